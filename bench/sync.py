@@ -54,8 +54,8 @@ class Depths:
 
 def connected(lab: Lab) -> Connection:
     site = lab.site("london")
-    greeting, connection = probe(site.stomp, site.app, None, timeout_s=10)
-    assert connection is not None, greeting
+    login_result, connection = probe(site.stomp, site.app, None, timeout_s=10)
+    assert connection is not None, login_result
     return connection
 
 

@@ -22,7 +22,7 @@ from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Role
 from dr_ctl.core.notation import page
-from dr_ctl.core.system import growing_s, system
+from dr_ctl.core.system import boottime_s, system
 from dr_ctl.rpo.history.newest import recent
 from dr_ctl.settings.loader import load
 from dr_ctl_lab.lab.kinds import BROKERSYNC, MIRROR
@@ -178,9 +178,9 @@ def _until_recorded(lab: Stage) -> None:
     """Wait until the history says that paris is down: from then on its bounds do not grow."""
     installation = load(lab.settings_path)
     history = installation.history
-    until = growing_s() + SEEN_WITHIN_S
+    until = boottime_s() + SEEN_WITHIN_S
     while not len(recent(history, "paris").saw(Role.DOWN)):
-        if growing_s() > until:
+        if boottime_s() > until:
             raise EnvironmentFault(f"the monitor has not written within {SEEN_WITHIN_S:.0f} s that paris is down")
         system().sleep(EVERY_S)
 

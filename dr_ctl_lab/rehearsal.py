@@ -28,7 +28,7 @@ from dr_ctl.core.document import document, key
 from dr_ctl.core.errors import BrokerError, DrCtlError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, some
-from dr_ctl.core.system import growing_s, system
+from dr_ctl.core.system import boottime_s, system
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.runs import write
 from dr_ctl.settings.loader import load
@@ -57,7 +57,7 @@ SCENES: Final = ("swapover", "swapover with faults", "failover", "failover with 
 # A simulated broker answers in milliseconds: nobody waits for one as for a real one.
 PATIENCE: Final = replace(
     Timeouts(), fence_s=2.0, undo_s=4.0, activate_s=4.0, rates_s=0.01, catch_up_s=5.0, quiesce_s=1.0, settle_s=1.0,
-    link_attach_s=2.0, link_lost_s=0.5, link_between_s=1.0, greet_s=1.0, flag_s=1.0, last_reading_s=0.5, probe_s=3.0,
+    link_attach_s=2.0, link_lost_s=0.5, link_between_s=1.0, login_s=1.0, flag_s=1.0, last_reading_s=0.5, probe_s=3.0,
     store_starts_s=5.0, store_ends_s=5.0,
 )  # fmt: skip
 
@@ -101,7 +101,7 @@ class Played:
 def rehearse(caller: Caller, *, variations: int, seed: int) -> Result:
     """Play them one after the other; 0 where nothing was wrong, 11 where the judge found something."""
     like = _like(caller)
-    began, played = growing_s(), list[Played]()
+    began, played = boottime_s(), list[Played]()
     for number in range(variations):
         each = _variation(like, seed + number)
         played.append(each)
@@ -119,7 +119,7 @@ def rehearse(caller: Caller, *, variations: int, seed: int) -> Result:
         *(like.topology, like.sites, like.depths, like.notes, played),
         ends={str(code): count for code, count in sorted(ends.items())},
         outage_s={"median": outages[len(outages) // 2], "most": outages[-1]} if outages else None,
-        took_s=growing_s() - began,
+        took_s=boottime_s() - began,
         evidence=evidence,
     )
     evidence.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -272,10 +272,10 @@ class _Play:
         for site in self._twin.sites:
             for pair in self._twin.pairs:
                 self._twin.host(site, pair).faults.clear()
-        until = growing_s() + BACK_S
+        until = boottime_s() + BACK_S
         for site in self._twin.sites:
             self._twin.start(site)
-            while not self._twin.host(site).broker.alive and growing_s() < until:
+            while not self._twin.host(site).broker.alive and boottime_s() < until:
                 system().sleep(0.01)
 
     def _until_served(self) -> None:

@@ -20,7 +20,7 @@ from dr_ctl.core.document import HIDDEN, derived, document, key, optional
 from dr_ctl.core.errors import EnvironmentFault, UsageError
 from dr_ctl.core.model import Finding, Json, Role
 from dr_ctl.core.notation import if_known
-from dr_ctl.core.system import growing_s, stamp
+from dr_ctl.core.system import boottime_s, stamp
 from dr_ctl.rpo.history.row import Takeover
 from dr_ctl.topologies.topology import Snapshot
 
@@ -56,12 +56,12 @@ class Shown:
     ready: bool = True
     good_for_s: float = inf
     problems: Sequence[Finding] | None = None
-    since_s: float = field(default_factory=growing_s, compare=False)
+    since_s: float = field(default_factory=boottime_s, compare=False)
 
     @property
     def is_ready(self) -> bool:
         """Whether it is ready now: an agent that hangs shows what it saw before it hung."""
-        return self.well and self.ready and growing_s() < self.since_s + self.good_for_s
+        return self.well and self.ready and boottime_s() < self.since_s + self.good_for_s
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from dr_ctl.agents.exposing import Metric, Sample, Shown
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import DrCtlError, EnvironmentFault
 from dr_ctl.core.model import ExitCode, Finding, total
-from dr_ctl.core.system import Clock, Work, growing_s, in_background
+from dr_ctl.core.system import Clock, Work, boottime_s, in_background
 from dr_ctl.rpo.estimate.request import Estimating, Request
 from dr_ctl.rpo.history.row import GLANCED, Row, Takeover
 from dr_ctl.rpo.history.upkeep import Upkeep
@@ -276,12 +276,12 @@ class Refresher:
         self._estimating: Estimating | None = None
         self._is_asked = False
         self._began = 0.0
-        self._next = growing_s()
+        self._next = boottime_s()
         self._said: str | None = None
 
     def read(self) -> str | None:
         """Ask for what is due. Returns a new reason why there is no estimate, each once."""
-        now = growing_s()
+        now = boottime_s()
         if not self._is_asked:
             if now >= self._next:
                 self._began, self._is_asked = now, True

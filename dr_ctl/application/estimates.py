@@ -80,7 +80,7 @@ def beside_plan(installation: Installation, result: Result) -> Result:
 
 
 @dataclass(frozen=True, slots=True)
-class NoEstimating:
+class NoEstimator:
     """An `Estimator` with nothing to start. For a failover of a `lost` site it gives the stored estimate, without
     Spark. Behind a fence, where clients are out and no figure is worth their waiting, it skips the step."""
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from dr_ctl.application import lock
 from dr_ctl.application.caller import Caller
-from dr_ctl.application.estimates import NoEstimating, Preflight
+from dr_ctl.application.estimates import NoEstimator, Preflight
 from dr_ctl.application.installation import Opened
 from dr_ctl.application.loss_bound import LossBound
 from dr_ctl.application.lost_site import LostSiteOutage
@@ -99,9 +99,9 @@ class Run:
             """The maker of the run's estimate, by the journal before this process."""
             entries, installation = journal.entries(), self.opened.installation
             if exposure is not None:
-                return NoEstimating(installation, exposure.lost)
+                return NoEstimator(installation, exposure.site)
             is_out = fenced_at(entries) is not None and let_in_at(entries) is None
-            return NoEstimating(installation) if is_out else Preflight(installation, decided.source)
+            return NoEstimator(installation) if is_out else Preflight(installation, decided.source)
 
         def act(journal: Journal, stop: StopRequest) -> RunResult[Snapshot]:
             def begun() -> None:
@@ -178,7 +178,7 @@ class Run:
             self.lease.facts = lambda: (journal.last_hash, journal.count)
             try:
                 ended = act(journal, stop)
-                stop.over()
+                stop.disarm()
                 lock.note_left(self.lease, ended.snapshot)
                 steps = next_steps(plan, one_store=ended.snapshot.one_store) if plan is not None else []
                 entries = journal.entries()
@@ -283,7 +283,7 @@ def _seal(journal: Journal, files: RunFiles, result: Mapping[str, Json]) -> None
 
 
 def notifying(caller: Caller, opened: Opened, act: Callable[[], Result]) -> Result:
-    """Act, and tell how the run ended where the act was one. Call it where no lock is held."""
+    """Call `act`; if that was a run, call the hooks that settings have for such an end. The caller holds no lock."""
     try:
         result = act()
     except RunBroken as error:
@@ -301,8 +301,8 @@ def _notified(caller: Caller, opened: Opened, result: Result) -> tuple[list[Find
     if result.ended is None:
         return [], None
     words = {result.code.outcome, *([DEBT] if result.debts else [])}
-    listeners = [command for command in opened.installation.settings.after if words.intersection(command.on)]
-    if not listeners:
+    hooks = [command for command in opened.installation.settings.after if words.intersection(command.on)]
+    if not hooks:
         return [], None
     caller.say(f"{result.code.outcome}: {result.summary}")
     place = CommandContext(opened.installation.file.parent, variables(opened.installation.settings))
@@ -314,7 +314,7 @@ def _notified(caller: Caller, opened: Opened, result: Result) -> tuple[list[Find
         "state_dir": str(caller.state()),
     }
     findings: list[Finding] = []
-    waiting, run = [*listeners], if_known(result.run)
+    waiting, run = [*hooks], if_known(result.run)
     with stoppable() as stop:  # as in a run, no closed terminal ends this
         try:
             while waiting:
@@ -328,7 +328,7 @@ def _notified(caller: Caller, opened: Opened, result: Result) -> tuple[list[Find
                 findings += [found("DR-HOOK-002", run=run, why=why)] if why else []
                 waiting.pop(0)
         except Stopped as stopped:
-            stop.over()
+            stop.disarm()
             late = ", ".join(command.run[0] for command in waiting)
             findings.append(found("DR-HOOK-002.stopped", run=run, why=stopped, late=late))
     return findings, stop.signum

@@ -54,7 +54,7 @@ class LossBound:
     ) -> None:
         """`begun`: a run was interrupted that is gone on with, by the words that it began with. `once`: all that a
         command says rests on one reading of the history. `fence_ends`: nothing can be sent to a site that is fenced."""
-        self.lost, self._begun, self._once = lost, begun, once
+        self.site, self._begun, self._once = lost, begun, once
         self._silent_since = datetime.fromisoformat(silent_since) if silent_since is not None else None
         self._ahead = timedelta(0)  # by how much at least a broker's clock is ahead of this machine's
         self._installation, self._clock, self._fence_ends = installation, clock, fence_ends
@@ -77,10 +77,10 @@ class LossBound:
         """Note a reading. A site that is down sends no more, so its bounds stop growing. A closed site that answers
         tells how much is still to ship. `supposed`: the site lives, and is only taken to be down."""
         self._supposed |= supposed
-        role = snapshot.roles[self.lost]
+        role = snapshot.roles[self.site]
         now = self._clock.now()
         # A broker's time must be earlier than now; any lead is a clock's fault.
-        clocks = [moment(reading.now_ms * 1000) - now for reading in snapshot.locks if reading.site != self.lost]
+        clocks = [moment(reading.now_ms * 1000) - now for reading in snapshot.locks if reading.site != self.site]
         self._ahead = max([self._ahead, *clocks])
         # Only an unbroken run of readings that see it down ends the time.
         self._down_since = (self._down_since or now) if role is Role.DOWN else None
@@ -93,7 +93,7 @@ class LossBound:
         waits = all(role is not Role.SERVING for role in snapshot.roles.values())
         is_shipped = waits and any(link.outflow is not None for link in snapshot.links())
         rows = snapshot.rows(now) if is_shipped else ()
-        self._live = [row for row in rows if row.site != self.lost and row.kind == "queue"]
+        self._live = [row for row in rows if row.site != self.site and row.kind == "queue"]
         self._host_lives = role is Role.DOWN and all(
             isinstance(error, Unreachable) and error.refused for error in silent
         )
@@ -167,11 +167,11 @@ class LossBound:
     def _instead(self) -> str:
         """What may lose nothing. A host that refuses connections lives, and only its broker has ended."""
         if self._read is not None:
-            again = f"`dr-ctl abort` where a run is open, else `dr-ctl unfence {self.lost}`"
-            return f"open {self.lost} again, which loses nothing ({again})"
+            again = f"`dr-ctl abort` where a run is open, else `dr-ctl unfence {self.site}`"
+            return f"open {self.site} again, which loses nothing ({again})"
         if self._host_lives:
-            return f"start the broker of {self.lost} again (its host answers, its ports refuse), which may lose nothing"
-        return f"bring {self.lost} back, which may lose nothing"
+            return f"start the broker of {self.site} again (its host answers, its ports refuse), which may lose nothing"
+        return f"bring {self.site} back, which may lose nothing"
 
     def _holds(self, now: Bounds) -> str:
         """How long a figure that grows can be typed."""
@@ -182,7 +182,7 @@ class LossBound:
         """What somebody's word on the end of the site would do; no word is asked for that would not help."""
         helps, why = self._break_even(now, spec)
         asked = (
-            f" Where somebody knows when the service of {self.lost} ended (UTC): --silent-since T --reason TEXT; if "
+            f" Where somebody knows when the service of {self.site} ended (UTC): --silent-since T --reason TEXT; if "
             "unsure, give the later time."
         )
         return f"{why}{asked}" if helps else why
@@ -203,15 +203,18 @@ class LossBound:
 
         ended = latest_end(self._installation.history, self._asked(), most)
         if ended is None:
-            return False, f" Even if {self.lost} had ended right after the last reading, more than {most} may be lost."
+            return (
+                False,
+                f" Even if {self.site} had ended right after the last reading, more than {most} may be lost.",
+            )
         return True, (
-            f" With {most} accepted {self.lost} must have ended by {stamp(ended)}: its own log tells, and the first "
+            f" With {most} accepted {self.site} must have ended by {stamp(ended)}: its own log tells, and the first "
             "refused connection or the last confirmed send in the logs of its clients."
         )
 
     def out(self, let_in: datetime) -> LostSiteOutage:
         """For how long clients were out until they were let in, as far as readings tell."""
-        return out_of_lost(self._installation, self.lost, self._pairs(), self._down_since, let_in)
+        return out_of_lost(self._installation, self.site, self._pairs(), self._down_since, let_in)
 
     def contradiction(self) -> Finding | None:
         """The finding for a reading that saw the lost site serve after the end that the operator gave."""
@@ -219,12 +222,12 @@ class LossBound:
             return None
         from dr_ctl.rpo.history.newest import recent  # noqa: PLC0415 - loaded by then, beside the first reading
 
-        readings = recent(self._installation.history, self.lost, self._pairs())
+        readings = recent(self._installation.history, self.site, self._pairs())
         served_us = int(max(readings.saw(Role.SERVING), default=0))
         if micros(self._silent_since) >= served_us:
             return None
         served_at = stamp(moment(served_us))
-        return found("DR-LOSS-004", site=self.lost, served_at=served_at, silent_since=stamp(self._silent_since))
+        return found("DR-LOSS-004", site=self.site, served_at=served_at, silent_since=stamp(self._silent_since))
 
     def now(self) -> Bounds:
         if self._kept_at is not None:
@@ -232,7 +235,7 @@ class LossBound:
         if self._read is None:
             return self._of_history()
         snapshot, at = self._read  # in which all brokers of the site answered
-        return _Closed(self._installation, self.lost, snapshot, at, snapshot.stake(self.lost)).bounds()
+        return _Closed(self._installation, self.site, snapshot, at, snapshot.stake(self.site)).bounds()
 
     def _of_history(self) -> Bounds:
         known = self._down_since, self._ahead
@@ -246,7 +249,7 @@ class LossBound:
             from dr_ctl.rpo.bounds.bounds import bounds  # noqa: PLC0415 - loaded by then, beside the first reading
         except ModuleNotFoundError as error:
             # Nothing is known, and which package tells more.
-            return Bounds(self.lost, Loss(None, None), Bound(None, None), findings=(missing_package(error),))
+            return Bounds(self.site, Loss(None, None), Bound(None, None), findings=(missing_package(error),))
         return bounds(
             self._installation.history,
             self._asked(),
@@ -261,20 +264,20 @@ class LossBound:
     def _asked(self) -> LostSite:
         settings = self._installation.settings
         return LostSite(
-            site=self.lost,
+            site=self.site,
             now=self._clock.now() + self._ahead,
             include=settings.queues.include,
             exclude=settings.queues.exclude,
             differ=self._differing,
             pairs=self._pairs(),
-            other=self._installation.other(self.lost),
+            other=self._installation.other(self.site),
         )
 
     def _pairs(self) -> list[str]:
-        return [broker.name for broker in self._installation.settings.sites[self.lost].brokers]
+        return [broker.name for broker in self._installation.settings.sites[self.site].brokers]
 
     def _brokers(self, snapshot: Snapshot) -> list[BrokerSnapshot]:
-        return [broker for broker in snapshot.brokers if broker.site == self.lost]
+        return [broker for broker in snapshot.brokers if broker.site == self.site]
 
 
 def _accepting(now: Bounds, *, lost: bool, duplicates: bool) -> str:

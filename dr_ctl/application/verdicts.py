@@ -155,8 +155,8 @@ class Assessment:
             return self._needed(replace(spec, accept_loss=_anything(lost)), (*needs, f"--accept-loss {lost}"), exposure)
         silent = decided.findings[0].id in ("DR-ALIVE-002", "DR-NODE-001", "DR-NODE-004")
         if silent and spec.presume_down is None:
-            spec = replace(spec, presume_down=exposure.lost, reason=spec.reason or "it is lost")
-            return self._needed(spec, (f"--presume-down {exposure.lost}", *dict.fromkeys((*needs, _REASON))), exposure)
+            spec = replace(spec, presume_down=exposure.site, reason=spec.reason or "it is lost")
+            return self._needed(spec, (f"--presume-down {exposure.site}", *dict.fromkeys((*needs, _REASON))), exposure)
         return spec, needs, decided
 
     def _with_duplicates(

@@ -13,7 +13,7 @@ from dr_ctl.core.errors import Stopped
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode
 from dr_ctl.core.notation import if_known, line
-from dr_ctl.core.system import growing_s
+from dr_ctl.core.system import boottime_s
 from dr_ctl.engine.journal import Entry, is_held, read_entries
 from dr_ctl.engine.record import how_ended
 
@@ -53,11 +53,11 @@ def follow(session: Session, run: str | None) -> Result:
     """Show the journal's lines as they come, until the run ends or its process is gone."""
     files = session.past().find(run)
     tail, shown = Tail(files.journal), _Shown(session)
-    begins_by = growing_s() + BEGINS_WITHIN_S
+    begins_by = boottime_s() + BEGINS_WITHIN_S
     try:
         while True:
             # Asked before reading: whatever was written until then is read.
-            gone = not is_held(files.journal) and (tail.count > 0 or growing_s() > begins_by)
+            gone = not is_held(files.journal) and (tail.count > 0 or boottime_s() > begins_by)
             is_over = files.result.exists() or gone
             for entry in tail.new():
                 shown.show(entry)

@@ -27,7 +27,7 @@ from dr_ctl.core.document import stamp
 from dr_ctl.core.errors import Stopped
 from dr_ctl.core.model import MARKS, ExitCode, Severity
 from dr_ctl.core.notation import duration, line
-from dr_ctl.core.system import growing_s
+from dr_ctl.core.system import boottime_s
 from dr_ctl.telemetry.events import Event, Notice, StepEnded, StepStarted, WaitProgress
 
 if TYPE_CHECKING:
@@ -80,8 +80,8 @@ class Screen:
                 self._status.start()
             else:
                 self._status.update(line(text))
-        elif growing_s() - self._said_at >= _PLAIN_EVERY_S:
-            self._said_at = growing_s()
+        elif boottime_s() - self._said_at >= _PLAIN_EVERY_S:
+            self._said_at = boottime_s()
             self._print(text)
 
     def _print(self, text: str, style: str | None = None) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
-__all__ = ("Clock", "SystemClock", "growing_s", "stamp")
+__all__ = ("Clock", "SystemClock", "boottime_s", "stamp")
 
 
 class Event(Protocol):
@@ -89,7 +89,7 @@ class Stream(Protocol):
     def close(self) -> None: ...
 
 
-class Wires(Protocol):
+class NetworkAccess(Protocol):
     """Ways to other machines and programs that are not this machine's own."""
 
     def adapter(self) -> BaseAdapter:
@@ -118,7 +118,7 @@ class Clock(Protocol):
 class System(Clock, Protocol):
     """`wires`: None where this machine's own sockets and programs are meant."""
 
-    wires: Wires | None
+    wires: NetworkAccess | None
 
     def event(self) -> Event: ...
 
@@ -137,7 +137,7 @@ _GROWING: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 class ThisMachine:
     """Implements `System` by threads, and the machine's own clocks."""
 
-    wires: Wires | None = None
+    wires: NetworkAccess | None = None
 
     def now(self) -> datetime:
         return datetime.now(UTC)
@@ -255,7 +255,7 @@ def all_ended(works: Sequence[Work[Any]], within_s: float) -> bool:
     return all(work.wait(max(0.0, until - _system.monotonic())) for work in works)
 
 
-def growing_s() -> float:
+def boottime_s() -> float:
     """Seconds that only grow, while the machine sleeps too: for the age of a reading, beside which a lock runs out."""
     return system().monotonic()
 

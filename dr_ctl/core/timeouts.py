@@ -14,7 +14,7 @@ class Timeouts:
     """Waits in seconds. Settings and runbooks hold the waits that an operator may choose."""
 
     # Looks.
-    greet_s: float = 3.0
+    login_s: float = 3.0
     """For a broker's listener to greet one client."""
     flag_s: float = 5.0
     """For the one small reading that only says which listeners are open, or what is not applied."""

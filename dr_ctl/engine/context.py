@@ -55,7 +55,7 @@ class StopRequest:
         if self._question_open:
             raise Stopped(signum)
 
-    def over(self) -> None:
+    def disarm(self) -> None:
         """The run has ended, and how is being written down: from here on signals change nothing, and are noted."""
         self._over = True
 
@@ -193,7 +193,7 @@ class JournalledStep:
         self._sampled = now
         self._journal.sample(self._step, evidence)
 
-    def waiting(self, about: str, depth: int | None, why_not_moving: str | None) -> None:
+    def report_waiting(self, about: str, depth: int | None, why_not_moving: str | None) -> None:
         now = self.monotonic()
         if depth is not None:
             self._trail = [(at, was) for at, was in self._trail if now - at <= _RATE_OVER_S] + [(now, depth)]
@@ -265,7 +265,7 @@ class ReadOnlyContext:
     def sample(self, evidence: Mapping[str, Json]) -> None:
         """Do nothing: no report will be made."""
 
-    def waiting(self, about: str, depth: int | None, why_not_moving: str | None) -> None:
+    def report_waiting(self, about: str, depth: int | None, why_not_moving: str | None) -> None:
         self._listener(WaitProgress(about, depth, None, None, why_not_moving))
 
     def notice(self, text: str) -> None:

@@ -128,7 +128,7 @@ _EVENTS: Final[Mapping[type[Outcome], StepEvent]] = {
     Done: StepEvent.SUCCEEDED,
     NotNeeded: StepEvent.UNNEEDED,
     Refused: StepEvent.FAILED,
-    Unknown: StepEvent.LOST,
+    Unknown: StepEvent.UNKNOWN,
 }
 
 

@@ -201,7 +201,7 @@ class StepEvent(Enum):
     SUCCEEDED = "succeeded"
     UNNEEDED = "unneeded"
     FAILED = "failed"
-    LOST = "lost"
+    UNKNOWN = "lost"
     UNDO_STARTED = "undo-started"
     UNDONE = "undone"
     UNDO_FAILED = "undo-failed"
@@ -213,7 +213,7 @@ _AFTER: Final[Mapping[StepEvent, tuple[StepState, set[StepState]]]] = {
     StepEvent.SUCCEEDED: (StepState.DONE, {StepState.RUNNING}),
     StepEvent.UNNEEDED: (StepState.UNNEEDED, {StepState.RUNNING}),
     StepEvent.FAILED: (StepState.FAILED, {StepState.RUNNING}),
-    StepEvent.LOST: (StepState.UNKNOWN, {StepState.RUNNING}),
+    StepEvent.UNKNOWN: (StepState.UNKNOWN, {StepState.RUNNING}),
     # A process that died left its step running, and the next one undoes it; a second `abort` tries again what the
     # first could not, also after dying in the middle.
     StepEvent.UNDO_STARTED: (StepState.UNDOING, {*StepState} - {StepState.PENDING, StepState.UNDONE}),

@@ -91,7 +91,9 @@ class RunOptions:
 
     yes: bool = option("--yes", "Ask nothing.", default=False)
     dry_run: bool = option("--dry-run", "Show the very plan that a run would execute; change nothing.", default=False)
-    break_lock: bool = option("--break-lock", "Take over the live lock of another run; needs --reason.", default=False)
+    break_lock: bool = option(
+        "--break-lock", "Take over the unexpired lock of another run; needs --reason.", default=False
+    )
     reason: str | None = None
     expect_serving: str | None = None
     step: bool = option("--step", "Ask before each step; a no offers undo, or stopping here.", default=False)

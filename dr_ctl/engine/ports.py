@@ -245,7 +245,7 @@ class StepContext(Protocol):
     def sample(self, evidence: Mapping[str, Json]) -> None:
         """Note a figure on the way, for the report's charts."""
 
-    def waiting(self, about: str, depth: int | None, why_not_moving: str | None) -> None:
+    def report_waiting(self, about: str, depth: int | None, why_not_moving: str | None) -> None:
         """Tell the operator how a wait stands; the rate and the time to go are worked out from the calls."""
 
     def notice(self, text: str) -> None:

@@ -17,10 +17,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Waited(Generic[T]):
-    """The end of a wait: the last reading, and whether that one held."""
+    """The end of a wait: the last reading, and whether it satisfied the condition."""
 
     reading: T
-    held: bool
+    satisfied: bool
 
 
 def until(
@@ -44,10 +44,10 @@ def until(
         snapshot = read()
         in_a_row = in_a_row + 1 if holds(snapshot) else 0
         if in_a_row >= stable_for:
-            return Waited(snapshot, held=True)
+            return Waited(snapshot, satisfied=True)
         late = within_s is not None and look_s >= began_s + within_s
         if late or (hopeless is not None and hopeless(snapshot)):
-            return Waited(snapshot, held=False)
+            return Waited(snapshot, satisfied=False)
         if meanwhile is not None:
             meanwhile(snapshot)
         until_next(context, look_s, poll_s)

@@ -28,7 +28,7 @@ from requests.adapters import BaseAdapter, HTTPAdapter
 from requests.exceptions import BaseHTTPError  # type: ignore[attr-defined] # what its raw answers raise
 
 from dr_ctl.core.errors import BrokerError, TimedOut, Unreachable
-from dr_ctl.core.system import growing_s, system
+from dr_ctl.core.system import boottime_s, system
 
 CONNECT_S: Final = 2.0
 _KEPT: Final = 10
@@ -107,7 +107,7 @@ class Http:
     def ask(self, method: str, url: str, *, timeout_s: float, most: int, body: bytes | None = None) -> HttpReply:
         """Ask once. Of a body longer than `most` its beginning comes, longer than that too. Raises NotConnected
         (`refused` where the port said no), Unreachable, TimedOut, and Torn where an answer began and cannot be read."""
-        until = growing_s() + timeout_s
+        until = boottime_s() + timeout_s
         with self._begun(method, url, body, timeout_s) as reply:
             return HttpReply(reply.status_code, reply.headers, _body(reply, url, until, timeout_s, most))
 
@@ -215,7 +215,7 @@ def _body(reply: requests.Response, url: str, until: float, timeout_s: float, mo
         # By what one packet brings: a trickling answer keeps the limit of every read and still never ends.
         while len(body) <= most and (chunk := reply.raw.read1(_CHUNK, decode_content=True)):
             body += chunk
-            if growing_s() > until:
+            if boottime_s() > until:
                 raise TimedOut(f"{url}: the answer came too slowly")
     except (BaseHTTPError, OSError) as error:
         if any(isinstance(failure, TimeoutError) for failure in (error, *_causes(error))):

@@ -35,7 +35,7 @@ _ENDS: Final = {
     StepEvent.SUCCEEDED.value: Mark.DONE,
     StepEvent.UNNEEDED.value: Mark.NOT_NEEDED,
     StepEvent.FAILED.value: Mark.REFUSED,
-    StepEvent.LOST.value: Mark.UNKNOWN,
+    StepEvent.UNKNOWN.value: Mark.UNKNOWN,
     StepEvent.UNDONE.value: Mark.UNDONE,
     StepEvent.UNDO_FAILED.value: Mark.NOT_UNDONE,
 }

@@ -33,7 +33,7 @@ _ENDPOINTS: Final = (ENDPOINT, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _BEGUN: Final = (StepEvent.STARTED.value, StepEvent.UNDO_STARTED.value)
 _UNDOING: Final = (StepEvent.UNDO_STARTED.value, StepEvent.UNDONE.value, StepEvent.UNDO_FAILED.value)
-_BAD: Final = (StepEvent.FAILED.value, StepEvent.LOST.value, StepEvent.UNDO_FAILED.value)
+_BAD: Final = (StepEvent.FAILED.value, StepEvent.UNKNOWN.value, StepEvent.UNDO_FAILED.value)
 
 
 def send(files: RunFiles, endpoint: str | None) -> Finding | None:

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Final
 from urllib.parse import urlsplit
 
-from dr_ctl.core.system import Stream, growing_s, in_background, system
+from dr_ctl.core.system import Stream, boottime_s, in_background, system
 
 CHUNK: Final = 64 * 1024
 
@@ -123,7 +123,7 @@ class Silent:
     because: str
 
 
-Greeting = Connected | Closed | Refused | Silent
+LoginResult = Connected | Closed | Refused | Silent
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,13 +149,13 @@ def connected(address: Address, tls: TlsFiles | None, *, within_s: float) -> Str
     if (wires := system().wires) is not None:
         return wires.connect(address.host, address.port, within_s)
     context = None if not address.tls else tls.context() if tls else ssl.create_default_context()
-    until = growing_s() + within_s
+    until = boottime_s() + within_s
     sock = _dialled(endpoints(address, timeout_s=within_s), until)
     if context is None:
         return Sock(sock)
     secure = context.wrap_socket(sock, server_hostname=address.host, do_handshake_on_connect=False)
     try:
-        secure.settimeout(max(0.001, until - growing_s()))
+        secure.settimeout(max(0.001, until - boottime_s()))
         secure.do_handshake()  # within that time, however many packets it takes
     except BaseException as error:
         secure.close()
@@ -221,7 +221,7 @@ def _dialled(where: list[Endpoint], until: float) -> socket.socket:
         sock = socket.socket(family, socket.SOCK_STREAM)
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.settimeout(max(0.001, until - growing_s()))
+            sock.settimeout(max(0.001, until - boottime_s()))
             sock.connect(place)
             if sock.getsockname() != sock.getpeername():
                 return sock

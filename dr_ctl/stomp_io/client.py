@@ -16,14 +16,14 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError
-from dr_ctl.core.system import Stream, growing_s
+from dr_ctl.core.system import Stream, boottime_s
 from dr_ctl.stomp_io.address import (
     Address,
     Closed,
     Connected,
     Failed,
-    Greeting,
     Login,
+    LoginResult,
     Passed,
     Refused,
     RoundTrip,
@@ -136,7 +136,7 @@ class Connection:
         self._stream = stream
         self._reader = reader
         self._waiting = waiting
-        self._heard = self._said = growing_s()
+        self._heard = self._said = boottime_s()
         # Without a content-length: brokers then make a text message of a body.
         self.stomp = Protocol12(_Writer(self._put), auto_content_length=False)
 
@@ -153,7 +153,7 @@ class Connection:
             return []
         if not data:
             raise ConnectionLost(f"{self.address}: closed by the broker")
-        self._heard = growing_s()
+        self._heard = boottime_s()
         try:
             frames = self._reader.feed(data)
         except NotStomp as error:
@@ -165,7 +165,7 @@ class Connection:
 
     def beat(self, *, every_s: float, silent_s: float) -> None:
         """Keep the session: say something when quiet for `every_s`, lose it when the broker was for `silent_s`."""
-        now = growing_s()
+        now = boottime_s()
         if now - self._heard > silent_s:
             raise ConnectionLost(f"{self.address}: silent for {now - self._heard:.1f} s")
         if now - self._said > every_s:
@@ -186,7 +186,7 @@ class Connection:
             self._stream.send(data, timeout_s)
         except OSError as error:
             raise ConnectionLost(f"{self.address}: {error}") from error
-        self._said = growing_s()
+        self._said = boottime_s()
 
 
 def said(frame: Frame) -> str:
@@ -206,9 +206,9 @@ def probe(
     *,
     timeout_s: float,
     headers: Mapping[str, str] | None = None,
-) -> tuple[Greeting, Connection | None]:
+) -> tuple[LoginResult, Connection | None]:
     """Knock once and wait for the answer; the connection is there exactly when it is Connected. Never raises."""
-    until = growing_s() + timeout_s
+    until = boottime_s() + timeout_s
     try:
         stream = connected(address, tls, within_s=timeout_s)
     except ConnectionRefusedError as error:
@@ -220,27 +220,27 @@ def probe(
         stream.send(_hello(address, login, headers or {}), timeout_s)
         frames = _first_frames(stream, reader, until)
     except OSError as error:
-        greeting: Greeting = Silent(f"{address}: {error.strerror or error}")
+        login_result: LoginResult = Silent(f"{address}: {error.strerror or error}")
     except NotStomp as error:
-        greeting = Silent(str(error))
+        login_result = Silent(str(error))
     else:
         match frames:
             case None:
-                greeting = Silent(f"{address}: no CONNECTED frame within {timeout_s:g} s")
+                login_result = Silent(f"{address}: no CONNECTED frame within {timeout_s:g} s")
             case [first, *others] if first.cmd == "CONNECTED":
-                greeting = Connected(first.headers.get("server", ""), first.headers.get("version", "1.0"))
-                return greeting, Connection(address, stream, reader, others)
+                login_result = Connected(first.headers.get("server", ""), first.headers.get("version", "1.0"))
+                return login_result, Connection(address, stream, reader, others)
             case [first, *_] if first.cmd == "ERROR":
-                greeting = Refused(said(first))
+                login_result = Refused(said(first))
             case [first, *_]:
-                greeting = Silent(f"{address}: a {first.cmd} frame instead of CONNECTED")
+                login_result = Silent(f"{address}: a {first.cmd} frame instead of CONNECTED")
     stream.close()
-    return greeting, None
+    return login_result, None
 
 
 def _first_frames(stream: Stream, reader: FrameReader, until: float) -> list[Frame] | None:
     """What came with the first whole frame; None where none came in time."""
-    while (data := stream.receive(until - growing_s())) is not None:
+    while (data := stream.receive(until - boottime_s())) is not None:
         if not data:
             raise ConnectionResetError("closed before a CONNECTED frame")
         if frames := reader.feed(data):
@@ -255,12 +255,12 @@ def _hello(address: Address, login: Login | None, headers: Mapping[str, str]) ->
     return hello
 
 
-def greet(address: Address, login: Login | None, tls: TlsFiles | None, *, timeout_s: float) -> Greeting:
+def try_login(address: Address, login: Login | None, tls: TlsFiles | None, *, timeout_s: float) -> LoginResult:
     """Make one attempt to be let in. A closed port answers in about a millisecond; no retry is made."""
-    greeting, connection = probe(address, login, tls, timeout_s=timeout_s)
+    login_result, connection = probe(address, login, tls, timeout_s=timeout_s)
     if connection is not None:
         connection.close()
-    return greeting
+    return login_result
 
 
 def round_trip(
@@ -303,7 +303,7 @@ class Inbox:
                 if wanted(frame):
                     self._frames.remove(frame)
                     return frame
-            left = self._until - growing_s()
+            left = self._until - boottime_s()
             if left <= 0:
                 raise TimeoutError(missing)
             self._frames += self._connection.receive(left)
@@ -364,10 +364,10 @@ def _at_the_listener(
     timeout_s: float,
     work: Callable[[Protocol12, Inbox], None],
 ) -> RoundTrip:
-    began = growing_s()
-    greeting, connection = probe(address, login, tls, timeout_s=timeout_s)
+    began = boottime_s()
+    login_result, connection = probe(address, login, tls, timeout_s=timeout_s)
     if connection is None:
-        return Failed(getattr(greeting, "because", "no connection"))
+        return Failed(getattr(login_result, "because", "no connection"))
     try:
         work(connection.stomp, Inbox(connection, began + timeout_s))
     except ConnectionLost as error:
@@ -376,4 +376,4 @@ def _at_the_listener(
         return Failed(f"{address}: {error} within {timeout_s:g} s")
     finally:
         connection.close()
-    return Passed(growing_s() - began)
+    return Passed(boottime_s() - began)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dr_ctl.core.system import growing_s
+from dr_ctl.core.system import boottime_s
 from dr_ctl.stomp_io.client import ConnectionLost
 from dr_ctl_lab.lab.clients.client import Client, Confirmed, Outgoing, Speaks
 from dr_ctl_lab.lab.ledger import Event, Ledger
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dr_ctl_lab.lab.clients.dialling import Opener
 
 LEAST_FILE = "min-ack-count"  # in a lab's directory
-AGAIN_S, GREETING_S = 0.2, 0.5
+AGAIN_S, LOGIN_S = 0.2, 0.5
 FINISH_S, TURN_S = 3.0, 0.05
 
 
@@ -59,9 +59,9 @@ def produce(fan: FanOut, login: Login, what: Producing) -> None:
     """Send at the rate until told to stop, and then until the last one is confirmed or in doubt."""
     lines = _Lines(fan, login, what)
     sending = _Sending(what)
-    due, stopped_at = growing_s(), None
+    due, stopped_at = boottime_s(), None
     while True:
-        now, least = growing_s(), fan.least()
+        now, least = boottime_s(), fan.least()
         if what.no_more.is_set():
             stopped_at = stopped_at or now
             if not sending.outstanding or now - stopped_at > FINISH_S:
@@ -74,7 +74,7 @@ def produce(fan: FanOut, login: Login, what: Producing) -> None:
                 # After a stall the rate goes on; missed sends are not made up for in one burst.
                 due = max(due + what.interval_s, now - 1.0)
         sends = stopped_at is None and what.producing.is_set() and len(lines.open) >= least
-        for site, receipt in lines.receive(max(0.0005, min(due - growing_s(), TURN_S)) if sends else TURN_S):
+        for site, receipt in lines.receive(max(0.0005, min(due - boottime_s(), TURN_S)) if sends else TURN_S):
             sending.confirmed(site, receipt)
         sending.settle(least, lines.open)
     sending.give_up()
@@ -100,8 +100,8 @@ class _Lines:
         """Try where there is no connection, every now and then."""
         for site, address in self._fan.sites:
             if site not in self.open and now >= self._not_before.get(address, 0.0):
-                client = self._what.opener.open(self._what.speaks, address, self._login, timeout_s=GREETING_S)
-                self._not_before[address] = growing_s() + AGAIN_S
+                client = self._what.opener.open(self._what.speaks, address, self._login, timeout_s=LOGIN_S)
+                self._not_before[address] = boottime_s() + AGAIN_S
                 if client is not None:
                     self.open[site] = client
         return self.open

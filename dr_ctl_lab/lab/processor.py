@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dr_ctl.stomp_io.client import Frame
 
 WINDOW_BYTES = str(256 * 1024)
-GREETING_S, RETRY_S, TURN_S = 2.0, 0.1, 0.2
+LOGIN_S, RETRY_S, TURN_S = 2.0, 0.1, 0.2
 BEAT_S, SILENT_S = 4.0, 4.0
 HEART_BEATS = {"heart-beat": "10000,1000"}
 
@@ -28,7 +28,7 @@ HEART_BEATS = {"heart-beat": "10000,1000"}
 def process(address: Address, login: Login, queue: str, store: IdStore, stop: threading.Event) -> None:
     """Take notifications until `stop` is set, over as many connections as it takes."""
     while not stop.is_set():
-        _, connection = probe(address, login, None, timeout_s=GREETING_S, headers=HEART_BEATS)
+        _, connection = probe(address, login, None, timeout_s=LOGIN_S, headers=HEART_BEATS)
         if connection is not None:
             try:
                 _take(connection, queue, store, stop)

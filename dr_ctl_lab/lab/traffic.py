@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from dr_ctl.core.system import growing_s, in_background, system
+from dr_ctl.core.system import boottime_s, in_background, system
 from dr_ctl.stomp_io.client import ConnectionLost, SaidError
-from dr_ctl_lab.lab.clients.client import GREETING_S, SILENT_S, Client, Confirmed, Speaks, is_subscription
+from dr_ctl_lab.lab.clients.client import LOGIN_S, SILENT_S, Client, Confirmed, Speaks, is_subscription
 from dr_ctl_lab.lab.clients.dialling import Dialler, Opener
 from dr_ctl_lab.lab.clients.traits import PARTS, Odd
 from dr_ctl_lab.lab.dialect import ARTEMIS, Dialect
@@ -162,9 +162,9 @@ class Load:
         self, true: Callable[[Counts], bool], *, within_s: float = 30.0, what: str = "the condition"
     ) -> Counts:
         """Wait until something is true of the counts; TimeoutError where it is not in time."""
-        until = growing_s() + within_s
+        until = boottime_s() + within_s
         while not true(counts := self.counts()):
-            if growing_s() > until:
+            if boottime_s() > until:
                 raise TimeoutError(f"{what} not reached within {within_s:g} s: {counts}")
             system().sleep(RETRY_S)
         return counts
@@ -189,10 +189,10 @@ class Load:
 
     def _drain(self, drain_s: float) -> bool:
         """Wait until all that has a receipt came and is acknowledged, or until the brokers say nothing is left."""
-        until = growing_s() + drain_s
-        quiet_since = growing_s()
+        until = boottime_s() + drain_s
+        quiet_since = boottime_s()
         before = self.counts()
-        while self._consumers and growing_s() < until:
+        while self._consumers and boottime_s() < until:
             done = before.awaited == 0 and before.received == before.consumed + before.ack_in_doubt
             if done and before.send_in_doubt == before.ack_in_doubt == 0:
                 return True
@@ -201,9 +201,9 @@ class Load:
             self._no_more_work.wait(LOOK_S)
             after = self.counts()
             if after != before:
-                quiet_since = growing_s()
+                quiet_since = boottime_s()
                 until = quiet_since + drain_s
-            elif left == 0 or (left is None and done and growing_s() - quiet_since > QUIET_S):
+            elif left == 0 or (left is None and done and boottime_s() - quiet_since > QUIET_S):
                 return True
             before = after
         return before.awaited == 0
@@ -284,10 +284,10 @@ class Load:
 
     def _send_all(self, sending: Sending, numbered: Numbered) -> None:
         """Send at the rate, noting receipts, until told to stop and the last receipt is there."""
-        due = growing_s()
+        due = boottime_s()
         stopped_at: float | None = None
         while True:
-            now = growing_s()
+            now = boottime_s()
             if self._no_more_sends.is_set():
                 stopped_at = stopped_at or now
                 if not sending.outstanding or now - stopped_at > FINISH_S:
@@ -303,7 +303,7 @@ class Load:
                 due = max(due + self._interval_s, now - 1.0)
             # Who may not send has nothing to be in time for, and is woken by what comes.
             sends = stopped_at is None and self._producing.is_set() and sending.may_send
-            for each in sending.client.receive(max(0.0005, min(due - growing_s(), TURN_S)) if sends else TURN_S):
+            for each in sending.client.receive(max(0.0005, min(due - boottime_s(), TURN_S)) if sends else TURN_S):
                 if isinstance(each, Confirmed) and (queue := sending.outstanding.pop(each.name, None)) is not None:
                     sending.let_in = True
                     self.ledger.attempt(queue, each.name)
@@ -338,8 +338,8 @@ class Load:
         stopped_at: float | None = None
         while True:
             if self._no_more_work.is_set():
-                stopped_at = stopped_at or growing_s()
-                if not work.unconfirmed or growing_s() - stopped_at > FINISH_S:
+                stopped_at = stopped_at or boottime_s()
+                if not work.unconfirmed or boottime_s() - stopped_at > FINISH_S:
                     return
             for each in client.receive(TURN_S):
                 work.take(each, begin=stopped_at is None)
@@ -353,4 +353,4 @@ def _shares(target: Target, queues: tuple[str, ...]) -> list[tuple[Target, tuple
 
 def _join(clients: Mapping[str, Beside[None]]) -> None:
     for client in clients.values():
-        client.wait(GREETING_S + FINISH_S + SILENT_S)
+        client.wait(LOGIN_S + FINISH_S + SILENT_S)

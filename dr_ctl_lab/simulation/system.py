@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Final, Generic, TypeVar
 
-from dr_ctl.core.system import Condition, Event, Mutex, Wires, Work, running_on
+from dr_ctl.core.system import Condition, Event, Mutex, NetworkAccess, Work, running_on
 from dr_ctl_lab.simulation.scheduler import Scheduler, Task, Ticket
 from dr_ctl_lab.simulation.wires import SimulatedWires
 
@@ -23,7 +23,7 @@ class Simulation:
 
     def __init__(self) -> None:
         self._scheduler = Scheduler(UP_S)
-        self.wires: Wires | None = SimulatedWires()
+        self.wires: NetworkAccess | None = SimulatedWires()
 
     def now(self) -> datetime:
         return BEGINS + timedelta(seconds=self._scheduler.now_s - UP_S)

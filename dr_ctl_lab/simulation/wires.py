@@ -14,7 +14,7 @@ from dr_ctl_lab.twin.network import Network, NotConnected
 
 
 class SimulatedWires(Network):
-    """Implements `Wires`."""
+    """Implements `NetworkAccess`."""
 
     def adapter(self) -> BaseAdapter:
         return _Adapter(self)

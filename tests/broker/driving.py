@@ -18,7 +18,7 @@ from uuid import uuid4
 import yaml
 
 from dr_ctl.core.errors import BrokerError
-from dr_ctl.core.system import SystemClock, growing_s, system
+from dr_ctl.core.system import SystemClock, boottime_s, system
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies.registry import opened
@@ -137,9 +137,9 @@ def state_of(lab: Lab) -> Mapping[str, Any]:
 
 def until(condition: Callable[[], object], *, within_s: float = 120.0, why: str = "", every_s: float = 0.02) -> None:
     """Wait for a condition; fails saying which. The limit is a stuck machine's, not a slow one's."""
-    end = growing_s() + within_s
+    end = boottime_s() + within_s
     while not condition():
-        assert growing_s() < end, f"not within {within_s} s: {why or condition}"
+        assert boottime_s() < end, f"not within {within_s} s: {why or condition}"
         system().sleep(every_s)
 
 
@@ -332,9 +332,9 @@ def _business(lab: Lab, site: str) -> list[str]:
 
 def settle(lab: Lab) -> None:
     """Wait until nothing is under way. A link that was cut in its handshake can hang attached: it is restarted."""
-    end = growing_s() + 10.0
+    end = boottime_s() + 10.0
     while not (_settled(lab, "london") and _settled(lab, "paris")):
-        if growing_s() > end:
+        if boottime_s() > end:
             for site in ("london", "paris"):
                 for word in ("stop", "start"):
                     execute(lab, site, "", f"{word}BrokerConnection(java.lang.String)", lab.state.other(site).name)

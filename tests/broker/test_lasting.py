@@ -42,8 +42,8 @@ def operator(boots_open: Lab, tmp_path: Path) -> Operator:
 def may_send(lab: Lab, site: str) -> bool:
     """Try it as a client does: connected, one durable message, its receipt."""
     place = lab.site(site)
-    greeting, connection = probe(place.stomp, place.app, None, timeout_s=5, headers={})
-    assert connection is not None, greeting
+    login_result, connection = probe(place.stomp, place.app, None, timeout_s=5, headers={})
+    assert connection is not None, login_result
     try:
         told = {"destination": "orders.in", "destination-type": "ANYCAST", "persistent": "true", "receipt": "r"}
         connection.stomp.send_frame("SEND", told, "work")

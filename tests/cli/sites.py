@@ -166,7 +166,7 @@ class Sites:
         """Write them, with these addresses in the place of their own."""
         return self._dr_ctl.settings(london or self.london.url, paris or self.paris.url, drain={"poll": "5ms"}, **more)
 
-    def greeted(self, **addresses: str) -> None:
+    def logged_in(self, **addresses: str) -> None:
         """Where the clients of a site are greeted, as the settings say."""
         with self._dr_ctl.edited() as told:
             for site, address in addresses.items():
@@ -187,7 +187,7 @@ class Sites:
         until(lambda: not self.paris.broker.attached)
         self.forget()
         if shown:
-            self.greeted(london="stomp://{}:{}".format(*self.london.host.stomp))
+            self.logged_in(london="stomp://{}:{}".format(*self.london.host.stomp))
 
     def come_back(self) -> None:
         """London is back; what it holds is shipped as soon as Paris lets it in."""

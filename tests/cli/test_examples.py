@@ -138,7 +138,7 @@ def test_an_incident_of_real_commands_accepts_no_loss_by_itself(dr_ctl: Shell, s
 @pytest.mark.deep
 def test_a_rehearsal_of_real_commands(dr_ctl: Shell, sites: Sites) -> None:
     listeners = {site.name: "stomp://{}:{}".format(*site.host.stomp) for site in sites.both}
-    sites.greeted(**listeners)
+    sites.logged_in(**listeners)
 
     ended = carried_out(dr_ctl, "rehearsal.sh", VARIATIONS="1")
 

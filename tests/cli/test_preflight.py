@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from dr_ctl.application import estimates
-from dr_ctl.application.estimates import NoEstimating, Preflight
+from dr_ctl.application.estimates import NoEstimator, Preflight
 from dr_ctl.cli import rpo
 from dr_ctl.core.model import Finding, Severity
 from dr_ctl.core.system import system
@@ -232,7 +232,7 @@ def test_one_made_in_an_outage_says_as_of_when_and_an_old_or_torn_one_is_a_findi
 
 
 def test_a_failovers_estimate_is_the_stored_one_and_asks_nobody(dr_ctl: Shell, sites: Sites) -> None:
-    estimator = NoEstimating(load(dr_ctl.folder / "dr-ctl.yaml"), "london")
+    estimator = NoEstimator(load(dr_ctl.folder / "dr-ctl.yaml"), "london")
     without = estimator.end(within_s=0, wait=pytest.fail)
     keep(dr_ctl)
     estimator.begin()

@@ -150,11 +150,11 @@ def test_a_link_that_never_mirrored_can_be_lost(dr_ctl: Shell, sites: Sites, mon
 def test_a_listener_of_a_lost_site_that_the_survivor_knows_of_is_a_sign_of_life(dr_ctl: Shell, sites: Sites) -> None:
     """Neither the console of London nor the address where a client is greeted answers."""
     sites.lose()
-    greeted = "stomp://{}:{}".format(*sites.paris.host.stomp)
+    logged_in = "stomp://{}:{}".format(*sites.paris.host.stomp)
     with socket.create_server(("127.0.0.1", 0)) as another, socket.create_server(("127.0.0.1", 0)) as refusing:
         # At London's host something takes connections where the client acceptor of Paris has its port.
         sites.paris.broker.acceptors["clients"].port = another.getsockname()[1]
-        sites.greeted(london=f"stomp://localhost:{refusing.getsockname()[1]}", paris=greeted)
+        sites.logged_in(london=f"stomp://localhost:{refusing.getsockname()[1]}", paris=logged_in)
         refusing.close()
 
         ended = failover(dr_ctl, "--yes", *ACCEPTED)

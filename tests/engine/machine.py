@@ -335,7 +335,7 @@ class Driver:
         until = context.monotonic() + step.limits["within"]
         while left := self._machine.under_way(move.source):
             context.sample({"outflow": left})
-            context.waiting("messages under way", left, None)
+            context.report_waiting("messages under way", left, None)
             if context.monotonic() > until:
                 return Refused(f"not drained: {left} under way", code=ExitCode.DRAIN_TIMEOUT)
             context.wait(0)

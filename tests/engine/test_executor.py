@@ -539,7 +539,7 @@ def test_a_wait_holds_by_the_look_that_decides(
     meanwhile: list[int] = []
     usual: dict[str, Any] = {"within_s": 9.0, "poll_s": 1.0, "meanwhile": meanwhile.append}
     waited = until(cast("StepContext", context), context.read, holds=lambda left: left == 0, **{**usual, **more})
-    assert (waited, context.at) == (Waited(snapshot, held=snapshot == 0), at)
+    assert (waited, context.at) == (Waited(snapshot, satisfied=snapshot == 0), at)
     assert len(meanwhile) == len(at) - 1, "it gets each look after which the wait goes on"
 
 

@@ -495,7 +495,7 @@ def test_a_resumed_run_keeps_the_source_and_baseline_of_the_first_and_adds_its_s
         ((), False),
         ((None,), True),
         ((None, StepEvent.SUCCEEDED), True),
-        ((None, StepEvent.LOST), True),
+        ((None, StepEvent.UNKNOWN), True),
         ((None, StepEvent.FAILED), False),
         ((StepEvent.FAILED,), False),
     ],

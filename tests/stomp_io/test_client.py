@@ -20,7 +20,7 @@ from dr_ctl.stomp_io.address import (
     endpoints,
     parse_address,
 )
-from dr_ctl.stomp_io.client import Frame, FrameReader, NotStomp, greet, round_trip
+from dr_ctl.stomp_io.client import Frame, FrameReader, NotStomp, round_trip, try_login
 from tests.stomp_io.listeners import CONNECTED, closed_port, encode, listener
 from tests.tls import self_signed, serving
 
@@ -30,7 +30,7 @@ ME = Login("me", "s3cret")
 def test_a_broker_that_lets_us_in_says_who_it_is() -> None:
     frames: list[Frame] = []
     with listener(lambda frame: frames.append(frame) or [CONNECTED]) as address:  # type: ignore[func-returns-value]
-        assert greet(address, ME, None, timeout_s=2) == Connected("listener/1", "1.2")
+        assert try_login(address, ME, None, timeout_s=2) == Connected("listener/1", "1.2")
 
     assert {"login": "me", "passcode": "s3cret", "accept-version": "1.2"}.items() <= frames[0].headers.items()
 
@@ -38,10 +38,10 @@ def test_a_broker_that_lets_us_in_says_who_it_is() -> None:
 def test_a_closed_port_is_told_at_once() -> None:
     began = time.monotonic()
 
-    greeting = greet(closed_port(), ME, None, timeout_s=5)
+    login_result = try_login(closed_port(), ME, None, timeout_s=5)
 
-    assert isinstance(greeting, Closed)
-    assert "refused" in greeting.because
+    assert isinstance(login_result, Closed)
+    assert "refused" in login_result.because
     assert time.monotonic() - began < 0.5
 
 
@@ -58,16 +58,16 @@ def test_a_closed_port_is_told_at_once() -> None:
 )  # fmt: skip
 def test_who_does_not_greet_is_told_by_what_it_says(reply: list[bytes] | None, kind: type, because: str) -> None:
     with listener(lambda _: reply) as address:
-        greeting = greet(address, ME, None, timeout_s=0.1 if reply == [] else 2)
-    assert isinstance(greeting, kind)
-    assert because in greeting.because
-    assert ME.password not in greeting.because
+        login_result = try_login(address, ME, None, timeout_s=0.1 if reply == [] else 2)
+    assert isinstance(login_result, kind)
+    assert because in login_result.because
+    assert ME.password not in login_result.because
 
 
 def test_tls_against_a_plain_port_and_a_name_without_an_address_are_silent() -> None:
     with listener(lambda _: [CONNECTED]) as address:
         for where in (Address(address.host, address.port, tls=True), Address("no-such-host.invalid", 61613)):
-            assert isinstance(greet(where, ME, None, timeout_s=0.3), Silent)
+            assert isinstance(try_login(where, ME, None, timeout_s=0.3), Silent)
 
 
 def swallows(frame: Frame) -> list[bytes]:
@@ -143,16 +143,16 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return self_signed(tmp_path_factory.mktemp("tls"))
 
 
-def greeted(_: Frame) -> list[bytes]:
+def logged_in(_: Frame) -> list[bytes]:
     return [CONNECTED]
 
 
 def test_an_authority_that_is_named_is_trusted_and_no_other(certificate: tuple[Path, Path]) -> None:
     cert = str(certificate[0])
-    with listener(greeted, tls=serving(certificate)) as address:
-        assert isinstance(greet(address, ME, TlsFiles(ca=cert), timeout_s=5), Connected)
-        assert isinstance(greet(address, ME, TlsFiles(verify=False), timeout_s=5), Connected)
-        stranger = greet(address, ME, None, timeout_s=5)
+    with listener(logged_in, tls=serving(certificate)) as address:
+        assert isinstance(try_login(address, ME, TlsFiles(ca=cert), timeout_s=5), Connected)
+        assert isinstance(try_login(address, ME, TlsFiles(verify=False), timeout_s=5), Connected)
+        stranger = try_login(address, ME, None, timeout_s=5)
 
     assert isinstance(stranger, Silent)
     assert "certificate" in stranger.because.lower()
@@ -160,9 +160,9 @@ def test_an_authority_that_is_named_is_trusted_and_no_other(certificate: tuple[P
 
 def test_who_is_asked_for_a_certificate_shows_its_own(certificate: tuple[Path, Path]) -> None:
     cert, key = map(str, certificate)
-    with listener(greeted, tls=serving(certificate, asks_back=True)) as address:
-        assert isinstance(greet(address, ME, TlsFiles(ca=cert, cert=cert, key=key), timeout_s=5), Connected)
-        assert isinstance(greet(address, ME, TlsFiles(ca=cert), timeout_s=5), Silent)
+    with listener(logged_in, tls=serving(certificate, asks_back=True)) as address:
+        assert isinstance(try_login(address, ME, TlsFiles(ca=cert, cert=cert, key=key), timeout_s=5), Connected)
+        assert isinstance(try_login(address, ME, TlsFiles(ca=cert), timeout_s=5), Silent)
 
 
 @pytest.mark.parametrize(

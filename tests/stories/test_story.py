@@ -15,7 +15,7 @@ from dr_ctl.core.document import document
 from dr_ctl.core.model import ExitCode
 from dr_ctl.settings.loader import load
 from dr_ctl.stomp_io.address import Closed, Connected
-from dr_ctl.stomp_io.client import greet
+from dr_ctl.stomp_io.client import try_login
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.lab.ledger import Counts, Verdict
 from dr_ctl_lab.lab.stage import LoadOptions
@@ -148,8 +148,10 @@ def test_a_service_moves_there_and_back_loses_a_site_and_takes_it_in_again(
     doubled = set(verdict.duplicates) - set(lost.duplicates)
     assert len(doubled) <= planned["data"].get("residue", {}).get("duplicates_at_most", 0)
     london, paris = (stage.site(site) for site in ("london", "paris"))
-    assert isinstance(greet(london.stomp, london.app, None, timeout_s=5), Connected)
-    assert isinstance(greet(paris.stomp, paris.app, None, timeout_s=5), Connected if topology in BY_QUEUE else Closed)
+    assert isinstance(try_login(london.stomp, london.app, None, timeout_s=5), Connected)
+    assert isinstance(
+        try_login(paris.stomp, paris.app, None, timeout_s=5), Connected if topology in BY_QUEUE else Closed
+    )
     roles = {site: told["role"] for site, told in operator.run("status").document["data"]["sites"].items()}
     assert roles == {"london": "serving", "paris": "standby"}
     # No site owes anything, each run is sealed.

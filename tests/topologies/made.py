@@ -38,7 +38,7 @@ class StepContext:
     def sample(self, evidence: Any) -> None:
         self.sampled.append(evidence)
 
-    def waiting(self, about: str, depth: int | None, why_not_moving: str | None) -> None:
+    def report_waiting(self, about: str, depth: int | None, why_not_moving: str | None) -> None:
         self.depths.append(depth)
         self.whys.append(why_not_moving)
 

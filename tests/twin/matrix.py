@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 import yaml
 
-from dr_ctl.core.system import growing_s, system
+from dr_ctl.core.system import boottime_s, system
 from dr_ctl.engine.plan import Call, Goal
 from dr_ctl.engine.ports import Outcome
 from dr_ctl.jolokia.client import Answer, Wire
@@ -259,12 +259,12 @@ def scene(twin: PlayedTwin) -> dict[str, Any]:
 
 def at_rest(twin: PlayedTwin) -> dict[str, Any]:
     """The scene once it has stayed the same for a while: the end of a run does not wait for the last confirmation."""
-    end = growing_s() + RESTS_WITHIN_S
-    now, since = scene(twin), growing_s()
-    while growing_s() - since < RESTS_S and growing_s() < end:
+    end = boottime_s() + RESTS_WITHIN_S
+    now, since = scene(twin), boottime_s()
+    while boottime_s() - since < RESTS_S and boottime_s() < end:
         system().sleep(0.01)
         if (snapshot := scene(twin)) != now:
-            now, since = snapshot, growing_s()
+            now, since = snapshot, boottime_s()
     return now
 
 

@@ -12,10 +12,10 @@ from typing import Any
 import requests
 import yaml
 
-from dr_ctl.core.system import growing_s, system
+from dr_ctl.core.system import boottime_s, system
 from dr_ctl.jolokia.client import Account, Reader, Wire
 from dr_ctl.stomp_io.address import Address, Connected, Login
-from dr_ctl.stomp_io.client import Frame, greet, probe
+from dr_ctl.stomp_io.client import Frame, probe, try_login
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.broker import CREATE_FILTERED
 from dr_ctl.topologies.common.view import Config
@@ -63,25 +63,25 @@ class Client:
         self._enter(place.stomp, place.app, headers)
 
     def _enter(self, address: Address, login: Login, headers: Mapping[str, str] | None = None) -> None:
-        self.greeting, connection = probe(address, login, None, timeout_s=5, headers=headers)
-        assert connection is not None, self.greeting
+        self.login_result, connection = probe(address, login, None, timeout_s=5, headers=headers)
+        assert connection is not None, self.login_result
         self.connection = connection
         self._frames: list[Frame] = []
 
     def frame(self, command: str, wanted: Callable[[Frame], bool] = lambda _: True, *, within_s: float = 5.0) -> Frame:
         """The next frame of a kind; what comes before it is kept."""
-        end = growing_s() + within_s
+        end = boottime_s() + within_s
         while True:
             for one in self._frames:
                 if one.cmd == command and wanted(one):
                     self._frames.remove(one)
                     return one
-            assert growing_s() < end, f"no {command} within {within_s} s, but {self._frames}"
+            assert boottime_s() < end, f"no {command} within {within_s} s, but {self._frames}"
             self._frames += self.connection.receive(0.05)
 
     def nothing_for(self, seconds: float) -> None:
-        end = growing_s() + seconds
-        while (left := end - growing_s()) > 0:
+        end = boottime_s() + seconds
+        while (left := end - boottime_s()) > 0:
             self._frames += self.connection.receive(left)
         assert not [one for one in self._frames if one.cmd == "MESSAGE"]
 
@@ -344,9 +344,9 @@ class GroupSubject(Subject):
     def depth(self, site: str, queue: str) -> int:
         return int(self.read(site, self.queue(site, queue), "MessageCount")["MessageCount"])
 
-    def greeted(self, at: str) -> type:
+    def logged_in(self, at: str) -> type:
         place = self.place(at)
-        return type(greet(place.stomp, place.app, None, timeout_s=5))
+        return type(try_login(place.stomp, place.app, None, timeout_s=5))
 
     def attached(self, at: str) -> bool:
         return bool(self.link(at)["Connected"] and self.shipping(at)["ConsumerCount"])
@@ -511,7 +511,7 @@ class ClassicSubject(Asked):
 
     def probes(self, site: str) -> type:
         place = self.place(site)
-        return type(greet(place.stomp, place.app, None, timeout_s=2))
+        return type(try_login(place.stomp, place.app, None, timeout_s=2))
 
     def answers(self, site: str) -> bool:
         try:
@@ -682,15 +682,15 @@ def other(site: str) -> str:
 
 def comes(read: Callable[[], object], wanted: object, *, within_s: float = 10.0) -> None:
     """Wait until what is read is as it should be; else show what it is."""
-    end = growing_s() + within_s
-    while (told := read()) != wanted and growing_s() < end:
+    end = boottime_s() + within_s
+    while (told := read()) != wanted and boottime_s() < end:
         system().sleep(0.01)
     assert told == wanted, f"{told}, and not {wanted}"
 
 
 def until(condition: Callable[[], object], *, within_s: float = 10.0) -> None:
     """Wait for a condition."""
-    end = growing_s() + within_s
+    end = boottime_s() + within_s
     while not condition():
-        assert growing_s() < end, f"not within {within_s} s"
+        assert boottime_s() < end, f"not within {within_s} s"
         system().sleep(0.01)

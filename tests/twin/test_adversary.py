@@ -29,7 +29,7 @@ import pytest
 import yaml
 
 from dr_ctl.core.errors import BrokerError
-from dr_ctl.core.system import growing_s, system
+from dr_ctl.core.system import boottime_s, system
 from dr_ctl.settings.loader import load
 from dr_ctl.stomp_io.client import Connection, ConnectionLost, Frame, probe
 from dr_ctl_lab.lab.clients.client import ID_HEADER
@@ -240,7 +240,7 @@ def hurry(patch: pytest.MonkeyPatch) -> None:
     prompt(patch)
     impatient(patch, fence_s=2.0, undo_s=4.0, activate_s=2.0, rates_s=0.01, catch_up_s=0.5, quiesce_s=1.0, settle_s=1.0)
     impatient(patch, link_attach_s=1.0, link_lost_s=0.5, link_between_s=1.0, differs_s=0.5, compared_s=3.0)
-    impatient(patch, store_starts_s=3.0, store_ends_s=3.0, greet_s=0.5, flag_s=1.0, last_reading_s=0.4, probe_s=2.0)
+    impatient(patch, store_starts_s=3.0, store_ends_s=3.0, login_s=0.5, flag_s=1.0, last_reading_s=0.4, probe_s=2.0)
 
 
 @contextmanager
@@ -389,13 +389,13 @@ class Client:
             raise TimeoutError(f"no receipt of {command} in time")
 
     def _frame(self, wanted: Callable[[Frame], bool], within_s: float) -> Frame | None:
-        end = growing_s() + within_s
+        end = boottime_s() + within_s
         while True:
             for each in self._frames:
                 if wanted(each):
                     self._frames.remove(each)
                     return each
-            if growing_s() > end:
+            if boottime_s() > end:
                 return None
             self._frames += self._connection.receive(0.02)
 
@@ -549,8 +549,8 @@ class Siege:
 
     def _work(self, count: str) -> None:
         """Clients work for a while, if they are served."""
-        end, wanted = growing_s() + 0.6, self.traffic.counts().sent + int(count)
-        while self.traffic.counts().sent < wanted and growing_s() < end:
+        end, wanted = boottime_s() + 0.6, self.traffic.counts().sent + int(count)
+        while self.traffic.counts().sent < wanted and boottime_s() < end:
             system().sleep(0.01)
 
     def _no(self, _: str) -> None:

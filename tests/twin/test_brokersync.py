@@ -10,7 +10,7 @@ import pytest
 
 from dr_ctl.agents.sync import SyncAgent, SyncStatus
 from dr_ctl.cli.app import run
-from dr_ctl.core.system import growing_s, in_background, system
+from dr_ctl.core.system import boottime_s, in_background, system
 from dr_ctl.topologies.brokersync.sync.brokers import End
 from dr_ctl.topologies.classic.operations import EVERY, MOVES, REMOVES_QUEUES, STOPS, Permit
 from dr_ctl_lab.played import PlayedTwin
@@ -221,10 +221,10 @@ class Story(stories.Story):
 
     def works_beside(self, seconds: str) -> None:
         """A message comes and one leaves all the time, also while a browse is made."""
-        end, browsed = growing_s() + float(seconds), End._browsed
+        end, browsed = boottime_s() + float(seconds), End._browsed
 
         def work() -> None:
-            while growing_s() < end:
+            while boottime_s() < end:
                 self.pair.fill("london", 1)
                 system().sleep(0.05)
                 self.pair.take("london", 1)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dr_ctl.stomp_io.address import Closed, Connected, Login
-from dr_ctl.stomp_io.client import greet
+from dr_ctl.stomp_io.client import try_login
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.continuity import copies
 from dr_ctl_lab.lab.kinds import CONTINUITY
@@ -252,17 +252,17 @@ def test_emptying_the_queue_of_a_site_that_waits_deletes_where_clients_are_serve
 
 
 def test_activation_lets_clients_in_and_puts_the_peer_out(pair: PluginSubject) -> None:
-    def greetings() -> list[type]:
+    def login_results() -> list[type]:
         places = (pair.place(site) for site in SITES)
-        return [type(greet(place.stomp, place.app, None, timeout_s=5)) for place in places]
+        return [type(try_login(place.stomp, place.app, None, timeout_s=5)) for place in places]
 
     well = {"value": None, "status": 200}
-    assert greetings() == [Connected, Closed]
+    assert login_results() == [Connected, Closed]
 
     assert pair.execute("paris", pair.service("paris"), ACTIVATE, 20_000) == well
 
     until(lambda: [pair.serving(site) for site in SITES] == [(False, False), (True, True)])
-    assert greetings() == [Closed, Connected]
+    assert login_results() == [Closed, Connected]
     for _ in range(2):
         assert pair.execute("paris", pair.service("paris"), DEACTIVATE) == well
     assert [pair.serving(site) for site in SITES] == [(False, False)] * 2

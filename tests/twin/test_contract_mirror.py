@@ -8,7 +8,7 @@ import pytest
 
 from dr_ctl.jolokia.client import READ_S
 from dr_ctl.stomp_io.address import Closed, Connected, Login, Refused
-from dr_ctl.stomp_io.client import ConnectionLost, SaidError, greet
+from dr_ctl.stomp_io.client import ConnectionLost, SaidError, try_login
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.reading import LIMITS, find_broker, limits_of_addresses
 from dr_ctl.topologies.common.access import FOR_HISTORY
@@ -399,10 +399,10 @@ def test_a_refused_login_says_why_and_closes(subject: Subject) -> None:
     place = subject.place("london")
 
     for login, name in ((Login("app", "wrong"), "app"), (None, "null")):
-        told = greet(place.stomp, login, None, timeout_s=5)
+        told = try_login(place.stomp, login, None, timeout_s=5)
         assert isinstance(told, Refused)
         assert told.because == f"Security Error occurred: User name [{name}] or password is invalid"
-    right = greet(place.stomp, place.app, None, timeout_s=5)
+    right = try_login(place.stomp, place.app, None, timeout_s=5)
 
     assert isinstance(right, Connected)
     assert (right.version, right.server.partition("/")[0]) == ("1.2", "ActiveMQ-Artemis")
@@ -504,11 +504,11 @@ def test_closing_a_listener_cuts_its_clients_and_takes_back_what_they_hold(subje
         with pytest.raises(ConnectionLost):
             client.frame("RECEIPT")
     for place in (subject.place(site) for site in SITES):
-        assert isinstance(greet(place.stomp, place.app, None, timeout_s=5), Closed)
+        assert isinstance(try_login(place.stomp, place.app, None, timeout_s=5), Closed)
     for operation in ("stop()", "start()", "start()"):
         subject.done("london", listener, operation)
     with subject.client("london") as client:
-        assert isinstance(client.greeting, Connected)
+        assert isinstance(client.login_result, Connected)
 
 
 def test_a_transaction_sends_when_it_is_committed_and_holds_no_acknowledgement(subject: Subject) -> None:

@@ -76,7 +76,7 @@ def test_a_backup_answers_like_an_empty_broker(group: GroupSubject, layout: Layo
         assert json.loads(group.done(B, group.server(B), f"{listing}({TEXT},int,int)", "", -1, -1)) == NOTHING
     assert [may_send(group, at) for at in (A, B)] == [{"amq"}, {"amq", "apps"}]
     assert [listed(group, at) for at in (A, B)] == [[{"nodeID": of_a["NodeID"], **live}]] * 2
-    assert [group.greeted(at) for at in (A, B)] == [Connected, Closed]
+    assert [group.logged_in(at) for at in (A, B)] == [Connected, Closed]
 
 
 @by(SHARED, REPLICATED)
@@ -97,7 +97,7 @@ def test_a_takeover_forgets_what_management_did_and_keeps_the_journal(group: Gro
     comes(lambda: [group.active(at) for at in (A, B)], [None, False])
     taken_over(group, B)
 
-    until(lambda: group.greeted(B) is Connected)
+    until(lambda: group.logged_in(B) is Connected)
     assert group.read(B, group.server(B), "NodeID") == node
     until(lambda: group.attached(B) and group.attached(PARIS), within_s=TAKES_S)
     pauses = [group.read(B, group.queue(B, name), "Paused", "PersistedPause") for name in (IN, OUT)]
@@ -155,7 +155,7 @@ def test_a_primary_that_waits_refuses_everything(group: GroupSubject) -> None:
 
     system().sleep(5)
     assert [group.active(at) for at in (A, B)] == [None, True]
-    assert [group.greeted(at) for at in (A, B)] == [Closed, Connected]
+    assert [group.logged_in(at) for at in (A, B)] == [Closed, Connected]
     group.stage.kill("london", node="b")
     taken_over(group, A)
 
@@ -176,7 +176,7 @@ def test_closing_the_listener_of_the_replication_makes_both_nodes_active(group: 
     group.on(PARIS, "removeAllMessages()")
     comes(lambda: [group.depth(at, IN) for at in (A, B, PARIS)], [0, 3, 0])
     group.done(A, group.acceptor(A, "cluster"), "start()")
-    assert [group.greeted(at) for at in (A, B)] == [Connected, Connected]
+    assert [group.logged_in(at) for at in (A, B)] == [Connected, Connected]
 
 
 @pytest.mark.parametrize("topology", [BROKERSYNC])

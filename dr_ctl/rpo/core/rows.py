@@ -1,6 +1,6 @@
-"""What adds up: the rows that an hour of a history is summed up in, of whichever task and of whichever time; and
-weighted histograms of them (how long a figure stayed where, in which part of the window), with quantiles
-and their intervals.
+"""The rows that sum up an hour of a history. Rows with equal keys can be added, whichever Spark task wrote them and
+whenever. Weighted histograms of these rows (how long a figure stayed where, in which part of the window) give the
+quantiles and their intervals.
 
 A row is of one kind. What it is of stands in typed columns (its keys); rows whose keys are equal are put together:
 weights and counts are added, of `most` the largest counts, of `least` the smallest.
@@ -142,7 +142,7 @@ MIN_BLOCKS: Final = 8
 MIN_EXCURSIONS: Final = 4
 """A 97.5 % limit needs ln 40 = 3.7 of them."""
 SMALLEST: Final = 1e-12
-"""Blocks that are all alike tell as much as nobody could."""
+"""Equal blocks have no variance; nothing is divided by zero."""
 
 
 def interval(histogram: Histogram, probability: float) -> tuple[int, int | None] | None:
@@ -154,36 +154,38 @@ def interval(histogram: Histogram, probability: float) -> tuple[int, int | None]
         return None
     above = times - np.cumsum(histogram.weights[:, whole > 0], axis=0)
     share = above.sum(axis=1) / times.sum()
-    spread = _spread(above - share[:, None] * times) / times.sum() ** 2
-    narrow = (Z / t_value(len(times) - 1)) ** 2
+    variances = _variance(above - share[:, None] * times) / times.sum() ** 2
+    dof_correction = (Z / t_value(len(times) - 1)) ** 2
     low = high = None
     count = 0.0
-    for level, (theta, variance) in enumerate(zip(share.tolist(), spread.tolist(), strict=True)):
+    for level, (theta, variance) in enumerate(zip(share.tolist(), variances.tolist(), strict=True)):
         if 0 < theta < 1:
-            count = theta * (1 - theta) / max(variance, SMALLEST) * narrow
+            count = theta * (1 - theta) / max(variance, SMALLEST) * dof_correction
         least, most = between(theta, count) if count else (0.0, 1.0)
         low = level if low is None and least <= 1 - probability else low
         high = level if high is None and most <= 1 - probability else high
-    is_open = high is None or _excursions(share, spread, index) * narrow < MIN_EXCURSIONS
+    is_open = high is None or _excursions(share, variances, index) * dof_correction < MIN_EXCURSIONS
     tops = histogram.tops
     return int(tops[min(low or 0, index)]), None if is_open or high is None else int(tops[max(high, index)])
 
 
-def _spread(off: Floats) -> Floats:
+def _variance(residuals: Floats) -> Floats:
     """How much blocks differ. An excursion may last beyond its block: where a block is like the one before it, the two
     tell less than two."""
-    alike = 2 * (off[:, 1:] * off[:, :-1]).sum(axis=1)
-    spread: Floats = ((off**2).sum(axis=1) + np.maximum(0.0, alike)) * off.shape[1] / (off.shape[1] - 1)
-    return spread
+    alike = 2 * (residuals[:, 1:] * residuals[:, :-1]).sum(axis=1)
+    variances: Floats = (
+        ((residuals**2).sum(axis=1) + np.maximum(0.0, alike)) * residuals.shape[1] / (residuals.shape[1] - 1)
+    )
+    return variances
 
 
-def _excursions(share: Floats, spread: Floats, index: int) -> float:
+def _excursions(share: Floats, variances: Floats, index: int) -> float:
     """How many excursions above a level, one independent of the other, would tell as much; of the level below where
     nothing lies above it."""
     above = np.flatnonzero(share[: index + 1] > 0)
     if not len(above):
         return 0.0
-    return float(share[above[-1]] ** 2 / spread[above[-1]]) if spread[above[-1]] > 0 else math.inf
+    return float(share[above[-1]] ** 2 / variances[above[-1]]) if variances[above[-1]] > 0 else math.inf
 
 
 def between(share: float, count: float) -> tuple[float, float]:

@@ -34,7 +34,7 @@ from pyarrow import fs
 from dr_ctl.core.errors import DrCtlError, EnvironmentFault
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding
-from dr_ctl.core.system import growing_s, in_background
+from dr_ctl.core.system import boottime_s, in_background
 from dr_ctl.rpo.history.row import Row, micros
 from dr_ctl.settings.model import HistoryLocation
 
@@ -462,13 +462,13 @@ def read(
     if location.folder is not None:
         return here(), []
     why = "it did not answer a moment ago"
-    if growing_s() >= _silent_until.get(location.where, 0.0):
+    if boottime_s() >= _silent_until.get(location.where, 0.0):
         is_here = any(location.near.glob("date=*/site=*/*"))
         limit_s = within_s or (WITHIN_S if is_here else ALONE_S)
         answers, errors = in_time(there, limit_s)
         if answers:
             return answers[0], []
-        _silent_until[location.where] = growing_s() + AGAIN_S
+        _silent_until[location.where] = boottime_s() + AGAIN_S
         why = str(errors[0]).splitlines()[0] if errors else f"no answer within {limit_s:g} s"
     return here(), [found("DR-RPO-032", shown=location.shown, why=why, near=location.near)]
 

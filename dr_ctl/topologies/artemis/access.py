@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from dr_ctl.core.model import Json
-from dr_ctl.core.system import growing_s
+from dr_ctl.core.system import boottime_s
 from dr_ctl.engine.lease import NOBODYS, Forbidden, Store
 from dr_ctl.jolokia.client import Answer, Change, Changer, Listing, Query, Read, Reader, Transport
 from dr_ctl.jolokia.values import Fields
@@ -125,7 +125,7 @@ class Documents:
             return None
         began, view = newest
         texts = {**view.documents, **dict.fromkeys(view.forged, NOBODYS)}
-        return growing_s() - began, view.now_ms, numbered(texts, kind)
+        return boottime_s() - began, view.now_ms, numbered(texts, kind)
 
     def create(self, kind: str, number: int, text: str) -> bool:
         names = self._access.names()

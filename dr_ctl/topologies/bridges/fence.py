@@ -152,7 +152,7 @@ def _closed(tools: BridgesTools, site: str, chosen: Chosen, move: Move, context:
         poll_s=tools.timeouts.poll_s,
         meanwhile=again,
     )
-    if not waited.held:
+    if not waited.satisfied:
         return Refused(f"{site}: {some(_still_in(waited.reading, chosen))}")
     return Done(
         "no client's role may send or consume, nothing is in delivery", {"proof": "flag", "roles_kept_out": True}
@@ -324,7 +324,7 @@ def _until_held(tools: BridgesTools, step: PlannedStep, move: Move, context: Ste
 
     within_s, poll_s = tools.timeouts.activate_s, tools.timeouts.poll_s
     waited = until(context, read, holds=lambda left: not left, within_s=within_s, poll_s=poll_s)
-    if waited.held:
+    if waited.satisfied:
         return None
     if step.part("admit") and _shut(tools, move):
         return Refused(f"{move.target} could not be opened: effect not seen: {some(waited.reading)}")

@@ -91,10 +91,10 @@ class Access(access.Access[BrokerView]):
         assert clients is not None  # the settings ask for one of both
         if agents is None:
             return clients, dict.fromkeys(self.config.clients, True)
-        greeting = self.greet(timeout_s=timeout_s)
-        if not isinstance(greeting, Connected | Closed):
-            raise TimedOut(f"{clients.address}: whether clients are let in cannot be told: {if_known(greeting)}")
-        return agents, dict.fromkeys(self.config.clients, isinstance(greeting, Connected))
+        login_result = self.try_login(timeout_s=timeout_s)
+        if not isinstance(login_result, Connected | Closed):
+            raise TimedOut(f"{clients.address}: whether clients are let in cannot be told: {if_known(login_result)}")
+        return agents, dict.fromkeys(self.config.clients, isinstance(login_result, Connected))
 
     def note_opening(self) -> None:
         """Note its counters, before clients are let in. Raises `BrokerError`."""

@@ -176,4 +176,4 @@ class SyncTools(Tools[BrokerView]):
         super().__init__(observer, recipe, sender, SyncGate(observer, recipe.rules, compared := Compared()))
         self.compared = compared
         self.rejoined = ReturnResult()
-        self.connects_s = self.timeouts.link_attach_s
+        self.link_connects_s = self.timeouts.link_attach_s

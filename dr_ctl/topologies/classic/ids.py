@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from dr_ctl.core.errors import BrokerError, LoginRefused, TimedOut
-from dr_ctl.core.system import growing_s
+from dr_ctl.core.system import boottime_s
 from dr_ctl.engine.plan import Call, Goal
 from dr_ctl.jolokia.client import Listing, Query, Read
 from dr_ctl.jolokia.http import BadValue
@@ -26,18 +26,18 @@ from dr_ctl.topologies.common.calls import batches, call, request
 from dr_ctl.topologies.common.consumed import CompleteListing, Consumed, IncompleteListing
 from dr_ctl.topologies.common.view import Queue
 
-GREETING_S: Final = 5.0
+LOGIN_S: Final = 5.0
 SILENT_S: Final = 20.0
 
 
 def connected(account: StompAccount, *, beats: str | None = None, client: str = OWN_CLIENT) -> Connection:
     """A session at that listener, of a client whose id begins so; raises `BrokerError` where it does not open."""
     headers = {"client-id": f"{client}{secrets.token_hex(6)}", **({"heart-beat": beats} if beats is not None else {})}
-    greeting, connection = probe(account.address, account.login, account.tls, timeout_s=GREETING_S, headers=headers)
-    if isinstance(greeting, Refused):
-        raise LoginRefused(f"{account.address}: the login of {account.login.user} was refused: {greeting.because}")
+    login_result, connection = probe(account.address, account.login, account.tls, timeout_s=LOGIN_S, headers=headers)
+    if isinstance(login_result, Refused):
+        raise LoginRefused(f"{account.address}: the login of {account.login.user} was refused: {login_result.because}")
     if connection is None:
-        raise BrokerError(getattr(greeting, "because", f"{account.address}: no answer to the login"))
+        raise BrokerError(getattr(login_result, "because", f"{account.address}: no answer to the login"))
     return connection
 
 
@@ -54,12 +54,12 @@ def browsed(account: StompAccount, queue: str, *, client: str = OWN_CLIENT) -> I
 def browse(session: Connection, queue: str, name: str) -> Iterator[Frame]:
     """The same by a session that is used for several browses; `name` is another one for each."""
     session.stomp.subscribe(f"/queue/{queue}", name, "auto", {"browser": "true"})
-    heard = growing_s()
-    while growing_s() - heard < SILENT_S:
+    heard = boottime_s()
+    while boottime_s() - heard < SILENT_S:
         for frame in session.receive(1.0):
             if frame.headers.get("subscription") != name:
                 continue
-            heard = growing_s()
+            heard = boottime_s()
             if frame.headers.get("browser") == "end":
                 session.stomp.unsubscribe(name)
                 return

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from dr_ctl.core.errors import BrokerError, TimedOut, Unreachable
-from dr_ctl.core.system import growing_s
+from dr_ctl.core.system import boottime_s
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.stomp_io.address import Connected, Refused
 from dr_ctl.stomp_io.client import Connection, ConnectionLost, Frame, probe
@@ -31,20 +31,20 @@ _BRIDGE: Final = re.compile(r"(?P<name>.+)_(?P<to>[^_]+)_inbound_(?P<here>[^_]+)
 def ask(account: StompAccount, listeners: Mapping[str, bool], *, timeout_s: float) -> Answered:
     """Ask at that listener. `listeners` are the clients' connectors, and whether a client was seen let in. Raises
     `BrokerError`."""
-    greeting, connection = probe(account.address, account.login, account.tls, timeout_s=timeout_s)
+    login_result, connection = probe(account.address, account.login, account.tls, timeout_s=timeout_s)
     if connection is None:
-        because = getattr(greeting, "because", "no answer to the login")
-        if isinstance(greeting, Refused):
+        because = getattr(login_result, "because", "no answer to the login")
+        if isinstance(login_result, Refused):
             raise BrokerError(f"{account.address}: {because}")
         # A closed listener of a site that waits looks like one of a broker that is not there.
         raise Unreachable(f"{account.address}: {because}", refused=False)
     try:
-        frames = _asked(connection, growing_s() + timeout_s)
+        frames = _asked(connection, boottime_s() + timeout_s)
     except ConnectionLost as error:
         raise Unreachable(f"{account.address}: {error}", refused=False) from error
     finally:
         connection.close()
-    server = greeting.server if isinstance(greeting, Connected) else ""
+    server = login_result.server if isinstance(login_result, Connected) else ""
     return answered(frames, listeners, (server or "").partition("/")[2])
 
 
@@ -54,8 +54,8 @@ def _asked(connection: Connection, until: float) -> list[Mapping[str, Any]]:
         headers = {"reply-to": REPLIES, "correlation-id": what}
         connection.stomp.send(f"{_PLUGIN}{what}", "", headers=headers)
     replies: list[Mapping[str, Any]] = []
-    while growing_s() < until:
-        for frame in connection.receive(min(0.2, max(0.0, until - growing_s()))):
+    while boottime_s() < until:
+        for frame in connection.receive(min(0.2, max(0.0, until - boottime_s()))):
             if frame.cmd == "MESSAGE":
                 replies.append(entries(frame))
                 if frame.headers.get("correlation-id") == _BROKER:

@@ -42,7 +42,7 @@ def draft_probe(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[Any], move
             f"remove {name}",
         )
         for view in snapshot.views(move.target)
-        if view.greets and REMOVES_QUEUES not in view.denied
+        if view.can_try_login and REMOVES_QUEUES not in view.denied
     ]
     return StepPlan(move.target, probed(snapshot, move), tuple(calls))
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final, Generic, Self, TypeVar
 from urllib.parse import urlsplit
 
 from dr_ctl.core.errors import BrokerError, Passive, Unreachable
-from dr_ctl.core.system import Clock, growing_s, together
+from dr_ctl.core.system import Clock, boottime_s, together
 from dr_ctl.engine.lease import Store
 from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Done, Outcome, Refused
@@ -20,7 +20,7 @@ from dr_ctl.jolokia.client import READ_S, Account, Change, Changer, Reader, Wire
 from dr_ctl.processes.secrets import resolve
 from dr_ctl.settings.model import Grouped, Installation, ManagedBroker, Node
 from dr_ctl.settings.parts import Secret
-from dr_ctl.stomp_io.address import Address, Closed, Connected, Greeting, Login, RoundTrip, TlsFiles, parse_address
+from dr_ctl.stomp_io.address import Address, Closed, Connected, Login, LoginResult, RoundTrip, TlsFiles, parse_address
 from dr_ctl.topologies.common.calls import arguments_of
 from dr_ctl.topologies.common.group import Family, Group, GroupWire, NobodyActive, Process, Unserved
 from dr_ctl.topologies.common.snapshot import V_co
@@ -264,7 +264,7 @@ class Access(ABC, Generic[V_co]):
             return all(reading.state is NodeState.REFUSES for reading in self.group.readings)
         if not (isinstance(error, Unreachable) and error.refused):
             return False
-        return isinstance(self.greet(timeout_s=within_s), Closed)
+        return isinstance(self.try_login(timeout_s=within_s), Closed)
 
     def read(self, parts: Part = EVERYTHING, *, timeout_s: float = READ_S) -> V_co:
         """These parts as they are now, and no less. Others may be from the newest reading. All nodes are asked who they
@@ -295,7 +295,7 @@ class Access(ABC, Generic[V_co]):
         return self._read(parts | EVERYTHING, timeout_s)
 
     def _read(self, parts: Part, timeout_s: float) -> V_co:
-        began, count = growing_s(), len(self._last.queues) if self._last is not None else 0
+        began, count = boottime_s(), len(self._last.queues) if self._last is not None else 0
         # Where nothing cuts it short, a broker known to have very many queues is given time for them.
         enough_s = timeout_s + count * A_QUEUE_S if timeout_s >= READ_S else timeout_s
         known = self.names() if parts is Part.OUTFLOW else self._last
@@ -321,15 +321,17 @@ class Access(ABC, Generic[V_co]):
             return None
         return stomp_account(self._installation, self.site, self.stomp, Login(self.settings.username, self._secret()))
 
-    def greet(self, *, timeout_s: float) -> Greeting | None:
+    def try_login(self, *, timeout_s: float) -> LoginResult | None:
         """Connect once as a client, if the settings name a STOMP address: to every node that is not out of reach, as a
         listener that lets anybody in is open."""
         away = {reading.name for reading in self.group.readings if reading.state is NodeState.UNKNOWN}
         first = self.group.last or self.group.processes[0]
         others = [process for process in self.group.processes if process is not first and process.name not in away]
-        asked = [partial(process.greeted, timeout_s) for process in (*others, first)]
-        greetings = together(asked, "greet", most=len(asked))
-        return next((greeting for greeting in greetings if isinstance(greeting, Connected)), greetings[-1])
+        asked = [partial(process.try_login, timeout_s) for process in (*others, first)]
+        login_results = together(asked, "greet", most=len(asked))
+        return next(
+            (login_result for login_result in login_results if isinstance(login_result, Connected)), login_results[-1]
+        )
 
     def round_trip(self, queue: str, *, timeout_s: float) -> RoundTrip | None:
         from dr_ctl.stomp_io.client import round_trip  # noqa: PLC0415
@@ -366,13 +368,13 @@ class Access(ABC, Generic[V_co]):
             self._password = resolve(self.settings.password, self._installation.file.parent)
         return self._password
 
-    def _tried(self, stomp: str | None, node: Node | None, within_s: float) -> Greeting | None:
-        from dr_ctl.stomp_io.client import greet  # noqa: PLC0415 - stomp.py is loaded by who asks a port, not by a reading
+    def _tried(self, stomp: str | None, node: Node | None, within_s: float) -> LoginResult | None:
+        from dr_ctl.stomp_io.client import try_login  # noqa: PLC0415 - stomp.py is loaded by who asks a port, not by a reading
 
         if stomp is None:
             return None
         account = stomp_account(self._installation, self.site, stomp, Login(*self._login(node)))
-        return greet(account.address, account.login, account.tls, timeout_s=within_s)
+        return try_login(account.address, account.login, account.tls, timeout_s=within_s)
 
     def _login(self, node: Node | None) -> tuple[str, str]:
         """Raises `SecretMissing`."""

@@ -175,7 +175,7 @@ class Gate(ABC, Generic[V]):
                 wait.read(source, target, began)
             reasons = [reason for wait in going_on if not isinstance(wait.outcome, Done) for reason in wait.reasons]
             why = some(reasons) if reasons else None
-            context.waiting("blockers left at the gate", len(reasons), why)
+            context.report_waiting("blockers left at the gate", len(reasons), why)
             for wait in going_on:
                 if wait.outcome is not None and not isinstance(wait.outcome, Done):
                     named = f"{wait.pair}: " if len(waits) > 1 else ""

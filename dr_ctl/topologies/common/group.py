@@ -27,7 +27,7 @@ from dr_ctl.core.system import Clock, Work, all_ended, in_background
 from dr_ctl.engine.disk import private
 from dr_ctl.engine.runs import write_text
 from dr_ctl.jolokia.client import Answer, Read, Wire
-from dr_ctl.stomp_io.address import Closed, Greeting
+from dr_ctl.stomp_io.address import Closed, LoginResult
 from dr_ctl.topologies.common.view import Broker
 from dr_ctl.topologies.topology import Node, NodeReading, NodeState
 
@@ -171,14 +171,14 @@ class Family(Protocol):
 
 @dataclass(eq=False)
 class Process:
-    """One process of a broker. `opened` opens a connection to its console, `greeted` tries its listener as a client,
+    """One process of a broker. `opened` opens a connection to its console, `try_login` tries its listener as a client,
     None where the settings name none."""
 
     name: str
     url: str
     stomp: str | None
     opened: Callable[[], Wire]
-    greeted: Callable[[float], Greeting | None]
+    try_login: Callable[[float], LoginResult | None]
 
 
 class Unserved:
@@ -376,8 +376,8 @@ class Group:
             [answer] = self._wires[process].post([self._family.question.body()], SMALL_S)
             return self._reading(process, self._noted(process, answer))
         except BrokerError as error:
-            greeting = process.greeted(SMALL_S) if isinstance(error, Unreachable) and error.refused else None
-            if greeting is not None and not isinstance(greeting, Closed):
+            login_result = process.try_login(SMALL_S) if isinstance(error, Unreachable) and error.refused else None
+            if login_result is not None and not isinstance(login_result, Closed):
                 return NodeReading(process.name, NodeState.SICK, f"its console refuses, its listener does not: {error}")
             return NodeReading(process.name, state_of(error, refuses=True), str(error), shows_life=error.shows_life)
 

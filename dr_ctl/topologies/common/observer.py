@@ -302,7 +302,7 @@ class Observer(Generic[V_co, A_co]):
         try:
             return access.read(parts, timeout_s=timeout_s)
         except BrokerError as error:
-            refuses = access.refuses(error, within_s=self.timeouts.greet_s)
+            refuses = access.refuses(error, within_s=self.timeouts.login_s)
             return Silent(access.pair, access.site, error, refuses, access.group.readings, access.group.left_s)
 
     def _spent(self, site: str, began: float) -> None:

@@ -20,7 +20,7 @@ from dr_ctl.engine.ports import Done, Move, Outcome, Refused, StepContext, Unkno
 from dr_ctl.engine.waiting import until
 from dr_ctl.jolokia.client import CHANGE_S
 from dr_ctl.processes.secrets import SecretMissing
-from dr_ctl.stomp_io.address import Closed, Connected, Greeting, Silent
+from dr_ctl.stomp_io.address import Closed, Connected, LoginResult, Silent
 from dr_ctl.stomp_io.address import Refused as LoginDenied
 from dr_ctl.topologies.common import wants
 from dr_ctl.topologies.common.access import FOR_FENCE, Access, Part
@@ -53,37 +53,39 @@ class Listeners:
 
     def __init__(self, observer: AnyObserver) -> None:
         self._observer = observer
-        self.greeted: set[_Key] = set()
+        self.logged_in: set[_Key] = set()
 
-    def greetings(self, accesses: Sequence[Access[Broker]]) -> dict[_Key, Greeting | None]:
+    def login_results(self, accesses: Sequence[Access[Broker]]) -> dict[_Key, LoginResult | None]:
         answers = self._observer.together(
-            lambda access: access.greet(timeout_s=self._observer.timeouts.greet_s), accesses
+            lambda access: access.try_login(timeout_s=self._observer.timeouts.login_s), accesses
         )
-        return {(access.site, access.pair): greeting for access, greeting in zip(accesses, answers, strict=True)}
+        return {
+            (access.site, access.pair): login_result for access, login_result in zip(accesses, answers, strict=True)
+        }
 
-    def greet(self, site: str) -> list[Finding]:
+    def try_login(self, site: str) -> list[Finding]:
         """Connect to a serving site as clients do, and remember where that worked."""
         findings = []
-        for key, greeting in self.greetings(self._observer.at(site)).items():
-            if isinstance(greeting, Connected):
-                self.greeted.add(key)
+        for key, login_result in self.login_results(self._observer.at(site)).items():
+            if isinstance(login_result, Connected):
+                self.logged_in.add(key)
             else:
                 broker = "/".join(key)
                 findings.append(
                     found("DR-FENCE-001.no_address", broker=broker)
-                    if greeting is None
-                    else found("DR-FENCE-001", broker=broker, why=greeting.because)
+                    if login_result is None
+                    else found("DR-FENCE-001", broker=broker, why=login_result.because)
                 )
         return findings
 
-    def closed(
+    def await_closed(
         self, site: str, context: StepContext, within_s: float, again: Callable[[Sequence[Broker]], object]
     ) -> Outcome:
         """Show that no client gets in: every listener's flag, and no greeting where there was one before; `again` sends
         what is missing by a reading."""
-        greeted = [access for access in self._observer.at(site) if (access.site, access.pair) in self.greeted]
+        logged_in = [access for access in self._observer.at(site) if (access.site, access.pair) in self.logged_in]
         # A client that is let in shows an open listener, whether one was greeted there before or not.
-        probed = [access for access in self._observer.at(site) if access in greeted or access.fenced_by_listener]
+        probed = [access for access in self._observer.at(site) if access in logged_in or access.fenced_by_listener]
 
         def read() -> tuple[Sequence[Broker], str | None]:
             views = self._answering(site)
@@ -110,7 +112,7 @@ class Listeners:
         findings = tuple(self._not_lasting(views))
         lasts = bool(views) and not findings and all(view.fence.shut_out for view in views)
         tail = "; a restart does not let clients in" if lasts else ""
-        if len(greeted) == len(self._observer.at(site)):
+        if len(logged_in) == len(self._observer.at(site)):
             text = f"clients are out: listeners closed, test login failed{tail}"
             return Done(text, {"proof": "attempt", "roles_kept_out": lasts}, findings)
         named = all(access.stomp is not None for access in self._observer.at(site))
@@ -159,10 +161,10 @@ class Listeners:
                 return error
 
         asked = in_background(lambda: self._observer.together(flags, accesses), "flags")
-        greetings = self.greetings(accesses)
+        login_results = self.login_results(accesses)
         why_not: dict[str, WhyNot | None] = {}
         for access, opened in zip(accesses, asked.result(), strict=True):
-            greeting = greetings[access.site, access.pair]
+            login_result = login_results[access.site, access.pair]
             if isinstance(opened, BrokerError):
                 why_not[access.pair] = WhyNot(f"it does not answer: {opened}", by_flag=False)
                 continue
@@ -170,16 +172,16 @@ class Listeners:
             why_not[access.pair] = None
             if shut:
                 why_not[access.pair] = WhyNot(
-                    f"acceptor {', '.join(shut)} is closed", by_flag=True, lets_in=isinstance(greeting, Connected)
+                    f"acceptor {', '.join(shut)} is closed", by_flag=True, lets_in=isinstance(login_result, Connected)
                 )
-            if isinstance(greeting, Closed | Silent):
+            if isinstance(login_result, Closed | Silent):
                 # A refused login is an answer of the broker all the same: the listener is open, only not to this user.
-                why_not[access.pair] = WhyNot(f"no client is let in: {greeting.because}", by_flag=False)
+                why_not[access.pair] = WhyNot(f"no client is let in: {login_result.because}", by_flag=False)
         return why_not
 
     def accept_client(self, accesses: Sequence[Access[Broker]]) -> bool:
         """Say whether a client is let in anywhere, whatever the flags say."""
-        return any(isinstance(greeting, Connected) for greeting in self.greetings(accesses).values())
+        return any(isinstance(login_result, Connected) for login_result in self.login_results(accesses).values())
 
     def why_not(self, site: str, *, serving: bool) -> str | None:
         """Prove by attempts that a site serves with every pair, or lets nobody in; gives the reason if not."""
@@ -203,10 +205,12 @@ class Listeners:
         if left := left_of(opens, self._observer.read_at(site, pairs)):
             return f"effect not seen: {some(left)}"
         accesses = [access for access in self._observer.at(site) if access.pair in pairs]
-        for key, greeting in self.greetings(accesses).items():
+        for key, login_result in self.login_results(accesses).items():
             # Nobody at the port contradicts the flag, whoever asks; any other no counts only where a yes was heard.
-            if isinstance(greeting, Closed) or (key in self.greeted and isinstance(greeting, Silent | LoginDenied)):
-                return f"no client is let in: {greeting.because}"
+            if isinstance(login_result, Closed) or (
+                key in self.logged_in and isinstance(login_result, Silent | LoginDenied)
+            ):
+                return f"no client is let in: {login_result.because}"
         return None
 
 
@@ -239,7 +243,7 @@ class Sender:
         outcomes = {key: iter(outcomes) for key, outcomes in zip(brokers, posts, strict=True)}
         return [next(outcomes[call.site, call.unit]) for call in calls]
 
-    def barred(self) -> Refused | None:
+    def reacquire(self) -> Refused | None:
         """Say why an undo gets no lock: a lock that ran out is taken again before any reading."""
         why = self._lease.reacquire() if self._lease is not None else None
         return Refused(why, code=ExitCode.STRANDED) if why is not None else None
@@ -294,14 +298,14 @@ def not_done(
 
 class Tools(Generic[V_co]):
     """An instance serves one command. `opened` is True once a call that opens the target has gone out, `may_serve` once
-    one may have had an effect, `cut_off` where a hook was to cut the lost site off; `steady_s` is the last moment at
-    which no takeover was unseen. `opening_s`: for how long a broker that was told to let clients in may keep them
-    waiting; `connects_s`: for how long what ships may need to connect. `cut_but`: which of the messages that clients
-    hold when they are cut do not come again."""
+    one may have had an effect, `cut_off` where a hook was to cut the lost site off; `no_takeover_at_s` is the last
+    moment at which no other node was known to have taken over. `opening_s`: for how long a broker that was told to let
+    clients in may keep them waiting; `link_connects_s`: for how long what ships may need to connect. `not_redelivered`:
+    which of the messages that clients hold when they are cut do not come again."""
 
     opening_s = 0.0
-    cut_but = ""
-    connects_s = 0.0
+    not_redelivered = ""
+    link_connects_s = 0.0
 
     def __init__(
         self, observer: Observer[V_co, Access[V_co]], recipe: Recipe[V_co], sender: Sender, gate: Gate[Any]
@@ -310,7 +314,7 @@ class Tools(Generic[V_co]):
         self.rules, self.timeouts = recipe.rules, observer.timeouts
         self.listeners = Listeners(observer)
         self.opened = self.may_serve = self.cut_off = False
-        self.steady_s = 0.0
+        self.no_takeover_at_s = 0.0
 
     def by_hand(self, site: str, by_console: str) -> str:
         """What a person does where dr-ctl could not open a site again."""
@@ -382,14 +386,14 @@ class Tools(Generic[V_co]):
             context.notice(f"{site}: another node is active, and had let clients in: they are kept out again")
             send = self.sending(wants.clients_kept_out, move, context)
             send([view for view in opened if view.site == site])
-            if isinstance(self.listeners.closed(site, context, self.timeouts.fence_s, send), Done):
+            if isinstance(self.listeners.await_closed(site, context, self.timeouts.fence_s, send), Done):
                 self.report_takeover("DR-NODE-007.open", site, context)
         return bool(opened)
 
     def report_takeover(self, finding: str, site: str, context: StepContext) -> None:
         """Report what another node had open or closed of a site, since no later than the last time that was as it
         should be."""
-        context.report(found(finding, site=site, seconds=f"{context.monotonic() - self.steady_s:.1f}"))
+        context.report(found(finding, site=site, seconds=f"{context.monotonic() - self.no_takeover_at_s:.1f}"))
 
     def sending(
         self, want: Want, move: Move, context: StepContext, sent: Sequence[Any] = ()

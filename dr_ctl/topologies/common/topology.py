@@ -131,7 +131,7 @@ class PairDriver(Generic[V_co]):
         return not is_open and gate.changed_since_gate(move)
 
     def _noted(self, context: StepContext) -> None:
-        self._turns, self._tools.steady_s = self._tools.observer.turns(), context.monotonic()
+        self._turns, self._tools.no_takeover_at_s = self._tools.observer.turns(), context.monotonic()
 
     def _taken_over(self, outcome: Outcome, step: PlannedStep, move: Move, context: StepContext) -> bool:
         """Wait until every broker has an active node again, and bring that to what the run had reached; says whether it
@@ -217,7 +217,7 @@ class PairDriver(Generic[V_co]):
             return (undo.by or as_before)(self._tools, step, move, context)
 
         def attempt() -> tuple[Outcome | None, Outcome]:
-            barred = self._tools.sender.barred()
+            barred = self._tools.sender.reacquire()
             return barred, guarded(undone)
 
         waited = until(
@@ -229,9 +229,9 @@ class PairDriver(Generic[V_co]):
             poll_s=timeouts.undo_poll_s,
             max_s=timeouts.undo_max_poll_s,
         )
-        self._last = (UNDONE, context) if waited.held else None
+        self._last = (UNDONE, context) if waited.satisfied else None
         barred, outcome = waited.reading
-        return outcome if waited.held else barred or outcome
+        return outcome if waited.satisfied else barred or outcome
 
     def by_hand(self, site: str) -> str:
         return self._tools.by_hand(site, self._by_console)

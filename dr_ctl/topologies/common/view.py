@@ -206,7 +206,7 @@ class Broker(ABC):
         return True
 
     @property
-    def greets(self) -> bool:
+    def can_try_login(self) -> bool:
         """Whether the settings say where a client is greeted, so that one can be tried."""
         return self.config.greets_at is not None
 

@@ -104,7 +104,7 @@ class Wait(Generic[R]):
             stable_for=calms,
             meanwhile=lambda now: self._mend(now.readings),
         )
-        if waited.held:
+        if waited.satisfied:
             return None
         now = waited.reading
         return Refused(now.broken) if now.broken is not None else self._late(now.left, now.why, stall_s)
@@ -135,7 +135,7 @@ class Wait(Generic[R]):
         if left is not None and (self.last is None or (left < self.last if self._lessens else left != self.last)):
             self._moved_at, self.last = self._context.monotonic(), left
             self.first = left if self.first is None else self.first
-        self._context.waiting(self._about, left, next(iter(self.why), None))
+        self._context.report_waiting(self._about, left, next(iter(self.why), None))
         shown = ((key, error if isinstance(error, BrokerError) else error.link) for key, error in readings.items())
         self._context.sample(evidence((site, link) for (site, _), link in shown))
         return _Reading(readings, left, self.why)
@@ -202,9 +202,11 @@ def attached(
         holds=lambda names: not names,
         within_s=step.limits["within"],
         poll_s=tools.timeouts.link_poll_s,
-        meanwhile=lambda names: context.waiting(f"{link} of {move.source} attaches", len(names), why(names) or None),
+        meanwhile=lambda names: context.report_waiting(
+            f"{link} of {move.source} attaches", len(names), why(names) or None
+        ),
     )
-    if waited.held:
+    if waited.satisfied:
         return Done(f"{link} of {move.source} is attached")
     reason = f": {seen}" if (seen := why(waited.reading)) else ""
     within, name = duration(step.limits["within"]), f"{link} of {some([*waited.reading])}"

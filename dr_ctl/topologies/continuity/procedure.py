@@ -83,7 +83,7 @@ def catch_up(tools: ContinuityTools, step: PlannedStep, move: Move, context: Ste
         else:
             known.append(left)
         context.sample(evidence((view.site, view.link) for both in pairs for view in both))
-        context.waiting("under way between the sites", left, some(why) if why else None)
+        context.report_waiting("under way between the sites", left, some(why) if why else None)
         return _Reading(pairs, left, why)
 
     def little(now: _Reading) -> bool:
@@ -94,12 +94,12 @@ def catch_up(tools: ContinuityTools, step: PlannedStep, move: Move, context: Ste
         return until(context, read, holds=little, within_s=within_s, poll_s=poll_s)
 
     waited, removed = until_little(), 0
-    if waited.held and (removed := _without_echoes(tools, link_ends, waited.reading.pairs, context)):
+    if waited.satisfied and (removed := _without_echoes(tools, link_ends, waited.reading.pairs, context)):
         waited = until_little()  # the removal took a moment, in which clients worked on
-    if waited.held and (against := list(_not_followed(link_ends, waited.reading.pairs, move))):
+    if waited.satisfied and (against := list(_not_followed(link_ends, waited.reading.pairs, move))):
         return Refused(some([finding.text for finding in against]), findings=tuple(against))
     left, why = waited.reading.left, waited.reading.why
-    if waited.held:
+    if waited.satisfied:
         beside = f"; {removed} second copies removed at {move.target}" if removed else ""
         had = {queue: ids for flows in tools.had.values() for queue, ids in flows.items() if ids}
         if had:
@@ -285,7 +285,7 @@ class _Drain:
             views = [view for both in self._pairs for view in both]
             quiet, why = not self._reasons, some(self._reasons) if self._reasons else None
             still = quiet or (bool(views) and not any([*view.uncomparable(), *clients_of(view)] for view in views))
-            self._context.waiting("reasons that keep the drain going", len(self._reasons), why)
+            self._context.report_waiting("reasons that keep the drain going", len(self._reasons), why)
             # Compared once they were still for long enough, and have not been since.
             self._calm, self._same = self._calm + 1 if still else 0, self._same and still
             if self._calm >= QUIET_READINGS and not self._same and (refused := self._compare()) is not None and quiet:
@@ -440,7 +440,9 @@ def _watch(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepC
         why_not_calm = "commands of the plugin are still under way" if any(commands) else undelivered
         calm_s = context.monotonic() if why_not_calm is not None else calm_s
         why = undelivered or (None if others else f"{move.source} does not answer")
-        context.waiting("commands of the plugin under way, which could undo the activation", total(commands), why)
+        context.report_waiting(
+            "commands of the plugin under way, which could undo the activation", total(commands), why
+        )
         intervals = [view.service.interval_ms / 1000 for view in views if view.service is not None]
         calm_for_s = max(tools.waits.watch_s, tools.waits.watch_intervals * max(intervals, default=0.0))
         return _Activated(why_not_calm, other_site_open, calm_for_s)
@@ -455,7 +457,7 @@ def _watch(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepC
     )
     if waited.reading.other_site_open:
         return Unknown(f"{move.target} was deactivated by a command, and {move.source} is open")
-    if not waited.held:
+    if not waited.satisfied:
         # A late command may still undo it: a person has to look.
         often = again > MAX_AGAIN
         why = "it is deactivated again and again" if often else if_known(waited.reading.why_not_calm)

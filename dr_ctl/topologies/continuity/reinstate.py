@@ -277,7 +277,7 @@ def _until_calm(
             tools.change(again, context)
             reasons.append(f"{move.source} had begun to deliver again")
         left = total(count for view, peer in pairs for count in (peer.link.to_ship, view.link.unapplied))
-        context.waiting(f"of {move.target}'s residue under way", left, some(reasons) if reasons else None)
+        context.report_waiting(f"of {move.target}'s residue under way", left, some(reasons) if reasons else None)
         return reasons, []
 
     waited = until(
@@ -292,7 +292,7 @@ def _until_calm(
     reasons, gone = waited.reading
     if gone:
         return Refused(f"a queue was deleted at {move.source} meanwhile, with all that carries it: {some(gone)}")
-    if waited.held:
+    if waited.satisfied:
         return None
     text = f"{move.target} is not taken in after {duration(step.limits['within'])}: {some(reasons)}"
     return Refused(text, code=ExitCode.DRAIN_TIMEOUT)
@@ -307,7 +307,7 @@ def _remove_done(tools: ContinuityTools, move: Move, context: StepContext) -> Re
     for ends in tools.observer.between(move.source, move.target):
         compare, within_s = partial(_compared, tools, ends, context), ends_s - context.monotonic()
         waited = until(context, compare, holds=lambda why: why is None, within_s=within_s, poll_s=poll_s)
-        if not waited.held:
+        if not waited.satisfied:
             return Refused(f"{if_known(waited.reading)}: nothing of {move.target} was delivered")
     tools.compares = True
     return None
@@ -459,7 +459,7 @@ def _until_applied(tools: ContinuityTools, step: PlannedStep, move: Move, contex
         poll_s=tools.waits.taken_in_poll_s,
     )
     under_way, took_s = waited.reading
-    if waited.held:
+    if waited.satisfied:
         return None
     return Refused(f"not compared after {duration(took_s)}: {some(under_way)}", code=ExitCode.DRAIN_TIMEOUT)
 

@@ -163,7 +163,7 @@ class ContinuityTools(Tools[SiteView]):
 
     observer: Observer
     opening_s = WAITS_MS[PeerState.CLOSED] / 1000
-    cut_but = ", but for one of each subscription, which the plugin may delete at both sites"
+    not_redelivered = ", but for one of each subscription, which the plugin may delete at both sites"
 
     def __init__(self, observer: Observer, recipe: Recipe[SiteView], sender: Sender) -> None:
         super().__init__(observer, recipe, sender, ContinuityGate(observer, recipe.rules.drain.poll))

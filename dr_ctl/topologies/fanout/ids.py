@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-from dr_ctl.core.system import growing_s
+from dr_ctl.core.system import boottime_s
 from dr_ctl.jolokia.client import Listing, Query, Read
 from dr_ctl.jolokia.http import BadValue
 from dr_ctl.topologies.common.consumed import CompleteListing, Consumed, Covered, DoneInBothStores, IncompleteListing
@@ -106,12 +106,12 @@ def listed_to_the_end(access: Access, queue: Queue | None, name: str) -> Listed:
     take some: a shorter listing is asked for again, and then not believed. Raises `BrokerError`.
     """
     # A law of its own: no hand is here, and a listing that was cut by a consumer is asked for again at once.
-    until = growing_s() + TRYING_S
+    until = boottime_s() + TRYING_S
     while True:
         listing = listed(access, queue, name)
         if listing.count >= listing.least:
             return listing
-        if growing_s() > until:
+        if boottime_s() > until:
             raise BadValue(
                 f"{access.site}: {name} holds {listing.least} message(s) and shows {listing.count} of them: its "
                 "broker's policy limits what a listing shows, or clients hold some in a transaction",

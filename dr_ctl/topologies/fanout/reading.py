@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dr_ctl.core.errors import BrokerError, TimedOut
-from dr_ctl.core.system import Clock, growing_s
+from dr_ctl.core.system import Clock, boottime_s
 from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Done, Outcome
 from dr_ctl.jolokia.client import Answer, Read, Reader
@@ -78,11 +78,11 @@ def put(account: StompAccount, queue: str, messages: Sequence[CopiedMessage]) ->
                 headers = {**message.headers, "persistent": "true", "receipt": str(number)}
                 connection.stomp.send(f"/queue/{queue}", message.body, headers=headers)
                 waiting.add(str(number))
-            until = growing_s() + SILENT_S
+            until = boottime_s() + SILENT_S
             while waiting:
                 frames = connection.receive(0.5)
                 waiting -= {frame.headers.get("receipt-id", "") for frame in frames if frame.cmd == "RECEIPT"}
-                if waiting and growing_s() > until:
+                if waiting and boottime_s() > until:
                     raise TimedOut(f"{account.address}: {len(waiting)} message(s) of {queue} were not confirmed")
     finally:
         connection.close()

@@ -106,7 +106,7 @@ def _replicated(tools: StoreTools, step: PlannedStep, context: StepContext, smal
     def show(lag: Lag | None) -> None:
         size = lag.size if lag is not None else None
         context.sample({"replica": {"bytes": size}})
-        context.waiting("bytes that the replica has not got", size, None)
+        context.report_waiting("bytes that the replica has not got", size, None)
 
     waited = until(
         context,
@@ -117,7 +117,7 @@ def _replicated(tools: StoreTools, step: PlannedStep, context: StepContext, smal
         meanwhile=show,
     )
     lag = waited.reading
-    if waited.held and lag is not None:
+    if waited.satisfied and lag is not None:
         return Done(f"{lag.size} byte(s) to replicate", {"bytes": lag.size, "messages": lag.messages})
     left = f"{lag.size} byte(s)" if lag is not None else "an unknown number of bytes"
     text = f"not drained after {duration(step.limits['within'])}: {left} to replicate"
@@ -155,7 +155,7 @@ def draft_activate(rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerVi
     rescues = [] if fails_over else [call for view in targets for call in start(view, ENDED)]
     takes_s = max((view.takes_s for view in (*sources, *targets)), default=0.0)
     about = "the target takes the store" if fails_over else f"{move.source} gives up the store, the target takes it"
-    proven = "the lock and a test login" if any(view.greets for view in targets) else "the lock"
+    proven = "the lock and a test login" if any(view.can_try_login for view in targets) else "the lock"
     return StepPlan(
         move.target,
         f"{about}; proven by {proven}",
@@ -274,9 +274,9 @@ def _until_served(
         hopeless=lambda now: now.lost is not None,
         within_s=step.limits["within"],
         poll_s=tools.timeouts.link_poll_s,
-        meanwhile=lambda now: context.waiting(f"{move.target} takes the store", None, now.why_not),
+        meanwhile=lambda now: context.report_waiting(f"{move.target} takes the store", None, now.why_not),
     )
-    if waited.held:
+    if waited.satisfied:
         return None
     if waited.reading.lost is not None:
         return Refused(waited.reading.lost)
@@ -373,7 +373,7 @@ def _runs_still(tools: StoreTools, view: BrokerView, context: StepContext) -> bo
         holds=lambda runs: not runs,
         within_s=tools.timeouts.store_ends_s,
         poll_s=tools.timeouts.link_poll_s,
-        meanwhile=lambda _: context.waiting(about, None, why),
+        meanwhile=lambda _: context.report_waiting(about, None, why),
     ).reading
 
 

@@ -178,9 +178,11 @@ class DriverWithWorkloads(Generic[S]):
             hopeless=lambda _: isinstance(outcome, Refused),
             within_s=ends_s - context.monotonic(),
             poll_s=self._timeouts.of(WorkloadTimeouts).poll_s,
-            meanwhile=lambda snapshot: context.waiting(f"{call.thing} at {call.site}", None, f"it is {snapshot.state}"),
+            meanwhile=lambda snapshot: context.report_waiting(
+                f"{call.thing} at {call.site}", None, f"it is {snapshot.state}"
+            ),
         )
-        return waited.reading, None if waited.held else _why(outcome, waited.reading)
+        return waited.reading, None if waited.satisfied else _why(outcome, waited.reading)
 
     def _brought_back(self, calls: Sequence[Call], move: Move, context: StepContext) -> Outcome:
         """Make the calls of an undo until all of them hold or the time is over. Start no workload at a site that is
@@ -206,7 +208,7 @@ class DriverWithWorkloads(Generic[S]):
             poll_s=self._timeouts.undo_poll_s,
             max_s=self._timeouts.undo_max_poll_s,
         )
-        if waited.held:
+        if waited.satisfied:
             return Done("as it was")
         return Refused(some([f"{call.thing} at {call.site}: {why}" for call, why in waited.reading.items()]))
 

@@ -16,8 +16,8 @@ from proton.reactor import Container, LinkOption, Selector, Transaction
 from dr_ctl.stomp_io.address import Address, Login
 from dr_ctl.stomp_io.client import ConnectionLost, SaidError
 from dr_ctl_lab.lab.clients.client import (
-    GREETING_S,
     ID_HEADER,
+    LOGIN_S,
     PART,
     SILENT_S,
     WINDOW_BYTES,
@@ -66,7 +66,7 @@ class AmqpClient(MessagingHandler, TransactionHandler):
             allowed_mechs="PLAIN",
             allow_insecure_mechs=True,
         )
-        until = time.monotonic() + GREETING_S
+        until = time.monotonic() + LOGIN_S
         while not self._open:
             if time.monotonic() > until:
                 self._gone = ConnectionLost(f"{address}: no answer to the login")

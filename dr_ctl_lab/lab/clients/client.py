@@ -17,7 +17,7 @@ ID_HEADER: Final = "order_id"
 PART: Final = "part"  # what selectors see
 SUBSCRIPTION: Final = "::"
 FORWARDED: Final = "to."  # MQTT has no queues: a broker of a lab forwards what is published there, and to which queue
-GREETING_S: Final = 2.0
+LOGIN_S: Final = 2.0
 SILENT_S: Final = 4.0  # a broker that says nothing for so long, heart-beats included, is left
 WINDOW_BYTES: Final = 4096
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.machine import PartMissing, without
-from dr_ctl.core.system import Event, growing_s, in_background, system
+from dr_ctl.core.system import Event, boottime_s, in_background, system
 from dr_ctl.stomp_io.address import connected
 from dr_ctl.stomp_io.client import ConnectionLost, probe
-from dr_ctl_lab.lab.clients.client import GREETING_S, Client, Speaks, no_compiler
+from dr_ctl_lab.lab.clients.client import LOGIN_S, Client, Speaks, no_compiler
 from dr_ctl_lab.lab.clients.stomp import HEART_BEATS, StompClient
 from dr_ctl_lab.lab.dialect import Dialect
 
@@ -66,7 +66,7 @@ class Opener:
         self._one = system().mutex()
         self._jvm: Jvm | None = None
 
-    def open(self, speaks: Speaks, address: Address, login: Login, *, timeout_s: float = GREETING_S) -> Client | None:
+    def open(self, speaks: Speaks, address: Address, login: Login, *, timeout_s: float = LOGIN_S) -> Client | None:
         """One attempt; None where nobody lets us in."""
         if speaks is Speaks.STOMP:
             _, connection = probe(address, login, None, timeout_s=timeout_s, headers=self._headers)
@@ -115,16 +115,16 @@ class Dialler:
     def turned_away(self, site: str) -> None:
         """Note that a site let us in and refused what we came for: dial the other one next, and in a moment."""
         self._last = next((name for name, _ in self._place.sites if name != site), site)
-        self._away_until = growing_s() + AWAY_S
+        self._away_until = boottime_s() + AWAY_S
 
     def dial(self, stop: Event, speaks: Speaks = Speaks.STOMP) -> tuple[str, Client] | None:
         """Return the site and the client, or None once `stop` is set."""
-        stop.wait(max(0.0, self._away_until - growing_s()))
-        began, search = growing_s(), _Search(self._opener, self._place.login, speaks)
+        stop.wait(max(0.0, self._away_until - boottime_s()))
+        began, search = boottime_s(), _Search(self._opener, self._place.login, speaks)
         in_order = sorted(self._place.sites, key=lambda site: site[0] != self._last)
         while not stop.is_set() and search.found is None:
             for site, address in in_order:
-                early = site != self._last and self._last not in search.denied and growing_s() - began < HEAD_START_S
+                early = site != self._last and self._last not in search.denied and boottime_s() - began < HEAD_START_S
                 if not early:
                     search.probe_at(site, address)
             search.over.wait(RETRY_S)
@@ -148,7 +148,7 @@ class _Search:
     def probe_at(self, site: str, address: Address) -> None:
         """Knock there from now on. And once more beside it, should that stay without an answer: a knock that is never
         answered would otherwise add its whole time limit to the gap that is measured."""
-        since, now = self._probing.setdefault(address, []), growing_s()
+        since, now = self._probing.setdefault(address, []), boottime_s()
         most = MOST_KNOCKS if self._speaks is Speaks.STOMP else 1
         if len(since) < most and all(now - each > AGAIN_S for each in since):
             number = len(since)
@@ -157,7 +157,7 @@ class _Search:
 
     def _probe(self, site: str, address: Address, number: int) -> None:
         while not self.over.is_set():
-            self._probing[address][number] = growing_s()
+            self._probing[address][number] = boottime_s()
             client = self._opener.open(self._speaks, address, self._login)
             if client is not None:
                 self._let_in(site, client)

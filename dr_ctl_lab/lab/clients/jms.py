@@ -23,8 +23,8 @@ from dr_ctl.stomp_io.address import Address, Login
 from dr_ctl.stomp_io.client import ConnectionLost, SaidError
 from dr_ctl_lab.lab.cache import cache_dir, locked
 from dr_ctl_lab.lab.clients.client import (
-    GREETING_S,
     ID_HEADER,
+    LOGIN_S,
     SILENT_S,
     WINDOW_BYTES,
     Came,
@@ -42,7 +42,7 @@ EACH_BYTES: Final = 400
 _NONE: Final = "-"
 _ENDED: Final = "the clients' Java process has ended"
 _SILENT_MS: Final = round(SILENT_S * 1000)
-_GREETING_MS: Final = round(GREETING_S * 1000)
+_GREETING_MS: Final = round(LOGIN_S * 1000)
 # Options of connections: what is confirmed is on disk, who is silent is left, nobody dials anew by itself.
 _CORE: Final = {
     "reconnectAttempts": 0,
@@ -155,7 +155,7 @@ class JmsClient:
     def open(self, words: Sequence[str]) -> None:
         self._say("open", *words)
         try:
-            if self._heard.get(timeout=GREETING_S + SILENT_S) == ["opened", _NONE]:
+            if self._heard.get(timeout=LOGIN_S + SILENT_S) == ["opened", _NONE]:
                 return
         except queue.Empty:
             pass

@@ -17,7 +17,7 @@ from dr_ctl.stomp_io.address import Address, Login
 from dr_ctl.stomp_io.client import ConnectionLost, SaidError
 from dr_ctl_lab.lab.clients.client import (
     FORWARDED,
-    GREETING_S,
+    LOGIN_S,
     SILENT_S,
     WINDOW_BYTES,
     Came,
@@ -47,7 +47,7 @@ class MqttClient:
             reconnect_on_failure=False,
         )
         self._mqtt.username_pw_set(login.user, login.password)
-        self._mqtt.connect_timeout = GREETING_S
+        self._mqtt.connect_timeout = LOGIN_S
         self._mqtt.on_connect = self._on_connect
         self._mqtt.on_publish = self._on_answer
         self._mqtt.on_subscribe = self._on_answer
@@ -99,7 +99,7 @@ class MqttClient:
             self._mqtt.connect(self._address.host, self._address.port, keepalive=round(SILENT_S))
         except OSError as error:
             raise ConnectionLost(f"{self._address}: {error}") from error
-        until = time.monotonic() + GREETING_S
+        until = time.monotonic() + LOGIN_S
         while self._answered is None:
             self._checked(self._mqtt.loop(0.01))
             if time.monotonic() > until:

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from dr_ctl.stomp_io.address import Address, Connected
-from dr_ctl.stomp_io.client import greet, probe
+from dr_ctl.stomp_io.client import probe, try_login
 from dr_ctl_lab.lab import distribution
 from dr_ctl_lab.lab.classic.admin import CLIENTS, ClassicAdmin
 from dr_ctl_lab.lab.kinds import BROKERSYNC, FAN_OUT, KINDS, SHARED_STORE
@@ -365,7 +365,7 @@ def send(lab: Lab, site: str, count: int = MESSAGES, listener: str = "", at: int
 
 def served(lab: Lab, site: str) -> bool:
     where = lab.site(site)
-    return isinstance(greet(where.stomp, where.app, None, timeout_s=2), Connected)
+    return isinstance(try_login(where.stomp, where.app, None, timeout_s=2), Connected)
 
 
 def roles(operator: Operator) -> dict[str, str]:

@@ -19,7 +19,7 @@ from dr_ctl.engine.plan import Call, Spec
 from dr_ctl.engine.ports import Move
 from dr_ctl.jolokia.client import Answer, Wire
 from dr_ctl.rpo.core.starts import one_of_each, same_start
-from dr_ctl.stomp_io.address import Closed, Connected, Greeting
+from dr_ctl.stomp_io.address import Closed, Connected, LoginResult
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.access import Primaries
 from dr_ctl.topologies.common import wants
@@ -63,7 +63,7 @@ class Server:
     active: bool = False
     began_ms: int = 5_000
     error: BrokerError | None = None
-    greeting: Greeting = field(default_factory=lambda: Closed("refused"))
+    login_result: LoginResult = field(default_factory=lambda: Closed("refused"))
     hangs: Event | None = None
     got: list[str] = field(default_factory=list)
 
@@ -100,7 +100,11 @@ class Site:
         """As a new command has it."""
         processes = [
             Process(
-                name, f"http://{name}", None, lambda node=node: cast("Wire", node), lambda _, node=node: node.greeting
+                name,
+                f"http://{name}",
+                None,
+                lambda node=node: cast("Wire", node),
+                lambda _, node=node: node.login_result,
             )  # type: ignore[misc]
             for name, node in (("a", self.a), ("b", self.b))
         ]
@@ -170,7 +174,7 @@ def test_a_refusal_of_every_node_is_no_end_before_the_time_of_a_takeover_is_over
 
 
 @pytest.mark.parametrize(
-    ("error", "greeting", "role"),
+    ("error", "login_result", "role"),
     [
         (None, Closed("refused"), Role.UNKNOWN),  # a passive one may take over for ever
         (DEAD, Connected("artemis", "1.2"), Role.SICK),  # it serves before its console answers
@@ -180,9 +184,9 @@ def test_a_refusal_of_every_node_is_no_end_before_the_time_of_a_takeover_is_over
     ],
 )
 def test_any_sign_of_a_second_node_keeps_the_broker_from_being_down(
-    site: Site, error: BrokerError | None, greeting: Greeting, role: Role
+    site: Site, error: BrokerError | None, login_result: LoginResult, role: Role
 ) -> None:
-    site.a.error, site.b.error, site.b.greeting = DEAD, error, greeting
+    site.a.error, site.b.error, site.b.login_result = DEAD, error, login_result
     site.role()
     site.clock.at += timedelta(seconds=200)
 

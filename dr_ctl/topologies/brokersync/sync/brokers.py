@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError, TimedOut, UsageError
-from dr_ctl.core.system import growing_s
+from dr_ctl.core.system import boottime_s
 from dr_ctl.jolokia.client import Change, Changer, Read, Reader, Search, Transport
 from dr_ctl.jolokia.http import NoSuchBean
 from dr_ctl.jolokia.values import Fields
@@ -120,7 +120,7 @@ class End:
         return self.listed(self.copy(queue), before)
 
     def _browsed(self, queue: str) -> list[str]:
-        if growing_s() - self._used > IDLE_S:
+        if boottime_s() - self._used > IDLE_S:
             self._let_go()
         try:
             if self._session is None:
@@ -132,7 +132,7 @@ class End:
         except BrokerError:
             self._let_go()
             raise
-        self._used = growing_s()
+        self._used = boottime_s()
         return message_ids
 
     def _let_go(self) -> None:
@@ -192,9 +192,9 @@ class Primary(End):
 
     def _confirmed(self, connection: Connection, left: set[str]) -> None:
         """Wait until every new consumption will be announced; announcements that come meanwhile are kept."""
-        until = growing_s() + RECEIPT_S
+        until = boottime_s() + RECEIPT_S
         while left:
-            if growing_s() > until:
+            if boottime_s() > until:
                 self.deaf()
                 raise TimedOut(f"{connection.address}: a subscription was not confirmed")
             frames = connection.receive(0.2)

@@ -241,7 +241,7 @@ class _Opening:
             poll_s=self._tools.timeouts.poll_s,
             meanwhile=self._try_again,
         )
-        return None if waited.held else self._left_over(waited.reading)
+        return None if waited.satisfied else self._left_over(waited.reading)
 
     def _read(self) -> dict[str, str]:
         """Why pairs are not shown to serve; one that opened some of its listeners serves through these."""

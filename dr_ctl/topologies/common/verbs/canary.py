@@ -157,8 +157,8 @@ class _Pair:
     def rehearsed(self) -> Outcome:
         timeouts = self._tools.timeouts
         # Where a fence is by address every listener lets in: there is nothing to try without a client's queue.
-        greeting = self._there.greet(timeout_s=timeouts.greet_s) if self._there.fenced_by_listener else None
-        if isinstance(greeting, Connected):
+        login_result = self._there.try_login(timeout_s=timeouts.login_s) if self._there.fenced_by_listener else None
+        if isinstance(login_result, Connected):
             return Refused(f"{self._over_there} lets a client in, and waits by its flags")
         carries = self._here.names().link.carries(self._name)
         failed = (
@@ -169,7 +169,7 @@ class _Pair:
         )
         if failed is not None:
             return failed
-        listener = "refused" if greeting is not None else "not tried"
+        listener = "refused" if login_result is not None else "not tried"
         evidence: dict[str, Json] = {"messages": MESSAGES, "listener": listener, **self._took}
         return Done("the messages went the whole path", evidence, self._left_out(carries))
 
@@ -204,7 +204,7 @@ class _Pair:
         waited = until(
             self._context, read, holds=arrived, within_s=self._within_s, poll_s=self._tools.timeouts.link_poll_s
         )
-        if waited.held:
+        if waited.satisfied:
             self._took[key] = round(self._context.monotonic() - began, 4)
             return None
         has, within = "not read" if waited.reading is None else f"{waited.reading} there", f"{self._within_s:g}"

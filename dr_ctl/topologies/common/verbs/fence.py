@@ -60,7 +60,7 @@ def drafting(
 
 def _clients_out(views: Sequence[Broker]) -> str:
     """How the fence is shown; a greeting that is refused proves it, where one can be tried."""
-    if any(view.greets for view in views):
+    if any(view.can_try_login for view in views):
         return "clients out, proven"
     return "clients out, shown by the listeners' flags only: the settings name no `stomp:`"
 
@@ -144,7 +144,7 @@ def _close(tools: Tools[Broker], move: Move, context: StepContext) -> Outcome:
     send = tools.sending(wants.clients_kept_out, move, context)
     # A refused call will not come true by waiting, and clients wait too.
     within_s = 0.0 if any(isinstance(outcome, Refused) for outcome in send(views)) else tools.timeouts.fence_s
-    return tools.listeners.closed(move.source, context, within_s, send)
+    return tools.listeners.await_closed(move.source, context, within_s, send)
 
 
 act: Final = acting(_close)

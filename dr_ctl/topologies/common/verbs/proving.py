@@ -27,8 +27,8 @@ draft_observe: Final = planning(lambda _: "", "look at both sites")
 
 
 def draft_check(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[Broker], move: Move) -> StepPlan:
-    greets = fences(snapshot, move) and any(view.greets for view in snapshot.views(move.source))
-    return StepPlan("", "all checks; a test login at the serving site" if greets else "all checks")
+    can_try_login = fences(snapshot, move) and any(view.can_try_login for view in snapshot.views(move.source))
+    return StepPlan("", "all checks; a test login at the serving site" if can_try_login else "all checks")
 
 
 def fences(snapshot: Snapshot[Broker], move: Move) -> bool:
@@ -62,7 +62,7 @@ def draft_probe(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[Broker], m
     calls: list[Call] = []
     name = probe_queue(move.target)
     for view in snapshot.views(move.target):
-        if not view.greets:
+        if not view.can_try_login:
             continue
         calls.append(document(view, name, view.requests.probe(name), f"create {name} at {view.site}"))
         # With its consumers: the probe's own may not have been taken off yet when it has hung up.
@@ -72,15 +72,15 @@ def draft_probe(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[Broker], m
 
 def probed(snapshot: Snapshot[Broker], move: Move) -> str:
     """What the probe does, which sends nothing where the settings name no `stomp:`."""
-    if any(view.greets for view in snapshot.views(move.target)):
+    if any(view.can_try_login for view in snapshot.views(move.target)):
         return "one message goes in and comes out as a client's would"
     return f"no message is sent: the settings name no `stomp:` of {move.target}"
 
 
 def shown_open(snapshot: Snapshot[Broker], move: Move) -> str:
     """How listeners are shown to be open."""
-    greets = any(view.greets for view in snapshot.views(move.target))
-    return "proven by a test login" if greets else "shown by their flag only: the settings name no `stomp:`"
+    can_try_login = any(view.can_try_login for view in snapshot.views(move.target))
+    return "proven by a test login" if can_try_login else "shown by their flag only: the settings name no `stomp:`"
 
 
 def observe(tools: Tools[Broker], _step: PlannedStep, _move: Move, _context: StepContext) -> Outcome:
@@ -99,9 +99,9 @@ def check(tools: Tools[Broker], _step: PlannedStep, move: Move, _context: StepCo
         if opened:
             finding = found("DR-ROLE-001.meanwhile", target=move.target, source=move.source, units=some(opened))
             return Refused.of(finding, code=ExitCode.PRECHECK_FAILED)
-    findings = tools.listeners.greet(move.source) if fences(snapshot, move) else []
-    greeted: list[Json] = [site for site, _ in tools.listeners.greeted]
-    return Done("all checks passed", {"greeted": greeted}, tuple(findings))
+    findings = tools.listeners.try_login(move.source) if fences(snapshot, move) else []
+    logged_in: list[Json] = [site for site, _ in tools.listeners.logged_in]
+    return Done("all checks passed", {"greeted": logged_in}, tuple(findings))
 
 
 def settle(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
@@ -111,7 +111,7 @@ def settle(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepCon
     def read() -> int | None:
         pending = tools.observer.unapplied_at(move.target, timeout_s=tools.timeouts.flag_s)
         context.sample({move.target: {"pending": pending}})
-        context.waiting("acknowledgements that are not applied yet", pending, None)
+        context.report_waiting("acknowledgements that are not applied yet", pending, None)
         return pending
 
     within_s, poll_s = step.limits["within"], tools.timeouts.settle_poll_s
@@ -121,7 +121,7 @@ def settle(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepCon
         )
     except BrokerError as error:
         return Refused(f"{move.target} does not answer: {error}")
-    if waited.held:
+    if waited.satisfied:
         return Done("all that arrived is applied")
     finding = (
         found("DR-SETTLE-001.not_read", source=move.source, target=move.target)

@@ -149,7 +149,7 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
         why = [tools.sender.paused_too(move.source, pair, names) for pair, names in now.new.items()]
         now.unwritten = next((reason for reason in why if reason is not None), None)
         context.sample({"delivering": now.total})
-        context.waiting("messages that clients hold", now.total, now.why)
+        context.report_waiting("messages that clients hold", now.total, now.why)
         return now
 
     waited = until(
@@ -165,7 +165,7 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
     )
     if waited.reading.unwritten is not None:
         return Refused(waited.reading.unwritten)
-    if not waited.held:
+    if not waited.satisfied:
         return _not_quiet(tools, waited.reading, move, step)
     if waited.reading.unpaused:
         return Refused(f"could not pause {some(waited.reading.unpaused)}")
@@ -248,9 +248,11 @@ def _not_quiet(tools: Tools[Broker], now: _Dispatch, move: Move, step: PlannedSt
         holders.append(f"{queue}: {count} held by {', '.join(who) or 'a client that is gone'}")
     total = sum(busy.values())
     if move.spec.cut_in_flight:
-        finding = found("DR-QUIESCE-002", count=total, but=tools.cut_but, why=some(holders))
+        finding = found("DR-QUIESCE-002", count=total, but=tools.not_redelivered, why=some(holders))
         return Done.of(finding, evidence={"come_again": total, "queues": dict(busy)})
-    finding = found("DR-QUIESCE-001", holders=some(holders), but=tools.cut_but, within=f"{step.limits['within']:g}")
+    finding = found(
+        "DR-QUIESCE-001", holders=some(holders), but=tools.not_redelivered, within=f"{step.limits['within']:g}"
+    )
     return Refused.of(finding, evidence={"queues": dict(busy)})
 
 

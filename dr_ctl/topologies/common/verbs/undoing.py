@@ -93,10 +93,10 @@ def _shipping(tools: Tools[Any], calls: Sequence[Call], _move: Move, context: St
         context,
         lambda: still(reachable, tools.views_of(reachable)),
         holds=lambda left: left is None,
-        within_s=tools.connects_s,
+        within_s=tools.link_connects_s,
         poll_s=tools.timeouts.link_poll_s,
     ).reading
-    if left is not None and not tools.connects_s:
+    if left is not None and not tools.link_connects_s:
         return left
     if left is not None:
         findings.append(found("DR-LINK-007.trying", why=left.text))
