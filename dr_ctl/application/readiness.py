@@ -96,7 +96,7 @@ def validate(caller: Caller, operation: str | None, to: str | None = None, *, ve
             *_findings(assessment, verdicts, forbidden, move),
             *(verdict.exposure for verdict in verdicts if verdict.exposure is not None and not is_unread),
             *(finding for check in checks if check.where == SETTINGS for finding in check.found),
-            *_without_greeting(opened, snapshot),
+            *_without_login(opened, snapshot),
             *_unprepared(assessment, looked, caller.clock.now()),
         ]
         findings = list(dict.fromkeys(own))
@@ -152,9 +152,9 @@ def _unprepared(assessment: Assessment, looked: lost_site.LastSample, now: datet
         yield no_spark or found("DR-RPO-040", site=assessment.served_by)
 
 
-def _without_greeting(opened: Opened, snapshot: Snapshot) -> list[Finding]:
-    """Findings for sites that serve by their flags but greet no client. A later test of such a listener cannot show
-    that the site went down."""
+def _without_login(opened: Opened, snapshot: Snapshot) -> list[Finding]:
+    """Findings for sites that serve by their flags but let no test login in. A later test of such a listener cannot
+    show that the site went down."""
     findings = []
     for site in sites_serving(snapshot):
         try:

@@ -15,7 +15,7 @@ class Timeouts:
 
     # Looks.
     login_s: float = 3.0
-    """For a broker's listener to greet one client."""
+    """For a broker's listener to answer one test login."""
     flag_s: float = 5.0
     """For the one small reading that only says which listeners are open, or what is not applied."""
     apart_s: float = 0.15

@@ -118,7 +118,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Silent:
-    """Unclear: accepted without a greeting in time, reset, unreachable, or not STOMP."""
+    """Unclear: accepted without an answer in time, reset, unreachable, or not STOMP."""
 
     because: str
 

@@ -328,7 +328,7 @@ class Access(ABC, Generic[V_co]):
         first = self.group.last or self.group.processes[0]
         others = [process for process in self.group.processes if process is not first and process.name not in away]
         asked = [partial(process.try_login, timeout_s) for process in (*others, first)]
-        login_results = together(asked, "greet", most=len(asked))
+        login_results = together(asked, "log in", most=len(asked))
         return next(
             (login_result for login_result in login_results if isinstance(login_result, Connected)), login_results[-1]
         )

@@ -48,7 +48,7 @@ class WhyNot:
 
 
 class Listeners:
-    """The client listeners of one command's sites. Remembers where a client was greeted: only there does a greeting
+    """The client listeners of one command's sites. Remembers where a test login got in: only there does one
     that fails prove anything."""
 
     def __init__(self, observer: AnyObserver) -> None:
@@ -81,8 +81,8 @@ class Listeners:
     def await_closed(
         self, site: str, context: StepContext, within_s: float, again: Callable[[Sequence[Broker]], object]
     ) -> Outcome:
-        """Show that no client gets in: every listener's flag, and no greeting where there was one before; `again` sends
-        what is missing by a reading."""
+        """Show that no client gets in: every listener's flag, and no test login where there was one before; `again`
+        sends what is missing by a reading."""
         logged_in = [access for access in self._observer.at(site) if (access.site, access.pair) in self.logged_in]
         # A client that is let in shows an open listener, whether one was greeted there before or not.
         probed = [access for access in self._observer.at(site) if access in logged_in or access.fenced_by_listener]

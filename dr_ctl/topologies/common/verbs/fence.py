@@ -59,7 +59,7 @@ def drafting(
 
 
 def _clients_out(views: Sequence[Broker]) -> str:
-    """How the fence is shown; a greeting that is refused proves it, where one can be tried."""
+    """How the fence is shown; a test login that is refused proves it, where one can be tried."""
     if any(view.can_try_login for view in views):
         return "clients out, proven"
     return "clients out, shown by the listeners' flags only: the settings name no `stomp:`"

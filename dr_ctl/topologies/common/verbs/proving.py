@@ -32,7 +32,7 @@ def draft_check(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[Broker], m
 
 
 def fences(snapshot: Snapshot[Broker], move: Move) -> bool:
-    """Say whether clients of a serving site will be fenced out: a greeting before and after proves the fence."""
+    """Say whether clients of a serving site will be fenced out: a test login before and after proves the fence."""
     return move.spec.operation not in (FAILOVER, REINSTATE) and snapshot.roles[move.source] is Role.SERVING
 
 
