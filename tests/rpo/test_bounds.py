@@ -686,19 +686,28 @@ def test_where_sites_differ_and_nothing_is_on_its_way_nobody_can_say_how_much_is
             3,
             "at least 3: orders.in: 22 at london, 3 of them without a copy, 20 at paris: more",
         ),
+        (0, ("orders.in", 3, 3), 5, 3, "+ 3 at london alone (orders.in: 22 at london, 3 of them without a copy, 20 at"),
         (None, ("*", None), 24, 20, "+ 22 perhaps at london alone (orders.in: 22 at london, 20 at paris, not compared"),
         # Left out of the last comparison, which had another queue.
         (0, ("audit.log", 0), 24, 20, "+ 22 perhaps at london alone"),
     ],
 )
 def test_messages_without_a_copy_and_copies_left_over_do_not_cancel_each_other_out(
-    tmp_path: Path, compared: int | None, last: tuple[str, int | None], lost: int | None, duplicates: int, why: str
+    tmp_path: Path,
+    compared: int | None,
+    last: tuple[str | int | None, ...],
+    lost: int | None,
+    duplicates: int,
+    why: str,
 ) -> None:
-    """With the plugin: two of the queue's messages are to be shipped, and ids tell the rest."""
+    """With the plugin: two of the queue's messages are to be shipped, and ids tell the rest: name, how many have no
+    copy, how many of these are held by clients."""
     rows = at_rest({"orders.in": (22, 20)}, {("mirror", "orders.in"): 2, ("acks", "orders.in"): 0})
     end = max(row.ts for row in rows)
     told = {True: last, False: ("*" if compared is None else "orders.in", compared)}
-    by_id = {is_last: {"name": name, "depth": depth} for is_last, (name, depth) in told.items()}
+    by_id: dict[bool, Any] = {
+        key: dict(zip(("name", "depth", "delivering"), of, strict=False)) for key, of in told.items()
+    }
 
     found = asked_of_both(
         tmp_path, [replace(row, **by_id[row.ts == end]) if row.kind == "uncopied" else row for row in rows]

@@ -383,13 +383,18 @@ class Readings:
     def alone(self, name: str) -> int | None:
         """How many messages of a queue had no copy at the other site by the last comparison of ids; None where it left
         that queue out, or where none was lately. Where nobody compares by id, counts alone tell."""
-        if not self.uncopied.names:
-            return 0
+        return self._of_last_comparison(name, self.uncopied.depth) if self.uncopied.names else 0
+
+    def held(self, name: str) -> int:
+        """How many of them clients held."""
+        return self._of_last_comparison(name, self.uncopied.delivering) or 0
+
+    def _of_last_comparison(self, name: str, grid: Ints) -> int | None:
         compared, whole_us = np.flatnonzero((self.uncopied.depth != NA).any(axis=0)), self.us[self.full]
         if not len(compared) or whole_us[-1] - whole_us[compared[-1]] > COMPARED_US:
             return None
-        depths = [int(self.uncopied.depth[row, compared[-1]]) for row in self.uncopied.rows.get(name, ())]
-        return None if not depths or depths[-1] == NA else depths[-1]
+        counts = [int(grid[row, compared[-1]]) for row in self.uncopied.rows.get(name, ())]
+        return None if not counts or counts[-1] == NA else counts[-1]
 
     @cached_property
     def index(self) -> Mapping[str, int]:

@@ -21,6 +21,7 @@ from typing import Final, Literal, Self
 
 import numpy as np
 
+from dr_ctl.core.model import total
 from dr_ctl.core.notation import matches
 from dr_ctl.rpo.bounds.readings import Counters, Counts, Grids, Readings, Windows
 from dr_ctl.rpo.core.cut import NA, SHARED, Flags, Ints
@@ -420,6 +421,9 @@ class _Compared:
                 if is_all := uncopied is None or (lost is None and has_ids and to_ship is not None):
                     on_its_way = 0 if uncopied is None or to_ship is None else int(to_ship[-1])
                     lost = max(0, int(at_site[-1]) - on_its_way)
+                elif uncopied and uncopied == readings.held(name):
+                    # Each may have lost its copy that a client holds: the plugin tells what is not committed yet.
+                    lost = total([lost, max(uncopied, readings.most_delivering(readings.index[name]) or 0)])
                 elif uncopied:
                     # More may have lost theirs since.
                     lost = max(lost or 0, uncopied) if name in self.selected.differ else None

@@ -32,8 +32,9 @@ GLANCED: Final = ("mirror", "acks", "mixed", "site")
 class Row:
     """A thing at a reading. `kind` is `mirror`, `acks`, `mixed`, `queue`, `staged` (copies at the other site of that
     queue's flow, delivered there or not), `uncopied` (messages of that queue without a copy at the other site, where
-    ids were compared; `*` without a depth where they are compared at all), `site` (`name` is then the role) or `node`
-    (`name` is then where another node of the broker is than the settings name, or what shows that there is one).
+    ids were compared, `delivering` of them held by clients; `*` without a depth where they are compared at all), `site`
+    (`name` is then the role) or `node` (`name` is then where another node of the broker is than the settings name, or
+    what shows that there is one).
 
     `name` is `*` for an outflow that serves all queues of its pair. `ts` must know its time zone: it is the moment of
     the reply. `took_ms`, of a `site` row, is how long before it the question went out: what a reading counted is of a

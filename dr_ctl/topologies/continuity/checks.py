@@ -56,7 +56,9 @@ def _too_deep(source: SiteView, target: SiteView, move: Move) -> Iterator[Findin
 def not_followed(source: SiteView, target: SiteView, move: Move) -> Iterator[Finding]:
     """Find messages that a move would leave behind, or deliver once more: the drain refuses them behind the fence."""
     accepted = move.spec.accept_difference
-    if alone := {name: ids for name, ids in source.uncopied.items() if ids and name not in accepted}:
+    none = frozenset[str]()
+    alone = {name: ids - source.held.get(name, none) for name, ids in source.uncopied.items() if name not in accepted}
+    if alone := {name: ids for name, ids in alone.items() if ids}:
         yield found("DR-CONT-013.serving", source=source.site, target=target.site, messages=copies.named(alone))
     views = (source, target)
     unnamed = [f"{name}: {n} at {view.site}" for view in views for name, n in view.without_id.items()]

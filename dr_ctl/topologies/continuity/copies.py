@@ -96,30 +96,38 @@ def _set(names: frozenset[str] | None) -> frozenset[str]:
     return names if names is not None else frozenset()
 
 
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """The ids in a queue: how many messages wait under each ("null": without one), which are due later, and which
+    clients hold. With the last are those that a transaction acknowledges until it is committed."""
+
+    waiting: Mapping[str, int]
+    later: frozenset[str]
+    held: frozenset[str]
+
+    @property
+    def ids(self) -> frozenset[str]:
+        return (frozenset(self.waiting) | self.later | self.held) - {"null"}
+
+    @property
+    def without_id(self) -> int:
+        return self.waiting.get("null", 0)
+
+
 def ids(reader: Reader, queues: Sequence[Queue]) -> list[frozenset[str] | None]:
     """The ids of all messages of each queue; a queue whose messages could not all be named gives None."""
-    listings = _read(reader, queues, Listing.SCHEDULED)
-    return [_all_of(queue, plain, later) for queue, (plain, later) in zip(queues, listings, strict=True)]
+    listings = _read(reader, queues, held=False)
+    return [_all_of(queue, listed) for queue, listed in zip(queues, listings, strict=True)]
 
 
-def _all_of(queue: Queue, plain: Mapping[str, int], later: Iterable[Mapping[str, object]]) -> frozenset[str] | None:
+def _all_of(queue: Queue, listed: _Listed) -> frozenset[str] | None:
     """Return None where an id is missing, or is repeated, or the queue has moved meanwhile."""
-    scheduled = [str(row[_ID]) for row in later if _ID in row]
-    message_ids = frozenset([*plain, *scheduled])
-    return message_ids if len(message_ids) == queue.depth and "null" not in plain else None
+    return listed.ids if len(listed.ids) == queue.depth and not listed.without_id else None
 
 
 def present(reader: Reader, queues: Sequence[Queue]) -> list[frozenset[str]]:
     """The ids in each queue of a serving site, as far as one reading can tell, with messages that clients hold."""
-    return [ids_ for ids_, _ in _lying(reader, queues)]
-
-
-def _lying(reader: Reader, queues: Sequence[Queue]) -> list[tuple[frozenset[str], int]]:
-    """The same, and how many messages without an id lie in each queue."""
-    return [
-        (frozenset([*plain, *(str(row[_ID]) for row in rows if _ID in row)]) - {"null"}, plain.get("null", 0))
-        for plain, rows in _read(reader, queues, Listing.SCHEDULED, Listing.DELIVERING)
-    ]
+    return [listed.ids for listed in _read(reader, queues, held=True)]
 
 
 def followed(local: Reader, peer: Reader, source: SiteView, target: SiteView) -> tuple[SiteView, SiteView]:
@@ -128,7 +136,9 @@ def followed(local: Reader, peer: Reader, source: SiteView, target: SiteView) ->
 
     A message comes to the outflow together with its queue, and leaves the outflow once it is staged. So an id that is
     seen in the queue, then not in the outflow, then not at the target, has no copy, if the queue has it still: twice,
-    since a bridge may have had the message in hand. The deepest queues are left out, beyond `AT_ONCE` messages."""
+    since a bridge may have had the message in hand. Of what a client holds that is no evidence (`held`): the plugin
+    tells an acknowledgement before its transaction is committed. The deepest queues are left out, beyond `AT_ONCE`
+    messages."""
     lacking = one_sided(source, target)
     depths = {flow.queue: source.lies(flow.queue) + target.lies(flow.queue) for flow in source.flows}
     flows = [flow for flow in source.flows if depths[flow.queue] and flow.queue not in lacking]
@@ -137,38 +147,54 @@ def followed(local: Reader, peer: Reader, source: SiteView, target: SiteView) ->
     left_out = [flow.queue for flow, messages in zip(flows, together, strict=True) if messages > AT_ONCE]
     flows = flows[: len(flows) - len(left_out)]
     first = _not_followed(local, peer, source, target, flows)
-    uncopied = {queue: alone for queue, (alone, _, _) in first.items() if alone}
+    uncopied = {queue: read.alone for queue, read in first.items() if read.alone}
     again = _not_followed(local, peer, source, target, [flow for flow in flows if flow.queue in uncopied])
-    left = present(local, [source.business[queue] for queue in uncopied])
-    still = {queue: uncopied[queue] & again[queue][0] & now for queue, now in zip(uncopied, left, strict=True)}
+    left = _read(local, [source.business[queue] for queue in uncopied], held=True)
+    still = {queue: uncopied[queue] & again[queue].alone & now.ids for queue, now in zip(uncopied, left, strict=True)}
+    held = {queue: first[queue].held | again[queue].held | now.held for queue, now in zip(uncopied, left, strict=True)}
     return (
         replace(
             source,
             compared=len(flows),
             left_out=left_out,
             uncopied={flow.queue: still.get(flow.queue, frozenset()) for flow in flows},
-            without_id={queue: count for queue, (_, count, _) in first.items() if count},
+            held={queue: still[queue] & ids_ for queue, ids_ in held.items()},
+            without_id={queue: read.without_id for queue, read in first.items() if read.without_id},
         ),
         replace(
             target,
             compared=len(flows),
-            without_id={queue: count for queue, (_, _, count) in first.items() if count},
+            without_id={queue: read.without_id_there for queue, read in first.items() if read.without_id_there},
         ),
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _NotFollowed:
+    """Ids of a queue that lie neither in its outflow nor at the target, those that clients hold, and how many messages
+    lie at both sites without one."""
+
+    alone: frozenset[str]
+    held: frozenset[str]
+    without_id: int
+    without_id_there: int
+
+
 def _not_followed(
     local: Reader, peer: Reader, source: SiteView, target: SiteView, flows: Sequence[Flow]
-) -> dict[str, tuple[frozenset[str], int, int]]:
-    """By queue: ids that lie neither in its outflow nor at the target, and how many messages lie at both sites without
-    one."""
-    own = _both(_lying(local, [queue for flow in flows for queue in (source.business[flow.queue], flow.out_mirror)]))
-    remote = _both(_lying(peer, [queue for flow in flows for queue in target.places(flow.queue)]))
-    result = {}
-    for flow, (lying, shipping), (delivered, staged) in zip(flows, own, remote, strict=True):
-        alone = lying[0] - shipping[0] - delivered[0] - staged[0]
-        result[flow.queue] = alone, lying[1], delivered[1] + staged[1]
-    return result
+) -> dict[str, _NotFollowed]:
+    queues = [queue for flow in flows for queue in (source.business[flow.queue], flow.out_mirror)]
+    own = _both(_read(local, queues, held=True))
+    remote = _both(_read(peer, [queue for flow in flows for queue in target.places(flow.queue)], held=True))
+    return {
+        flow.queue: _NotFollowed(
+            lying.ids - shipping.ids - delivered.ids - staged.ids,
+            lying.held,
+            lying.without_id,
+            delivered.without_id + staged.without_id,
+        )
+        for flow, (lying, shipping), (delivered, staged) in zip(flows, own, remote, strict=True)
+    }
 
 
 def named(messages: Mapping[str, Collection[str]]) -> str:
@@ -177,11 +203,10 @@ def named(messages: Mapping[str, Collection[str]]) -> str:
     return some([f"{name}: {text}{', …' if len(messages[name]) > _NAMED else ''})" for name, text in counts.items()])
 
 
-def _read(
-    reader: Reader, queues: Sequence[Queue], *listings: Listing
-) -> list[tuple[dict[str, int], list[dict[str, Any]]]]:
-    """How often each id lies in each queue, and the rows of its listings: in one POST, but for what is deep."""
-    asked = [_asks(queue, listings) for queue in queues]
+def _read(reader: Reader, queues: Sequence[Queue], *, held: bool) -> list[_Listed]:
+    """In one POST, but for what is deep; with `held`, what clients hold too. A message is due, waits, and is handed to
+    a client: listed in this order, none is missed on its way."""
+    asked = [_asks(queue, held=held) for queue in queues]
     at_once = [
         query for queue, queries in zip(queues, asked, strict=True) if queue.depth <= AT_ONCE for query in queries
     ]
@@ -191,9 +216,10 @@ def _read(
             [answers[query]] = _answered(reader, [query], queue.depth)
     try:
         return [
-            (
+            _Listed(
                 {id_: count for query in queries if query.arguments for id_, count in answers[query].items()},
-                [row for query in queries if not query.arguments for row in _rows(answers[query])],
+                _rows(answers[queries[0]]),
+                _rows(answers[queries[-1]]) if held else frozenset(),
             )
             for queries in asked
         ]
@@ -201,12 +227,12 @@ def _read(
         raise BadValue(f"{reader.url}: a list of ids is not as expected: {error}") from error
 
 
-def _asks(queue: Queue, listings: Sequence[Listing]) -> list[Query]:
-    """The questions for its ids, of a deep queue slice by slice, and for its listings."""
+def _asks(queue: Queue, *, held: bool) -> list[Query]:
+    """The questions for its ids, of a deep queue slice by slice, between those for its listings."""
     counts = [
         Query(queue.bean, Listing.COUNT_BY, (part, _ID)) for part in (slices() if queue.depth > AT_ONCE else [""])
     ]
-    return [*counts, *(Query(queue.bean, listing) for listing in listings)]
+    return [Query(queue.bean, Listing.SCHEDULED), *counts, *([Query(queue.bean, Listing.DELIVERING)] if held else [])]
 
 
 def slices() -> list[str]:
@@ -224,9 +250,10 @@ def _answered(reader: Reader, asked: Sequence[Query], depth: int = 0) -> list[An
         raise BadValue(f"{reader.url}: a list of ids is not as expected: {error}") from error
 
 
-def _rows(listed: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The messages of a listing: messages in delivery are listed by consumer."""
-    return [row for page in listed for row in page.get("elements", [page])]
+def _rows(listed: list[dict[str, Any]]) -> frozenset[str]:
+    """The ids of a listing: messages in delivery are listed by consumer."""
+    rows = (row for page in listed for row in page.get("elements", [page]))
+    return frozenset(str(row[_ID]) for row in rows if _ID in row)
 
 
 def one_sided(source: SiteView, target: SiteView) -> list[str]:

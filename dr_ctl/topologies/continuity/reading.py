@@ -390,7 +390,7 @@ def _as_compared(view: SiteView, then: SiteView) -> SiteView:
     """A view with what was compared before it, in the same start of its broker."""
     if view.start != then.start:
         return view
-    return replace(view, compared=then.compared, uncopied=then.uncopied, without_id=then.without_id)
+    return replace(view, compared=then.compared, uncopied=then.uncopied, held=then.held, without_id=then.without_id)
 
 
 READS: Final[observer.Reads[SiteView, Access]] = observer.Reads(Access.each, observed=_followed, supplement=_Compares)

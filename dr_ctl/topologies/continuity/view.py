@@ -296,7 +296,8 @@ class ContinuityLink(Link["SiteView"]):
                 yield replace(remote, kind="staged", name=flow.queue, depth=peer.lies(flow.queue))
             if flow.queue in view.uncopied and flow.queue not in view.without_id:
                 own = replace(flow.in_mirror.row(view, at), delivering=None, added=None, removed=None)
-                yield replace(own, kind="uncopied", name=flow.queue, depth=view.alone(flow.queue))
+                held = len(view.held.get(flow.queue, ())) or None
+                yield replace(own, kind="uncopied", name=flow.queue, depth=view.alone(flow.queue), delivering=held)
             for kind, queue, bridge in (
                 ("mirror", flow.out_mirror, flow.mirror_bridge),
                 ("acks", flow.out_acks, flow.acks_bridge),
@@ -407,7 +408,7 @@ class SiteView(ArtemisBroker):
     """A broker as it answered. `service` is None where the plugin has not started. One that serves
     beside a closed one is `to_compare` by id: `compared` queues were, and None where they could not be read; those
     `left_out` hold too many messages; `uncopied` are ids of which the other site has no copy, by each queue that was
-    compared; `without_id` counts messages."""
+    compared, and `held` those of them that clients hold; `without_id` counts messages."""
 
     service: Service | None
     flows: tuple[Flow, ...]
@@ -416,6 +417,7 @@ class SiteView(ArtemisBroker):
     compared: int | None = None
     left_out: Sequence[str] = ()
     uncopied: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    held: Mapping[str, frozenset[str]] = field(default_factory=dict)
     without_id: Mapping[str, int] = field(default_factory=dict)
     _flows: Mapping[str, Flow] = field(init=False, repr=False, compare=False)
     bridges: Mapping[str, Bridge] = field(init=False, repr=False, compare=False)

@@ -31,7 +31,7 @@ from dr_ctl.topologies.common.verbs import proving
 from dr_ctl.topologies.common.view import Config, PeerState
 from dr_ctl.topologies.continuity import procedure, reinstate
 from dr_ctl.topologies.continuity import view as plugin
-from dr_ctl.topologies.continuity.checks import CHECKS
+from dr_ctl.topologies.continuity.checks import CHECKS, not_followed
 from dr_ctl.topologies.continuity.copies import (
     BATCH,
     CALLS,
@@ -40,8 +40,10 @@ from dr_ctl.topologies.continuity.copies import (
     chosen,
     compare,
     echoes,
+    followed,
     ids,
     in_calls,
+    present,
     removals,
 )
 from dr_ctl.topologies.continuity.reading import read, serving
@@ -221,27 +223,59 @@ def test_what_the_site_that_is_left_has_not_delivered_is_never_removed(there: st
 
 
 class Listings:
-    """Answers the listings of queues by the ids that lie in them: plain, scheduled."""
+    """Answers the listings of queues by the ids that lie in them: plain, scheduled, held by clients."""
 
     url = "http://here"
 
-    def __init__(self, **queues: tuple[list[str], list[str]]) -> None:
+    def __init__(self, **queues: tuple[list[str], list[str]] | tuple[list[str], list[str], list[str]]) -> None:
         self._queues = queues
 
     def read(self, requests: list[client.Query], **_: Any) -> list[Answer]:
         return [Answer(None, json.dumps(self._told(each))) for each in requests]
 
     def _told(self, ask: client.Query) -> Any:
-        plain, scheduled = self._queues[ask.bean.split('queue="')[1].rstrip('"').replace(".", "_")]
+        name = ask.bean.split('queue="')[1].rstrip('"').replace(".", "_")
+        plain, scheduled, held = (*self._queues.get(name, ([], [])), [])[:3]
         if ask.listing is Listing.COUNT_BY:
             return {name: plain.count(name) for name in plain}
-        return [{"_AMQ_DUPL_ID": name} for name in scheduled]
+        rows = [{"_AMQ_DUPL_ID": name} for name in (scheduled if ask.listing is Listing.SCHEDULED else held)]
+        return rows if ask.listing is Listing.SCHEDULED else [{"elements": rows}]
 
 
 def test_what_is_scheduled_is_there_too() -> None:
     """Left out, it would look as if it had been acknowledged, and its copy would be removed."""
     console: Any = Listings(orders=(["a"], ["b"]))
     assert ids(console, [queue("orders", 2)]) == [frozenset("ab")]
+
+
+def test_what_a_client_holds_does_not_lack_its_copy_and_what_waits_does() -> None:
+    """The plugin tells what is acknowledged in a transaction before its commit: the copy goes first."""
+    london, paris = (
+        broker(site, flow("orders"), depths={"orders": 2}, active=site == "london") for site in ("london", "paris")
+    )
+    local: Any = Listings(orders=(["waits"], [], ["held"]))
+    source, _ = followed(local, cast("Any", Listings()), replace(london, to_compare=True), paris)
+
+    assert (source.uncopied, source.held) == ({"orders": {"waits", "held"}}, {"orders": {"held"}})
+    [finding] = not_followed(source, paris, Move(Spec("swapover", "paris"), "london", {}))
+    assert finding.text == "messages of london that have no copy at paris: orders: 1 (waits)"
+
+
+@pytest.mark.parametrize(("waits", "is_held"), [(1, 2), (0, 1), (1, 3), (3, 3)])
+def test_a_message_that_goes_on_between_two_questions_is_seen(waits: int, is_held: int) -> None:
+    """It is due, waits after so many questions, and is held after so many."""
+
+    class Moving(Listings):
+        asked = 0
+
+        def _told(self, ask: client.Query) -> Any:
+            places: list[list[str]] = [[], [], []]
+            places[1 if self.asked < waits else 0 if self.asked < is_held else 2].append("a")
+            self.asked += 1
+            self._queues = {"orders": (places[0], places[1], places[2])}
+            return super()._told(ask)
+
+    assert present(cast("Any", Moving()), [queue("orders", 1)]) == [frozenset("a")]
 
 
 @pytest.mark.parametrize(("plain", "depth"), [(["a"], 2), (["a", "b"], 1), (["a", "null"], 2), (["a", "a"], 2)])
