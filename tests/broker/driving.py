@@ -31,7 +31,7 @@ from tests import documents
 from tests.broker.recorder import Recorder, Snapshot
 
 LONG_S = 120.0
-BY_ID = ("removeMatchingMessages(java.lang.String)",)
+BY_ID = ("removeMatchingMessages(java.lang.String)", "removeMessages(java.lang.String)")
 Stage = PlayedTwin | Lab  # two real brokers or their twin, which are spoken to in the same words
 STARTED: list[subprocess.Popen[str]] = []
 
