@@ -287,11 +287,11 @@ def _accepting(now: Bounds, *, lost: bool, duplicates: bool) -> str:
 
 
 def _beneath(now: Bounds, *, doubled: bool) -> Iterator[str]:
-    """What stands beneath a refusal: a store that did not answer, and where it is of duplicates, in which queues most
-    are, and which copies of processed messages lie at the survivor."""
+    """What stands beneath a refusal: a store that did not answer, why a bound is not known, and where it is of
+    duplicates, in which queues most are, and which copies of processed messages lie at the survivor."""
     if doubled and (most := now.most_duplicates()):
         yield f"      duplicates by queue, at most: {most}"
-    kinds = ("DR-RPO-032", *(("DR-RPO-022", "DR-RPO-021") if doubled else ()))
+    kinds = ("DR-RPO-011", "DR-RPO-032", *(("DR-RPO-022", "DR-RPO-021") if doubled else ()))
     yield from (f"      {finding.text}" for finding in now.findings if finding.id in kinds)
 
 

@@ -211,9 +211,12 @@ def lose(stage: Stage, operator: Operator, traffic: Load) -> tuple[Ended, Ended]
     """Kill London after a second in which it shipped nothing; the failover that is refused for its price, and the one
     that is agreed to."""
     failover = ("failover", "--to", "paris", "--yes")
+    topology = load(operator.settings).settings.topology
     with recording(load(operator.settings), every_s=EVERY_S):
+        # Without a few readings no pace is known, and after the death it is too late for more.
+        until(lambda: topology in SAFE or exposure(operator.run("status")) is not None)
         more(traffic)
-        if load(operator.settings).settings.topology not in LINKLESS:
+        if topology not in LINKLESS:
             stage.cut("london")
         more(traffic)
         stage.kill("london")
