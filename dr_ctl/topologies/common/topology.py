@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from dr_ctl.core.errors import BrokerError
-from dr_ctl.core.model import ExitCode, Json
+from dr_ctl.core.model import ExitCode, Json, Role
 from dr_ctl.core.system import Clock
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.holding import Lease
@@ -160,6 +160,14 @@ class PairDriver(Generic[V_co]):
         fenced source and of a target that is not opened yet, what a lost site holds is kept out, and clients are let in
         where they were. Says whether anything of that was missing. Raises `BrokerError`."""
         tools, sent = self._tools, verb != UNDONE and (self._tools.may_serve or move.sent)
+        until(
+            context,
+            lambda: [view for site in (move.source, move.target) for view in tools.observer.answering(site)],
+            # What a node does by itself at its start may close its listeners yet, as the continuity plugin does.
+            holds=lambda views: all(view.role is not Role.UNKNOWN for view in views),
+            within_s=tools.observer.takeover_s,
+            poll_s=tools.timeouts.undo_poll_s,
+        )
         kept = tools.shut_again(move, context, *(move.source,) * (verb in FENCED), *(move.target,) * (not sent))
         target = [view for view in tools.observer.answering(move.target) if view.nodes and started_since(move, view)]
         if any(view.link.listeners and not view.link.is_shut for view in target) and verb != UNDONE:
