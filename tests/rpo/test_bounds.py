@@ -693,21 +693,15 @@ def test_where_sites_differ_and_nothing_is_on_its_way_nobody_can_say_how_much_is
     ],
 )
 def test_messages_without_a_copy_and_copies_left_over_do_not_cancel_each_other_out(
-    tmp_path: Path,
-    compared: int | None,
-    last: tuple[str | int | None, ...],
-    lost: int | None,
-    duplicates: int,
-    why: str,
+    tmp_path: Path, compared: int | None, last: tuple[Any, ...], lost: int | None, duplicates: int, why: str
 ) -> None:
     """With the plugin: two of the queue's messages are to be shipped, and ids tell the rest: name, how many have no
     copy, how many of these are held by clients."""
     rows = at_rest({"orders.in": (22, 20)}, {("mirror", "orders.in"): 2, ("acks", "orders.in"): 0})
     end = max(row.ts for row in rows)
     told = {True: last, False: ("*" if compared is None else "orders.in", compared)}
-    by_id: dict[bool, Any] = {
-        key: dict(zip(("name", "depth", "delivering"), of, strict=False)) for key, of in told.items()
-    }
+    columns = ("name", "depth", "delivering")
+    by_id: dict[bool, Any] = {is_last: dict(zip(columns, of, strict=False)) for is_last, of in told.items()}
 
     found = asked_of_both(
         tmp_path, [replace(row, **by_id[row.ts == end]) if row.kind == "uncopied" else row for row in rows]

@@ -403,6 +403,25 @@ def test_where_a_takeover_has_opened_the_target_a_run_is_undone_once_that_is_clo
 
 @pytest.mark.parametrize("layout", [Layout(nodes=2, takeover_s=2.0)])
 @pytest.mark.parametrize("topology", [CONTINUITY])
+def test_the_monitor_opens_a_site_that_the_plugin_keeps_closed_after_a_takeover(
+    twin: PlayedTwin, dr_ctl: Command
+) -> None:
+    put(twin, "london", Q, 20)
+    told = dr_ctl("validate", "--to", "paris").rows("DR-CONT-022")
+    watched = "monitor", "--for", "8s", "--auto-unfence"
+    dr_ctl(*watched)
+    twin.kill("london", node="a")
+    until(lambda: any(host.is_active for host in twin.nodes("london").hosts))
+    closed = dr_ctl("status")
+    dr_ctl(*watched)
+
+    assert ["dr-ctl monitor --auto-unfence" in each["remedy"] for each in told] == [True, True]
+    assert closed.finding("DR-ROLE-015")["remedy"] == "Reopen london, which served last: `dr-ctl unfence london`."
+    assert (serving(twin), twin.depth("london", Q)) == (("london",), 20)
+
+
+@pytest.mark.parametrize("layout", [Layout(nodes=2, takeover_s=2.0)])
+@pytest.mark.parametrize("topology", [CONTINUITY])
 @pytest.mark.parametrize(("comes_over", "code", "served"), [(True, 20, ("london",)), (False, 23, ())])
 def test_a_source_opens_again_only_with_what_clients_of_the_target_did_behind_the_activation(
     twin: PlayedTwin,

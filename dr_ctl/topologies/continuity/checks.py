@@ -77,6 +77,9 @@ def of_broker(view: SiteView, _case: Case[SiteView] | None = None) -> Iterator[F
         yield found("DR-CONT-007", broker=name, site=view.site)
     if not service.activated and (opened := [listener.name for listener in view.listeners if listener.started]):
         yield found("DR-CONT-006", broker=name, opened=", ".join(opened))
+    if view.nodes:
+        names = ", ".join(listener.name for listener in view.listeners)
+        yield found("DR-CONT-022", broker=name, listeners=names, site=view.site)
     yield from _flows(name, view)
     yield from of_queues(name, view)
 
@@ -212,6 +215,7 @@ BY_BROKER: Final[Sequence[Named[SiteView]]] = (
     Named("DR-CONT-021", _flows_read),
     Named("DR-CONT-015", _flows_read),
     Named("DR-CONT-010", _commands),
+    Named("DR-CONT-022", lambda view: some([node.name for node in view.nodes]) or "one node"),
 )
 BY_PAIR: Final[Sequence[Named[SiteView]]] = (
     Named("DR-CONT-004", lambda view: f"{view.site} is {view.service.site_id}" if view.service is not None else None),

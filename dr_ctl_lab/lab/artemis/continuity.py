@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from xml.sax.saxutils import quoteattr
@@ -17,6 +18,7 @@ from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.machine import PartMissing
 from dr_ctl_lab.lab.artemis.admin import Admin
 from dr_ctl_lab.lab.artemis.create import PROTOCOLS, artemis, create, disk, forwarding, only, plain, queues
+from dr_ctl_lab.lab.artemis.group import GROUP
 from dr_ctl_lab.lab.clients.traits import Odd
 from dr_ctl_lab.lab.distribution import Coordinates
 from dr_ctl_lab.lab.state import ADMIN
@@ -72,6 +74,8 @@ def configured(xml: str, spec: BrokerSpec) -> str:
     Clients and the peer's bridges have acceptors of their own: the plugin stops the first kind only.
     """
     site, peer = spec.site, spec.peer
+    ways = {f"peer{number or ''}": uri for number, uri in enumerate(spec.link_uris)}
+    connectors = "".join(f'\n         <connector name="{name}">{uri}</connector>' for name, uri in ways.items())
     acceptors = f"""<acceptors>
          <acceptor name="clients">tcp://127.0.0.1:{site.ports["clients"]}?protocols={PROTOCOLS}</acceptor>
          <acceptor name="mirror">tcp://127.0.0.1:{site.ports["mirror"]}?protocols=CORE,AMQP</acceptor>
@@ -79,8 +83,7 @@ def configured(xml: str, spec: BrokerSpec) -> str:
       </acceptors>
 
       <connectors>
-         <connector name="local">vm://1</connector>
-         <connector name="peer">{spec.link_uris[0]}</connector>
+         <connector name="local">vm://1</connector>{connectors}
       </connectors>{forwarding(spec)}"""
     told = {
         "site-id": site.name,
@@ -90,7 +93,7 @@ def configured(xml: str, spec: BrokerSpec) -> str:
         "remote-password": peer.admin_password,
         "serving-acceptors": "clients",
         "local-connector-ref": "local",
-        "remote-connector-refs": "peer",
+        "remote-connector-refs": ",".join(ways),
         # The operator says who serves: neither site takes over by itself because the other came back.
         "active-on-start": "false",
         "inflow-staging-delay-ms": STAGING_MS,
@@ -166,6 +169,9 @@ class ContinuityAdmin(Admin):
         del acceptor
         self._call({"type": "exec", "mbean": self._service, "operation": "deactivateSite()"})
 
+    def keep_out(self) -> None:
+        """The plugin keeps them closed at every start."""
+
     def create_queue(self, name: str) -> None:
         kinds = "java.lang.String,java.lang.String,java.lang.String,java.lang.String,boolean,int,boolean,boolean"
         try:
@@ -200,4 +206,5 @@ KIND: Final = artemis(
     admin=ContinuityAdmin,
     # The plugin gives no id to large messages of CORE, and to no large copy of AMQP ones.
     odd=frozenset(Odd) - {Odd.LARGE},
+    group=replace(GROUP, replicates=False),
 )

@@ -23,6 +23,7 @@ REPLICATED: Final = (
     "<replication><primary><check-for-active-server>true</check-for-active-server></primary></replication>",
     "<replication><backup><allow-failback>true</allow-failback></backup></replication>",
 )
+RENAMED_SINCE: Final = (2, 32)  # before, the first node was called master, the others slaves
 OF_NODES: Final = re.compile(r"own$|other-\d+$")  # the names of connectors between them
 STARTS, WAITS = "AMQ221000", "AMQ221034"  # in the log: the first node starts; it waits for its store
 
@@ -34,6 +35,8 @@ def grouped(xml: str, spec: BrokerSpec) -> str:
     store = str(spec.store)
     own, *others = sorted(spec.nodes, key=lambda node: node.node != spec.site.node)
     policy = (REPLICATED if spec.replicates else SHARED)[spec.site is not spec.nodes[0]]
+    if spec.version < RENAMED_SINCE:
+        policy = policy.replace("primary>", "master>").replace("backup>", "slave>")
     if not spec.replicates:
         xml = re.sub(r"(-directory>)data/", lambda start: f"{start[1]}{store}/", xml)
     xml = xml.replace(";autoStart=false", "")
