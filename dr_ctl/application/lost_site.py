@@ -16,7 +16,7 @@ from dr_ctl.core.machine import without
 from dr_ctl.core.model import ExitCode, Finding, Role, some
 from dr_ctl.core.system import stamp
 from dr_ctl.engine.debts import DebtKind
-from dr_ctl.engine.journal import fenced_at, let_in_at, read_entries, replay
+from dr_ctl.engine.journal import fenced_at, read_entries, replay
 from dr_ctl.engine.operations import ACTIVATING, FAILOVER, UNFENCE
 from dr_ctl.engine.plan import Decision, Plan, Refusal, Spec
 from dr_ctl.engine.ports import NO_HINTS
@@ -211,27 +211,29 @@ def served_last(installation: Installation, runs: Runs) -> str:
 
 
 def _last_served(installation: Installation, runs: Runs) -> tuple[datetime | None, str, str]:
-    """When a site served last, which, and the run that closed it, if one did."""
+    """When a site served last, which, and the run that closed it, if one did. Samples may be older than runs."""
     served = [
         (at, site, "")
         for site in installation.settings.sites
         if (at := _last_seen(installation, site, Role.SERVING)) is not None
     ]
-    seen, closed = max(served, default=(None, "", "")), _closed_by(runs)
-    return closed if closed[0] is not None and (seen[0] is None or seen[0] <= closed[0]) else seen
+    seen, moved = max(served, default=(None, "", "")), _moved_by(runs)
+    return moved if moved[0] is not None and (seen[0] is None or seen[0] <= moved[0]) else seen
 
 
-def _closed_by(runs: Runs) -> tuple[datetime | None, str, str]:
-    """When a run closed the only site that served, which, and its name, where no run has let anybody in since."""
+def _moved_by(runs: Runs) -> tuple[datetime | None, str, str]:
+    """When the newest run let clients in at a site, and which; or closed the only site that served, and its name."""
     for files in islice(reversed(runs.all()), SO_MANY):
         try:
             entries = read_entries(files.journal)
             past = replay(entries)
         except (DrCtlError, OSError):
             break
+        if (last := next((entry for entry in reversed(entries) if entry.lets_in), None)) is not None:
+            sites = {step.step.id: step.step.site for step in past.steps}
+            return (last.let_in_at, sites[last.step or ""], "") if past.plan.spec.units is None else (None, "", "")
         if (at := fenced_at(entries)) is not None:
-            served = past.plan.serving == (past.plan.source,) and let_in_at(entries) is None
-            return (at, past.plan.source, files.name) if served else (None, "", "")
+            return (at, past.plan.source, files.name) if past.plan.serving == (past.plan.source,) else (None, "", "")
         if {ACTIVATING, UNFENCE} & {step.step.verb for step in past.steps}:
             break
     return None, "", ""
