@@ -50,7 +50,7 @@ def diagnose(assessment: Assessment, last_sample: LastSample, now: datetime) -> 
         *opened.unverified(),
         *of_agent(opened, snapshot),
         *open_run_findings(assessment.open_run, snapshot, assessment.links),
-        *lock.holders(snapshot, interrupted.run.files.name if interrupted is not None else None),
+        *lock.holders(snapshot, assessment.runs, interrupted.run.files.name if interrupted is not None else None),
         *_pauses(snapshot),
         *_links(assessment),
         *serving_problems(assessment),

@@ -199,12 +199,13 @@ def shown(snapshot: Snapshot) -> list[HeldLock]:
     ]
 
 
-def holders(snapshot: Snapshot, but: str | None = None) -> list[Finding]:
+def holders(snapshot: Snapshot, runs: Runs, but: str | None = None) -> list[Finding]:
     """Name each run that holds a lock, or held one and never released it; once, wherever it holds it. `but`: not this
-    one, of which more is said."""
+    one, of which more is said. A run of this STATE that has ended could not reach a broker to release it there."""
     findings: dict[str, Finding] = {}
+    ended = {files.name for files in runs.all() if files.result.exists()}
     for reading, lock in standing(snapshot):
-        if lock.released or lock.run == but:
+        if lock.released or lock.run == but or lock.run in ended:
             continue
         if lock.live(reading.now_ms):
             finding = found("DR-LOCK-003.held", severity=Severity.INFO, holder=lock.described)

@@ -282,7 +282,9 @@ def _installed(assessment: Assessment, forbidden: Mapping[tuple[str, str], Findi
     who = f"each queue at one site: {served_where(snapshot)}" if moved else roles
     yield Check("one site serves", name, who if site is not None or known else None, list(serving_problems(assessment)))
     yield Check("no run is open", name, run.files.name if run else "none", open_run_findings(run))
-    yield Check("no run holds the lock", name, assessment.held or "nobody does", lock.holders(snapshot))
+    yield Check(
+        "no run holds the lock", name, assessment.held or "nobody does", lock.holders(snapshot, assessment.runs)
+    )
     yield Check("no debt is pending", name, "; ".join(debt.text for debt in snapshot.debts) or "no debt")
     if site is not None:
         estimate, line, findings = with_age(opened.installation, site)
