@@ -100,7 +100,7 @@ def _untouched(past: RunState, snapshot: Snapshot, run: str) -> bool:
     """Say whether the source shows that nobody has moved the service since: each of its brokers runs on, and knows no
     later lock than that of this run. Whoever opens the other site takes a lock on every broker that answers."""
     source = past.plan.source
-    locks = {look.pair: look.highest for look in snapshot.locks if look.site == source}
+    locks = {reading.pair: reading.highest for reading in snapshot.locks if reading.site == source}
     before: Mapping[str, Any] = past.plan.baseline.get(source, {})  # type: ignore[assignment]
     brokers = [broker for broker in snapshot.brokers if broker.site == source]
     return bool(brokers) and all(

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Final, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from dr_ctl.settings.model import Grouped, ManagedBroker, Node, Settings, Site, SiteName
-from dr_ctl.settings.parts import HttpAddress, IdStore, Names, Secret, Section, StompAddress, Time, Words, listed
+from dr_ctl.settings.parts import Duration, HttpAddress, IdStore, Names, Secret, Section, StompAddress, Words, listed
 
 
 class AgentAccess(Section):
@@ -111,13 +111,13 @@ class Store(Section):
     )
     table: TableName = Field(default="ACTIVEMQ_LOCK", description="`dsn`: its table of the lock")
     messages: TableName = Field(default="ACTIVEMQ_MSGS", description="`dsn`: its table of the messages")
-    lease: Time = Field(
+    lease: Duration = Field(
         default="10s",
         validate_default=True,
         description="what activemq.xml says as `lockAcquireSleepInterval`: how often a waiting broker tries, and with "
         "`dsn` how long a lease lasts",
     )
-    keep_alive: Time = Field(
+    keep_alive: Duration = Field(
         default="5s",
         validate_default=True,
         description="what it says as `lockKeepAlivePeriod`: how often the holder makes sure of the lock",
@@ -150,7 +150,7 @@ class Process(Section):
     stop: Words | None = Field(
         default=None, min_length=1, description="of the one that stops it in an orderly way, instead of its console"
     )
-    timeout: Time = Field(default="30s", validate_default=True, description="how long each may take")
+    timeout: Duration = Field(default="30s", validate_default=True, description="how long each may take")
 
 
 class SharedStoreBroker(ClassicBroker):

@@ -25,13 +25,13 @@ from pydantic_core import PydanticCustomError
 from dr_ctl.core.model import ExitCode
 from dr_ctl.core.notation import seconds
 from dr_ctl.settings.parts import (
+    Duration,
     HttpAddress,
     Names,
     Seconds,
     Secret,
     Section,
     StompAddress,
-    Time,
     Words,
     Workload,
     listed,
@@ -122,15 +122,15 @@ class Objectives(Section):
     duplicates: Duplicates | None = Field(
         default=None, description="without it a failover that may bring more than 0 asks for `--accept-duplicates`"
     )
-    recovery: Time | None = Field(default=None, description="planned time until clients are served again")
+    recovery: Duration | None = Field(default=None, description="planned time until clients are served again")
     classes: Annotated[tuple[ClassObjective, ...], BeforeValidator(listed)] = ()
 
 
 class Drain(Section):
-    timeout: Time = Field(default="1m", validate_default=True, description="how long a drain may take")
-    poll: Time = Field(default="20ms", validate_default=True, description="interval between two readings")
+    timeout: Duration = Field(default="1m", validate_default=True, description="how long a drain may take")
+    poll: Duration = Field(default="20ms", validate_default=True, description="interval between two readings")
     stable: int = Field(default=3, ge=1, description="how many readings in a row must agree")
-    stall: Time = Field(
+    stall: Duration = Field(
         default="20s",
         validate_default=True,
         description="how long nothing may move; a reinstatement, which moves as long as something comes, has no other "
@@ -200,14 +200,14 @@ class HistorySettings(Section):
         description="where `path` is a URL: the directory that has the last hours too, so that a failover waits for no "
         "store",
     )
-    every: Time = Field(default="5s", validate_default=True, description="interval of full readings")
-    outflow: Time = Field(
+    every: Duration = Field(default="5s", validate_default=True, description="interval of full readings")
+    outflow: Duration = Field(
         default="250ms",
         validate_default=True,
         description="interval of readings of what is still to ship, in between, where the topology allows "
         "them: a few milliseconds a broker, for a closer loss bound",
     )
-    keep: Time = Field(
+    keep: Duration = Field(
         default="30d",
         validate_default=True,
         description="how long samples are kept, counted in days with samples of a site",
@@ -245,7 +245,7 @@ class Hook(Section):
     commands = ("run",)
 
     run: Words = Field(min_length=1, description="the words of a command, run without a shell")
-    timeout: Time = Field(default="20s", validate_default=True, description="how long it may take")
+    timeout: Duration = Field(default="20s", validate_default=True, description="how long it may take")
 
 
 DEBT: Final = "debt"

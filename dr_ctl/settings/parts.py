@@ -21,7 +21,7 @@ def _longer(value_s: float) -> float:
     return value_s
 
 
-Time = Annotated[Seconds, AfterValidator(_longer)]
+Duration = Annotated[Seconds, AfterValidator(_longer)]
 """A limit or an interval: of none at all, nothing could be done in time, or it would be done without a pause."""
 _KIND: Final[Any] = Field(description="how it is managed: `camel-route`, `systemd`, `command` or `http`")
 
@@ -138,7 +138,7 @@ class _Workload(Section):
         description="`true`: it runs only while its site serves without the other one: a failover starts it, the "
         "reinstatement of the other site and a planned move stop it",
     )
-    timeout: Time = Field(
+    timeout: Duration = Field(
         default="30s", validate_default=True, description="how long it may take to stop, and to start"
     )
 

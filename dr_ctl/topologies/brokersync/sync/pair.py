@@ -377,7 +377,7 @@ def compared(
     Raises `BrokerError`.
 
     In this order: a copy is on its way, then at the waiting site; its message leaves the serving site last. A message
-    consumed before that look therefore shows in one of the first two places. Messages that the waiting site did not
+    consumed before that reading therefore shows in one of the first two places. Messages that the waiting site did not
     ship when it served are no copies. A count is as good as a listing where it says that nothing lies there, as long
     as it was read in that order."""
     unshipped = primary.unshipped(queue, before.to_ship.get(queue, NOTHING))
