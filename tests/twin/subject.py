@@ -375,7 +375,7 @@ class PluginSubject(Subject):
         for _ in range(2):
             for site in SITES:
                 for flow in self.view(site).flows:
-                    for queue in (flow.in_mirror.name, flow.queue):
+                    for queue in (flow.staging.name, flow.queue):
                         self.execute(site, self.at(site, queue), "removeAllMessages()")
             self.quiet()
         for bridge in self.bridges("london", ".in.mirror.bridge"):
@@ -461,7 +461,7 @@ class PluginSubject(Subject):
         """Wait until so many are staged and none of them waits for its time."""
 
         def there() -> bool:
-            staged = self.flow(site, queue).in_mirror
+            staged = self.flow(site, queue).staging
             return (staged.depth, staged.scheduled) == (count, 0)
 
         until(there)

@@ -61,7 +61,7 @@ def three(twin: PlayedTwin) -> None:
 
 
 def staged(broker: ContinuityBroker) -> int:
-    return len(broker.flows[IN].in_mirror.messages)
+    return len(broker.flows[IN].staging.messages)
 
 
 # commands of the plugin's own
@@ -150,7 +150,7 @@ def test_clients_are_out_until_they_are_greeted_and_what_was_held_back_is_delive
 def test_a_console_that_is_slower_than_the_first_look_of_a_drain_is_given_more_time(
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    impatient(monkeypatch, PluginTimeouts, look_s=0.05)
+    impatient(monkeypatch, PluginTimeouts, read_timeout_s=0.05)
     done(dr_ctl("fence", "london", "--yes"))
     twin.host("paris").faults.add(Fault(FaultKind.LATE, When(changing=False), times=None, seconds=0.3))
 
@@ -223,7 +223,7 @@ def test_what_the_plugin_does_not_follow_refuses_the_move_before_the_fence(
         client.confirmed("DISCONNECT")
     pair.staged(IN, 2)
     with twin.still():
-        for message in paris.flows[IN].in_mirror.messages.values():
+        for message in paris.flows[IN].staging.messages.values():
             del message.headers["_AMQ_DUPL_ID"]
 
     ended = dr_ctl(*TO_PARIS)
@@ -308,7 +308,7 @@ def staged_again(twin: PlayedTwin, three: None, london: ContinuityBroker, paris:
         flow = london.flows[IN]
         for message in list(flow.queue.live()):
             flow.queue.remove(message, Reason.NORMAL)
-            flow.in_mirror.add(replace(message, number=london.next_number(), address=flow.in_mirror.address))
+            flow.staging.add(replace(message, number=london.next_number(), address=flow.staging.address))
         london.changed.notify_all()
     assert staged(london) == staged(paris) == 3
 

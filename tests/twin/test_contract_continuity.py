@@ -39,10 +39,10 @@ def test_the_whole_look_of_the_product_reads_the_same_things(pair: PluginSubject
         assert all(view.link.ships.values())
         assert (list(view.link.unsettled()), view.fence.strangers()) == ([], [])
         for flow in view.flows:
-            assert (flow.out_mirror.routing, flow.in_mirror.routing) == ("anycast", "anycast")
+            assert (flow.out_mirror.routing, flow.staging.routing) == ("anycast", "anycast")
             assert (flow.out_mirror.consumers, flow.in_acks.consumers) == (1, 1)
             # What delivers is no consumer while the site does not.
-            assert (flow.in_mirror.consumers, flow.target_bridge.started) == (int(view is london), view is london)
+            assert (flow.staging.consumers, flow.target_bridge.started) == (int(view is london), view is london)
     assert london.node != paris.node
 
 
@@ -140,7 +140,7 @@ def test_what_is_staged_waits_for_its_time_and_is_listed_apart(pair: PluginSubje
     seen: set[tuple[int, int]] = set()
 
     def over() -> bool:
-        staged = pair.flow("paris", IN).in_mirror
+        staged = pair.flow("paris", IN).staging
         listed = json.loads(pair.done("paris", bean, "listScheduledMessagesAsJSON()"))
         assert all(row["_AMQ_SCHED_DELIVERY"] == row["timestamp"] + 500 and row[ID] for row in listed)
         seen.add((staged.depth, staged.delivering))
@@ -166,13 +166,13 @@ def test_what_was_delivered_there_comes_back_and_is_refused_for_ever(pair: Plugi
 
     until(lambda: pair.flow("london", IN).stuck)
     flow = pair.flow("london", IN)
-    assert (flow.in_mirror.depth, flow.in_mirror.delivering) == (2, 2)
+    assert (flow.staging.depth, flow.staging.delivering) == (2, 2)
     assert flow.target_bridge.forwarded - flow.target_bridge.acked == 2
     bean = pair.at("london", STAGED)
     every = f"{ID} IN ({', '.join(repr(each) for each in sorted(pair.ids('london', IN)))})"
     assert pair.done("london", bean, REMOVE, every) == 0
     pair.execute("london", pair.bridge("london", f"{STAGED}.bridge"), "stop()")
-    until(lambda: pair.flow("london", IN).in_mirror.delivering == 0)
+    until(lambda: pair.flow("london", IN).staging.delivering == 0)
     assert pair.done("london", bean, REMOVE, every) == 2
     pair.quiet()
     assert pair.depths(IN) == [2, 2]

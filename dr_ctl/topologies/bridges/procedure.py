@@ -26,10 +26,10 @@ from dr_ctl.topologies.bridges.view import Bridge, BrokerView, Chosen, every_uni
 from dr_ctl.topologies.common import wants
 from dr_ctl.topologies.common.calls import START, STOP, call, pause, request, resume
 from dr_ctl.topologies.common.idstore import NotRead
-from dr_ctl.topologies.common.recipe import Procedure, Row, Undo
+from dr_ctl.topologies.common.recipe import Procedure, Undo, VerbHandler
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Snapshot
-from dr_ctl.topologies.common.topology import COMMON, Kind
+from dr_ctl.topologies.common.topology import COMMON, TopologyDefinition
 from dr_ctl.topologies.common.verbs.undoing import as_before
 from dr_ctl.topologies.common.view import Acceptor, Queue
 from dr_ctl.topologies.common.waiting import Wait, attached
@@ -363,19 +363,19 @@ UNDO_REINSTATE: Final = Undo(
 
 PROCEDURE: Final[Procedure[Snapshot[BrokerView], BridgesTools]] = {
     **COMMON,
-    "catch-up": Row(draft_catch_up, catch_up, UNDO_SHIPPING),
-    "fence": Row(fence.draft, fence.act, fence.UNDO),
-    "drain": Row(draft_drain, drain, UNDO_SHIPPING),
-    "activate": Row(fence.draft_activate, fence.activate, fence.UNDO_ACTIVATE),
-    "unfence": Row(fence.draft_unfence, fence.unfence, fence.UNDO_UNFENCE),
-    "restart-link": Row(draft_restart, restart, UNDO_SHIPPING),
-    "trim": Row(trim.draft, trim.act),
+    "catch-up": VerbHandler(draft_catch_up, catch_up, UNDO_SHIPPING),
+    "fence": VerbHandler(fence.draft, fence.act, fence.UNDO),
+    "drain": VerbHandler(draft_drain, drain, UNDO_SHIPPING),
+    "activate": VerbHandler(fence.draft_activate, fence.activate, fence.UNDO_ACTIVATE),
+    "unfence": VerbHandler(fence.draft_unfence, fence.unfence, fence.UNDO_UNFENCE),
+    "restart-link": VerbHandler(draft_restart, restart, UNDO_SHIPPING),
+    "trim": VerbHandler(trim.draft, trim.act),
     # How a lost site is taken in again.
-    "residue": Row(fence.draft_of_returned, fence.residue),
-    "reinstate": Row(draft_reinstate, reinstate, UNDO_REINSTATE),
-    "reconcile": Row(draft_reconcile, reconcile),
+    "residue": VerbHandler(fence.draft_of_returned, fence.residue),
+    "reinstate": VerbHandler(draft_reinstate, reinstate, UNDO_REINSTATE),
+    "reconcile": VerbHandler(draft_reconcile, reconcile),
 }
-TOPOLOGY: Final = Kind(
+TOPOLOGY: Final = TopologyDefinition(
     PROCEDURE,
     CHECKS,
     READS,

@@ -36,11 +36,11 @@ from dr_ctl.topologies.common import wants
 from dr_ctl.topologies.common.calls import START, STOP, call, quarantine_queue, request
 from dr_ctl.topologies.common.consumed import Consumed, IncompleteListing, OperatorDecision
 from dr_ctl.topologies.common.gate import accepting, refused
-from dr_ctl.topologies.common.recipe import Procedure, Row, Undo
+from dr_ctl.topologies.common.recipe import Procedure, Undo, VerbHandler
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.tools import not_done
-from dr_ctl.topologies.common.topology import COMMON, Kind, PairTopology
+from dr_ctl.topologies.common.topology import COMMON, PairTopology, TopologyDefinition
 from dr_ctl.topologies.common.verbs import activate, fence, quiesce
 from dr_ctl.topologies.common.verbs.fence import closed_first, held_for_the_other
 from dr_ctl.topologies.common.verbs.quiesce import LIFTED, lifting
@@ -587,18 +587,18 @@ def _activate(tools: SyncTools, step: PlannedStep, move: Move, context: StepCont
 
 PROCEDURE: Final[Procedure[Snapshot[BrokerView], SyncTools]] = {
     **COMMON,
-    "catch-up": Row(draft_catch_up, catch_up, UNDO_SHIPPING),
-    "quiesce": Row(classic.draft_quiesce, classic.quiesce, quiesce.UNDO),
-    "drain": Row(draft_drain, drain, UNDO_SHIPPING),
-    "activate": Row(activate.draft, _activate, activate.UNDO),
-    "probe": Row(classic.draft_probe, classic.probe),
-    "restart-link": Row(draft_restart, restart, UNDO_SHIPPING),
-    "keep-aside": Row(draft_keep_aside, keep_aside),
-    "put-back": Row(draft_put_back, put_back),
+    "catch-up": VerbHandler(draft_catch_up, catch_up, UNDO_SHIPPING),
+    "quiesce": VerbHandler(classic.draft_quiesce, classic.quiesce, quiesce.UNDO),
+    "drain": VerbHandler(draft_drain, drain, UNDO_SHIPPING),
+    "activate": VerbHandler(activate.draft, _activate, activate.UNDO),
+    "probe": VerbHandler(classic.draft_probe, classic.probe),
+    "restart-link": VerbHandler(draft_restart, restart, UNDO_SHIPPING),
+    "keep-aside": VerbHandler(draft_keep_aside, keep_aside),
+    "put-back": VerbHandler(draft_put_back, put_back),
     # How a lost site is taken in again.
-    "residue": Row(fence.draft_of_returned, residue),
-    "reinstate": Row(draft_reinstate, reinstate, UNDO_REINSTATE),
-    "reconcile": Row(draft_reconcile, reconcile),
+    "residue": VerbHandler(fence.draft_of_returned, residue),
+    "reinstate": VerbHandler(draft_reinstate, reinstate, UNDO_REINSTATE),
+    "reconcile": VerbHandler(draft_reconcile, reconcile),
 }
 
 
@@ -614,6 +614,6 @@ class SyncTopology(PairTopology[BrokerView]):
         return [copies for _, _, copies in _nothing_proves(self.observer, serving, waiting, pattern)]
 
 
-TOPOLOGY: Final = Kind(
+TOPOLOGY: Final = TopologyDefinition(
     PROCEDURE, CHECKS, READS, SyncTools, "start its clients' connectors", NOT_COPIED, made=SyncTopology
 )

@@ -34,7 +34,7 @@ from dr_ctl.topologies.common.view import Broker
 from dr_ctl.topologies.common.wants import AtBroker, Want
 
 if TYPE_CHECKING:
-    from dr_ctl.topologies.common.topology import Kind
+    from dr_ctl.topologies.common.topology import TopologyDefinition
 
 S = TypeVar("S")  # what was seen
 T = TypeVar("T")  # what is acted with
@@ -61,7 +61,7 @@ class Undo:
 
 
 @dataclass(frozen=True, slots=True)
-class Row(Generic[S, T]):
+class VerbHandler(Generic[S, T]):
     """How one verb is decided, how it is done, and what its undo gives back."""
 
     draft: Callable[[Rules, RunbookStep, S, Move], StepPlan]
@@ -70,13 +70,13 @@ class Row(Generic[S, T]):
 
 
 # The rows of one topology by verb, in the order in which a person reads them: the order of steps is the runbook's.
-Procedure = Mapping[str, Row[S, T]]
+Procedure = Mapping[str, VerbHandler[S, T]]
 
 
 class Recipe(Generic[V]):
     """Decides for an installation from what was seen and what the settings say."""
 
-    def __init__(self, rules: Rules, kind: Kind[V]) -> None:
+    def __init__(self, rules: Rules, kind: TopologyDefinition[V]) -> None:
         self.rules, self._kind, self._checks = rules, kind, kind.checks
         self.moves_parts = kind.moves_parts
 

@@ -25,7 +25,7 @@ from dr_ctl.topologies.common import recipe
 from dr_ctl.topologies.common.access import Access
 from dr_ctl.topologies.common.checks import Checks
 from dr_ctl.topologies.common.observer import Observer, Reads
-from dr_ctl.topologies.common.recipe import Procedure, Row
+from dr_ctl.topologies.common.recipe import Procedure, VerbHandler
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Snapshot, V_co, started_since
 from dr_ctl.topologies.common.tools import Listeners, Sender, Tools
@@ -48,18 +48,18 @@ UNDONE: Final = "undone"
 
 # What topologies of pairs do alike.
 COMMON: Final[Procedure[Any, Any]] = {
-    "observe": Row(proving.draft_observe, proving.observe),
-    "check": Row(proving.draft_check, proving.check),
-    "quiesce": Row(quiesce.draft, quiesce.act, quiesce.UNDO),
-    "fence": Row(fence.draft, fence.act, fence.UNDO),
+    "observe": VerbHandler(proving.draft_observe, proving.observe),
+    "check": VerbHandler(proving.draft_check, proving.check),
+    "quiesce": VerbHandler(quiesce.draft, quiesce.act, quiesce.UNDO),
+    "fence": VerbHandler(fence.draft, fence.act, fence.UNDO),
     QUARANTINE: fence.quarantine(),
-    "settle": Row(proving.draft_settle, proving.settle),
-    "verify": Row(proving.draft_verify, proving.verify),
-    "activate": Row(activate.draft, activate.act, activate.UNDO),
-    "probe": Row(proving.draft_probe, proving.probe),
-    "canary": Row(canary.draft, canary.act, canary.UNDO),
-    "clean-canary": Row(canary.draft_clean, canary.clean),
-    "unfence": Row(fence.draft_unfence, fence.unfence, fence.UNDO_UNFENCE),
+    "settle": VerbHandler(proving.draft_settle, proving.settle),
+    "verify": VerbHandler(proving.draft_verify, proving.verify),
+    "activate": VerbHandler(activate.draft, activate.act, activate.UNDO),
+    "probe": VerbHandler(proving.draft_probe, proving.probe),
+    "canary": VerbHandler(canary.draft, canary.act, canary.UNDO),
+    "clean-canary": VerbHandler(canary.draft_clean, canary.clean),
+    "unfence": VerbHandler(fence.draft_unfence, fence.unfence, fence.UNDO_UNFENCE),
 }
 
 
@@ -307,7 +307,7 @@ class PairTopology(Generic[V]):
 
 
 @dataclass(frozen=True, slots=True)
-class Kind(Generic[V]):
+class TopologyDefinition(Generic[V]):
     """The parts that a topology of brokers in pairs is put together from; implements `Opens`. `by_console` says how a
     person opens a site in its console; `lost_on_the_way` are sentences on what its link does not bring over,
     `cannot_tell` on what of that cannot be read."""

@@ -28,7 +28,7 @@ def of_moved(case: Case[SiteView], view: SiteView, peer: SiteView) -> Iterator[F
     yield from _too_deep(view, peer, case.move)
     if not view.to_compare:
         return
-    yield from not_followed(view, peer, case.move)
+    yield from unreplicated(view, peer, case.move)
     if view.left_out:
         queues = some(sorted(view.left_out))
         yield found("DR-CONT-014.left_out", severity=Severity.WARNING, pair=view.pair, queues=queues)
@@ -53,7 +53,7 @@ def _too_deep(source: SiteView, target: SiteView, move: Move) -> Iterator[Findin
         yield found("DR-CONT-014.too_deep", pair=source.pair, compared=copies.IDS_UP_TO, queues=some(deep))
 
 
-def not_followed(source: SiteView, target: SiteView, move: Move) -> Iterator[Finding]:
+def unreplicated(source: SiteView, target: SiteView, move: Move) -> Iterator[Finding]:
     """Find messages that a move would leave behind, or deliver once more: the drain refuses them behind the fence."""
     accepted = move.spec.accept_difference
     none = frozenset[str]()
@@ -103,7 +103,7 @@ def _flows(name: str, view: SiteView) -> Iterator[Finding]:
         yield found("DR-CONT-021", broker=name, acceptors=", ".join(spoken), outflows=some(dropping))
     if unread := [flow.in_acks.name for flow in view.flows if not flow.in_acks.consumers]:
         yield found("DR-CONT-011", broker=name, unread=some(unread))
-    if held := [flow.in_mirror.name for flow in view.flows if flow.in_mirror.paused]:
+    if held := [flow.staging.name for flow in view.flows if flow.staging.paused]:
         yield found("DR-CONT-015", broker=name, held=some(held))
     commands = view.commands
     if commands is not None and (waiting := commands.out.depth + commands.into.depth):
@@ -164,7 +164,7 @@ def nothing_owed(snapshot: ContinuitySnapshot, move: Move) -> bool:
     """Say whether the target is taken in already: no staging queue or command of it is held back either."""
     views = [*snapshot.views(move.source), *snapshot.views(move.target)]
     kept = any(view.commands is not None and view.commands.out.paused for view in views)
-    kept = kept or any(flow.in_mirror.paused for view in views for flow in view.flows)
+    kept = kept or any(flow.staging.paused for view in views for flow in view.flows)
     return not kept and reasons.nothing_owed(snapshot, move)
 
 

@@ -44,15 +44,16 @@ NONE: Final[Mapping[str, frozenset[str]]] = {}
 class Compared:
     """The ids of one flow: in the queue and staged, at the site that is left and at the site that is to serve.
 
-    A place that could not be read as a whole is None. `had` are ids that the queue of the site that is left refused,
-    because it had them before. `counted`: its clients have acknowledged so many since the start of its broker."""
+    A place that could not be read as a whole is None. `already_delivered` are ids that the queue of the site that is
+    left refused, because it had them before. `counted`: its clients have acknowledged so many since the start of its
+    broker."""
 
     queue: str
     local: frozenset[str] | None
     behind: frozenset[str] | None
     remote: frozenset[str] | None
     staged: frozenset[str] | None
-    had: frozenset[str] = frozenset()
+    already_delivered: frozenset[str] = frozenset()
     counted: int = 0
 
     @property
@@ -64,7 +65,9 @@ class Compared:
         """Ids that are staged at the site that is left, are not in its queue, and are at the other site too. Either no
         client had the message yet, or the queue refused it as a duplicate and the earlier copy was consumed. Where the
         refusal was not seen, no copy is removed."""
-        return ((_set(self.behind) - _set(self.local)) & (_set(self.remote) | _set(self.staged))) - self.had
+        return (
+            (_set(self.behind) - _set(self.local)) & (_set(self.remote) | _set(self.staged))
+        ) - self.already_delivered
 
     @property
     def missing(self) -> frozenset[str]:
@@ -265,16 +268,25 @@ def one_sided(source: SiteView, target: SiteView) -> list[str]:
 
 
 def compare(
-    local: Reader, peer: Reader, source: SiteView, target: SiteView, had: Mapping[str, frozenset[str]] = NONE
+    local: Reader,
+    peer: Reader,
+    source: SiteView,
+    target: SiteView,
+    already_delivered: Mapping[str, frozenset[str]] = NONE,
 ) -> list[Compared]:
-    """Compare every flow that holds something anywhere. `had`: by queue, see `Compared`. Raises `BrokerError`."""
+    """Compare every flow that holds something anywhere. `already_delivered`: by queue, see `Compared`. Raises
+    `BrokerError`."""
     flows = [flow for flow in target.flows if source.lies(flow.queue) or target.lies(flow.queue)]
     shallow = [flow for flow in flows if max(source.lies(flow.queue), target.lies(flow.queue)) <= IDS_UP_TO]
     at_source = _both(ids(local, [queue for flow in shallow for queue in source.places(flow.queue)]))
     at_target = _both(ids(peer, [queue for flow in shallow for queue in target.places(flow.queue)]))
     compared = [
         Compared(
-            flow.queue, *source_ids, *target_ids, had.get(flow.queue, frozenset()), source.business[flow.queue].acked
+            flow.queue,
+            *source_ids,
+            *target_ids,
+            already_delivered.get(flow.queue, frozenset()),
+            source.business[flow.queue].acked,
         )
         for flow, source_ids, target_ids in zip(shallow, at_source, at_target, strict=True)
     ]
@@ -311,12 +323,12 @@ def removals(source: SiteView, target: SiteView, compared: Iterable[Compared]) -
             continue
         delivered, staged, ids_left = _set(comparison.remote), _set(comparison.staged), _set(comparison.local)
         lying = target.business[comparison.queue]
-        yield from remove(target, flow.in_mirror, Consumed(staged & delivered, CopyExists(lying.name, delivered)))
+        yield from remove(target, flow.staging, Consumed(staged & delivered, CopyExists(lying.name, delivered)))
         if gone := comparison.lacking - comparison.unproven:
             depth = source.business[comparison.queue].depth if comparison.queue in source.business else 0
             listing = CompleteListing(comparison.queue, ids_left, before=len(ids_left), after=depth)
             covered = Covered((delivered | staged) - comparison.undelivered, listing, comparison.counted)
-            yield from remove(target, flow.in_mirror, Consumed(gone & staged - delivered, covered))
+            yield from remove(target, flow.staging, Consumed(gone & staged - delivered, covered))
             yield from remove(target, lying, Consumed(gone & delivered, covered))
 
 
@@ -326,8 +338,8 @@ def echoes(peer: Reader, target: SiteView) -> dict[str, Consumed]:
     flows = [
         flow
         for flow in target.flows
-        if flow.in_mirror.depth
-        and target.lies(flow.queue) > flow.in_mirror.depth
+        if flow.staging.depth
+        and target.lies(flow.queue) > flow.staging.depth
         and target.lies(flow.queue) <= IDS_UP_TO
         # Messages that a bridge has taken cannot be removed from the queue.
         and not flow.target_bridge.started
@@ -358,10 +370,10 @@ def chosen(names: Iterable[str]) -> str:
     return f"{_ID} IN ({listed})"
 
 
-def second_removed(at: AtBroker) -> list[Call]:
+def duplicates_removed(at: AtBroker) -> list[Call]:
     """What is staged and lies in the queue too is removed."""
     when = f"it lies in the queue of {at.view.site} as well"
-    return [may_remove(at.view, flow.in_mirror, when) for flow in at.view.flows]
+    return [may_remove(at.view, flow.staging, when) for flow in at.view.flows]
 
 
 def done_removed(at: AtBroker) -> list[Call]:

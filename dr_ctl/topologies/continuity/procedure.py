@@ -1,4 +1,4 @@
-"""What an installation that the continuity plugin joins does for the verbs of its runbooks, row by row in the table.
+"""The handlers of runbook verbs for sites that the continuity plugin connects; the table at the end names them.
 
 `catch-up` and `drain` wait until little is under way, and, behind the fence, until both sites hold the same; after an
 activation its delivery is waited for, and then watched until no late command can undo it.
@@ -22,16 +22,16 @@ from dr_ctl.jolokia.client import READ_S
 from dr_ctl.topologies.common.consumed import IncompleteListing
 from dr_ctl.topologies.common.gate import PairReading, clients_of, common_blockers, counter_changes
 from dr_ctl.topologies.common.link import evidence
-from dr_ctl.topologies.common.recipe import Procedure, Row
+from dr_ctl.topologies.common.recipe import Procedure, VerbHandler
 from dr_ctl.topologies.common.rules import Rules
-from dr_ctl.topologies.common.topology import COMMON, Kind
+from dr_ctl.topologies.common.topology import COMMON, TopologyDefinition
 from dr_ctl.topologies.common.verbs import activate, fence, proving
 from dr_ctl.topologies.common.verbs.activate import peer_state
 from dr_ctl.topologies.common.verbs.quiesce import LIFTED, lifting
 from dr_ctl.topologies.common.view import PeerState
 from dr_ctl.topologies.common.wants import SOURCE, TARGET, planning
 from dr_ctl.topologies.continuity import copies, reinstate
-from dr_ctl.topologies.continuity.checks import CHECKS, not_followed
+from dr_ctl.topologies.continuity.checks import CHECKS, unreplicated
 from dr_ctl.topologies.continuity.reading import READS, LinkEnds
 from dr_ctl.topologies.continuity.tools import Both, ContinuityTools, PluginTimeouts, compare
 from dr_ctl.topologies.continuity.view import WAITS_MS, ContinuitySnapshot, Flow, SiteView
@@ -44,7 +44,7 @@ draft_catch_up: Final = planning(
     SOURCE,
     "{serving}all bridges connected, the outflow small, nothing left to deliver from staging; second copies at "
     "{target} removed by id",
-    (copies.second_removed, TARGET),
+    (copies.duplicates_removed, TARGET),
     limits=Rules.catching_up,
 )
 draft_drain: Final = planning(
@@ -65,7 +65,7 @@ def catch_up(tools: ContinuityTools, step: PlannedStep, move: Move, context: Ste
         return Done("nothing is under way", {"under_way": 0})
     ends_s = context.monotonic() + step.limits["within"]
     known: list[int] = []
-    idle = _Idle(tools.waits, tools.had)
+    idle = _Idle(tools.waits, tools.already_delivered)
 
     def read() -> _Reading:
         pairs = tools.read(link_ends)
@@ -101,11 +101,13 @@ def catch_up(tools: ContinuityTools, step: PlannedStep, move: Move, context: Ste
     left, why = waited.reading.left, waited.reading.why
     if waited.satisfied:
         beside = f"; {removed} second copies removed at {move.target}" if removed else ""
-        had = {queue: ids for flows in tools.had.values() for queue, ids in flows.items() if ids}
-        if had:
-            numbers = some([f"{queue}: {len(ids)}" for queue, ids in had.items()])
+        already_delivered = {
+            queue: ids for flows in tools.already_delivered.values() for queue, ids in flows.items() if ids
+        }
+        if already_delivered:
+            numbers = some([f"{queue}: {len(ids)}" for queue, ids in already_delivered.items()])
             beside += f"; staged at {move.source} and refused there, for they were delivered before: {numbers}"
-        named: dict[str, Json] = {queue: [*sorted(ids)] for queue, ids in had.items()}
+        named: dict[str, Json] = {queue: [*sorted(ids)] for queue, ids in already_delivered.items()}
         return Done(f"{if_known(left)} under way{beside}", {"under_way": left, "removed": removed, "had": named})
     if why:
         return Refused(f"not caught up: {some(why)}", findings=tuple(_not_taken(waited.reading.pairs)))
@@ -125,7 +127,7 @@ class _Reading(NamedTuple):
 def _not_followed(link_ends: Sequence[LinkEnds], pairs: Sequence[Both], move: Move) -> Iterator[Finding]:
     """Find what came since the checks, or with a site that was taken in."""
     for (view, peer), both in zip(link_ends, pairs, strict=True):
-        yield from not_followed(*copies.followed(view.reader(), peer.reader(), *both), move)
+        yield from unreplicated(*copies.followed(view.reader(), peer.reader(), *both), move)
 
 
 def under_way(pairs: Sequence[Both]) -> int | None:
@@ -136,7 +138,7 @@ def under_way(pairs: Sequence[Both]) -> int | None:
 def _not_taken(pairs: Sequence[Both]) -> Iterator[Finding]:
     """Report the messages each serving site has staged and its queues do not take, with a remedy."""
     for source, _ in pairs:
-        staged = [f"{flow.queue}: {flow.in_mirror.depth}" for flow in source.flows if flow.in_mirror.depth]
+        staged = [f"{flow.queue}: {flow.staging.depth}" for flow in source.flows if flow.staging.depth]
         if staged:
             yield found("DR-CONT-017.not_taken", source=source.site, queues=some(staged))
 
@@ -173,10 +175,11 @@ class _Still:
 
 
 class _Idle:
-    """Messages staged at a serving site that do not move: `had` by pair and queue the ids that the site had before."""
+    """Messages staged at a serving site that do not move: `already_delivered` by pair and queue the ids that the site
+    had before."""
 
-    def __init__(self, waits: PluginTimeouts, had: dict[str, dict[str, frozenset[str]]]) -> None:
-        self._waits, self._had = waits, had
+    def __init__(self, waits: PluginTimeouts, already_delivered: dict[str, dict[str, frozenset[str]]]) -> None:
+        self._waits, self._already_delivered = waits, already_delivered
         self._still: dict[tuple[str, str], _Still] = {}
 
     def why(self, ends: LinkEnds, both: Both, now_s: float) -> list[str]:
@@ -184,7 +187,7 @@ class _Idle:
         source, reasons = both[0], []
         for flow in source.flows:
             queue = source.business.get(flow.queue)
-            now = _Still(flow.in_mirror.depth, flow.target_bridge.acked, now_s, queue.added if queue is not None else 0)
+            now = _Still(flow.staging.depth, flow.target_bridge.acked, now_s, queue.added if queue is not None else 0)
             was = self._still.get((source.pair, flow.queue), now)
             if (now.staged, now.confirmed) != (was.staged, was.confirmed):
                 was = now
@@ -211,14 +214,15 @@ class _Idle:
         left = copies.still_to_deliver(local.reader(), peer.reader(), *both, queue)
         if left and not (takes and copies.refuses_only_what_it_had(local.reader(), both[0], queue)):
             return False
-        self._had.setdefault(both[0].pair, {})[queue] = left
+        self._already_delivered.setdefault(both[0].pair, {})[queue] = left
         return True
 
 
 def drain(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Lift the pauses beside it; wait, compare by id, remove, and wait again for what that set going."""
     drain = _Drain(tools, step, move, context)
-    # The gate's window may begin with the first reading: the lifts look too, and a broker answers one after the other.
+    # The gate's window may begin with the first reading: to lift a pause takes a reading too, and a broker answers one
+    # after the other.
     drain.read()
     with lifting(tools, move, context) as lifted:
         outcome = drain.until_same()
@@ -227,9 +231,9 @@ def drain(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepCo
 
 
 class _Drain:
-    """How far one drain is. `begun`: by pair the first look after which nothing was on its way, nor came in, then the
-    last of those at which the gate held. The time in which bridges confirm late runs while what has arrived waits for
-    the staging delay."""
+    """How far one drain is. `begun` has one or two readings of each pair: the first since which nothing was on its way,
+    nor came in, and the latest at which the gate held. The time in which bridges confirm late runs while what has
+    arrived waits for the staging delay."""
 
     def __init__(self, tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> None:
         self._tools, self._step, self._move, self._context = tools, step, move, context
@@ -238,7 +242,7 @@ class _Drain:
         self._began = self._moved_at = context.monotonic()
         # How long a reading may take: more after each that took longer, for a console may be slow and a reading that
         # hangs is rare.
-        self._look_s = tools.waits.look_s
+        self._read_timeout_s = tools.waits.read_timeout_s
         self._pairs: list[Both] = []
         self._reasons: list[str] = []
         self._left: int | None = None
@@ -250,15 +254,15 @@ class _Drain:
     def read(self) -> None:
         """Look at both sites, and note what is to be kept of it."""
         try:
-            self._pairs = self._tools.read(self._link_ends, timeout_s=self._look_s)
+            self._pairs = self._tools.read(self._link_ends, timeout_s=self._read_timeout_s)
         except BrokerError as error_:
             self._pairs, self._reasons, self.begun = [], [str(error_)], {}
-            self._look_s = min(2 * self._look_s, READ_S)
+            self._read_timeout_s = min(2 * self._read_timeout_s, READ_S)
             return
         views = [view for both in self._pairs for view in both]
         self._reasons = [reason for view in views for reason in view.link.unsettled()]
         self._reasons += [f"{view.site} was opened" for view in views if view.open]
-        staged = sum(flow.in_mirror.scheduled for _, target in self._pairs for flow in target.flows)
+        staged = sum(flow.staging.scheduled for _, target in self._pairs for flow in target.flows)
         left = total([under_way(self._pairs), staged])
         if left != self._left:
             self._left, self._moved_at = left, self._context.monotonic()
@@ -279,8 +283,8 @@ class _Drain:
             self.begun[source.pair] = [*was, now] if not common_blockers(now, was[0]) else was[:1]
 
     def until_same(self) -> Outcome:
-        # A law of its own: the first reading is from before the lifts, and what a comparison removes begins the calm
-        # anew.
+        # Not `until`: the first reading was made before pauses were lifted, and a removal sets the count of stable
+        # readings to zero.
         while self._link_ends:
             views = [view for both in self._pairs for view in both]
             quiet, why = not self._reasons, some(self._reasons) if self._reasons else None
@@ -312,7 +316,9 @@ class _Drain:
         """Remove messages that must not be delivered; a removal has to settle. Gives the reason against the move."""
         tools, move, removed = self._tools, self._move, False
         for (view, peer), (source, target) in zip(self._link_ends, self._pairs, strict=True):
-            compared, refused = compare(tools.observer, source, target, move, tools.had.get(source.pair, {}))
+            compared, refused = compare(
+                tools.observer, source, target, move, tools.already_delivered.get(source.pair, {})
+            )
             unread = [comparison.queue for comparison in compared if not comparison.known]
             if unread and _differs(source, target, unread, move):
                 self._unread = (
@@ -352,7 +358,7 @@ def _differs(source: SiteView, target: SiteView, queues: Sequence[str], move: Mo
     return any(source.business[name].depth - target.lies(name) != accepted.get(name) for name in queues)
 
 
-UNDONE: Final = "a command that was under way has deactivated the site"
+DEACTIVATED: Final = "a command that was under way has deactivated the site"
 MAX_AGAIN: Final = 10
 
 
@@ -361,7 +367,7 @@ def draft_probe(rules: Rules, step: RunbookStep, snapshot: ContinuitySnapshot, m
     again = [
         replace(call, at_most=MAX_AGAIN)
         for view in snapshot.views(move.target)
-        for call in view.fence.opening(view.listeners, PeerState.NOT_DRAINED, UNDONE)
+        for call in view.fence.opening(view.listeners, PeerState.NOT_DRAINED, DEACTIVATED)
     ]
     about = f"{common.about}; then watched until no late command can undo the activation"
     return replace(common, about=about, calls=(*common.calls, *in_part("again", again)))
@@ -382,7 +388,7 @@ def _let_begin(tools: ContinuityTools, step: PlannedStep, move: Move, context: S
     until(
         context,
         lambda: tools.observer.read_at(move.target),
-        holds=lambda views: not any(view.half_open for view in views),
+        holds=lambda views: not any(view.activating for view in views),
         hopeless=lambda _: not tools.listeners.accept_client(tools.observer.at(move.target)),
         within_s=within_s + tools.waits.watch_poll_s,
         poll_s=tools.waits.watch_poll_s,
@@ -424,11 +430,11 @@ def _watch(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepC
     def read() -> _Activated:
         nonlocal again, calm_s
         views, others = tools.observer.read_at(move.target), tools.observer.read_once().views(move.source)
-        undone = [view for view in views if not view.delivers]
-        other_site_open = bool(undone) and any(view.open for view in others)
+        deactivated = [view for view in views if not view.delivers]
+        other_site_open = bool(deactivated) and any(view.open for view in others)
         # A pair that is activated again delivers by itself: another call would begin its wait for the peer anew, and
         # tell that once more to stop.
-        shut = {view.pair for view in undone if not view.half_open}
+        shut = {view.pair for view in deactivated if not view.activating}
         if shut and not other_site_open:
             again += 1
             if again <= MAX_AGAIN:
@@ -436,7 +442,7 @@ def _watch(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepC
                 tools.change([call for call in step.part("again") if call.unit in shut], context)
         # Of a site that is away nothing comes, and what waits for it is kept.
         commands = [_commands(view) for view in (*views, *others)] if others else [None]
-        undelivered = f"{min(view.pair for view in undone)} does not deliver yet" if undone else None
+        undelivered = f"{min(view.pair for view in deactivated)} does not deliver yet" if deactivated else None
         why_not_calm = "commands of the plugin are still under way" if any(commands) else undelivered
         calm_s = context.monotonic() if why_not_calm is not None else calm_s
         why = undelivered or (None if others else f"{move.source} does not answer")
@@ -485,7 +491,7 @@ def _left_staged(tools: ContinuityTools, move: Move, context: StepContext) -> tu
     left = [flow for key, flow in now.items() if key in first and _stands(first[key]) == _stands(flow)]
     if not left:
         return ()
-    numbers = some([f"{flow.queue}: {flow.in_mirror.depth}" for flow in left])
+    numbers = some([f"{flow.queue}: {flow.staging.depth}" for flow in left])
     return (
         found(
             "DR-CONT-018", target=move.target, numbers=numbers, left=some([flow.target_bridge.name for flow in left])
@@ -500,7 +506,7 @@ def _handed(views: Sequence[SiteView]) -> dict[tuple[str, str], Flow]:
 
 def _stands(flow: Flow) -> tuple[int, int]:
     """How many wait, and how many were confirmed."""
-    return flow.in_mirror.depth, flow.target_bridge.acked
+    return flow.staging.depth, flow.target_bridge.acked
 
 
 def _commands(view: SiteView) -> int | None:
@@ -519,14 +525,14 @@ BY_CONSOLE: Final = "activateSite of the continuity plugin, which starts its cli
 
 PROCEDURE: Final[Procedure[ContinuitySnapshot, ContinuityTools]] = {
     **COMMON,
-    "catch-up": Row(draft_catch_up, catch_up),
+    "catch-up": VerbHandler(draft_catch_up, catch_up),
     "quarantine": reinstate.QUARANTINE,
-    "drain": Row(draft_drain, drain),
-    "activate": Row(activate.draft, activate_and_wait, activate.UNDO),
-    "probe": Row(draft_probe, probe),
+    "drain": VerbHandler(draft_drain, drain),
+    "activate": VerbHandler(activate.draft, activate_and_wait, activate.UNDO),
+    "probe": VerbHandler(draft_probe, probe),
     # How a lost site is taken in again.
-    "residue": Row(fence.draft_of_returned, reinstate.count_residue),
-    "reinstate": Row(reinstate.draft, reinstate.act, reinstate.UNDO),
-    "reconcile": Row(reinstate.draft_reconcile, reinstate.reconcile),
+    "residue": VerbHandler(fence.draft_of_returned, reinstate.count_residue),
+    "reinstate": VerbHandler(reinstate.draft, reinstate.act, reinstate.UNDO),
+    "reconcile": VerbHandler(reinstate.draft_reconcile, reinstate.reconcile),
 }
-TOPOLOGY: Final = Kind(PROCEDURE, CHECKS, READS, ContinuityTools, BY_CONSOLE, LOST_ON_THE_WAY)
+TOPOLOGY: Final = TopologyDefinition(PROCEDURE, CHECKS, READS, ContinuityTools, BY_CONSOLE, LOST_ON_THE_WAY)

@@ -99,7 +99,7 @@ def read(reader: Reader, *, pair: str, site: str, config: Config, broker: str, t
             bridge.name: bridge for asked in bridging for bridge in (_bridge(bean, row) for bean, row in asked.beans())
         }
         flows = [_flow(row, queues, bridges) for _, row in flowing.beans()] if plugin is not None else []
-        of_plugin = {queue.name for flow in flows for queue in (*flow.outflow, flow.in_mirror, flow.in_acks)}
+        of_plugin = {queue.name for flow in flows for queue in (*flow.outflow, flow.staging, flow.in_acks)}
         commands = _commands(plugin, queues, bridges)
         of_plugin |= {commands.out.name, commands.into.name} if commands is not None else set()
         keeping = InFilter(plugin.prefix if plugin is not None else PREFIX)
@@ -261,7 +261,7 @@ def _flow(fields: Fields, queues: Mapping[str, Queue], bridges: Mapping[str, Bri
         address=fields.text("SubjectAddressName"),
         out_mirror=queues[fields.text("OutflowMirrorName")],
         out_acks=queues[fields.text("OutflowAcksName")],
-        in_mirror=queues[fields.text("InflowMirrorName")],
+        staging=queues[fields.text("InflowMirrorName")],
         in_acks=queues[fields.text("InflowAcksName")],
         mirror_bridge=bridges[fields.text("OutflowMirrorBridgeName")],
         acks_bridge=bridges[fields.text("OutflowAcksBridgeName")],

@@ -70,7 +70,7 @@ def _held(at: AtBroker) -> list[Call]:
     """What is staged is not delivered."""
     # Bridges stop first: messages that a bridge has taken could not be removed from a queue that is only paused.
     stops = [stop(at.view, flow.target_bridge) for flow in at.view.flows]
-    return at.missing([*stops, *(pause(at.view, flow.in_mirror) for flow in at.view.flows)])
+    return at.missing([*stops, *(pause(at.view, flow.staging) for flow in at.view.flows)])
 
 
 def _acks_held(at: AtBroker) -> Iterator[Call]:
@@ -94,7 +94,7 @@ def _forgotten(at: AtBroker) -> list[Call]:
 
 def _delivers(at: AtBroker) -> list[Call]:
     flows = at.view.flows
-    resumed = [resume(at.view, flow.in_mirror) for flow in flows]
+    resumed = [resume(at.view, flow.staging) for flow in flows]
     return at.missing([*resumed, *(start(at.view, flow.target_bridge, "deliver again by") for flow in flows)])
 
 
@@ -125,7 +125,7 @@ draft: Final = planning(
 def staged(at: AtBroker) -> Iterator[Call]:
     """What has come in and is held, without what turns out to be done."""
     yield from _removing(at.view, at.move)
-    yield from in_part("deliver", (resume(at.view, flow.in_mirror, "it is paused") for flow in at.view.flows))
+    yield from in_part("deliver", (resume(at.view, flow.staging, "it is paused") for flow in at.view.flows))
     bridges = (flow.target_bridge for flow in at.view.flows)
     yield from in_part("deliver", (start(at.view, bridge, "deliver again by", "it is stopped") for bridge in bridges))
 
@@ -141,7 +141,7 @@ def stop(view: SiteView, bridge: Bridge, when: str | None = None) -> Call:
 def _removing(view: SiteView, move: Move) -> list[Call]:
     """Plan the removals from staging, before anything was compared."""
     when = f"it was acknowledged at {move.target}, or is duplicated at {view.site}"
-    return [copies.may_remove(view, flow.in_mirror, when) for flow in view.flows]
+    return [copies.may_remove(view, flow.staging, when) for flow in view.flows]
 
 
 def _set_aside(at: AtBroker) -> Iterator[Call]:
@@ -318,11 +318,11 @@ def _compared(tools: ContinuityTools, ends: LinkEnds, context: StepContext) -> s
     staged or not read."""
     [(serving, returned)] = tools.read([ends])
     local, peer = ends
-    flows = [flow for flow in serving.flows if flow.in_mirror.depth]
+    flows = [flow for flow in serving.flows if flow.staging.depth]
     names = [flow.queue for flow in flows]
     if lacking := sorted({*copies.one_sided(returned, serving)} & {*names}):
         return f"{some(lacking)}: only one of the sites has it"
-    staged = copies.ids(local.reader(), [flow.in_mirror for flow in flows])
+    staged = copies.ids(local.reader(), [flow.staging for flow in flows])
     still = copies.present(peer.reader(), [returned.business[name] for name in names])
     lying = copies.present(local.reader(), [serving.business[name] for name in names])
     later = peer.read()
@@ -346,7 +346,7 @@ def _compared(tools: ContinuityTools, ends: LinkEnds, context: StepContext) -> s
         surplus[flow.queue] = [Consumed(ids, by) for ids, by in grounds if ids]
     for flow in flows:
         for gone in surplus[flow.queue]:
-            tools.change(list(copies.remove(serving, flow.in_mirror, gone)), context)
+            tools.change(list(copies.remove(serving, flow.staging, gone)), context)
             tools.removed.setdefault(flow.queue, set()).update(gone.ids)
     if any(surplus.values()):  # and look again whether it is gone
         return f"{some([name for name, consumed in surplus.items() if consumed])}: what was done there is still staged"
@@ -371,7 +371,7 @@ def undo(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepCon
         return Refused(f"effect not seen: {some(left)}")
     flows = [flow for view in views if view.site == move.source for flow in view.flows]
     try:
-        held = _remove_done(tools, move, context) if any(flow.in_mirror.depth for flow in flows) else None
+        held = _remove_done(tools, move, context) if any(flow.staging.depth for flow in flows) else None
     except BrokerError as error:
         held = Refused(f"{error}: what came in of {move.target} stays staged, and is not delivered")
     if held is not None:
@@ -400,9 +400,7 @@ def _acks_in(both: Both) -> list[str]:
     reasons = _messages_in(both)
     reasons += [f"{flow.out_acks.depth} in {flow.out_acks.name}" for flow in peer.flows if flow.out_acks.depth]
     reasons += [f"{flow.in_acks.depth} in {flow.in_acks.name}" for flow in view.flows if flow.in_acks.depth]
-    return reasons + [
-        f"{f.in_mirror.scheduled} in {f.in_mirror.name} wait" for f in view.flows if f.in_mirror.scheduled
-    ]
+    return reasons + [f"{f.staging.scheduled} in {f.staging.name} wait" for f in view.flows if f.staging.scheduled]
 
 
 # Closed first: nothing more comes in that would be delivered with what is held.

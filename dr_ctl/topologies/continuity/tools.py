@@ -29,7 +29,7 @@ class PluginTimeouts:
     """How long the gate must hold at least: bridges confirm up to two seconds late; a zero in between is not one."""
     poll_s: float = 0.05
     """Between readings of its flows."""
-    look_s: float = 1.0
+    read_timeout_s: float = 1.0
     """For the first such reading behind the fence, where one that hangs is time without service."""
     left_over_s: float = 2.5
     """How long sites differ after a return until nothing explains it: longer than bridges confirm late."""
@@ -91,7 +91,11 @@ class ContinuityGate(Gate[SiteView]):
 
 
 def compare(
-    observer: Observer, source: SiteView, target: SiteView, move: Move, had: Mapping[str, frozenset[str]] = copies.NONE
+    observer: Observer,
+    source: SiteView,
+    target: SiteView,
+    move: Move,
+    already_delivered: Mapping[str, frozenset[str]] = copies.NONE,
 ) -> tuple[list[Compared], Refused | None]:
     """Compare every flow of a pair by id, and say what speaks against a move whatever is removed: messages that the
     source never delivered, as nobody can have done them and their copies must stay; messages that would be lost; and
@@ -102,7 +106,7 @@ def compare(
             found("DR-CONT-005.one_sided", source=source.site, target=target.site, queues=some(lacking))
         )
     local, peer = (observer.brokers[view.site][view.pair].reader() for view in (source, target))
-    compared = copies.compare(local, peer, source, target, had)
+    compared = copies.compare(local, peer, source, target, already_delivered)
     known, accepted = [comparison for comparison in compared if comparison.known], move.spec.accept_difference
 
     def apart(ids: Callable[[Compared], frozenset[str]]) -> dict[str, list[str]]:
@@ -158,8 +162,8 @@ class Applied:
 
 class ContinuityTools(Tools[SiteView]):
     """`recovered`, `removed` and `unproven` are ids by queue; `compares` is True once a return of this command has
-    compared them. `had` are staged ids by pair and queue that the serving site's queue refused, because it had them
-    before."""
+    compared them. `already_delivered` are staged ids by pair and queue that the serving site's queue refused, because
+    it had them before."""
 
     observer: Observer
     opening_s = WAITS_MS[PeerState.CLOSED] / 1000
@@ -172,7 +176,7 @@ class ContinuityTools(Tools[SiteView]):
         self.removed: dict[str, set[str]] = {}
         self.unproven: dict[str, frozenset[str]] = {}
         self.compares = False
-        self.had: dict[str, dict[str, frozenset[str]]] = {}
+        self.already_delivered: dict[str, dict[str, frozenset[str]]] = {}
 
     @property
     def number(self) -> int | None:

@@ -106,7 +106,7 @@ class Plugin(ListenersAndRoles):
         return any(listener.started for listener in self.view.listeners) or (service is not None and service.activated)
 
     def opening(self, listeners: Iterable[Acceptor], peer: PeerState, when: str | None = None) -> tuple[Call, ...]:
-        if not (list(listeners) or self.view.half_open):
+        if not (list(listeners) or self.view.activating):
             return ()
         return (self._call(Goal.OPEN, (ACTIVATE_SITE, (WAITS_MS[peer],)), "activate the site", when),)
 
@@ -218,11 +218,11 @@ class ContinuityLink(Link["SiteView"]):
 
     @property
     def arrivals(self) -> int | None:
-        return sum(queue.added for flow in self.view.flows for queue in (flow.in_mirror, flow.in_acks))
+        return sum(queue.added for flow in self.view.flows for queue in (flow.staging, flow.in_acks))
 
     @property
     def counters(self) -> Iterable[Queue]:
-        flows = [queue for flow in self.view.flows for queue in (*flow.outflow, flow.in_mirror, flow.in_acks)]
+        flows = [queue for flow in self.view.flows for queue in (*flow.outflow, flow.staging, flow.in_acks)]
         return [*self.view.business.values(), *flows]
 
     @property
@@ -230,7 +230,7 @@ class ContinuityLink(Link["SiteView"]):
         view = self.view
         return {
             "commands_paused": view.commands is not None and view.commands.out.paused,
-            "staging_paused": [flow.queue for flow in view.flows if flow.in_mirror.paused],
+            "staging_paused": [flow.queue for flow in view.flows if flow.staging.paused],
         }
 
     def unsettled(self) -> Iterator[str]:
@@ -292,10 +292,10 @@ class ContinuityLink(Link["SiteView"]):
         for flow in view.flows:
             other = peer.flow(flow.queue) if peer is not None else None
             if peer is not None and other is not None and lying(peer, flow.queue) is not None:
-                remote = replace(other.in_mirror.row(view, at), delivering=None, added=None, removed=None)
+                remote = replace(other.staging.row(view, at), delivering=None, added=None, removed=None)
                 yield replace(remote, kind="staged", name=flow.queue, depth=peer.lies(flow.queue))
             if flow.queue in view.uncopied and flow.queue not in view.without_id:
-                own = replace(flow.in_mirror.row(view, at), delivering=None, added=None, removed=None)
+                own = replace(flow.staging.row(view, at), delivering=None, added=None, removed=None)
                 held = len(view.held.get(flow.queue, ())) or None
                 yield replace(own, kind="uncopied", name=flow.queue, depth=view.alone(flow.queue), delivering=held)
             for kind, queue, bridge in (
@@ -372,7 +372,7 @@ class Flow:
     address: str
     out_mirror: Queue
     out_acks: Queue
-    in_mirror: Queue
+    staging: Queue
     in_acks: Queue
     mirror_bridge: Bridge
     acks_bridge: Bridge
@@ -390,7 +390,7 @@ class Flow:
     def stuck(self) -> bool:
         """True if all staged messages were handed to the queue and not taken: the queue has them already, or takes no
         message. Only the ids tell these apart."""
-        staged = self.in_mirror
+        staged = self.staging
         return staged.depth > 0 and staged.scheduled == 0 and staged.delivering == staged.depth
 
 
@@ -447,7 +447,7 @@ class SiteView(ArtemisBroker):
         return self.service is not None and self.service.activated and self.service.delivering
 
     @property
-    def half_open(self) -> bool:
+    def activating(self) -> bool:
         """Clients may get in, and nothing that is staged is delivered yet."""
         return self.service is not None and self.service.activated and not self.service.delivering
 
@@ -463,12 +463,12 @@ class SiteView(ArtemisBroker):
         flow = self.flow(queue)
         if flow is None:
             raise LookupError(f"{self.site} has no flow of {queue}")
-        return self.business[queue], flow.in_mirror
+        return self.business[queue], flow.staging
 
     def lying(self, queue: str) -> list[Queue]:
         """The queues of a flow that exist here, in the order in which a message goes through them."""
         flow, business = self.flow(queue), self.business.get(queue)
-        return [*([flow.in_mirror] if flow is not None else []), *([business] if business is not None else [])]
+        return [*([flow.staging] if flow is not None else []), *([business] if business is not None else [])]
 
     def lies(self, queue: str) -> int:
         """How many messages of a queue lie here, delivered or staged."""
@@ -493,8 +493,8 @@ class SiteView(ArtemisBroker):
             yield f"{self.site}: a bridge is not connected to its peer"
         yield from self.under_way()
         for flow in self.flows:
-            if flow.in_mirror.scheduled:
-                yield f"{self.site}: {flow.in_mirror.scheduled} in {flow.in_mirror.name} for the staging delay"
+            if flow.staging.scheduled:
+                yield f"{self.site}: {flow.staging.scheduled} in {flow.staging.name} for the staging delay"
 
     def under_way(self) -> Iterator[str]:
         """Messages and acknowledgements on their way between the sites. Messages in the staging delay have arrived, and
@@ -512,7 +512,7 @@ class SiteView(ArtemisBroker):
     def as_it_lies(self, call: Call) -> Call:
         """The call with the present bean of a staging queue whose own queue was deleted. A staging queue with messages
         stays held, as its messages were not compared."""
-        carried = {flow.in_mirror.name for flow in self.flows}
+        carried = {flow.staging.name for flow in self.flows}
         left = next((queue for queue in self.queues if queue.name == call.thing and queue.name not in carried), None)
         if call.goal is not Goal.RESUME or left is None or left.depth:
             return call

@@ -20,11 +20,11 @@ from dr_ctl.topologies.common import wants
 from dr_ctl.topologies.common.calls import batches, call, pause, resume
 from dr_ctl.topologies.common.consumed import Consumed
 from dr_ctl.topologies.common.gate import accepting
-from dr_ctl.topologies.common.recipe import Procedure, Row, Undo
+from dr_ctl.topologies.common.recipe import Procedure, Undo, VerbHandler
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.tools import not_done
-from dr_ctl.topologies.common.topology import COMMON, Kind
+from dr_ctl.topologies.common.topology import COMMON, TopologyDefinition
 from dr_ctl.topologies.common.verbs import fence, quiesce
 from dr_ctl.topologies.common.verbs.fence import closed_first
 from dr_ctl.topologies.common.verbs.quiesce import LIFTED, lifting, to_pause
@@ -361,19 +361,21 @@ UNDO_REINSTATE: Final = Undo(source=(wants.pauses_as_before, wants.debts_as_befo
 
 PROCEDURE: Final[Procedure[Snapshot[BrokerView], FanoutTools]] = {
     **COMMON,
-    "catch-up": Row(draft_catch_up, catch_up),
-    "quiesce": Row(classic.draft_quiesce, classic.quiesce, quiesce.UNDO),
-    "settle": Row(draft_settle, settle),
-    "drain": Row(draft_drain, drain),
-    "probe": Row(classic.draft_probe, classic.probe),
-    "trim": Row(draft_trim, trim, UNDO_TRIM),
+    "catch-up": VerbHandler(draft_catch_up, catch_up),
+    "quiesce": VerbHandler(classic.draft_quiesce, classic.quiesce, quiesce.UNDO),
+    "settle": VerbHandler(draft_settle, settle),
+    "drain": VerbHandler(draft_drain, drain),
+    "probe": VerbHandler(classic.draft_probe, classic.probe),
+    "trim": VerbHandler(draft_trim, trim, UNDO_TRIM),
     # How a lost site is taken in again.
-    "residue": Row(fence.draft_of_returned, residue),
-    "reinstate": Row(draft_reinstate, reinstate, UNDO_REINSTATE),
-    "reconcile": Row(draft_reconcile, reconcile),
+    "residue": VerbHandler(fence.draft_of_returned, residue),
+    "reinstate": VerbHandler(draft_reinstate, reinstate, UNDO_REINSTATE),
+    "reconcile": VerbHandler(draft_reconcile, reconcile),
 }
 NOT_WRITTEN_TWICE: Final = (
     "what a client sends by the clients' connector, and not as a producer to both sites",
     "topics and durable subscriptions, dead letters: each site has its own",
 )
-TOPOLOGY: Final = Kind(PROCEDURE, CHECKS, READS, FanoutTools, "start its clients' connectors", NOT_WRITTEN_TWICE)
+TOPOLOGY: Final = TopologyDefinition(
+    PROCEDURE, CHECKS, READS, FanoutTools, "start its clients' connectors", NOT_WRITTEN_TWICE
+)

@@ -31,9 +31,9 @@ from dr_ctl.topologies.common.calls import call, pause_lasting, quarantine_queue
 from dr_ctl.topologies.common.consumed import Acknowledged, Consumed
 from dr_ctl.topologies.common.link import Residue
 from dr_ctl.topologies.common.reasons import nothing_owed
-from dr_ctl.topologies.common.recipe import Procedure, Row, Undo
+from dr_ctl.topologies.common.recipe import Procedure, Undo, VerbHandler
 from dr_ctl.topologies.common.rules import Rules, selected
-from dr_ctl.topologies.common.topology import COMMON, Kind
+from dr_ctl.topologies.common.topology import COMMON, TopologyDefinition
 from dr_ctl.topologies.common.verbs import fence
 from dr_ctl.topologies.common.verbs.fence import closed_first, held_for_the_other
 from dr_ctl.topologies.common.verbs.quiesce import LIFTED, lifting
@@ -586,19 +586,19 @@ UNDO_REINSTATE: Final = Undo(
 
 PROCEDURE: Final[Procedure[MirrorSnapshot, MirrorTools]] = {
     **COMMON,
-    "catch-up": Row(draft_catch_up, catch_up, UNDO_LINK),
-    "drain": Row(draft_drain, drain, UNDO_LINK),
-    "restart-link": Row(draft_restart, restart, UNDO_LINK),
+    "catch-up": VerbHandler(draft_catch_up, catch_up, UNDO_LINK),
+    "drain": VerbHandler(draft_drain, drain, UNDO_LINK),
+    "restart-link": VerbHandler(draft_restart, restart, UNDO_LINK),
     # How a lost site is taken in again.
-    "residue": Row(fence.draft_of_returned, count_residue),
-    "reinstate": Row(draft_reinstate, reinstate, UNDO_REINSTATE),
-    "reconcile": Row(draft_reconcile, reconcile),
+    "residue": VerbHandler(fence.draft_of_returned, count_residue),
+    "reinstate": VerbHandler(draft_reinstate, reinstate, UNDO_REINSTATE),
+    "reconcile": VerbHandler(draft_reconcile, reconcile),
 }
 BY_COUNT: Final = (
     f"whether messages are the same, and not only as many: in queues deeper than {ORIGINS_UP_TO}, beside delayed "
     "messages, and where a broker does not show a message's origin"
 )
-TOPOLOGY: Final = Kind(
+TOPOLOGY: Final = TopologyDefinition(
     PROCEDURE,
     CHECKS,
     READS,

@@ -19,11 +19,11 @@ from dr_ctl.topologies.classic import verbs as classic
 from dr_ctl.topologies.common import receipts
 from dr_ctl.topologies.common import recipe as common
 from dr_ctl.topologies.common.gate import Gate, PairReading
-from dr_ctl.topologies.common.recipe import Procedure, Recipe, Row, Undo
+from dr_ctl.topologies.common.recipe import Procedure, Recipe, Undo, VerbHandler
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.tools import Sender, Tools
-from dr_ctl.topologies.common.topology import COMMON, Kind
+from dr_ctl.topologies.common.topology import COMMON, TopologyDefinition
 from dr_ctl.topologies.common.verbs import fence, proving, quiesce
 from dr_ctl.topologies.common.view import Broker
 from dr_ctl.topologies.common.wants import DEBTS_CLEARED, SOURCE, TARGET, Limits, SiteOf, debts_as_before, planning
@@ -390,16 +390,16 @@ ONE_STORE: Final = "both sites use one store: there is nothing to compare"
 
 PROCEDURE: Final[Procedure[Snapshot[BrokerView], StoreTools]] = {
     **COMMON,
-    "catch-up": Row(draft_catch_up, catch_up),
-    "quiesce": Row(classic.draft_quiesce, classic.quiesce, quiesce.UNDO),
-    "quarantine": Row(planning(SOURCE, IN_THE_STORE), fence.nothing),
-    "drain": Row(draft_drain, drain),
-    "activate": Row(draft_activate, activate),
-    "probe": Row(classic.draft_probe, proving.probe),
+    "catch-up": VerbHandler(draft_catch_up, catch_up),
+    "quiesce": VerbHandler(classic.draft_quiesce, classic.quiesce, quiesce.UNDO),
+    "quarantine": VerbHandler(planning(SOURCE, IN_THE_STORE), fence.nothing),
+    "drain": VerbHandler(draft_drain, drain),
+    "activate": VerbHandler(draft_activate, activate),
+    "probe": VerbHandler(classic.draft_probe, proving.probe),
     # How a lost site is taken in again.
-    "residue": Row(planning(TARGET, "it holds nothing of its own"), fence.nothing),
-    "reinstate": Row(draft_reinstate, reinstate, UNDO_REINSTATE),
-    "reconcile": Row(planning(TARGET, ONE_STORE), fence.nothing),
+    "residue": VerbHandler(planning(TARGET, "it holds nothing of its own"), fence.nothing),
+    "reinstate": VerbHandler(draft_reinstate, reinstate, UNDO_REINSTATE),
+    "reconcile": VerbHandler(planning(TARGET, ONE_STORE), fence.nothing),
 }
 NOT_IN_THE_STORE: Final = (
     "messages that were sent as non-persistent: they lie in their broker's memory and end with it",
@@ -423,7 +423,7 @@ def _holds_closed(snapshot: Snapshot[BrokerView], site: str) -> bool:
     return any(view.has_the_store for view in views) and not any(view.open for view in views)
 
 
-TOPOLOGY: Final = Kind(
+TOPOLOGY: Final = TopologyDefinition(
     PROCEDURE,
     CHECKS,
     READS,

@@ -223,7 +223,7 @@ def _host(text: str) -> tuple[str, int | None]:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class DatabaseKind:
     """A kind of database: its driver, the extra with it, the connection arguments, the clock in milliseconds."""
 
     driver: str
@@ -253,9 +253,9 @@ def _mysql(dsn: Dsn) -> Mapping[str, Any]:
     }
 
 
-_POSTGRESQL: Final = Kind("psycopg", "postgresql", _postgresql, "extract(epoch from clock_timestamp()) * 1000")
-_MARIADB: Final = Kind("pymysql", "mariadb", _mysql, "unix_timestamp(now(3)) * 1000")
-KINDS: Final[Mapping[str, Kind]] = {
+_POSTGRESQL: Final = DatabaseKind("psycopg", "postgresql", _postgresql, "extract(epoch from clock_timestamp()) * 1000")
+_MARIADB: Final = DatabaseKind("pymysql", "mariadb", _mysql, "unix_timestamp(now(3)) * 1000")
+KINDS: Final[Mapping[str, DatabaseKind]] = {
     "postgresql": _POSTGRESQL,
     "postgres": _POSTGRESQL,
     "mysql": _MARIADB,
@@ -270,10 +270,10 @@ class Database:
         """`dsn` gives the secret that the address is."""
         self._dsn = dsn
         self._mutex = threading.Lock()
-        self._open: tuple[Kind, Any] | None = None
+        self._open: tuple[DatabaseKind, Any] | None = None
         self._was_read = False
 
-    def rows(self, query: Callable[[Kind], str]) -> Sequence[tuple[Any, ...]]:
+    def rows(self, query: Callable[[DatabaseKind], str]) -> Sequence[tuple[Any, ...]]:
         """Raises `LockUnreadable`."""
         with self._mutex:
             kind, connection = self._open or self._connected()
@@ -286,7 +286,7 @@ class Database:
                 raise LockUnreadable(f"the database of the store did not answer: {_line(error)}") from error
             return fetched
 
-    def _connected(self) -> tuple[Kind, Any]:
+    def _connected(self) -> tuple[DatabaseKind, Any]:
         dsn = self._address()
         kind = KINDS[dsn.scheme]
         try:

@@ -238,7 +238,7 @@ def _flow(flow: Flow) -> Mapping[str, Any]:
         "OutflowMirrorBridgeName": flow.mirror_bridge.name,
         "OutflowAcksName": flow.out_acks.name,
         "OutflowAcksBridgeName": flow.acks_bridge.name,
-        "InflowMirrorName": flow.in_mirror.name,
+        "InflowMirrorName": flow.staging.name,
         "InflowAcksName": flow.in_acks.name,
         "TargetBridgeName": flow.target_bridge.name,
         "AddDuplicatesToTarget": True,

@@ -91,7 +91,7 @@ class ContinuityBroker(BridgedBroker, ArtemisBroker):
 
     def waiting(self, queue: str) -> int:
         flow = self.flows.get(queue)
-        staged = len(flow.in_mirror.messages) - len(flow.target_bridge.refused) if flow is not None else 0
+        staged = len(flow.staging.messages) - len(flow.target_bridge.refused) if flow is not None else 0
         return super().waiting(queue) + staged
 
     def booted(self) -> None:
@@ -232,7 +232,7 @@ class ContinuityBroker(BridgedBroker, ArtemisBroker):
         """Do what the plugin does by itself; the moments, of the same clock as `now_s`, when more is due."""
         due = []
         for flow in list(self.flows.values()):
-            next_ms = flow.in_mirror.let_due_in(self.now_ms())
+            next_ms = flow.staging.let_due_in(self.now_ms())
             if next_ms is not None:
                 due.append(now_s + max(0, next_ms - self.now_ms()) / 1000)
         due += self.service.work(now_s)
@@ -250,7 +250,7 @@ class ContinuityBroker(BridgedBroker, ArtemisBroker):
                     self._apply(self.flows[name], acknowledged(message.body))
 
     def _apply(self, flow: Flow, ident: str) -> None:
-        staged = flow.in_mirror
+        staged = flow.staging
         for message in [message for message in staged.messages.values() if message.headers.get(ID) == ident]:
             if message.number not in staged.delivering:
                 staged.remove(message, Reason.KILLED)
@@ -262,7 +262,7 @@ class ContinuityBroker(BridgedBroker, ArtemisBroker):
         bridge = flow.target_bridge
         if bridge.started:
             bridge.connect()
-        flow.in_mirror.dispatch()
+        flow.staging.dispatch()
         while bridge.held and bridge.address not in self.full:
             message = bridge.arrived(now_s)
             if not self.route(replace(message, number=self.next_number(), address=bridge.address, not_before_ms=None)):

@@ -26,17 +26,17 @@ class Flow:
         name, self.queue = queue.name, queue
         self.out_mirror = make(f"{name}{OUT_MIRROR}", "anycast")  # as a lab declares it
         self.out_acks = make(f"{name}{OUT_ACKS}", "multicast")
-        self.in_mirror = make(f"{name}{IN_MIRROR}", "anycast")
+        self.staging = make(f"{name}{IN_MIRROR}", "anycast")
         self.in_acks = make(f"{name}{IN_ACKS}", "anycast")
-        self.mirror_bridge = Bridge(f"{self.out_mirror.name}.bridge", self.out_mirror, self.in_mirror.name, clock)
+        self.mirror_bridge = Bridge(f"{self.out_mirror.name}.bridge", self.out_mirror, self.staging.name, clock)
         self.acks_bridge = Bridge(f"{self.out_acks.name}.bridge", self.out_acks, self.in_acks.name, clock)
-        self.target_bridge = Bridge(f"{self.in_mirror.name}.bridge", self.in_mirror, queue.address, clock)
+        self.target_bridge = Bridge(f"{self.staging.name}.bridge", self.staging, queue.address, clock)
         self.receiver = Receiver(self.in_acks)
         self.divert = f"{self.out_mirror.name}.divert"
 
     @property
     def queues(self) -> tuple[Queue, ...]:
-        return self.out_mirror, self.out_acks, self.in_mirror, self.in_acks
+        return self.out_mirror, self.out_acks, self.staging, self.in_acks
 
     @property
     def shipping(self) -> tuple[Bridge, Bridge]:

@@ -31,7 +31,7 @@ from dr_ctl.topologies.common.verbs import proving
 from dr_ctl.topologies.common.view import Config, PeerState
 from dr_ctl.topologies.continuity import procedure, reinstate
 from dr_ctl.topologies.continuity import view as plugin
-from dr_ctl.topologies.continuity.checks import CHECKS, not_followed
+from dr_ctl.topologies.continuity.checks import CHECKS, unreplicated
 from dr_ctl.topologies.continuity.copies import (
     BATCH,
     CALLS,
@@ -99,7 +99,7 @@ STOPPED, PAUSED = bridge("orders.out.mirror.bridge", started=False), queue("orde
         (LONDON, broker("paris", flow("orders", in_acks=queue("orders.in.acks"))), "DR-CONT-011 error"),
         (replace(LONDON, now_ms=LONDON.now_ms + 2001), PARIS, "DR-CONT-012 warning"),
         (replace(LONDON, to_compare=True, left_out=("orders",)), PARIS, "DR-CONT-014 warning"),
-        (broker("london", flow("orders", in_mirror=PAUSED)), PARIS, "DR-CONT-015 error"),
+        (broker("london", flow("orders", staging=PAUSED)), PARIS, "DR-CONT-015 error"),
         (broker("london", flow("orders", out_mirror=DROPPING)), PARIS, "DR-CONT-021 warning"),
         (replace(LONDON, version="2.19.0"), PARIS, "DR-PAIR-002 warning"),
         (LONDON, replace(PARIS, queues=(queue("orders", paused=True),)), "DR-QUEUE-002 warning"),
@@ -136,7 +136,7 @@ def paris(**more: Any) -> SiteView:
         (paris(to_ship=3), "3 to ship in orders.out.mirror"),
         (paris(acks=2), "2 to ship in orders.out.acks"),
         (paris(unapplied=1), "1 not applied yet in orders.in.acks"),
-        (paris(in_mirror=queue("orders.in.mirror", 4, scheduled=4)), "4 in orders.in.mirror for the staging delay"),
+        (paris(staging=queue("orders.in.mirror", 4, scheduled=4)), "4 in orders.in.mirror for the staging delay"),
         (paris(out_mirror=queue("orders.out.mirror")), "a bridge is not connected"),
         (paris(acks_bridge=bridge("orders.out.acks.bridge", started=False)), "orders.out.acks.bridge is stopped"),
         (commands(PARIS, 1), "1 command(s) in continuity.cmd.out"),
@@ -251,7 +251,7 @@ def test_what_a_client_holds_does_not_lack_its_copy_and_what_waits_does() -> Non
     source, _ = followed(local, cast("Any", Listings()), replace(london, to_compare=True), paris)
 
     assert (source.uncopied, source.held) == ({"orders": {"waits", "held"}}, {"orders": {"held"}})
-    [finding] = not_followed(source, paris, Move(Spec("swapover", "paris"), "london", {}))
+    [finding] = unreplicated(source, paris, Move(Spec("swapover", "paris"), "london", {}))
     assert finding.text == "messages of london that have no copy at paris: orders: 1 (waits)"
 
 
@@ -526,7 +526,7 @@ class World(made.StepContext):
     def __init__(self, *views: SiteView) -> None:
         super().__init__()
         self.views, self.observer = views, self
-        self.had: dict[str, dict[str, frozenset[str]]] = {}
+        self.already_delivered: dict[str, dict[str, frozenset[str]]] = {}
 
     def link_ends(self, *_: Any) -> list[Any]:
         return [self.views]
@@ -665,7 +665,7 @@ def test_a_closed_site_tells_of_lost_acknowledgements_by_what_lies_at_the_other(
 
 def site(name: str, *flows: Flow) -> SiteView:
     told = broker(name, *flows, active=False)
-    theirs = [queue for each in flows for queue in (each.out_mirror, each.out_acks, each.in_mirror, each.in_acks)]
+    theirs = [queue for each in flows for queue in (each.out_mirror, each.out_acks, each.staging, each.in_acks)]
     return replace(told, queues=(*told.queues, *theirs))
 
 

@@ -36,7 +36,7 @@ def flow(
         address=name,
         out_mirror=queue(f"{name}.out.mirror", to_ship, consumers=1, internal=True, oldest_ms=oldest_ms),
         out_acks=queue(f"{name}.out.acks", acks, consumers=1, internal=True),
-        in_mirror=queue(f"{name}.in.mirror", staged, internal=True),
+        staging=queue(f"{name}.in.mirror", staged, internal=True),
         in_acks=queue(f"{name}.in.acks", unapplied, consumers=1, internal=True),
         mirror_bridge=bridge(f"{name}.out.mirror.bridge"),
         acks_bridge=bridge(f"{name}.out.acks.bridge"),

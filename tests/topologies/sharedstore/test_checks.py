@@ -33,9 +33,9 @@ from dr_ctl.topologies.sharedstore.reading import between
 from dr_ctl.topologies.sharedstore.store import (
     KINDS,
     Database,
+    DatabaseKind,
     Dsn,
     FileLock,
-    Kind,
     Lag,
     LockSnapshot,
     LockUnreadable,
@@ -353,7 +353,7 @@ class Rows(Database):
         super().__init__(lambda: "postgresql://nowhere")
         self._answers, self.queries = [[tuple(row) for row in rows] for rows in answers], list[str]()
 
-    def rows(self, query: Callable[[Kind], str]) -> Sequence[tuple[Any, ...]]:
+    def rows(self, query: Callable[[DatabaseKind], str]) -> Sequence[tuple[Any, ...]]:
         self.queries.append(query(KINDS["postgresql"]))
         return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
 

@@ -18,7 +18,7 @@ from dr_ctl.topologies.common import receipts, wants
 from dr_ctl.topologies.common.calls import close_listener, pause, resume, still
 from dr_ctl.topologies.common.link import Residue
 from dr_ctl.topologies.common.reasons import came_back_open, paused_at
-from dr_ctl.topologies.common.recipe import Row, Undo
+from dr_ctl.topologies.common.recipe import Undo, VerbHandler
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.tools import Tools
@@ -221,7 +221,7 @@ def shut(at: AtBroker) -> list[Call]:
     return at.missing([*closed, *at.view.link.barring(Goal.SHUT_OUT)])
 
 
-def quarantine(*more: Want, about: str = "", undo: tuple[Want, ...] = ()) -> Row[Any, Any]:
+def quarantine(*more: Want, about: str = "", undo: tuple[Want, ...] = ()) -> VerbHandler[Any, Any]:
     """What else keeps out what the lost site holds, and undoes it, is the topology's own."""
     wanted = tuple((want, wants.TARGET) for want in (wants.debt_recorded(DebtKind.QUARANTINE), shut, *more))
     about = f"what {{source}} still holds is kept out until it is asked for{about}"
@@ -238,4 +238,4 @@ def quarantine(*more: Want, about: str = "", undo: tuple[Want, ...] = ()) -> Row
         return Done(f"what {move.source} still holds cannot reach {move.target}")
 
     undoes = Undo(target=(*undo, wants.link_access_as_before, wants.debts_as_before))
-    return Row(wants.planning(wants.SOURCE, about, *wanted), act, undoes)
+    return VerbHandler(wants.planning(wants.SOURCE, about, *wanted), act, undoes)
