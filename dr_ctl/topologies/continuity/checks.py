@@ -37,7 +37,7 @@ def of_moved(case: Case[SiteView], view: SiteView, peer: SiteView) -> Iterator[F
 def of_opening(case: Case[SiteView]) -> Iterator[Finding]:
     def surplus(local: SiteView, peer: SiteView) -> dict[str, int]:
         under_way = total(figure for view in (local, peer) for figure in (view.link.to_ship, view.link.unapplied)) or 0
-        more = {name: local.lies(name) - peer.lies(name) for name in selected(local, case.rules.queues)}
+        more = {name: local.depth_of(name) - peer.depth_of(name) for name in selected(local, case.rules.queues)}
         return {name: count for name, count in more.items() if count > under_way}
 
     return reasons.lies_here_alone(case, surplus)
@@ -45,7 +45,7 @@ def of_opening(case: Case[SiteView]) -> Iterator[Finding]:
 
 def _too_deep(source: SiteView, target: SiteView, move: Move) -> Iterator[Finding]:
     """Find queues that are too deep to be compared by id behind the fence: refuse them before it."""
-    depths = {flow.queue: max(source.lies(flow.queue), target.lies(flow.queue)) for flow in source.flows}
+    depths = {flow.queue: max(source.depth_of(flow.queue), target.depth_of(flow.queue)) for flow in source.flows}
     deep = [f"{name}: {depth}" for name, depth in depths.items() if depth > copies.IDS_UP_TO]
     if deep := [
         queue_depth for queue_depth in deep if queue_depth.rpartition(":")[0] not in move.spec.accept_difference
@@ -91,7 +91,7 @@ def _flows(name: str, view: SiteView) -> Iterator[Finding]:
     if shared := [f"{address}: {', '.join(names)}" for address, names in addresses.items() if len(names) > 1]:
         yield found("DR-CONT-002", broker=name, shared=some(shared))
     remembered = view.config.id_cache
-    depths = {flow.queue: view.lies(flow.queue) for flow in view.flows}
+    depths = {flow.queue: view.depth_of(flow.queue) for flow in view.flows}
     if remembered is not None and (deep := [f"{queue}: {n}" for queue, n in depths.items() if n > remembered]):
         yield found("DR-CONT-003", broker=name, remembered=remembered, deep=some(deep))
     if stopped := [bridge for bridge, started in view.link.ships.items() if not started]:

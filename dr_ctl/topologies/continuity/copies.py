@@ -143,7 +143,7 @@ def followed(local: Reader, peer: Reader, source: SiteView, target: SiteView) ->
     tells an acknowledgement before its transaction is committed. The deepest queues are left out, beyond `AT_ONCE`
     messages."""
     lacking = one_sided(source, target)
-    depths = {flow.queue: source.lies(flow.queue) + target.lies(flow.queue) for flow in source.flows}
+    depths = {flow.queue: source.depth_of(flow.queue) + target.depth_of(flow.queue) for flow in source.flows}
     flows = [flow for flow in source.flows if depths[flow.queue] and flow.queue not in lacking]
     flows.sort(key=lambda flow: depths[flow.queue])
     together = accumulate(depths[flow.queue] for flow in flows)
@@ -261,7 +261,7 @@ def _rows(listed: list[dict[str, Any]]) -> frozenset[str]:
 
 def one_sided(source: SiteView, target: SiteView) -> list[str]:
     """Queues with messages whose flow one site lacks: deleting a queue with its last consumer deletes its flow."""
-    names = {flow.queue for view in (source, target) for flow in view.flows if view.lies(flow.queue)}
+    names = {flow.queue for view in (source, target) for flow in view.flows if view.depth_of(flow.queue)}
     return sorted(
         name for name in names for view in (source, target) if name not in view.business or not view.flow(name)
     )
@@ -276,8 +276,8 @@ def compare(
 ) -> list[Compared]:
     """Compare every flow that holds something anywhere. `already_delivered`: by queue, see `Compared`. Raises
     `BrokerError`."""
-    flows = [flow for flow in target.flows if source.lies(flow.queue) or target.lies(flow.queue)]
-    shallow = [flow for flow in flows if max(source.lies(flow.queue), target.lies(flow.queue)) <= IDS_UP_TO]
+    flows = [flow for flow in target.flows if source.depth_of(flow.queue) or target.depth_of(flow.queue)]
+    shallow = [flow for flow in flows if max(source.depth_of(flow.queue), target.depth_of(flow.queue)) <= IDS_UP_TO]
     at_source = _both(ids(local, [queue for flow in shallow for queue in source.places(flow.queue)]))
     at_target = _both(ids(peer, [queue for flow in shallow for queue in target.places(flow.queue)]))
     compared = [
@@ -339,8 +339,8 @@ def echoes(peer: Reader, target: SiteView) -> dict[str, Consumed]:
         flow
         for flow in target.flows
         if flow.staging.depth
-        and target.lies(flow.queue) > flow.staging.depth
-        and target.lies(flow.queue) <= IDS_UP_TO
+        and target.depth_of(flow.queue) > flow.staging.depth
+        and target.depth_of(flow.queue) <= IDS_UP_TO
         # Messages that a bridge has taken cannot be removed from the queue.
         and not flow.target_bridge.started
     ]

@@ -355,7 +355,7 @@ class _Drain:
 def _differs(source: SiteView, target: SiteView, queues: Sequence[str], move: Move) -> bool:
     """True if a queue that only has a count differs from the accepted number, or has no accepted number."""
     accepted = move.spec.accept_difference
-    return any(source.business[name].depth - target.lies(name) != accepted.get(name) for name in queues)
+    return any(source.business[name].depth - target.depth_of(name) != accepted.get(name) for name in queues)
 
 
 DEACTIVATED: Final = "a command that was under way has deactivated the site"

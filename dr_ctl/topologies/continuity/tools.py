@@ -61,7 +61,7 @@ class ContinuityGate(Gate[SiteView]):
         accepted = move.spec.accept_difference
         differences = []
         for name, queue in selected(source, self.observer.queues).items():
-            depth = target.lies(name)
+            depth = target.depth_of(name)
             if queue.depth != depth and accepted.get(name) != abs(queue.depth - depth):
                 differences.append(f"{name}: {queue.depth} at {move.source}, {depth} at {move.target}")
         return differences

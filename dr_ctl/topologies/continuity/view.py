@@ -293,7 +293,7 @@ class ContinuityLink(Link["SiteView"]):
             other = peer.flow(flow.queue) if peer is not None else None
             if peer is not None and other is not None and lying(peer, flow.queue) is not None:
                 remote = replace(other.staging.row(view, at), delivering=None, added=None, removed=None)
-                yield replace(remote, kind="staged", name=flow.queue, depth=peer.lies(flow.queue))
+                yield replace(remote, kind="staged", name=flow.queue, depth=peer.depth_of(flow.queue))
             if flow.queue in view.uncopied and flow.queue not in view.without_id:
                 own = replace(flow.staging.row(view, at), delivering=None, added=None, removed=None)
                 held = len(view.held.get(flow.queue, ())) or None
@@ -470,7 +470,7 @@ class SiteView(ArtemisBroker):
         flow, business = self.flow(queue), self.business.get(queue)
         return [*([flow.staging] if flow is not None else []), *([business] if business is not None else [])]
 
-    def lies(self, queue: str) -> int:
+    def depth_of(self, queue: str) -> int:
         """How many messages of a queue lie here, delivered or staged."""
         return sum(place.depth for place in self.lying(queue))
 
