@@ -122,10 +122,7 @@ def read(path: Path, asked: Spec) -> Saved:
         raise UsageError(why, remedy=again)
     bare = replace(asked, reason=saved.spec.reason)  # which is a word beside the plan, not a part of it
     own = replace(saved.spec, units=None) if saved.spec.queues is not None else saved.spec
-    if bare not in (
-        own,
-        Spec(asked.operation, asked.target, max_outage_s=asked.max_outage_s, reason=bare.reason),
-    ):
+    if bare not in (own, Spec(asked.operation, asked.target, max_outage_s=asked.max_outage_s, reason=bare.reason)):
         text = f"--plan {path}: the options of the command are not those of the plan"
         raise UsageError(text, remedy="Leave them out: the plan has its own.")
     return saved

@@ -22,11 +22,7 @@ from tests.engine.machine import Driver, Killed, Machine, Recipe, Snapshot
 BOOK = load("swapover", shipped())
 ASK = Spec("swapover", "paris")
 LOSS = "DR-LOSS-001"
-FAILOVER, REINSTATE, FAILBACK = (
-    Spec("failover", "paris"),
-    Spec("reinstate", "london"),
-    Spec("failback", "london"),
-)
+FAILOVER, REINSTATE, FAILBACK = Spec("failover", "paris"), Spec("reinstate", "london"), Spec("failback", "london")
 DEBTS = tuple(Debt(kind, "london", "paris", "2026-11-21T02:00:00Z") for kind in DebtKind)
 BY = {"user": "ada", "host": "desk-1", "version": "0.1.0"}
 

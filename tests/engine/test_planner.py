@@ -60,11 +60,7 @@ def snapshot(london: Role = SERVING, paris: Role = STANDBY, *debts: Debt) -> Sna
 
 
 def decide(
-    spec: Spec,
-    look: Snapshot,
-    past: RunState | None = None,
-    exposure: Cost | None = None,
-    recipe: Recipe | None = None,
+    spec: Spec, look: Snapshot, past: RunState | None = None, exposure: Cost | None = None, recipe: Recipe | None = None
 ) -> Decision:
     return plan(book_of(spec.operation), recipe or Recipe(), look, spec, past, exposure)
 

@@ -276,9 +276,7 @@ def test_what_is_not_replicated_is_named() -> None:
 @given(name=st.text(min_size=1).filter(lambda name: queue(name).business))
 def test_any_queue_name_comes_unharmed_through_the_calls(name: str) -> None:
     draft = RECIPE.draft(
-        RunbookStep("quiesce", "both", 1),
-        snapshot(*at_both(name)),
-        Move(Spec("swapover", "paris"), "london", {}),
+        RunbookStep("quiesce", "both", 1), snapshot(*at_both(name)), Move(Spec("swapover", "paris"), "london", {})
     )
     [call] = [call for call in draft.calls if call.when is None]
     parts = beans.parts(change(call).bean)
