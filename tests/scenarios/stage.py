@@ -442,6 +442,10 @@ _SAID: Final[Sequence[tuple[str, Callable[..., object]]]] = (
     (rf"freeze {_AT}", lambda stage, place: stage.each(place, "freeze")),
     (rf"thaw {_AT}", lambda stage, place: stage.each(place, "thaw")),
     (rf"sicken {_AT}", lambda stage, place: stage.each(place, "sicken")),
+    (
+        rf"a stop of {_AT} leaves its process for (?P<time>\w+)",
+        lambda stage, place, time: setattr(stage.host(place).broker, "lives_on_s", seconds(time)),
+    ),
     (rf"swallow {_AT}", lambda stage, place: stage.each(place, "swallow")),
     (rf"cut the link of {_AT}", lambda stage, place: stage.twin.cut(place)),
     (rf"hang the link of {_AT}", lambda stage, place: stage.twin.cut(place, "hang")),

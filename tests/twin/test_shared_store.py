@@ -16,7 +16,7 @@ from tests.twin.matrix import ACCEPTED, at_calls, done, edited, nothing, serving
 from tests.twin.subject import until
 
 TOPOLOGY = SHARED_STORE
-SWAPOVER, BACK = (("swapover", "--to", site, "--yes") for site in ("paris", "london"))
+SWAPOVER = ("swapover", "--to", "paris", "--yes")
 FAILOVER = ("failover", "--to", "paris", "--yes")
 SLOW_S = 1.5
 
@@ -44,20 +44,6 @@ def test_a_failover_waits_until_the_store_is_taken_and_owes_a_fence_until_the_lo
     twin.start("london")
     assert done(dr_ctl("reinstate", "london", "--yes")).document["debts"] == []
     assert serving(twin) == ("paris",)
-
-
-def test_a_process_that_is_not_seen_to_end_is_said_and_no_move_goes_back_to_it(
-    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    impatient(monkeypatch, store_ends_s=0.3)
-    nothing(twin, dr_ctl)
-    for broker in twin.brokers(SharedStoreBroker):
-        broker.lives_on_s = 3600.0
-
-    there, back = dr_ctl(*SWAPOVER), dr_ctl(*BACK)
-
-    assert (there.code, "DR-STORE-010" in there.ids) == (0, True)
-    assert (back.code, "DR-STORE-004" in back.ids, serving(twin)) == (10, True, ("paris",))
 
 
 def test_a_target_that_ends_as_the_store_is_given_up_is_started_by_the_run(

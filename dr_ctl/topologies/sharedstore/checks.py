@@ -15,11 +15,9 @@ from dr_ctl.topologies.classic.checks import BY_CONSOLE
 from dr_ctl.topologies.classic.operations import STOPS
 from dr_ctl.topologies.common import reasons
 from dr_ctl.topologies.common.checks import Case, Checks, Named, of_listeners, of_queues
-from dr_ctl.topologies.sharedstore.view import BrokerView, both_serve
+from dr_ctl.topologies.sharedstore.view import BrokerView, both_serve, ending
 
 SKEW_S: Final = 2.0
-# Findings that a return itself mends.
-_MENDED: Final = frozenset({"DR-STORE-004"})
 
 
 def not_in_store(lacking: Mapping[str, int], accepted: Mapping[str, int]) -> list[Finding]:
@@ -40,7 +38,7 @@ def of_return(case: Case[BrokerView]) -> Iterator[Finding]:
         findings = _of_broker(view, case.move.spec.accept_difference)
         return findings if moves else (finding for finding in findings if finding.id != "DR-STORE-008")
 
-    findings = reasons.of_return(case, of_one, _MENDED, "DR-RETURN-001.sharedstore")
+    findings = reasons.of_return(case, of_one, frozenset(), "DR-RETURN-001.sharedstore")
     return map(_in_a_move, findings) if moves else findings
 
 
@@ -58,7 +56,7 @@ def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterato
     gave_up = case.move.sent and view.site == case.move.source
     needed = view.site == case.move.target and not case.move.sent
     for finding in _of_broker(view, case.move.spec.accept_difference):
-        if not (gave_up and finding.id in _MENDED):
+        if not (gave_up and finding.id == "DR-STORE-004"):
             yield _in_a_move(finding) if needed else finding
     yield from classic.of_pausing(view, case)
 
@@ -135,7 +133,7 @@ def _waiting(name: str, view: BrokerView) -> Iterator[Finding]:
     if view.runs is False:
         yield found("DR-STORE-004.not_running", broker=name, start=view.own.start[0].upper() + view.own.start[1:])
     elif view.ending:
-        yield found("DR-STORE-004.ending", broker=name, within=duration(view.own.ends_s))
+        yield ending(view)
     elif view.runs is None:
         yield found("DR-STORE-007", broker=name, pair=view.pair, site=view.site)
 

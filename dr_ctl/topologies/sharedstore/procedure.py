@@ -177,11 +177,12 @@ def activate(tools: StoreTools, step: PlannedStep, move: Move, context: StepCont
     gave_up = not any(view.answered for view in snapshot.views(move.source))
     holding = () if gave_up else step.part(HANDOVER)
     began = context.monotonic()
-    for call in holding:  # since when a broker ends is for whoever looks next
-        document_files = tools.observer.brokers[call.site][call.unit].document_files
-        document_files.write(STOPPED, str(document_files.now_ms))
+    for call in holding:  # which start of a broker ends is for whoever looks next
+        stopped = snapshot.view(call.site, call.unit)
+        tools.observer.brokers[call.site][call.unit].document_files.write(STOPPED, stopped.start if stopped else "")
     for call, outcome in zip(holding, tools.change(holding, context), strict=True):
         if isinstance(outcome, Refused):  # only a refusal shows that nothing came of it
+            tools.observer.brokers[call.site][call.unit].document_files.remove(STOPPED)
             return Refused(f"{call.about}: {outcome.text}")
     tools.opened = tools.opened or bool(holding)
     if (failed := _until_served(tools, step, holding, move, context)) is not None:
@@ -348,9 +349,9 @@ def _beside(tools: StoreTools, step: PlannedStep, move: Move, context: StepConte
         waits = view.ending and view.runs
         runs = _runs_still(tools, view, context) if waits else view.runs
         if waits and runs:
-            within = duration(tools.timeouts.store_ends_s)
+            start, within = view.own.start, duration(tools.timeouts.store_ends_s)
             findings.append(
-                found("DR-STORE-010.lives_on", site=view.site, pair=view.pair, target=move.target, within=within)
+                found("DR-STORE-010.lives_on", site=view.site, pair=view.pair, start=start, within=within)
             )
         if runs is not False:
             continue

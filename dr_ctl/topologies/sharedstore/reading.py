@@ -28,7 +28,7 @@ from dr_ctl.topologies.sharedstore.store import (
     SharedStore,
     SilentAndUnread,
 )
-from dr_ctl.topologies.sharedstore.view import RUN, BrokerView, StoreConfig, both_views
+from dr_ctl.topologies.sharedstore.view import RUN, STOPPED, BrokerView, StoreConfig, both_views
 
 KNOCK_S: Final = 1.0
 READINGS: Final = 4
@@ -72,6 +72,14 @@ class Access(access.Access[BrokerView]):
         return 0
 
     def _everything(self, timeout_s: float) -> BrokerView:
+        """Read the broker, and keep that it has ended since a run told it to stop: the next reading shows that no
+        more."""
+        view = self._read_broker(timeout_s)
+        if STOPPED in view.documents and view.has_ended:
+            self.document_files.remove(STOPPED)
+        return view
+
+    def _read_broker(self, timeout_s: float) -> BrokerView:
         """Take refused ports for a waiting broker, where the lock can be read. A broker that has lost the store still
         has its management, which says only that it waits."""
         try:

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any, Final, Self
 
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding, Role, some
+from dr_ctl.core.model import Finding, Role, Severity, some
 from dr_ctl.engine.plan import Call, Goal
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.topologies.classic import beans
@@ -69,6 +69,7 @@ class StoreLink(NoLink["BrokerView"]):
             return lock if view.lock is None or view.lock.holder is not None else "holds the store"
         waits = "waits: its ports refuse, its process runs" if view.runs else _STATES[False]
         state = "its ports refuse, as those of a waiting broker do" if view.runs is None else waits
+        state = "was told to stop, and its process was not seen to end" if view.ending else state
         return f"{state}; {lock}"
 
     def rows(self, _peer: BrokerView | None, at: datetime) -> Iterator[Row]:
@@ -98,8 +99,8 @@ class StoreLink(NoLink["BrokerView"]):
 @dataclass(frozen=True, slots=True)
 class StoreConfig:
     """Beside the settings of any broker those of its store: the broker's name, its name in the lock and those of both
-    brokers, the lease and its renewal, the commands of the process, how a person starts that, whether a replica
-    follows, and how long the process takes to end."""
+    brokers, the lease and its renewal, the commands of the process, how a person starts that, and whether a replica
+    follows."""
 
     broker: str
     holder: str
@@ -110,7 +111,6 @@ class StoreConfig:
     commands: frozenset[Goal] = frozenset()
     starts: str = ""
     replicated: bool = False
-    ends_s: float = 30.0
 
     @property
     def start(self) -> str:
@@ -120,7 +120,7 @@ class StoreConfig:
 
 _STATES: Final = {True: "its process runs", False: "its process does not run", None: "whether it runs is not known"}
 STOPPED: Final = f"{OWN}stopped"
-"""The document that says since when a broker was told to stop, until its process has ended."""
+"""The document of a broker that was told to stop: which start of it was, until that is seen to have ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,11 +185,15 @@ class BrokerView(ClassicBroker):
 
     @property
     def ending(self) -> bool:
-        """Say whether a run stopped the broker so short a time ago that its process may still be on its way out."""
-        text = self.documents.get(STOPPED)
-        stopped_ms = int(text) if text is not None and text.isdecimal() else None
-        since = stopped_ms is not None and 0 <= self.now_ms - stopped_ms < 1000 * self.own.ends_s
-        return since and not self.answered and self.runs is not False
+        """Say whether a run told the broker to stop, and nobody has seen its process end. Such a process looks like
+        one that waits: its ports refuse, and for a moment its console says `Slave`. No time shows the difference."""
+        return STOPPED in self.documents and not self.has_ended and not self.answered
+
+    @property
+    def has_ended(self) -> bool:
+        """Say whether this reading shows the end of the start that was told to stop: its process does not run, or
+        another start of the broker answers."""
+        return self.runs is False or (self.answered and self.documents.get(STOPPED) != self.start)
 
     @property
     def role(self) -> Role:
@@ -204,6 +208,11 @@ class BrokerView(ClassicBroker):
     def takes_s(self) -> float:
         """How long another broker takes at most until it has the lock of one that died."""
         return self.own.lease_s * (2 if self.own.by_row else 1)
+
+
+def ending(view: BrokerView, severity: Severity = Severity.ERROR) -> Finding:
+    name = f"{view.site}/{view.pair}"
+    return found("DR-STORE-004.ending", severity=severity, broker=name, site=view.site, start=view.own.start)
 
 
 def both_serve(view: BrokerView) -> Iterator[Finding]:
@@ -225,7 +234,8 @@ class StoreSnapshot(snapshot.Snapshot[BrokerView]):
 
     def findings(self) -> Sequence[Finding]:
         both = (finding for view in self._all() for finding in both_serve(view))
-        return [*both, *self._not_read(), *self._nobody(), *super().findings()]
+        ends = (ending(view, Severity.WARNING) for view in self._all() if view.ending)
+        return [*both, *ends, *self._not_read(), *self._nobody(), *super().findings()]
 
     def _not_read(self) -> Iterator[Finding]:
         brokers = [broker for site in self.sites.values() for broker in site.values()]
