@@ -122,19 +122,24 @@ def pending(debts: Sequence[Debt], now: datetime) -> Iterator[Finding]:
 
 def open_again(assessment: Assessment) -> Iterator[Finding]:
     """A lost site that serves again although it was to be kept closed. Beside an open run nothing else begins than what
-    closes a site."""
+    closes a site, and the way out is the one that the run's own finding recommends."""
     snapshot, interrupted = assessment.snapshot, assessment.interrupted
     about = {debt.about: debt.kept_at for debt in snapshot.debts if snapshot.roles.get(debt.about) is Role.SERVING}
     survivors = {debt.kept_at for debt in snapshot.debts if debt.kind is DebtKind.QUARANTINE}
     for site, survivor in about.items():
+        split = snapshot.roles.get(survivor) is Role.SERVING
         closed = snapshot.roles.get(survivor) is Role.STANDBY
         if closed and site in survivors:
             continue  # it took over itself since
+        state = "keeps clients out" if closed else role_text(snapshot, survivor).removeprefix(f"{survivor} ")
         if interrupted is not None:
             run = interrupted.run.files.name
-            yield found("DR-RETURN-003.open_run", site=site, survivor=survivor, run=run)
+            way = interrupted.first(snapshot, assessment.links).typed
+            key = "DR-RETURN-003.open_run" if split else "DR-RETURN-003.open_run_alone"
+            yield found(key, site=site, survivor=survivor, run=run, state=state, way=way)
         else:
-            yield found("DR-RETURN-003.closed" if closed else "DR-RETURN-003", site=site, survivor=survivor)
+            key = "DR-RETURN-003" if split else "DR-RETURN-003.closed" if closed else "DR-RETURN-003.away"
+            yield found(key, site=site, survivor=survivor, state=state)
 
 
 def serving_problems(assessment: Assessment) -> Iterator[Finding]:

@@ -199,6 +199,10 @@ class Interrupted:
             return [self._given_up(snapshot)]
         return list(self._ways(self.past, snapshot, links))
 
+    def first(self, snapshot: Snapshot, links: Sequence[LinkSnapshot]) -> RecoveryOption:
+        """The recommended way out, or the first where none is."""
+        return max(self.options(snapshot, links), key=lambda option: option.recommended)
+
     def _given_up(self, snapshot: Snapshot) -> RecoveryOption:
         serving = sites_serving(snapshot)
         return RecoveryOption(

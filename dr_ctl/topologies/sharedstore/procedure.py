@@ -350,9 +350,7 @@ def _beside(tools: StoreTools, step: PlannedStep, move: Move, context: StepConte
         runs = _runs_still(tools, view, context) if waits else view.runs
         if waits and runs:
             start, within = view.own.start, duration(tools.timeouts.store_ends_s)
-            findings.append(
-                found("DR-STORE-010.lives_on", site=view.site, pair=view.pair, start=start, within=within)
-            )
+            findings.append(found("DR-STORE-010.lives_on", site=view.site, pair=view.pair, start=start, within=within))
         if runs is not False:
             continue
         tools.observer.brokers[view.site][view.pair].document_files.remove(STOPPED)
