@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Role, Severity, some
 from dr_ctl.engine.operations import ACTIVATE, FAILBACK, FAILOVER
-from dr_ctl.engine.plan import ALL, Call, PlannedStep, in_part
+from dr_ctl.engine.plan import ALL, Call, Goal, PlannedStep, in_part
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan, Unknown
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
@@ -86,11 +86,13 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
         return Refused(kept_out)
     if why is not None:
         return Refused(why)
-    tools.opened = tools.opened or bool(starts)
+    tools.opened, served = tools.opened or bool(starts), tools.may_serve or move.sent
     opening = _Opening(tools, starts, move, context)
     failed = opening.not_opened()
     tools.may_serve = tools.may_serve or (bool(starts) and not isinstance(failed, Refused))
-    if (failed := failed or opening.until_served()) is not None:
+    if failed is None and (failed := opening.until_served()) is not None and not served and opening.is_locked_out():
+        tools.may_serve, failed = False, opening.refusal
+    if failed is not None:
         return failed
     tools.change(strikes, context)
     refused = f"not through every listener: {opening.refused[0].text}" if opening.refused else None
@@ -213,10 +215,16 @@ class _Opening:
         self._accesses = tools.observer.at(move.target)
         self._outcomes = dict(zip(starts, tools.change(starts, context), strict=True))
         self._again_at = context.monotonic() + tools.timeouts.again_s
+        self._tries = 1
+        self._answered = not any(isinstance(outcome, Unknown) for outcome in self._outcomes.values())
 
     @property
     def refused(self) -> list[Outcome]:
         return [outcome for outcome in self._outcomes.values() if isinstance(outcome, Refused)]
+
+    @property
+    def refusal(self) -> Refused:
+        return Refused(f"{self._move.target} could not be opened: {self.refused[0].text}")
 
     def _of(self, pair: str) -> list[Outcome]:
         return [outcome for call, outcome in self._outcomes.items() if call.unit == pair]
@@ -228,7 +236,20 @@ class _Opening:
         site, why = self._move.target, self.refused[0].text
         if self._tools.listeners.accept_client(self._accesses):
             return Unknown(f"{site}: {why}; yet a client is let in: look at {site} first")
-        return Refused(f"{site} could not be opened: {why}")
+        return self.refusal
+
+    def is_locked_out(self) -> bool:
+        """Say whether locks kept every pair shut: each call was answered, the starts of their coordinators with an
+        error, and the site is shown to be closed as the gate wants it. A listener that hangs on a lock opens nothing
+        before that, although its own start is accepted."""
+        if not self._answered or not all(self._is_lock_refused(access.pair) for access in self._accesses):
+            return False
+        closed = self._tools.listeners.await_closed(self._move.target, self._context, 0.0, lambda _: None)
+        return isinstance(closed, Done)
+
+    def _is_lock_refused(self, pair: str) -> bool:
+        locks = [outcome for call, outcome in self._outcomes.items() if call.unit == pair and call.goal is Goal.START]
+        return bool(locks) and all(isinstance(outcome, Refused) for outcome in locks)
 
     def until_served(self) -> Outcome | None:
         """Wait until every pair is shown to serve; gives None once all do."""
@@ -236,7 +257,7 @@ class _Opening:
             self._context,
             self._read,
             holds=lambda left: not left,
-            hopeless=lambda left: len(self._accesses) == 1 and all(self._came_to(pair, Refused) for pair in left),
+            hopeless=lambda left: len(self._accesses) == 1 and all(map(self._is_for_good, left)),
             within_s=self._tools.timeouts.activate_s,
             poll_s=self._tools.timeouts.poll_s,
             meanwhile=self._try_again,
@@ -253,6 +274,10 @@ class _Opening:
             for pair, why in why_not.items()
             if why is not None and not (why.by_flag and {Refused} < {*map(type, self._of(pair))})
         }
+
+    def _is_for_good(self, pair: str) -> bool:
+        """Say whether every call was refused, or twice each start of the locks on which the others wait."""
+        return self._came_to(pair, Refused) or (self._tries > 1 and self._is_lock_refused(pair))
 
     def _came_to(self, pair: str, *outcomes: type[Outcome]) -> bool:
         mine = self._of(pair)
@@ -275,7 +300,9 @@ class _Opening:
             pair for pair, view in views.items() if (move.spec.operation == FAILOVER if view is None else not view.open)
         }
         calls = [call for call in self._outcomes if call.unit in may]
+        self._tries += bool(calls)
         self._outcomes.update(zip(calls, tools.change(calls, self._context), strict=True))
+        self._answered &= not any(isinstance(outcome, Unknown) for outcome in self._outcomes.values())
 
     def _left_over(self, left: Mapping[str, str]) -> Outcome:
         refused = {
