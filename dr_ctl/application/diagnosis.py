@@ -198,10 +198,11 @@ def _one_waits(assessment: Assessment, site: str) -> Finding:
         return unread
     if snapshot.roles[away] is Role.SICK and snapshot.one_store:
         return found("DR-ROLE-005.holder", roles=roles_text(snapshot), waits=site)
-    reason = " --reason TEXT" if assessment.open_run is not None else ""
+    is_open = assessment.open_run is not None
+    before, reason = ("See first to the run that is open. ", " --reason TEXT") if is_open else ("", "")
     key = "DR-ROLE-005.down" if snapshot.roles[away] is Role.DOWN else "DR-ROLE-005.silent"
     verdict = assessment.verdict(FAILOVER, site).text
-    return found(key, roles=roles_text(snapshot), away=away, waits=site, reason=reason, verdict=verdict)
+    return found(key, roles=roles_text(snapshot), before=before, away=away, waits=site, reason=reason, verdict=verdict)
 
 
 def _closed(assessment: Assessment) -> Finding:

@@ -10,7 +10,7 @@ from dr_ctl.application.caller import Caller
 from dr_ctl.application.diagnosis import paged, split_brain
 from dr_ctl.application.installation import Opened
 from dr_ctl.application.maintenance import Maintenance
-from dr_ctl.application.result import Result
+from dr_ctl.application.result import Result, of_error
 from dr_ctl.application.standing import pending_debts
 from dr_ctl.application.verdicts import Assessment
 from dr_ctl.core.document import optional
@@ -59,7 +59,7 @@ def check(caller: Caller, within_s: float) -> Result:
 def unknown(error: DrCtlError) -> Result:
     """The answer where nothing could be asked."""
     text = f"UNKNOWN - {str(error).splitlines()[0] if str(error) else type(error).__name__}"
-    return Result(ExitCode.UNKNOWN, text, health=Health.UNKNOWN)
+    return Result(ExitCode.UNKNOWN, text, of_error(error).findings, health=Health.UNKNOWN)
 
 
 def _judged(caller: Caller, opened: Opened, snapshot: Snapshot) -> Result:

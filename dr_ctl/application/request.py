@@ -17,6 +17,7 @@ from dr_ctl.application.loss_bound import LossBound
 from dr_ctl.application.lost_site import offered_for_what_is_lost, reword_refusal
 from dr_ctl.application.standing import of_agent
 from dr_ctl.core.errors import BrokerError, UsageError
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity
 from dr_ctl.core.notation import matches
 from dr_ctl.engine.journal import RunState
@@ -123,7 +124,8 @@ class Request:
         if isinstance(decided, Refusal):
             decided = offered_for_what_is_lost(decided, spec, snapshot)
         if self.past is None and spec.operation in (SWAPOVER, FAILBACK, FAILOVER):
-            decided = _without_mistakes(decided, shared_addresses(opened.installation), spec)
+            mistakes = (*shared_addresses(opened.installation), *self._unknown_queues(snapshot))
+            decided = _without_mistakes(decided, mistakes, spec)
         is_above = isinstance(decided, Refusal) and decided.code is ExitCode.LOSS_REFUSED
         is_judged = is_above or isinstance(decided, Plan)
         against = self.exposure.differ() if self.exposure is not None and is_judged else ()  # against its bounds
@@ -136,6 +138,15 @@ class Request:
             return decided
         decided = self._based(decided)
         return decided if self.saved is None else plans.same(self.saved.plan, decided, self.saved.path)
+
+    def _unknown_queues(self, snapshot: Snapshot) -> list[Finding]:
+        """The findings for queues that a difference is accepted of, and that no broker has. A store shows more queues
+        than its broker."""
+        accepted = self.spec.accept_difference
+        if not accepted or snapshot.one_store or any(broker.silent is not None for broker in snapshot.brokers):
+            return []
+        known = {row.name for row in snapshot.rows(self.opened.clock.now()) if row.kind == "queue"}
+        return [found("DR-PARITY-006", queue=queue) for queue in accepted if queue not in known]
 
     def _based(self, decided: Plan) -> Plan:
         """The plan, whose basis has the settings too."""

@@ -220,6 +220,8 @@ class Wire:
                 f"Its password comes from {self._account.source}. One attempt was made here; each command makes "
                 "another, and repeated ones lock the account out: mend it before the next command."
             )
+            if not (self._account.username + self._account.password).isascii():
+                remedy += " It is sent as UTF-8, which Jetty reads as ISO 8859-1: one of ASCII letters is read alike."
             text = f"{url}: the login of {self._account.username} was refused (HTTP {reply.status})"
             self._refused = LoginRefused(text, remedy=remedy)
             raise self._refused

@@ -40,7 +40,7 @@ def cut_frame(data: bytes) -> tuple[Frame | None, bytes]:
     for line in lines:
         name, _, text = line.partition(":")
         if command not in ("CONNECT", "STOMP"):
-            name, text = _plain(name), _plain(text)
+            name, text = plain(name), plain(text)
         headers.setdefault(name, text)
     length = headers.get("content-length", "")
     size = int(length) if length.isdecimal() else rest.find(b"\0")
@@ -49,5 +49,6 @@ def cut_frame(data: bytes) -> tuple[Frame | None, bytes]:
     return Frame(command, headers, rest[:size]), rest[size + 1 :]
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
+    """A header without its escapes."""
     return re.sub(r"\\[\\rnc]", lambda found: _UNESCAPED[found[0]], text)

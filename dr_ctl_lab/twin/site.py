@@ -65,7 +65,7 @@ class Twin:
                 layout=layout,
                 kind=kind,
                 changed=self._changed,
-                users={ADMIN: secrets.token_urlsafe(18), **passwords},
+                users={ADMIN: rf"{secrets.token_urlsafe(18)}\n:", **passwords},  # with what brokers read differently
                 clock=clock,
                 home=directory,
             )

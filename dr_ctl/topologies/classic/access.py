@@ -122,14 +122,19 @@ class Access(access.Access[B_co]):
 
     def agents_listener(self) -> StompAccount | None:
         """A STOMP listener that stays open behind a fence, at the node that is active, if the settings name one."""
-        settings, active = self.settings, self.group.last or self.group.processes[0]
+        settings = self.settings
         own = settings.sync if isinstance(settings, SyncedBroker) else None
         if not isinstance(settings, SyncedBroker) or own is None:
             return None
-        stomp = settings.at(next((node for node in settings.nodes if node.name == active.name), None))
-        login = Login(own.username, resolve(own.password, self._installation.file.parent))
+        stomp = settings.at(self._active)
+        login = self.login(own.username, resolve(own.password, self._installation.file.parent))
         assert stomp is not None  # the settings say it of every node
         return stomp_account(self._installation, self.site, stomp, login)
+
+    @staticmethod
+    def login(user: str, password: str) -> Login:
+        """The broker unescapes the headers of CONNECT too, which STOMP leaves as they are."""
+        return Login(user.replace("\\", "\\\\"), password.replace("\\", "\\\\"))
 
     def store(self) -> Store:
         return self.document_files.store

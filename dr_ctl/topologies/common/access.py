@@ -239,6 +239,13 @@ class Access(ABC, Generic[V_co]):
         return (self.group.last or self.group.processes[0]).stomp
 
     @property
+    def _active(self) -> Node | None:
+        """The node that is active, in the settings; None where they name no nodes."""
+        nodes = self.settings.nodes if isinstance(self.settings, Grouped) else ()
+        active = self.group.last or self.group.processes[0]
+        return next((node for node in nodes if node.name == active.name), None)
+
+    @property
     def has_console(self) -> bool:
         return all(process.url for process in self.group.processes)
 
@@ -316,10 +323,8 @@ class Access(ABC, Generic[V_co]):
         return self._last if self._last is not None else self.read()
 
     def stomp_account(self) -> StompAccount | None:
-        """The STOMP listener, if the settings name one."""
-        if self.stomp is None:
-            return None
-        return stomp_account(self._installation, self.site, self.stomp, Login(self.settings.username, self._secret()))
+        """The STOMP listener of the node that is active, if the settings name one."""
+        return self._listener(self.stomp, self._active)
 
     def try_login(self, *, timeout_s: float) -> LoginResult | None:
         """Connect once as a client, if the settings name a STOMP address: to every node that is not out of reach, as a
@@ -371,10 +376,20 @@ class Access(ABC, Generic[V_co]):
     def _tried(self, stomp: str | None, node: Node | None, within_s: float) -> LoginResult | None:
         from dr_ctl.stomp_io.client import try_login  # noqa: PLC0415 - stomp.py is loaded by who asks a port, not by a reading
 
+        account = self._listener(stomp, node)
+        if account is None:
+            return None
+        return try_login(account.address, account.login, account.tls, timeout_s=within_s)
+
+    def _listener(self, stomp: str | None, node: Node | None) -> StompAccount | None:
         if stomp is None:
             return None
-        account = stomp_account(self._installation, self.site, stomp, Login(*self._login(node)))
-        return try_login(account.address, account.login, account.tls, timeout_s=within_s)
+        return stomp_account(self._installation, self.site, stomp, self.login(*self._login(node)))
+
+    @staticmethod
+    def login(user: str, password: str) -> Login:
+        """A login over STOMP, as the broker reads it."""
+        return Login(user, password)
 
     def _login(self, node: Node | None) -> tuple[str, str]:
         """Raises `SecretMissing`."""

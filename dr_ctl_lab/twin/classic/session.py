@@ -11,7 +11,7 @@ from dr_ctl_lab.twin.classic.broker import EXPIRES, ClassicBroker
 from dr_ctl_lab.twin.classic.composite import PATH, named
 from dr_ctl_lab.twin.classic.subscription import Browsing, Hearing, QueueSubscription
 from dr_ctl_lab.twin.filters import BadFilter, compiled
-from dr_ctl_lab.twin.frames import Frame, frame
+from dr_ctl_lab.twin.frames import Frame, frame, plain
 from dr_ctl_lab.twin.line import Line
 from dr_ctl_lab.twin.messages import Message
 from dr_ctl_lab.twin.parts import Peer
@@ -103,8 +103,9 @@ class ClassicSession(Line):
         commands[got.command](got)
 
     def _on_connect(self, got: Frame) -> None:
-        user = got.headers.get("login")
-        if user is None or self.broker.users.get(user) != got.headers.get("passcode"):
+        # The broker unescapes these headers too, which STOMP leaves as they are.
+        user, password = (plain(got.headers.get(key, "")) for key in ("login", "passcode"))
+        if not user or self.broker.users.get(user) != password:
             text = f"User name [{user or 'null'}] or password is invalid."
             self.refuse(text, body=text.encode())
             return
