@@ -111,7 +111,9 @@ def ask(reader: Reader, broker: str, *, timeout_s: float = READ_S, more: Sequenc
     fields = _active(reader, broker, itself, timeout_s)
     connectors = tuple(_connectors(listeners, fields.mapping("TransportConnectors")))
     ports = {connector.name: connector.port for connector in connectors}
-    takers = tuple((_consumer(row), row.flag("Network")) for _, row in consumers.beans())
+    came = tuple((_connection(bean, row, ports), row.flag("NetworkConnection")) for bean, row in connections.beans())
+    by_client = {connection.client: connection for connection, _ in came}
+    takers = tuple((_consumer(row, by_client), row.flag("Network")) for _, row in consumers.beans())
     held = _in_hand((consumer.queue, consumer.holds or 0) for consumer, _ in takers)
     return Answered(
         fields,
@@ -122,7 +124,7 @@ def ask(reader: Reader, broker: str, *, timeout_s: float = READ_S, more: Sequenc
             for row in (queue(bean, fields) for bean, fields in queues.beans())
         ),
         takers,
-        tuple((_connection(bean, row, ports), row.flag("NetworkConnection")) for bean, row in connections.beans()),
+        came,
         tuple(sorted(beans.parts(str(name))["xid"] for name in prepared.value())),
         denied(others),
         tuple(others[2 * len(EVERY) :]),
@@ -260,13 +262,16 @@ def networks(connectors: Answer, bridges: Answer) -> Iterable[Network]:
         yield Network(fields.text("Name"), bean, to.get(beans.parts(bean)["networkConnectorName"]))
 
 
-def _consumer(fields: Fields) -> Consumer:
+def _consumer(fields: Fields, connections: Mapping[str, Connection]) -> Consumer:
+    """A consumer's own bean shows no address, and its user in some versions only."""
+    client = fields.any_text("ClientId")
+    connection = connections.get(client)
     return Consumer(
         queue=fields.text("DestinationName"),
         port=None,
-        client=fields.any_text("ClientId"),
-        remote="",
-        user=fields.any_text("UserName"),
+        client=client,
+        remote=connection.remote if connection is not None else "",
+        user=fields.any_text("UserName") or (connection.user if connection is not None else ""),
         holds=fields.number("MessageCountAwaitingAcknowledge"),
     )
 

@@ -117,7 +117,8 @@ class Consumer:
     @property
     def who(self) -> str:
         """Name the client so that a person finds it."""
-        return f"client {self.client or '(no client id)'} (user {self.user or 'none'}, from {self.remote})"
+        remote = self.remote or "an unknown address"
+        return f"client {self.client or '(no client id)'} (user {self.user or 'none'}, from {remote})"
 
 
 class LastingFence(Protocol):
