@@ -165,7 +165,8 @@ class Wait(Generic[R]):
 
     def _late(self, left: int | None, why: Sequence[str], stall_s: float) -> Refused:
         took, still = self._context.monotonic() - self.began, self._still_s()
-        under_way = f"{said(left)}{self._counts} under way"
+        counts = self._counts or (" message(s)" if left is None else "")
+        under_way = f"{said(left)}{counts} under way"
         reason = some(why) or (f"nothing moved for {duration(still)}" if still > stall_s else "they move too slowly")
         return Refused(f"not drained after {duration(took)}: {under_way}; {reason}", code=ExitCode.DRAIN_TIMEOUT)
 
