@@ -86,7 +86,7 @@ class BrokerError(DrCtlError):
 class Unreachable(BrokerError):
     """Nobody listens at the address, or there is no way there. `refused` is true when the port itself said no."""
 
-    remedy = "Is the broker running, and is its console bound to an address that this machine reaches?"
+    remedy = "Start the broker if it does not run; its console has to be bound to an address that this machine reaches."
 
     def __init__(self, text: str, *, refused: bool, remedy: str | None = None) -> None:
         super().__init__(text, remedy=remedy)

@@ -8,6 +8,7 @@ import re
 import unicodedata
 from collections.abc import Container, Iterable, Sequence
 from functools import lru_cache
+from shlex import quote
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -42,6 +43,17 @@ def line(text: str) -> str:
         else letter
         for letter in text
     )
+
+
+def shell_command(words: Iterable[str]) -> str:
+    """The words of a command as any POSIX shell takes them from one line: `printf` makes the control characters of a
+    word, but for line ends at its end."""
+    return " ".join(quote(word) if line(word) == word else f'"$(printf %b {quote(_octal(word))})"' for word in words)
+
+
+def _octal(word: str) -> str:
+    escaped = word.replace("\\", r"\\").replace("\n", r"\n")
+    return "".join(f"\\0{ord(letter):03o}" if letter < " " else letter for letter in escaped)
 
 
 def page(lines: Iterable[str]) -> str:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from dr_ctl.core import machine
 from dr_ctl.core.model import ExitCode
-from dr_ctl.core.notation import line, page
+from dr_ctl.core.notation import line, page, shell_command
 from dr_ctl.core.system import SystemClock, ThisMachine, all_ended, in_background, running_on, stamp, system, together
 from dr_ctl.engine.runs import Runs
 
@@ -108,6 +108,12 @@ def test_time_goes_on_while_the_machine_sleeps(monkeypatch: pytest.MonkeyPatch) 
 )
 def test_what_a_terminal_would_obey_stands_there_as_its_escape(text: str, shown: str) -> None:
     assert line(text) == shown
+
+
+def test_a_shell_takes_a_command_of_several_lines_from_one() -> None:
+    words = ["printf", "%s|", "x\ny'z\\n", "\x1b[0m é", "a b"]
+    shown = subprocess.run(["sh", "-c", shell_command(words)], capture_output=True, text=True, check=True).stdout
+    assert (shown, line(shell_command(words))) == ("x\ny'z\\n|\x1b[0m é|a b|", shell_command(words))
 
 
 @given(st.text(st.characters()))

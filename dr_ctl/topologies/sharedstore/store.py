@@ -12,11 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from shlex import join, quote
+from shlex import quote
 from typing import Any, Final, Protocol
 from urllib.parse import unquote
 
 from dr_ctl.core.errors import BrokerError, Unreachable, UsageError
+from dr_ctl.core.notation import shell_command
 from dr_ctl.core.system import Clock
 from dr_ctl.engine.plan import Goal
 from dr_ctl.engine.ports import Outcome, Refused
@@ -133,7 +134,7 @@ class BrokerProcess:
         """The command that starts it, as a person types it; empty where the settings name none."""
         if self._settings is None or self._settings.start is None:
             return ""
-        return f"cd {quote(str(self._context.folder))} && {join(self._settings.start)}"
+        return f"cd {quote(str(self._context.folder))} && {shell_command(self._settings.start)}"
 
     def runs(self, *, fresh_s: float = FRESH_S) -> bool | None:
         """Whether the process runs, by an answer that is no older; returns None where no command says so."""

@@ -234,8 +234,7 @@ class StoreSnapshot(snapshot.Snapshot[BrokerView]):
 
     def findings(self) -> Sequence[Finding]:
         both = (finding for view in self._all() for finding in both_serve(view))
-        ends = (ending(view, Severity.WARNING) for view in self._all() if view.ending)
-        return [*both, *ends, *self._not_read(), *self._nobody(), *super().findings()]
+        return [*both, *self._not_waiting(), *self._not_read(), *self._nobody(), *super().findings()]
 
     def _not_read(self) -> Iterator[Finding]:
         brokers = [broker for site in self.sites.values() for broker in site.values()]
@@ -256,6 +255,15 @@ class StoreSnapshot(snapshot.Snapshot[BrokerView]):
             return
         states = some([f"{view.site}/{view.pair}: {_STATES[view.runs]}" for view in views])
         yield found("DR-STORE-012.free", states=states, starts="; ".join(view.own.start for view in views))
+
+    def _not_waiting(self) -> Iterator[Finding]:
+        """Find brokers that could not take the store from one that serves."""
+        for view in self._all():
+            if view.ending:
+                yield ending(view, Severity.WARNING)
+            elif view.runs is False and view.peer_serves:
+                broker, start = f"{view.site}/{view.pair}", view.own.start[0].upper() + view.own.start[1:]
+                yield found("DR-STORE-004.not_running", severity=Severity.WARNING, broker=broker, start=start)
 
     def as_if_lost(self, site: str) -> Self:
         """The lost broker's process has ended, and its lock has run out."""
