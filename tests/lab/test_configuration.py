@@ -151,7 +151,7 @@ def written() -> ET.Element:
     ports = {"clients": 5, "mirror": 6, "listener": 7, "cluster": 1}
     a = SiteState("london", ports, "secret", "secret", node="a")
     b = replace(a, ports={**ports, "cluster": 2}, node="b")
-    spec = BrokerSpec(a, replace(a, name="paris"), (3, 4), (), nodes=(a, b), store=Path("/store"))
+    spec = BrokerSpec(a, replace(a, name="paris"), (3, 4), (), nodes=(a, b), store=Path("/store"), version=(2, 56))
     xml = grouped(configured("<core><acceptors></acceptors></core>", spec), spec)
     for at, host in {**HOSTS, **LINKS}.items():
         xml = re.sub(rf"{at}\b", host, xml)
