@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -47,7 +48,15 @@ class IdStore:
 
     def __init__(self, path: Path) -> None:
         self._file = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
-        self._file.execute("PRAGMA journal_mode=WAL")
+        ends_s = time.monotonic() + BUSY_S
+        while True:
+            try:
+                self._file.execute("PRAGMA journal_mode=WAL")
+                break
+            except sqlite3.OperationalError:  # SQLite itself waits for nobody where several make the file at once
+                if time.monotonic() > ends_s:
+                    raise
+                time.sleep(0.01)
         self._file.execute("PRAGMA synchronous=NORMAL")
         self._file.execute(TABLE)
 
