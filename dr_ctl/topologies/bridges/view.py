@@ -66,7 +66,7 @@ class Queues(ListenersAndRoles):
 class BridgesLink(Link["BrokerView"]):
     needs = "Add a divert and a bridge for {} to broker.xml, as for the other queues, and the queue at both sites."
     adds_node = "Name a connector to the other node in `static-connectors` of each bridge"
-    captures = True
+    records_changes = True
     """The buffers take what clients send, whether bridges ship it or not."""
 
     def __init__(self, view: BrokerView) -> None:

@@ -25,7 +25,7 @@ class SyncLink(Link["BrokerView"]):
     tells_consumed = False
     unapplied = 0
     """The agent removes copies at the broker itself."""
-    captures = True
+    records_changes = True
     """Copies lie in their queue until they can be shipped, whatever the connector does; where nothing is copied back, a
     check has said so."""
 

@@ -177,7 +177,7 @@ class Link(ABC, Generic[V]):
         return []
 
     @property
-    def captures(self) -> bool:
+    def records_changes(self) -> bool:
         """Say whether the peer gets all that clients send here once they are let in, now or later, as far as a link is
         configured."""
         return self.missing or (bool(self.ships) and all(self.ships.values()))
@@ -259,7 +259,7 @@ class NoLink(Link[V]):
 
     to_ship: int | None = 0
     unapplied: int | None = 0
-    captures = True
+    records_changes = True
     can_be_shut = True
 
     def carries(self, _queue: str) -> ReplicationScope:

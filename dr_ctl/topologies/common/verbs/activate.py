@@ -180,7 +180,9 @@ def may_open(tools: Tools[V], move: Move) -> tuple[list[V], str | None]:
         return targets, f"{move.source} may open at any moment: lock coordinator {some(contenders)} is not stopped"
     if tools.may_serve:
         return targets, None  # clients have worked there since the gate
-    if move.spec.operation != FAILOVER and (stopped := [view.site for view in targets if not view.link.captures]):
+    if move.spec.operation != FAILOVER and (
+        stopped := [view.site for view in targets if not view.link.records_changes]
+    ):
         return targets, f"{stopped[0]}: its link is not started, so the way back would capture nothing"
     by_pair = {view.pair: view for view in sources}
     changes = [
