@@ -41,13 +41,12 @@ def at_lab(xml: str, generated: str, ports: Mapping[str, str], *, london: bool) 
     return xml
 
 
-def with_user(lab: Path, page: Mapping[str, str], peers: str = "mirror") -> None:
-    """Beside the brokers' broker.xml, once: the logins of the page, its peer's too, and what dr-ctl may do at the
-    console."""
+def with_user(generated: str, lab: Path, page: Mapping[str, str], peers: str = "mirror") -> None:
+    """Beside the broker.xml of that broker, for its peer is still made: the logins of the page, its peer's too, and
+    what dr-ctl may do at the console."""
     login = "".join(f"{user} = {user.upper()}-PASSWORD\n" for user in ("dr-ctl", peers))
-    for etc in [path.parent for path in lab.rglob("etc/broker.xml")]:
-        if "dr-ctl =" in (etc / "artemis-users.properties").read_text("utf-8"):
-            continue
+    [own] = re.findall(r"^ *<name>.+</name>", generated, re.MULTILINE)
+    for etc in [path.parent for path in lab.rglob("etc/broker.xml") if own in path.read_text("utf-8")]:
         for name, edit in {
             "artemis-users.properties": lambda text: text + login,
             "artemis-roles.properties": lambda text: text + page["artemis-roles.properties"],

@@ -586,6 +586,7 @@ def test_an_outflow_tells_how_old_its_first_message_is_and_nothing_of_an_acknowl
 
     before_ms = subject.view("london").now_ms
     subject.put("london", IN, 2)
+    until(lambda: first()[0] is not None)
     sent_ms, oldest_ms = first()
     after_ms = subject.view("london").now_ms
     assert isinstance(sent_ms, int)

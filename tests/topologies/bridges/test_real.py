@@ -226,7 +226,7 @@ def pasted(generated: str, found: dict[str, str], lab: Path) -> str:
     """The lab's broker.xml with the page's elements in the place of its own, and with the lab's password. The rights of
     dr-ctl stand on the page of the mirror."""
     mirror = blocks("artemis-mirror.md")
-    with_user(lab, mirror)
+    with_user(generated, lab, mirror)
     [password, *_] = re.findall(r"<password>(.+?)</password>", generated)
     ports = {"61613": "clients", "61617": "bridge", "61618": "agents"}
 

@@ -333,7 +333,7 @@ def operator(plugin_lab: Lab, tmp_path: Path) -> Iterator[Operator]:
 
 def pasted(generated: str, page: dict[str, str], lab: Path) -> str:
     """The lab's broker.xml with the page's elements in the place of its own."""
-    with_user(lab, page, "continuity")
+    with_user(generated, lab, page, "continuity")
     ports = {"61613": "clients", "61617": "mirror"}
     xml = at_lab(page[ACCEPTORS], generated, ports, london='key="site-id" value="london"' in generated)
     before, _, plugin = generated.rpartition("<broker-plugins>")  # a stock file shows another one in a comment

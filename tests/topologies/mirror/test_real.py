@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.deep]
 
 def pasted(generated: str, page: dict[str, str], lab: Path) -> str:
     """The lab's broker.xml with the page's elements in the place of its own."""
-    with_user(lab, page)
+    with_user(generated, lab, page)
     ports = {"61613": "clients", "61617": "mirror"}
     listeners = at_lab(page[ACCEPTORS], generated, ports, london='name="paris" user=' in generated)
     xml = in_the_place_of(r"<acceptors>.*</broker-connections>", listeners, generated)
