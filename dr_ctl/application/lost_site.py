@@ -231,7 +231,9 @@ def _moved_by(runs: Runs) -> tuple[datetime | None, str, str]:
             break
         if (last := next((entry for entry in reversed(entries) if entry.lets_in), None)) is not None:
             sites = {step.step.id: step.step.site for step in past.steps}
-            return (last.let_in_at, sites[last.step or ""], "") if past.plan.spec.units is None else (None, "", "")
+            return (
+                (last.let_in_at, sites.get(last.step or "", ""), "") if past.plan.spec.units is None else (None, "", "")
+            )
         if (at := fenced_at(entries)) is not None:
             return (at, past.plan.source, files.name) if past.plan.serving == (past.plan.source,) else (None, "", "")
         if {ACTIVATING, UNFENCE} & {step.step.verb for step in past.steps}:

@@ -193,7 +193,7 @@ class BrokerView(ClassicBroker):
     def has_ended(self) -> bool:
         """Say whether this reading shows the end of the start that was told to stop: its process does not run, or
         another start of the broker answers."""
-        return self.runs is False or (self.answered and self.documents.get(STOPPED) != self.start)
+        return self.runs is False or (self.answered and self.documents.get(STOPPED) not in ("", self.start))
 
     @property
     def role(self) -> Role:
