@@ -1,5 +1,5 @@
-"""Writes the parts of the docs that are made of the code: exit codes, findings and what to type, the keys of the settings,
-each list between marks; the schema of the settings; the manual page, of the commands as they are declared.
+"""Writes the parts of the docs that are made of the code: exit codes, findings and what to type, the keys of the
+settings, each list between marks; the schema of the settings; the manual page, of the commands as they are declared.
 
 python -m bench.pages
 """
