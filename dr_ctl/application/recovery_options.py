@@ -4,10 +4,10 @@ cost and the site that serves then."""
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Self
 
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.result import Result
@@ -23,7 +23,6 @@ from dr_ctl.engine.operations import ACTIVATE, ALONE, AT_SOURCE, CLOSING, FAILOV
 from dr_ctl.engine.plan import RunOptions, Spec
 from dr_ctl.engine.roles import alive, open_again, part_of, sites_serving, source_of
 from dr_ctl.engine.runs import RunFiles, Runs
-from dr_ctl.rpo.core.starts import same_start
 from dr_ctl.topologies.topology import LinkSnapshot, Snapshot
 
 
@@ -83,9 +82,7 @@ def why_not_undone(past: RunState, snapshot: Snapshot, run: str) -> Finding | No
     """Why a run cannot be undone: the run or somebody else may have opened its target."""
     target = past.plan.spec.target
     role = part_of(snapshot, past.plan.spec).roles[target]
-    if not past.activation and (
-        role is Role.STANDBY or target in past.plan.serving or (role is Role.DOWN and _untouched(past, snapshot, run))
-    ):
+    if not past.activation and (role is Role.STANDBY or target in past.plan.serving):
         return None
     if refused_onward(past, snapshot):
         return found("DR-RUN-005.given_up", target=target, role=role.value, run=run)
@@ -94,22 +91,6 @@ def why_not_undone(past: RunState, snapshot: Snapshot, run: str) -> Finding | No
     if not past.activation:
         return found("DR-RUN-005.silent", target=target, role=role.value)
     return found("DR-RUN-005", target=target, role=role.value)
-
-
-def _untouched(past: RunState, snapshot: Snapshot, run: str) -> bool:
-    """Say whether the source shows that nobody has moved the service since: each of its brokers runs on, and knows no
-    later lock than that of this run. Whoever opens the other site takes a lock on every broker that answers."""
-    source = past.plan.source
-    locks = {reading.pair: reading.highest for reading in snapshot.locks if reading.site == source}
-    before: Mapping[str, Any] = past.plan.baseline.get(source, {})  # type: ignore[assignment]
-    brokers = [broker for broker in snapshot.brokers if broker.site == source]
-    return bool(brokers) and all(
-        broker.start is not None
-        and (lock := locks.get(broker.pair)) is not None
-        and lock.run == run
-        and same_start(before.get(broker.pair, {}).get("start"), broker.start)
-        for broker in brokers
-    )
 
 
 def unreached(past: RunState, snapshot: Snapshot) -> list[str]:
