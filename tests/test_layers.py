@@ -48,7 +48,7 @@ BELOW = {
 # What stands beside the packages of topologies, whatever the topology; the registry knows them all, none knows it.
 SHARED = {"topology", "proposing"}
 # What decides may not hold what acts.
-ACTING = {"access", "listeners", "gate", "observer", "reading", "tools"}
+ACTING = {"session", "listeners", "gate", "observer", "reading", "tools"}
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Turns the options of a command into an `Ask`, moments and durations among them; a malformed option is a usage error
+"""Turns the options of a command into a `Spec`, moments and durations among them; a malformed option is a usage error
 with its remedy."""
 
 from collections.abc import Mapping, Sequence

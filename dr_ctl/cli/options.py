@@ -1,5 +1,5 @@
 """Declares options by what is typed, as in `--to SITE`: the word for the value says how it is completed. An option that
-sets a field of `Ask` or `RunOptions` is declared there.
+sets a field of `Spec` or `RunOptions` is declared there.
 
 Where nothing can be read nothing is offered: a shell waits for each answer, and a person sees no error there.
 """
@@ -116,7 +116,7 @@ def switch(name: str, typed: str, text: str, **how: Any) -> Parameter:
 
 
 def of(*names: str) -> tuple[Parameter, ...]:
-    """The options that set these fields of `Ask` or `RunOptions`."""
+    """The options that set these fields of `Spec` or `RunOptions`."""
     return tuple(switch(name, FIELDS[name]["typed"], FIELDS[name]["help"]) for name in names)
 
 

@@ -3,7 +3,7 @@
 A dry run prints the same object that a run executes. A call without `when` goes out unless its effect is seen to hold;
 one with `when` goes out where that is seen.
 
-`Ask` is what was typed: the operation with its options, and how it is run. Each field that an option sets declares
+`Spec` is what was typed: the operation with its options, and how it is run. Each field that an option sets declares
 that option, for the command line, for the plan and for the journal.
 """
 
@@ -86,7 +86,7 @@ class Spec:
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """`reason` and `expect_serving` are options of `Ask`, and here for commands that ask no question of their own.
+    """`reason` and `expect_serving` are options of `Spec`, and here for commands that ask no question of their own.
     `after`: the newest epoch of a lock in the reading that the run rests on, None for a person's command."""
 
     yes: bool = option("--yes", "Ask nothing.", default=False)

@@ -494,7 +494,7 @@ def test_its_memory_is_given_back_by_the_allocator_of_the_system(tmp_path: Path)
 
 
 class Cleaner:
-    """Implements `Keeper`: says what it is told to."""
+    """Implements `Cleaner`: says what it is told to."""
 
     def __init__(self) -> None:
         self.kept = Progress([QueueProgress("orders-1", "orders.in", deleted=7)])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from dr_ctl.engine.plan import Call
-from dr_ctl.topologies.common.access import change
+from dr_ctl.topologies.common.session import change
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin import console
 from dr_ctl_lab.twin.console import ADMIN, Console

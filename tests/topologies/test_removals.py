@@ -42,7 +42,7 @@ ASIDE: Final = "moves messages within their broker, loses none, and a finding na
 BACK: Final = "moves messages that were kept aside back to where clients get them"
 COMMANDS: Final = "removes the plugin's own commands, and no client's message"
 WITHOUT: Final = {
-    "artemis/access.py:Documents.delete": OWN,
+    "artemis/session.py:Documents.delete": OWN,
     "artemis/broker.py:ArtemisRequests.remove": OWN,
     "bridges/trim.py:_may_remove": PLANNED,
     "brokersync/procedure.py:_tell_apart": ASIDE,

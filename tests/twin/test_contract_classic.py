@@ -21,8 +21,8 @@ from dr_ctl.topologies.brokersync.reading import READS, Observer
 from dr_ctl.topologies.brokersync.sync.brokers import Primary, Standby
 from dr_ctl.topologies.classic import reading
 from dr_ctl.topologies.classic.operations import MOVES, PAUSES, REMOVES, REMOVES_QUEUES, RESUMES, STOPS
-from dr_ctl.topologies.common.access import StompAccount
 from dr_ctl.topologies.common.consumed import Consumed, OperatorDecision
+from dr_ctl.topologies.common.session import StompAccount
 from dr_ctl.topologies.fanout.reading import put, read
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.classic.broker import ClassicBroker

@@ -11,8 +11,8 @@ from dr_ctl.stomp_io.address import Closed, Connected, Login, Refused
 from dr_ctl.stomp_io.client import ConnectionLost, SaidError, try_login
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.reading import LIMITS, find_broker, limits_of_addresses
-from dr_ctl.topologies.common.access import FOR_HISTORY
 from dr_ctl.topologies.common.calls import OUTFLOW_PREFIX
+from dr_ctl.topologies.common.session import FOR_HISTORY
 from dr_ctl.topologies.mirror.reading import browsed, reread, residue
 from tests.twin.conftest import ON_THE_WIRE_TOO
 from tests.twin.subject import ADD, IN, OUT, REMOVE, SITES, TEXT, Subject, comes, until

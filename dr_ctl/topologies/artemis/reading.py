@@ -29,8 +29,8 @@ from dr_ctl.topologies.artemis.broker import (
     must_be_active,
     read_group,
 )
-from dr_ctl.topologies.common.access import Part
 from dr_ctl.topologies.common.calls import BROKERS, DOCUMENT, OWN
+from dr_ctl.topologies.common.session import Part
 from dr_ctl.topologies.common.view import Acceptor, Broker, Connection, Consumer, Grants, Queue
 from dr_ctl.topologies.proposing import Family, Listener, Probed
 from dr_ctl.topologies.topology import Obstacle

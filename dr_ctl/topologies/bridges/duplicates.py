@@ -11,7 +11,7 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, some
 from dr_ctl.engine.plan import Spec
 from dr_ctl.topologies.bridges.messages import COMPARED, PAGE, Message, Origin, listed, pages
-from dr_ctl.topologies.bridges.reading import Access, LinkEnds
+from dr_ctl.topologies.bridges.reading import LinkEnds, Session
 from dr_ctl.topologies.bridges.view import BrokerView, Chosen, every_unit
 from dr_ctl.topologies.common.idstore import WITHIN_S, NotRead, Store
 from dr_ctl.topologies.common.view import Queue
@@ -41,7 +41,7 @@ def ids_lacking(store: Store, other: Store, queues: Collection[str] | None = Non
 class Side:
     """One broker's queue, None where there is none; `origin` is the name of its site in origins."""
 
-    access: Access
+    session: Session
     queue: Queue | None
     origin: str
 
@@ -56,11 +56,11 @@ def missing(local: Side, peer: Side, *, timeout_s: float) -> int | None:
         return queue.depth
     if queue.depth > COMPARED:
         return None
-    if (lying := listed(local.access.reader(), queue, local.origin, timeout_s=timeout_s)) is None:
+    if (lying := listed(local.session.reader(), queue, local.origin, timeout_s=timeout_s)) is None:
         return None
     forwarded = sum(message.forwarded for message in lying)
     wanted, oldest, looked = [message for message in lying if not message.forwarded], None, 0
-    for page in pages(peer.access.reader(), copy, peer.origin, timeout_s=timeout_s):
+    for page in pages(peer.session.reader(), copy, peer.origin, timeout_s=timeout_s):
         if not wanted or looked == PAGES:
             break
         looked += 1
@@ -77,7 +77,7 @@ def missing(local: Side, peer: Side, *, timeout_s: float) -> int | None:
         return None
     if not wanted:
         return forwarded
-    processed = [side.access.processed(queue.name, wanted) for side in (local, peer)]
+    processed = [side.session.processed(queue.name, wanted) for side in (local, peer)]
     done = frozenset[Origin]().union(*(origins for origins in processed if origins is not None))
     wanted = [message for message in wanted if message.name not in done]
     if None in processed:
@@ -94,7 +94,7 @@ def _number(message: Message, own: str) -> int:
 def lacking(ends: LinkEnds, copies: BrokerView, chosen: Chosen) -> Lacking | None:
     """The ids of the chosen units that the target's store lacks, by queue; None where the settings do not name both
     stores. Raises `NotRead`."""
-    own, other = (access.ids for access in ends)
+    own, other = (session.ids for session in ends)
     if own is None or other is None:
         return None
     queues = [queue.name for unit in copies.among(chosen) for queue in copies.queues_of(unit)]
@@ -151,7 +151,7 @@ def not_compared(error: NotRead) -> Finding:
     return found("DR-RECONCILE-004.not_compared", why=error)
 
 
-def _lying(peer: Access, copy: Queue, origin: str | None, ids: frozenset[str], *, timeout_s: float) -> int:
+def _lying(peer: Session, copy: Queue, origin: str | None, ids: frozenset[str], *, timeout_s: float) -> int:
     """At most how many messages of these ids lie in a copy: all of them, where the copy cannot be listed whole."""
     if not copy.depth:
         return 0

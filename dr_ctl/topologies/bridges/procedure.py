@@ -20,7 +20,7 @@ from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.bridges import duplicates, fence, trim
 from dr_ctl.topologies.bridges.checks import CHECKS
 from dr_ctl.topologies.bridges.duplicates import Lacking, copies_done, lacking
-from dr_ctl.topologies.bridges.reading import READS, Access
+from dr_ctl.topologies.bridges.reading import READS, Session
 from dr_ctl.topologies.bridges.tools import BridgesTools, IdBarrier, MessageBarrier
 from dr_ctl.topologies.bridges.view import Bridge, BrokerView, Chosen, every_unit
 from dr_ctl.topologies.common import wants
@@ -95,8 +95,8 @@ class Direction:
 
     def __init__(
         self,
-        local: Access,
-        peer: Access,
+        local: Session,
+        peer: Session,
         chosen: Chosen,
         ids: IdBarrier,
         messages: MessageBarrier | None = None,

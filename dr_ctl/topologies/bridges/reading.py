@@ -13,16 +13,16 @@ from dr_ctl.jolokia.client import READ_S, Listing, Post, Query, Read, Reader
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.artemis import BridgesBroker
-from dr_ctl.topologies.artemis import access, beans
+from dr_ctl.topologies.artemis import beans, session
 from dr_ctl.topologies.artemis import reading as parts
 from dr_ctl.topologies.bridges import checks
 from dr_ctl.topologies.bridges.messages import Message, Origin, forwarded, unannounced, with_due
 from dr_ctl.topologies.bridges.view import ORIGIN, Bridge, BrokerView, Divert, Flow, with_idle
 from dr_ctl.topologies.common import observer, snapshot
-from dr_ctl.topologies.common.access import Part
 from dr_ctl.topologies.common.calls import ANY_ADDRESS
 from dr_ctl.topologies.common.checks import on_purpose
 from dr_ctl.topologies.common.idstore import Store
+from dr_ctl.topologies.common.session import Part
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.view import Config, Queue
 
@@ -189,7 +189,7 @@ def _ends(view: BrokerView) -> set[str]:
     return {queue.name for queue in view.queues if queue.address in to and view.flow(queue.address) is None}
 
 
-class Access(access.Access[BrokerView]):
+class Session(session.Session[BrokerView]):
     fenced_by_listener = False
 
     settings_of = BridgesBroker
@@ -233,8 +233,8 @@ class Access(access.Access[BrokerView]):
         return tuple(listener.name for listener in view.listeners if listener.started) if view.open else ()
 
 
-LinkEnds = tuple[Access, Access]
-Observer = observer.Observer[BrokerView, Access]
+LinkEnds = tuple[Session, Session]
+Observer = observer.Observer[BrokerView, Session]
 
 
 def _with_what_is_forwarded(observer: Observer, observe: Callable[[], Snapshot[BrokerView]]) -> Snapshot[BrokerView]:
@@ -244,16 +244,16 @@ def _with_what_is_forwarded(observer: Observer, observe: Callable[[], Snapshot[B
     owed = {debt.about for debt in snapshot.debts}
 
     def read(view: BrokerView) -> BrokerView:
-        access = observer.brokers[view.site][view.pair]
-        reader = access.reader()
+        session = observer.brokers[view.site][view.pair]
+        reader = session.reader()
         view = replace(with_due(reader, view), forwarded=forwarded(reader, view))
         if view.site not in owed:
             return view
-        return replace(view, unannounced=unannounced(reader, view, access.ids, access.id_header))
+        return replace(view, unannounced=unannounced(reader, view, session.ids, session.id_header))
 
     return snapshot.changed(read)
 
 
 READS: Final = observer.Reads(
-    Access.each, lambda sites: BridgesSnapshot(with_idle(sites)), observed=_with_what_is_forwarded, by_pair=False
+    Session.each, lambda sites: BridgesSnapshot(with_idle(sites)), observed=_with_what_is_forwarded, by_pair=False
 )

@@ -15,7 +15,7 @@ from dr_ctl.jolokia.client import Read, Reader
 from dr_ctl.jolokia.http import BadValue
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.bridges.messages import NUMBER, Message, Origin, pages
-from dr_ctl.topologies.bridges.reading import Access, LinkEnds
+from dr_ctl.topologies.bridges.reading import LinkEnds, Session
 from dr_ctl.topologies.bridges.tools import BridgesTools
 from dr_ctl.topologies.bridges.view import ORIGIN, BrokerView
 from dr_ctl.topologies.common.calls import batches, call, request
@@ -145,7 +145,7 @@ def _lacking(one: BrokerView, other: BrokerView) -> str:
     )
 
 
-def _compared(serving: Access, waiting: Access, names: set[str]) -> Mapping[str, Compared]:
+def _compared(serving: Session, waiting: Session, names: set[str]) -> Mapping[str, Compared]:
     """Compare the copies with both sites' stores, by queue. Raises `BrokerError`."""
     view, peer = serving.read(), waiting.read()
     comparisons = {}
@@ -158,12 +158,12 @@ def _compared(serving: Access, waiting: Access, names: set[str]) -> Mapping[str,
             raise BadValue(f"{name} is not served at {view.site} alone any more")
         _stays(waiting.reader(), copy)
         copies = _copies(waiting, copy, own)
-        stores = [_held(access, name, list(copies.values())) for access in (serving, waiting)]
+        stores = [_held(session, name, list(copies.values())) for session in (serving, waiting)]
         comparisons[name] = Compared(frozenset(copies), *stores)
     return comparisons
 
 
-def _copies(waiting: Access, copy: Queue, own: str) -> Mapping[str, Message]:
+def _copies(waiting: Session, copy: Queue, own: str) -> Mapping[str, Message]:
     """The copies of the other site's messages, by their names as text."""
     messages: dict[str, Message] = {}
     for number, page in enumerate(pages(waiting.reader(), copy, own, timeout_s=LOOK_S)):
@@ -177,13 +177,13 @@ def _text(name: Origin) -> str:
     return f"{name[0]}:{name[1]}"
 
 
-def _held(access: Access, queue: str, messages: list[Message]) -> frozenset[str]:
+def _held(session: Session, queue: str, messages: list[Message]) -> frozenset[str]:
     """The names of those that the store of that site holds. Raises `BrokerError`."""
-    processed = access.processed(queue, messages)
+    processed = session.processed(queue, messages)
     if processed is None:
         raise BadValue(
-            f"the settings name no id store of {access.site}",
-            remedy=f"Name it as `ids: {{sqlite: FILE, header: PROPERTY}}` of {access.pair} at {access.site}.",
+            f"the settings name no id store of {session.site}",
+            remedy=f"Name it as `ids: {{sqlite: FILE, header: PROPERTY}}` of {session.pair} at {session.site}.",
         )
     return frozenset(_text(name) for name in processed)
 
@@ -195,7 +195,7 @@ def _stays(reader: Reader, copy: Queue) -> None:
 
 
 def _removed(
-    tools: BridgesTools, waiting: Access, comparisons: Mapping[str, Compared], removed: dict[str, Json],
+    tools: BridgesTools, waiting: Session, comparisons: Mapping[str, Compared], removed: dict[str, Json],
     stay: dict[str, Json], context: StepContext,
 ) -> Outcome | None:  # fmt: skip
     """Remove them, queue by queue, and look again; gives None where all are gone. Raises `BrokerError`."""

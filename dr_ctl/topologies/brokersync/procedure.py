@@ -23,7 +23,7 @@ from dr_ctl.jolokia.client import READ_S
 from dr_ctl.topologies.brokersync import parity, proven
 from dr_ctl.topologies.brokersync.checks import CHECKS, not_compared, nothing_owed, possible_duplicates, unproven_copies
 from dr_ctl.topologies.brokersync.proven import covered
-from dr_ctl.topologies.brokersync.reading import READS, Access, LinkEnds, Observer
+from dr_ctl.topologies.brokersync.reading import READS, LinkEnds, Observer, Session
 from dr_ctl.topologies.brokersync.sync.pair import cleaner
 from dr_ctl.topologies.brokersync.sync.queue import DELETED
 from dr_ctl.topologies.brokersync.tools import SyncTools, listed, own, unproven
@@ -139,7 +139,7 @@ class QueueDifference:
         """Raises `BrokerError`."""
         views = {source.site: source, target.site: target}
         view, peer = tools.observer.together(
-            lambda access: listed(access, views[access.site], views[access.site].by_name.get(queue)), ends
+            lambda session: listed(session, views[session.site], views[session.site].by_name.get(queue)), ends
         )
         copies = peer.complete.ids - own(ends[1], target, queue, peer)
         lacks, alone = view.complete.ids - peer.complete.ids, peer.complete.ids - view.complete.ids
@@ -157,7 +157,7 @@ def cleared(
     """Compare every queue by id, then remove at the target what the fenced source has consumed, where its counters
     cover that and nobody holds; says how many those are, and what is `left`. Nothing is removed where the target lacks
     what the source holds, or has what nothing proves. Raises `BrokerError`."""
-    source, target = (access.read() for access in ends)
+    source, target = (session.read() for session in ends)
     deep = parity.too_deep(tools.rules, source, target, move)
     differing: list[tuple[parity.Counts, QueueDifference]] = []
     for counted in parity.counts(source, target, tools.observer.queues):
@@ -202,36 +202,36 @@ def cleared(
 
 def remove(
     tools: SyncTools,
-    access: Access,
+    session: Session,
     queue: Queue,
     gone: Consumed,
     context: StepContext,
-    serving: tuple[Access, BrokerView],
+    serving: tuple[Session, BrokerView],
 ) -> Refused | None:
     """Remove these copies, and look whether they are gone; gives None where they are. `serving` is the broker whose
     clients consumed them. Raises `BrokerError`."""
     counts, view = serving
     # Noted first: if this process dies meanwhile, the broker's counters prove too little, not too much.
     counts.note(view.start, DELETED, queue.name, len(gone.ids))
-    outcomes = tools.change(list(removes(access.names(), queue, gone)), context)
-    now = access.read().by_name.get(queue.name)
+    outcomes = tools.change(list(removes(session.names(), queue, gone)), context)
+    now = session.read().by_name.get(queue.name)
     if now is None or now.depth == queue.depth - len(gone.ids):
         return None
-    left = shown(access, now).keys() & gone.ids
+    left = shown(session, now).keys() & gone.ids
     counts.note(view.start, DELETED, queue.name, -len(left))
-    about = f"of {len(gone.ids)} message(s) could not be removed from {queue.name} at {access.site}"
+    about = f"of {len(gone.ids)} message(s) could not be removed from {queue.name} at {session.site}"
     return not_done(left, about, outcomes)
 
 
 def moved_aside(
-    tools: SyncTools, access: Access, queue: Queue, ids: Collection[str], context: StepContext, to: str | None = None
+    tools: SyncTools, session: Session, queue: Queue, ids: Collection[str], context: StepContext, to: str | None = None
 ) -> Refused | None:
     """Move these messages to another queue, else aside, and look whether they are gone from theirs; gives None where
     they are. Raises `BrokerError`."""
-    name = to or quarantine_queue(access.site, queue.name)
-    outcomes = tools.change(list(moves(access.names(), queue, ids, name)), context)
-    left = shown(access, queue).keys() & {*ids}
-    return not_done(left, f"message(s) of {queue.name} at {access.site} could not be moved", outcomes)
+    name = to or quarantine_queue(session.site, queue.name)
+    outcomes = tools.change(list(moves(session.names(), queue, ids, name)), context)
+    left = shown(session, queue).keys() & {*ids}
+    return not_done(left, f"message(s) of {queue.name} at {session.site} could not be moved", outcomes)
 
 
 class Copies:
@@ -240,7 +240,7 @@ class Copies:
 
     repairing = "its network connector is not connected: restarting it"
 
-    def __init__(self, local: Access, peer: Access, context: StepContext, timeouts: Timeouts) -> None:
+    def __init__(self, local: Session, peer: Session, context: StepContext, timeouts: Timeouts) -> None:
         self.local, self.remote = local, peer
         self._context, self._timeouts = context, timeouts
         self._restarted = 0
@@ -379,7 +379,7 @@ def reinstate(tools: SyncTools, step: PlannedStep, move: Move, context: StepCont
     return Done(tools.rejoined.text, document(tools.rejoined), tuple(findings))
 
 
-def _tell_apart(tools: SyncTools, returned: Access, serving: Access, context: StepContext) -> list[Finding] | Refused:
+def _tell_apart(tools: SyncTools, returned: Session, serving: Session, context: StepContext) -> list[Finding] | Refused:
     """Keep aside what would surely come twice of one pair of a returned site, before its messages are let in. The
     counters from before the loss are gone, and nothing proves what was consumed then: no message is removed. Raises
     `BrokerError`."""
@@ -406,13 +406,13 @@ def _tell_apart(tools: SyncTools, returned: Access, serving: Access, context: St
             )
             before = frozenset()
         shipped, not_shipped = "DR-RECONCILE-002.shipped", "DR-RECONCILE-002.not_shipped"
-        for access, view, queue, messages, key in (
+        for session, view, queue, messages, key in (
             (returned, returned_view, copies.name, left, not_shipped),
             (serving, serving_view, name, before, shipped),
         ):
             if not messages:
                 continue
-            if (refused := moved_aside(tools, access, view.by_name[queue], messages, context)) is not None:
+            if (refused := moved_aside(tools, session, view.by_name[queue], messages, context)) is not None:
                 return refused
             finding = found(
                 key,
@@ -420,7 +420,7 @@ def _tell_apart(tools: SyncTools, returned: Access, serving: Access, context: St
                 queue=name,
                 lost=returned_view.site,
                 serving=serving_view.site,
-                site=access.site,
+                site=session.site,
             )
             findings.append(finding)
     return findings
@@ -453,7 +453,7 @@ def reconcile(tools: SyncTools, _step: PlannedStep, move: Move, context: StepCon
     return Done(tools.rejoined.text, document(tools.rejoined), (*findings, *_lacking(tools, move)))
 
 
-def _consumed(local: BrokerView, serving: Access, view: BrokerView, returned: Access, queue: Queue) -> Consumed | str:
+def _consumed(local: BrokerView, serving: Session, view: BrokerView, returned: Session, queue: Queue) -> Consumed | str:
     """The copies at the returned site that were consumed, or why that cannot be told. Raises `BrokerError`."""
     try:
         copies = listed(returned, view, queue, tries=ids.TRIES).complete.ids
@@ -513,12 +513,12 @@ def kept(view: BrokerView, move: Move) -> Iterator[tuple[Queue, str | None]]:
 
 def _nothing_proves(
     observer: Observer, serving: str, waiting: str, pattern: str | None
-) -> Iterator[tuple[Access, Queue, Unproven]]:
+) -> Iterator[tuple[Session, Queue, Unproven]]:
     """Of each queue that the pattern names the copies at the waiting site that nothing proves to be consumed. Raises
     `BrokerError`."""
-    for pair, access in observer.brokers[waiting].items():
-        ends = observer.brokers[serving][pair], access
-        views = ends[0].read(), access.read()
+    for pair, session in observer.brokers[waiting].items():
+        ends = observer.brokers[serving][pair], session
+        views = ends[0].read(), session.read()
         for name, queue in views[1].business.items():
             if not (queue.depth and name in views[0].copying and (pattern is None or matches((pattern,), name))):
                 continue
@@ -527,19 +527,19 @@ def _nothing_proves(
             except IncompleteListing as error:
                 copies = Unproven(pair, name, (), str(error))
             if copies.ids or copies.why_not is not None:
-                yield access, queue, copies
+                yield session, queue, copies
 
 
 def keep_aside(tools: SyncTools, _step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Keep aside what nothing proves, by a person's word on these ids. Raises `BrokerError`."""
     kept_aside: dict[str, Json] = {}
-    for access, queue, copies in _nothing_proves(tools.observer, move.target, move.source, move.spec.queues):
+    for session, queue, copies in _nothing_proves(tools.observer, move.target, move.source, move.spec.queues):
         if copies.why_not is not None:
             text = f"which copies of {copies.name} nothing proves cannot be told: {copies.why_not}"
             return Refused(text, kept_aside)
         messages = frozenset(copies.ids)
         by_word = Consumed(messages, OperatorDecision(messages, move.spec.reason or ""))
-        if (refused := moved_aside(tools, access, queue, by_word.ids, context)) is not None:
+        if (refused := moved_aside(tools, session, queue, by_word.ids, context)) is not None:
             return refused
         kept_aside[copies.name] = [*copies.ids]
     if not kept_aside:
@@ -552,14 +552,14 @@ def put_back(tools: SyncTools, _step: PlannedStep, move: Move, context: StepCont
     """Raises `BrokerError`."""
     back: dict[str, Json] = {}
     findings: list[Finding] = []
-    for access in tools.observer.at(move.source):
-        view = access.read()
+    for session in tools.observer.at(move.source):
+        view = session.read()
         for queue, to in kept(view, move):
             if to is None:
                 findings.append(found("DR-SYNC-008", depth=queue.depth, name=queue.name, site=view.site))
                 continue
-            lie = ids.listed(access, queue).complete.ids
-            if (refused := moved_aside(tools, access, queue, lie, context, to)) is not None:
+            lie = ids.listed(session, queue).complete.ids
+            if (refused := moved_aside(tools, session, queue, lie, context, to)) is not None:
                 return refused
             back[to] = len(lie)
             findings.append(found("DR-SYNC-007.put_back", site=view.site, count=len(lie), queue=to))
@@ -579,9 +579,9 @@ NOT_COPIED: Final = (
 
 def _activate(tools: SyncTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """How the counters stand is noted before clients are let in, since an agent worked there."""
-    for access in tools.observer.at(move.target):
-        if not access.open_listeners(timeout_s=READ_S):
-            access.note_opening()
+    for session in tools.observer.at(move.target):
+        if not session.open_listeners(timeout_s=READ_S):
+            session.note_opening()
     return activate.act(tools, step, move, context)
 
 

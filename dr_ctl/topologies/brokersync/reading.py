@@ -21,12 +21,12 @@ from dr_ctl.settings.model import Installation, Queues
 from dr_ctl.stomp_io.address import Closed, Connected
 from dr_ctl.topologies.brokersync import parity, proven
 from dr_ctl.topologies.brokersync.view import AGENT, QUEUE, BrokerView, SyncConfig
-from dr_ctl.topologies.classic import access, beans, statistics
+from dr_ctl.topologies.classic import beans, session, statistics
 from dr_ctl.topologies.classic import reading as parts
 from dr_ctl.topologies.classic.reading import Answered
 from dr_ctl.topologies.common import observer, snapshot
-from dr_ctl.topologies.common.access import Part, StompAccount
 from dr_ctl.topologies.common.calls import OWN
+from dr_ctl.topologies.common.session import Part, StompAccount
 from dr_ctl.topologies.common.view import Config, Queue
 
 
@@ -53,7 +53,7 @@ class BrokerSyncSnapshot(snapshot.Snapshot[BrokerView]):
                 )
 
 
-class Access(access.Access[BrokerView]):
+class Session(session.Session[BrokerView]):
     settings_of = BrokerSyncBroker
     settings: BrokerSyncBroker
 
@@ -179,12 +179,12 @@ def _copying(named: Mapping[str, Queue], bridged: set[str], own: SyncConfig) -> 
     return by_origin
 
 
-LinkEnds = tuple[Access, Access]
-Observer = observer.Observer[BrokerView, Access]
+LinkEnds = tuple[Session, Session]
+Observer = observer.Observer[BrokerView, Session]
 
 
 READS: Final = observer.Reads(
-    Access.each,
+    Session.each,
     BrokerSyncSnapshot,
     lambda source, *more: source.open and any(judge(source, *more) for judge in (parity.lacking, parity.unproven)),
 )

@@ -12,7 +12,7 @@ from dr_ctl.topologies.brokersync import parity
 from dr_ctl.topologies.brokersync.checks import not_compared
 from dr_ctl.topologies.brokersync.parity import DEEP
 from dr_ctl.topologies.brokersync.proven import covered
-from dr_ctl.topologies.brokersync.reading import Access, Observer
+from dr_ctl.topologies.brokersync.reading import Observer, Session
 from dr_ctl.topologies.brokersync.sync.queue import SHOWN
 from dr_ctl.topologies.brokersync.view import AGENT, BrokerView
 from dr_ctl.topologies.classic import ids
@@ -29,25 +29,25 @@ BEFORE: Final = "original-destination"
 _Counts = tuple[str, int, int]
 
 
-def listed(access: Access, view: BrokerView, queue: Queue | None, *, tries: int = 1) -> Listed:
+def listed(session: Session, view: BrokerView, queue: Queue | None, *, tries: int = 1) -> Listed:
     """List a queue of that broker whole. What the peer ships may come to a closed site meanwhile. Raises
     `BrokerError`."""
     grows = not view.open and not view.prepared
-    if queue is None or queue.depth <= DEEP or (listener := access.agents_listener()) is None:
-        return ids.listed(access, queue, tries=tries, grows=grows)
-    before = _count(access, queue)
+    if queue is None or queue.depth <= DEEP or (listener := session.agents_listener()) is None:
+        return ids.listed(session, queue, tries=tries, grows=grows)
+    before = _count(session, queue)
     # Noted first: if this process dies meanwhile, the broker's counters prove too little, not too much.
-    access.note(view.start, SHOWN, queue.name, before.depth)
+    session.note(view.start, SHOWN, queue.name, before.depth)
     origins: dict[str, str | None] = {}
     for frame in ids.browsed(listener, queue.name, client=AGENT):
         was = frame.headers.get(BEFORE)
         origins[frame.headers["message-id"]] = was.removeprefix("/queue/") if was is not None else None
-    access.note(view.start, SHOWN, queue.name, len(origins) - before.depth)
-    return ids.complete(access.site, queue.name, origins, before, _count(access, queue), grows=grows)
+    session.note(view.start, SHOWN, queue.name, len(origins) - before.depth)
+    return ids.complete(session.site, queue.name, origins, before, _count(session, queue), grows=grows)
 
 
-def _count(access: Access, queue: Queue) -> Count:
-    answer = access.reader().read([Read(queue.bean, COUNT)])[0]
+def _count(session: Session, queue: Queue) -> Count:
+    answer = session.reader().read([Read(queue.bean, COUNT)])[0]
     return Count.of(Fields(queue.name, answer.value()))
 
 
@@ -71,17 +71,17 @@ def _counts(view: BrokerView, queue: str, removed: int = 0) -> _Counts:
     return (view.start, named.added, named.removed + removed) if named is not None else (view.start, 0, 0)
 
 
-def own(access: Access, view: BrokerView, queue: str, listing: Listed) -> frozenset[str]:
+def own(session: Session, view: BrokerView, queue: str, listing: Listed) -> frozenset[str]:
     """The messages that only this broker ever had: not shipped yet, or sent here where nothing is shipped. Raises
     `BrokerError`."""
     if queue in view.copying:
         copies = view.copying[queue]
-        return listed(access, view, copies).complete.ids if copies.depth else frozenset()
+        return listed(session, view, copies).complete.ids if copies.depth else frozenset()
     arrives = view.arrives_by(queue)
     return frozenset(id_ for id_, by in listing.came_by.items() if by != arrives)
 
 
-def unproven(ends: tuple[Access, Access], views: tuple[BrokerView, BrokerView], queue: str) -> frozenset[str]:
+def unproven(ends: tuple[Session, Session], views: tuple[BrokerView, BrokerView], queue: str) -> frozenset[str]:
     """The copies of a queue that lie at the waiting site alone, unless the counters of the serving one cover them all.
     Serving site first. Raises `BrokerError`."""
     (serving, waiting), (view, peer) = ends, views
@@ -132,7 +132,8 @@ class SyncGate(Gate[BrokerView]):
         views = {view.site: view for view in (local, peer)}
         ends = [self.observer.brokers[site][local.pair] for site in views]
         serving, waiting = self.observer.together(
-            lambda access: listed(access, views[access.site], views[access.site].by_name.get(queue)).complete.ids, ends
+            lambda session: listed(session, views[session.site], views[session.site].by_name.get(queue)).complete.ids,
+            ends,
         )
         if serving == waiting:
             return None

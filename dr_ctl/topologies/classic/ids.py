@@ -17,13 +17,13 @@ from dr_ctl.jolokia.http import BadValue
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.stomp_io.address import Refused
 from dr_ctl.stomp_io.client import Connection, Frame, probe
-from dr_ctl.topologies.classic.access import Access
 from dr_ctl.topologies.classic.beans import COUNT, Count
 from dr_ctl.topologies.classic.broker import OWN_CLIENT, ClassicBroker
 from dr_ctl.topologies.classic.operations import MESSAGE_ID, MOVE_MATCHING, REMOVE_MATCHING, by_ids
-from dr_ctl.topologies.common.access import StompAccount
+from dr_ctl.topologies.classic.session import Session
 from dr_ctl.topologies.common.calls import batches, call, request
 from dr_ctl.topologies.common.consumed import CompleteListing, Consumed, IncompleteListing
+from dr_ctl.topologies.common.session import StompAccount
 from dr_ctl.topologies.common.view import Queue
 
 LOGIN_S: Final = 5.0
@@ -51,24 +51,24 @@ def browsed(account: StompAccount, queue: str, *, client: str = OWN_CLIENT) -> I
         connection.close()
 
 
-def browse(session: Connection, queue: str, name: str) -> Iterator[Frame]:
+def browse(connection: Connection, queue: str, name: str) -> Iterator[Frame]:
     """The same by a session that is used for several browses; `name` is another one for each."""
-    session.stomp.subscribe(f"/queue/{queue}", name, "auto", {"browser": "true"})
+    connection.stomp.subscribe(f"/queue/{queue}", name, "auto", {"browser": "true"})
     heard = boottime_s()
     while boottime_s() - heard < SILENT_S:
-        for frame in session.receive(1.0):
+        for frame in connection.receive(1.0):
             if frame.headers.get("subscription") != name:
                 continue
             heard = boottime_s()
             if frame.headers.get("browser") == "end":
-                session.stomp.unsubscribe(name)
+                connection.stomp.unsubscribe(name)
                 return
             if frame.cmd == "MESSAGE":
                 yield frame
         # The broker sends the end by itself once all before is acknowledged, which a silent receiver puts off for
         # 40 ms; whatever is sent now takes that acknowledgement along.
-        session.beat(every_s=0.0, silent_s=math.inf)
-    raise TimedOut(f"{session.address}: a browse of {queue} did not come to its end")
+        connection.beat(every_s=0.0, silent_s=math.inf)
+    raise TimedOut(f"{connection.address}: a browse of {queue} did not come to its end")
 
 
 BATCH: Final = 100  # ids in one call: 19 000 a second were removed so, and no message is looked at one by one
@@ -108,7 +108,7 @@ class Listed:
     came_by: Mapping[str, str | None]
 
 
-def listed(access: Access[Any], queue: Queue | None, *, tries: int = 1, grows: bool = False) -> Listed:
+def listed(session: Session[Any], queue: Queue | None, *, tries: int = 1, grows: bool = False) -> Listed:
     """List a queue; a queue that is not there has no messages. Where clients work, several tries find a moment in which
     the listing shows all. A queue that only `grows` has no client and no transaction: what comes while it is listed
     hides nothing of what lay there before.
@@ -121,16 +121,16 @@ def listed(access: Access[Any], queue: Queue | None, *, tries: int = 1, grows: b
         return Listed(CompleteListing("", frozenset(), before=0, after=0), {})
     for left in reversed(range(tries)):
         try:
-            return complete(access.site, queue.name, *_asked(access, queue), grows=grows)
+            return complete(session.site, queue.name, *_asked(session, queue), grows=grows)
         except IncompleteListing:
             if not left:
                 raise
     raise ValueError("a listing needs one try at least")
 
 
-def shown(access: Access[Any], queue: Queue | None) -> Mapping[str, str | None]:
+def shown(session: Session[Any], queue: Queue | None) -> Mapping[str, str | None]:
     """The messages that one listing shows: these lie there, and others may. Raises `BrokerError`."""
-    return _asked(access, queue)[0] if queue is not None else {}
+    return _asked(session, queue)[0] if queue is not None else {}
 
 
 def complete(
@@ -151,15 +151,15 @@ def complete(
         ) from error
 
 
-def _asked(access: Access[Any], queue: Queue) -> tuple[dict[str, str | None], Count, Count]:
+def _asked(session: Session[Any], queue: Queue) -> tuple[dict[str, str | None], Count, Count]:
     """The messages of a listing, and the queue's count before and after it."""
     size = Read(queue.bean, COUNT)
-    before, rows, after = access.reader().read([size, Query(queue.bean, Listing.BROWSE_ALL), size], timeout_s=BROWSE_S)
+    before, rows, after = session.reader().read([size, Query(queue.bean, Listing.BROWSE_ALL), size], timeout_s=BROWSE_S)
     messages = rows.value()
     if not isinstance(messages, list):
-        raise BadValue(f"{access.site}: a listing of {queue.name} gave no messages")
+        raise BadValue(f"{session.site}: a listing of {queue.name} gave no messages")
     first, last = (Count.of(Fields(queue.name, answer.value())) for answer in (before, after))
-    return {_id(access, row): _origin(row) for row in messages}, first, last
+    return {_id(session, row): _origin(row) for row in messages}, first, last
 
 
 def _origin(row: Mapping[str, Any]) -> str | None:
@@ -167,8 +167,8 @@ def _origin(row: Mapping[str, Any]) -> str | None:
     return destination.removeprefix(QUEUE) if isinstance(destination, str) else None
 
 
-def _id(access: Access[Any], row: Any) -> str:
+def _id(session: Session[Any], row: Any) -> str:
     message_id = row.get("JMSMessageID") if isinstance(row, dict) else None
     if not isinstance(message_id, str):
-        raise BadValue(f"{access.site}: a message without a JMSMessageID")
+        raise BadValue(f"{session.site}: a message without a JMSMessageID")
     return message_id

@@ -18,7 +18,7 @@ from dr_ctl.stomp_io.client import Connection, ConnectionLost, Frame, probe
 from dr_ctl.topologies.classic.broker import Network
 from dr_ctl.topologies.classic.operations import EVERY
 from dr_ctl.topologies.classic.reading import DEAD_LETTERS, Answered
-from dr_ctl.topologies.common.access import StompAccount
+from dr_ctl.topologies.common.session import StompAccount
 from dr_ctl.topologies.common.view import Acceptor, Consumer, Queue
 
 REPLIES: Final = "/temp-queue/dr-ctl.statistics"

@@ -18,11 +18,11 @@ from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Done, Move, Outcome, Refused, StepContext
 from dr_ctl.engine.waiting import until_next
 from dr_ctl.rpo.core.starts import same_start
-from dr_ctl.topologies.common.access import FOR_GATE, Access
 from dr_ctl.topologies.common.calls import CLUSTER_PREFIX
 from dr_ctl.topologies.common.link import evidence
 from dr_ctl.topologies.common.observer import Observer, V
 from dr_ctl.topologies.common.receipts import changes
+from dr_ctl.topologies.common.session import FOR_GATE, Session
 from dr_ctl.topologies.common.snapshot import V_co, started_since
 from dr_ctl.topologies.common.view import Broker
 
@@ -164,7 +164,7 @@ class Gate(ABC, Generic[V]):
         waits = [_PairAtGate(self, ends, step, move, context) for ends in self.observer.link_ends(move)]
         while going_on := [wait for wait in waits if wait.outcome is None]:
             began = context.monotonic()
-            answers = self.observer.answers([access for wait in going_on for access in wait.ends], FOR_GATE)
+            answers = self.observer.answers([session for wait in going_on for session in wait.ends], FOR_GATE)
             readings = list(zip(answers[::2], answers[1::2], strict=True))
             views = [view for both in readings for view in both if isinstance(view, Broker)]
             if len(views) == 2 * len(readings):
@@ -191,7 +191,7 @@ class Gate(ABC, Generic[V]):
 @dataclass
 class _PairAtGate(Generic[V]):
     gate: Gate[V]
-    ends: tuple[Access[V], Access[V]]
+    ends: tuple[Session[V], Session[V]]
     step: PlannedStep
     move: Move
     context: StepContext

@@ -19,13 +19,13 @@ from dr_ctl.jolokia.client import READ_S
 from dr_ctl.settings.model import Installation, Queues
 from dr_ctl.stomp_io.address import Address, speaks_amqp, takes_connections
 from dr_ctl.topologies.common import rules
-from dr_ctl.topologies.common.access import EVERYTHING, FOR_HISTORY, FOR_PEOPLE, Access, Part
 from dr_ctl.topologies.common.group import told_by
+from dr_ctl.topologies.common.session import EVERYTHING, FOR_HISTORY, FOR_PEOPLE, Part, Session
 from dr_ctl.topologies.common.snapshot import Silent, Snapshot, V_co
 from dr_ctl.topologies.common.view import Broker
 from dr_ctl.topologies.topology import Node, TimedReading
 
-Asked = TypeVar("Asked", bound=Access[Any])
+Asked = TypeVar("Asked", bound=Session[Any])
 T = TypeVar("T")
 SMALL_S: Final = 2.0
 LATE_S: Final = 1.0
@@ -34,7 +34,7 @@ USUAL: Final = 3
 """So many times as long as its last reading of everything a broker is waited for."""
 V = TypeVar("V", bound=Broker)
 A = TypeVar("A")
-A_co = TypeVar("A_co", bound=Access[Any], covariant=True)
+A_co = TypeVar("A_co", bound=Session[Any], covariant=True)
 LOOKS: Final = 4
 _MOST: Final = 0.9  # of a reading's time, for the answer
 MAX_AT_ONCE: Final = 64
@@ -47,9 +47,9 @@ class Watch:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._late: dict[Access[Any], Work[Any]] = {}
-        self._silent: dict[Access[Any], Silent] = {}
-        self._took_s: dict[Access[Any], float] = {}
+        self._late: dict[Session[Any], Work[Any]] = {}
+        self._silent: dict[Session[Any], Silent] = {}
+        self._took_s: dict[Session[Any], float] = {}
 
     def close(self) -> None:
         """Wait for those that are late."""
@@ -60,45 +60,45 @@ class Watch:
         self, of: Sequence[Asked], ask: Callable[[Asked], T | Silent], *, small: bool
     ) -> tuple[list[T | Silent], float]:
         """The answers, and how long ago the last came that was not late. `small` asks for few figures."""
-        for access in [access for access, late in self._late.items() if late.wait(0)]:
-            self._noted(access, self._late.pop(access).result())
+        for session in [session for session, late in self._late.items() if late.wait(0)]:
+            self._noted(session, self._late.pop(session).result())
         replied: list[float] = []
         began = self._clock.monotonic()
 
-        def timed(access: Asked) -> T | Silent:
-            answer = ask(access)
+        def timed(session: Asked) -> T | Silent:
+            answer = ask(session)
             replied.append(self._clock.monotonic())
             if not small and not isinstance(answer, Silent):
-                self._took_s[access] = replied[-1] - began
+                self._took_s[session] = replied[-1] - began
             return answer
 
         asked = {
-            access: in_background(partial(timed, access), f"watch {access.site}")
-            for access in of
-            if access not in self._late
+            session: in_background(partial(timed, session), f"watch {session.site}")
+            for session in of
+            if session not in self._late
         }
         known = self._took_s.keys() | self._silent.keys()
-        hurried = [reading for access, reading in asked.items() if small or access in known]
-        usual_s = [] if small else [USUAL * self._took_s.get(access, 0.0) for access in asked]
+        hurried = [reading for session, reading in asked.items() if small or session in known]
+        usual_s = [] if small else [USUAL * self._took_s.get(session, 0.0) for session in asked]
         all_ended(hurried, max([LATE_S, *usual_s]))
         for reading in [reading for reading in asked.values() if reading not in hurried]:
             reading.wait()
-        self._late |= {access: reading for access, reading in asked.items() if not reading.wait(0)}
+        self._late |= {session: reading for session, reading in asked.items() if not reading.wait(0)}
 
-        def answered(access: Asked) -> T | Silent:
-            if access not in self._late:
-                return asked[access].result()
-            text = f"{access.site}/{access.pair}: no answer within {LATE_S:g} s"
-            return self._silent.get(access, Silent(access.pair, access.site, Unreachable(text, refused=False)))
+        def answered(session: Asked) -> T | Silent:
+            if session not in self._late:
+                return asked[session].result()
+            text = f"{session.site}/{session.pair}: no answer within {LATE_S:g} s"
+            return self._silent.get(session, Silent(session.pair, session.site, Unreachable(text, refused=False)))
 
-        answers = [self._noted(access, answered(access)) for access in of]
+        answers = [self._noted(session, answered(session)) for session in of]
         return answers, self._clock.monotonic() - max(replied) if self._late and replied else 0.0
 
-    def _noted(self, access: Access[Any], answer: T | Silent) -> T | Silent:
+    def _noted(self, session: Session[Any], answer: T | Silent) -> T | Silent:
         if isinstance(answer, Silent):
-            self._silent[access] = answer
+            self._silent[session] = answer
         else:
-            self._silent.pop(access, None)
+            self._silent.pop(session, None)
         return answer
 
 
@@ -117,14 +117,14 @@ class Supplement(Generic[V]):
 
 @dataclass(frozen=True, slots=True)
 class Reads(Generic[V, A]):
-    """How the brokers of a topology are read. `access` opens the way to one; `snapshot` puts both sites together.
+    """How the brokers of a topology are read. `session` opens the way to one; `snapshot` puts both sites together.
 
     `unlike` says whether the two brokers of a pair differ by more than one reading can explain, whatever moved between
     two; never where counts of the two say nothing about each other. `source` is open where one of them is. `observed`
     adds to such a reading what only commands need, `supplement` to a watch's reading what takes long to read.
     `by_pair`: a pair moves as a whole, and one that has moved is left."""
 
-    access: Callable[[Installation, Path, Clock], Callable[[str, str], A]]
+    session: Callable[[Installation, Path, Clock], Callable[[str, str], A]]
     snapshot: Callable[[Sites[V]], Snapshot[V]] = Snapshot
     unlike: Callable[[V, V, Queues, Mapping[str, int]], bool] = lambda *_: False
     observed: Callable[[Any, Callable[[], Snapshot[V]]], Snapshot[V]] = lambda _, read: read()
@@ -148,9 +148,9 @@ class Observer(Generic[V_co, A_co]):
         settings = installation.settings
         self.installation, self.queues = installation, settings.queues
         self.clock, self.timeouts, self.documents = clock, timeouts, documents
-        access = reads.access(installation, documents, clock)
+        session = reads.session(installation, documents, clock)
         self.brokers: Mapping[str, Mapping[str, A_co]] = {
-            site: {broker.name: access(site, broker.name) for broker in section.brokers}
+            site: {broker.name: session(site, broker.name) for broker in section.brokers}
             for site, section in settings.sites.items()
         }
         self._reads = reads
@@ -170,7 +170,7 @@ class Observer(Generic[V_co, A_co]):
         self._left_s[site] = max(seconds / 2, seconds - 2 * self.timeouts.last_reading_s)
 
     def all(self) -> Sequence[A_co]:
-        return [access for brokers in self.brokers.values() for access in brokers.values()]
+        return [session for brokers in self.brokers.values() for session in brokers.values()]
 
     def at(self, site: str) -> Sequence[A_co]:
         """The brokers of one site."""
@@ -179,27 +179,27 @@ class Observer(Generic[V_co, A_co]):
     @property
     def takeover_s(self) -> float:
         """The longest that any of its brokers may need until another node of it is active."""
-        return max(access.group.takeover_s for access in self.all())
+        return max(session.group.takeover_s for session in self.all())
 
     def turns(self) -> list[str]:
         """Which node of each broker that has several is active, as far as that was seen."""
-        return [access.group.activation for access in self.all() if access.group.takeover_s]
+        return [session.group.activation for session in self.all() if session.group.takeover_s]
 
     def read_at(self, site: str, pairs: Collection[str] | None = None, parts: Part = EVERYTHING) -> list[V_co]:
         """These parts of every broker of one site, or of those of some pairs; raises `BrokerError` where one does not
         answer."""
 
-        of = [access for access in self.at(site) if pairs is None or access.pair in pairs]
+        of = [session for session in self.at(site) if pairs is None or session.pair in pairs]
         return self.together(methodcaller("read", parts), of)
 
-    def answers(self, of: Iterable[Access[V]], parts: Part = EVERYTHING) -> list[V | BrokerError]:
+    def answers(self, of: Iterable[Session[V]], parts: Part = EVERYTHING) -> list[V | BrokerError]:
         """These parts of each of these brokers, or the error that stands in their place. One that does not tell a few
         figures in time is asked again sooner."""
         timeout_s = SMALL_S if parts is Part.OUTFLOW else READ_S
 
-        def read(access: Access[V]) -> V | BrokerError:
+        def read(session: Session[V]) -> V | BrokerError:
             try:
-                return access.read(parts, timeout_s=timeout_s)
+                return session.read(parts, timeout_s=timeout_s)
             except BrokerError as error:
                 return error
 
@@ -222,12 +222,12 @@ class Observer(Generic[V_co, A_co]):
     def close(self) -> None:
         self._watch.close()
         self._supplement.close()
-        for access in self.all():
-            access.close()
+        for session in self.all():
+            session.close()
 
     def together(self, ask: Callable[[A], T], of: Iterable[A]) -> list[T]:
         """Ask several brokers at the same time; the first error is raised after all have answered."""
-        return together([partial(ask, access) for access in of], "read", most=MAX_AT_ONCE)
+        return together([partial(ask, session) for session in of], "read", most=MAX_AT_ONCE)
 
     def observe(self, *, min_s: float = 0.0) -> Snapshot[V_co]:
         """Look at both sites at once; look again where counts differ by more than one reading can explain."""
@@ -260,7 +260,7 @@ class Observer(Generic[V_co, A_co]):
     def poll(self, *, full: bool) -> TimedReading[Snapshot[V_co]] | None:
         """Look once for a watch, at everything or at the outflows alone; gives None if some broker cannot be asked so
         little."""
-        if not full and not all(Part.OUTFLOW in access.apart for access in self.all()):
+        if not full and not all(Part.OUTFLOW in session.apart for session in self.all()):
             return None
         ask = partial(self._answer, parts=FOR_HISTORY if full else Part.OUTFLOW, timeout_s=READ_S)
         began = self.clock.monotonic()
@@ -270,53 +270,53 @@ class Observer(Generic[V_co, A_co]):
         return TimedReading(self._supplement.add(self, snapshot) if full else snapshot, ago_s, took_s)
 
     def _snapshot(self, answers: Sequence[V_co | Silent]) -> Snapshot[V_co]:
-        views = dict(zip(((access.site, access.pair) for access in self.all()), answers, strict=True))
+        views = dict(zip(((session.site, session.pair) for session in self.all()), answers, strict=True))
         sites = {
-            site: {pair: self._alive_if_seen(access, views) for pair, access in brokers.items()}
+            site: {pair: self._alive_if_seen(session, views) for pair, session in brokers.items()}
             for site, brokers in self.brokers.items()
         }
         return self._reads.snapshot(sites)
 
-    def _view(self, access: Access[V_co], min_s: float) -> V_co | Silent:
-        left_s = self._left_s.get(access.site)
+    def _view(self, session: Session[V_co], min_s: float) -> V_co | Silent:
+        left_s = self._left_s.get(session.site)
         if left_s is None:
-            return self._answer(access, FOR_PEOPLE, READ_S)
+            return self._answer(session, FOR_PEOPLE, READ_S)
         within_s = max(left_s, min_s)
-        text = f"{access.site}/{access.pair}: no answer in the time that a site which may be lost is given"
-        given_up = Silent(access.pair, access.site, Unreachable(text, refused=False))
+        text = f"{session.site}/{session.pair}: no answer in the time that a site which may be lost is given"
+        given_up = Silent(session.pair, session.site, Unreachable(text, refused=False))
         if within_s <= 0:
             return given_up
         # Half of it for an answer: a broker that takes the connection and says nothing is sick, and must be told so.
-        ask = partial(self._answer, access, FOR_PEOPLE, min(READ_S, max(left_s / 2, _MOST * min_s)))
+        ask = partial(self._answer, session, FOR_PEOPLE, min(READ_S, max(left_s / 2, _MOST * min_s)))
         began = self.clock.monotonic()
         # Not waited for longer: a name look-up that hangs keeps neither this reading nor the end of the command
         # waiting.
-        looking = in_background(ask, f"look at {access.site}")
+        looking = in_background(ask, f"look at {session.site}")
         view = looking.result() if looking.wait(within_s) else given_up
         if not isinstance(view, Silent):
             return view
-        self._spent(access.site, began)
+        self._spent(session.site, began)
         return view
 
-    def _answer(self, access: Access[V_co], parts: Part, timeout_s: float) -> V_co | Silent:
+    def _answer(self, session: Session[V_co], parts: Part, timeout_s: float) -> V_co | Silent:
         try:
-            return access.read(parts, timeout_s=timeout_s)
+            return session.read(parts, timeout_s=timeout_s)
         except BrokerError as error:
-            refuses = access.refuses(error, within_s=self.timeouts.login_s)
-            return Silent(access.pair, access.site, error, refuses, access.group.readings, access.group.left_s)
+            refuses = session.refuses(error, within_s=self.timeouts.login_s)
+            return Silent(session.pair, session.site, error, refuses, session.group.readings, session.group.left_s)
 
     def _spent(self, site: str, began: float) -> None:
         if site in self._left_s:
             self._left_s[site] = max(0.0, self._left_s[site] - (self.clock.monotonic() - began))
 
-    def _alive_if_seen(self, access: Access[V_co], views: Mapping[tuple[str, str], V_co | Silent]) -> V_co | Silent:
+    def _alive_if_seen(self, session: Session[V_co], views: Mapping[tuple[str, str], V_co | Silent]) -> V_co | Silent:
         """What others show of a broker that did not answer. It lives, even when its console and its clients' listener
         refuse, where its peer's link is attached, or where a broker answers at an address of that link. It is not shown
         to be down where connections are taken at another port that its peer knows of as a client's: by a proxy, or by
         it. And it may have other nodes."""
-        view = views[access.site, access.pair]
+        view = views[session.site, session.pair]
         if not isinstance(view, Silent):
-            self._remembered.pop(access.site, None)
+            self._remembered.pop(session.site, None)
             return view
         name, signs, taken, unnamed = f"{view.site}/{view.pair}", list[str](), list[str](), list[Node]()
         peer = next(broker for (site, pair), broker in views.items() if site != view.site and pair == view.pair)
@@ -325,9 +325,9 @@ class Observer(Generic[V_co, A_co]):
             if peer.link.hears_peer:
                 signs.append(f"the link between {name} and {peer.site} is attached")
             elif view.ports_refuse:
-                at = self._where(access, speaks_amqp, peer.link.speaks_amqp_to)
+                at = self._where(session, speaks_amqp, peer.link.speaks_amqp_to)
                 signs += [f"a broker answers at {address}" for address in at]
-                taken += [f"connections are taken at {address}" for address in self._probed(access, peer)]
+                taken += [f"connections are taken at {address}" for address in self._probed(session, peer)]
         if isinstance(view.error, Passive):
             unnamed += [Node(view.site, view.pair, at, "by its listing of the cluster") for at in view.error.at]
         if not (unnamed or view.nodes):
@@ -356,16 +356,18 @@ class Observer(Generic[V_co, A_co]):
             for pair, name, at in rows
         ]
 
-    def _probed(self, access: Access[V_co], peer: Broker) -> list[str]:
+    def _probed(self, session: Session[V_co], peer: Broker) -> list[str]:
         """Where both have one host, it would be the peer that takes the connection."""
-        hosts = access.hosts - self.brokers[peer.site][peer.pair].hosts
+        hosts = session.hosts - self.brokers[peer.site][peer.pair].hosts
         ports = [listener.port for listener in peer.listeners if listener.port is not None]
-        return self._where(access, takes_connections, [Address(host, port) for host in sorted(hosts) for port in ports])
+        return self._where(
+            session, takes_connections, [Address(host, port) for host in sorted(hosts) for port in ports]
+        )
 
-    def _where(self, access: Access[V_co], is_so: Callable[..., bool], at: Sequence[Address]) -> list[str]:
+    def _where(self, session: Session[V_co], is_so: Callable[..., bool], at: Sequence[Address]) -> list[str]:
         began = self.clock.monotonic()
         answers = self.together(lambda address: is_so(address, timeout_s=self.timeouts.port_s), at)
-        self._spent(access.site, began)
+        self._spent(session.site, began)
         return [f"{address.host}:{address.port}" for address, yes in zip(at, answers, strict=True) if yes]
 
     def _puzzling(self, snapshot: Snapshot[V_co]) -> bool:
@@ -413,4 +415,4 @@ def _arrived(before: Broker | None, after: Broker | None) -> bool:
     return was is not None and now is not None and now > was
 
 
-AnyObserver = Observer[Broker, Access[Broker]]
+AnyObserver = Observer[Broker, Session[Broker]]

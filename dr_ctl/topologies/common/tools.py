@@ -23,12 +23,12 @@ from dr_ctl.processes.secrets import SecretMissing
 from dr_ctl.stomp_io.address import Closed, Connected, LoginResult, Silent
 from dr_ctl.stomp_io.address import Refused as LoginDenied
 from dr_ctl.topologies.common import wants
-from dr_ctl.topologies.common.access import FOR_FENCE, Access, Part
 from dr_ctl.topologies.common.calls import holds, left_of, queues_of, still
 from dr_ctl.topologies.common.gate import Gate
 from dr_ctl.topologies.common.group import NobodyActive
 from dr_ctl.topologies.common.observer import AnyObserver, Observer
 from dr_ctl.topologies.common.recipe import Recipe
+from dr_ctl.topologies.common.session import FOR_FENCE, Part, Session
 from dr_ctl.topologies.common.snapshot import Silent as NoAnswer
 from dr_ctl.topologies.common.snapshot import V_co, before, started_since
 from dr_ctl.topologies.common.view import Broker
@@ -55,12 +55,12 @@ class Listeners:
         self._observer = observer
         self.logged_in: set[_Key] = set()
 
-    def login_results(self, accesses: Sequence[Access[Broker]]) -> dict[_Key, LoginResult | None]:
+    def login_results(self, sessions: Sequence[Session[Broker]]) -> dict[_Key, LoginResult | None]:
         answers = self._observer.together(
-            lambda access: access.try_login(timeout_s=self._observer.timeouts.login_s), accesses
+            lambda session: session.try_login(timeout_s=self._observer.timeouts.login_s), sessions
         )
         return {
-            (access.site, access.pair): login_result for access, login_result in zip(accesses, answers, strict=True)
+            (session.site, session.pair): login_result for session, login_result in zip(sessions, answers, strict=True)
         }
 
     def try_login(self, site: str) -> list[Finding]:
@@ -83,9 +83,9 @@ class Listeners:
     ) -> Outcome:
         """Show that no client gets in: every listener's flag, and no test login where there was one before; `again`
         sends what is missing by a reading."""
-        logged_in = [access for access in self._observer.at(site) if (access.site, access.pair) in self.logged_in]
+        logged_in = [session for session in self._observer.at(site) if (session.site, session.pair) in self.logged_in]
         # A client that is let in shows an open listener, whether one was greeted there before or not.
-        probed = [access for access in self._observer.at(site) if access in logged_in or access.fenced_by_listener]
+        probed = [session for session in self._observer.at(site) if session in logged_in or session.fenced_by_listener]
 
         def read() -> tuple[Sequence[Broker], str | None]:
             views = self._answering(site)
@@ -115,7 +115,7 @@ class Listeners:
         if len(logged_in) == len(self._observer.at(site)):
             text = f"clients are out: listeners closed, test login failed{tail}"
             return Done(text, {"proof": "attempt", "roles_kept_out": lasts}, findings)
-        named = all(access.stomp is not None for access in self._observer.at(site))
+        named = all(session.stomp is not None for session in self._observer.at(site))
         finding = found("DR-FENCE-002" if named else "DR-FENCE-002.no_address", site=site)
         return Done(
             f"listeners closed, by flag only{tail}", {"proof": "flag", "roles_kept_out": lasts}, (finding, *findings)
@@ -142,61 +142,61 @@ class Listeners:
         """Report the gaps of the lasting fence that the settings ask for; the listeners are closed all the same."""
         keep_out = [(view, lasting) for view in views if (lasting := view.config.lasting) is not None]
         shut_out = [self._observer.brokers[view.site][view.pair] for view, _ in keep_out if view.fence.shut_out]
-        left = dict(zip(shut_out, self._observer.together(lambda access: access.uncovered(), shut_out), strict=True))
+        left = dict(zip(shut_out, self._observer.together(lambda session: session.uncovered(), shut_out), strict=True))
         for view, lasting in keep_out:
-            access = self._observer.brokers[view.site][view.pair]
+            session = self._observer.brokers[view.site][view.pair]
             name, roles = f"{view.site}/{view.pair}", ", ".join(lasting.roles)
-            if access not in left:
+            if session not in left:
                 yield found("DR-FENCE-007", broker=name, roles=roles)
-            elif left[access]:
-                yield found("DR-FENCE-008", broker=name, roles=roles, left=some(left[access]))
+            elif left[session]:
+                yield found("DR-FENCE-008", broker=name, roles=roles, left=some(left[session]))
 
-    def why_not_serving(self, accesses: Sequence[Access[Broker]]) -> dict[str, WhyNot | None]:
+    def why_not_serving(self, sessions: Sequence[Session[Broker]]) -> dict[str, WhyNot | None]:
         """Say of each pair why it is not shown to serve, or None."""
 
-        def flags(access: Access[Broker]) -> tuple[str, ...] | BrokerError:
+        def flags(session: Session[Broker]) -> tuple[str, ...] | BrokerError:
             try:
-                return access.open_listeners(timeout_s=self._observer.timeouts.flag_s)
+                return session.open_listeners(timeout_s=self._observer.timeouts.flag_s)
             except BrokerError as error:
                 return error
 
-        asked = in_background(lambda: self._observer.together(flags, accesses), "flags")
-        login_results = self.login_results(accesses)
+        asked = in_background(lambda: self._observer.together(flags, sessions), "flags")
+        login_results = self.login_results(sessions)
         why_not: dict[str, WhyNot | None] = {}
-        for access, opened in zip(accesses, asked.result(), strict=True):
-            login_result = login_results[access.site, access.pair]
+        for session, opened in zip(sessions, asked.result(), strict=True):
+            login_result = login_results[session.site, session.pair]
             if isinstance(opened, BrokerError):
-                why_not[access.pair] = WhyNot(f"it does not answer: {opened}", by_flag=False)
+                why_not[session.pair] = WhyNot(f"it does not answer: {opened}", by_flag=False)
                 continue
-            shut = [name for name in access.config.clients if name not in opened]
-            why_not[access.pair] = None
+            shut = [name for name in session.config.clients if name not in opened]
+            why_not[session.pair] = None
             if shut:
-                why_not[access.pair] = WhyNot(
+                why_not[session.pair] = WhyNot(
                     f"acceptor {', '.join(shut)} is closed", by_flag=True, lets_in=isinstance(login_result, Connected)
                 )
             if isinstance(login_result, Closed | Silent):
                 # A refused login is an answer of the broker all the same: the listener is open, only not to this user.
-                why_not[access.pair] = WhyNot(f"no client is let in: {login_result.because}", by_flag=False)
+                why_not[session.pair] = WhyNot(f"no client is let in: {login_result.because}", by_flag=False)
         return why_not
 
-    def accept_client(self, accesses: Sequence[Access[Broker]]) -> bool:
+    def accept_client(self, sessions: Sequence[Session[Broker]]) -> bool:
         """Say whether a client is let in anywhere, whatever the flags say."""
-        return any(isinstance(login_result, Connected) for login_result in self.login_results(accesses).values())
+        return any(isinstance(login_result, Connected) for login_result in self.login_results(sessions).values())
 
     def why_not(self, site: str, *, serving: bool) -> str | None:
         """Prove by attempts that a site serves with every pair, or lets nobody in; gives the reason if not."""
-        accesses = self._observer.at(site)
+        sessions = self._observer.at(site)
         if serving:
-            by_pair = self.why_not_serving(accesses)
+            by_pair = self.why_not_serving(sessions)
             return next((why.text for why in by_pair.values() if why is not None), None)
         try:
             opened = self._observer.together(
-                lambda access: access.open_listeners(timeout_s=self._observer.timeouts.flag_s), accesses
+                lambda session: session.open_listeners(timeout_s=self._observer.timeouts.flag_s), sessions
             )
         except BrokerError as error:
             return f"it does not answer: {error}"
         shut = not any(opened)
-        probed = [access for access in accesses if access.fenced_by_listener]
+        probed = [session for session in sessions if session.fenced_by_listener]
         return None if shut and not (probed and self.accept_client(probed)) else "a client may be let in"
 
     def why_not_open_again(self, site: str, opens: Sequence[Call]) -> str | None:
@@ -204,8 +204,8 @@ class Listeners:
         pairs = {call.unit for call in opens}
         if left := left_of(opens, self._observer.read_at(site, pairs)):
             return f"effect not seen: {some(left)}"
-        accesses = [access for access in self._observer.at(site) if access.pair in pairs]
-        for key, login_result in self.login_results(accesses).items():
+        sessions = [session for session in self._observer.at(site) if session.pair in pairs]
+        for key, login_result in self.login_results(sessions).items():
             # Nobody at the port contradicts the flag, whoever asks; any other no counts only where a yes was heard.
             if isinstance(login_result, Closed) or (
                 key in self.logged_in and isinstance(login_result, Silent | LoginDenied)
@@ -308,7 +308,7 @@ class Tools(Generic[V_co]):
     link_connects_s = 0.0
 
     def __init__(
-        self, observer: Observer[V_co, Access[V_co]], recipe: Recipe[V_co], sender: Sender, gate: Gate[Any]
+        self, observer: Observer[V_co, Session[V_co]], recipe: Recipe[V_co], sender: Sender, gate: Gate[Any]
     ) -> None:
         self.observer, self.recipe, self.sender, self.gate = observer, recipe, sender, gate
         self.rules, self.timeouts = recipe.rules, observer.timeouts

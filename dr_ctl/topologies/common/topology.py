@@ -22,11 +22,11 @@ from dr_ctl.engine.ports import Done, Driver, Move, NotNeeded, Outcome, Recipe, 
 from dr_ctl.engine.waiting import until
 from dr_ctl.settings.model import Drain, Installation, Queues
 from dr_ctl.topologies.common import recipe
-from dr_ctl.topologies.common.access import Access
 from dr_ctl.topologies.common.checks import Checks
 from dr_ctl.topologies.common.observer import Observer, Reads
 from dr_ctl.topologies.common.recipe import Procedure, VerbHandler
 from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.common.session import Session
 from dr_ctl.topologies.common.snapshot import Snapshot, V_co, started_since
 from dr_ctl.topologies.common.tools import Listeners, Sender, Tools
 from dr_ctl.topologies.common.verbs import activate, canary, fence, proving, quiesce
@@ -124,7 +124,7 @@ class PairDriver(Generic[V_co]):
     def _is_outdated(self, move: Move) -> bool:
         """Say whether the gate has to be proven again: it was of another node, or a message has come or gone at brokers
         that let nobody in."""
-        gate, newest = self._tools.gate, [access.newest[1] for access in self._tools.observer.all() if access.newest]
+        gate, newest = self._tools.gate, [session.newest[1] for session in self._tools.observer.all() if session.newest]
         if gate.of_another_node:
             return True
         is_open = self._tools.opened or any(self._tools.open_at(view, move) for view in newest)
@@ -139,7 +139,7 @@ class PairDriver(Generic[V_co]):
         tools, observer = self._tools, self._tools.observer
         until(
             context,
-            lambda: any(access.is_vacant(anew=step.verb == LAST) for access in observer.all()),
+            lambda: any(session.is_vacant(anew=step.verb == LAST) for session in observer.all()),
             holds=lambda vacant: not vacant,
             within_s=observer.takeover_s,
             poll_s=tools.timeouts.undo_poll_s,
@@ -260,7 +260,7 @@ class Companion(Protocol):
 class PairTopology(Generic[V]):
     """Implements `Topology`. `acts_by` makes what acts, under a lock."""
 
-    observer: Observer[V, Access[V]]
+    observer: Observer[V, Session[V]]
     recipe: Recipe[Snapshot[V]]
     acts_by: Callable[[Lease | None], Driver[Snapshot[V]]]
     others: Sequence[Companion] = ()
@@ -286,7 +286,7 @@ class PairTopology(Generic[V]):
             other.spend_at_most(seconds, site)
 
     def stores(self) -> Sequence[Store]:
-        return [access.store() for access in self.observer.all()]
+        return [session.store() for session in self.observer.all()]
 
     def driver(self, lease: Lease | None = None) -> Driver[Snapshot[V]]:
         return self.acts_by(lease)

@@ -11,8 +11,8 @@ from dr_ctl.core.notation import duration, if_known
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Done, Move, Outcome, Refused, StepContext
 from dr_ctl.engine.waiting import until
-from dr_ctl.topologies.common.access import EVERYTHING, Access, Part
 from dr_ctl.topologies.common.link import evidence, said
+from dr_ctl.topologies.common.session import EVERYTHING, Part, Session
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.view import Broker
 
@@ -26,10 +26,10 @@ class Direction(Protocol[R_contra]):
     """What is under way from one broker to its peer, by a reading of each."""
 
     @property
-    def local(self) -> Access[Any]: ...
+    def local(self) -> Session[Any]: ...
 
     @property
-    def remote(self) -> Access[Any]: ...
+    def remote(self) -> Session[Any]: ...
 
     def left(self, view: R_contra, peer: R_contra) -> int | None:
         """The number under way, or None if unread."""
@@ -121,9 +121,9 @@ class Wait(Generic[R]):
 
     def _noted(self, opened: Callable[[R], Sequence[str]]) -> _Reading[R]:
         brokers = {
-            (access.site, access.pair): access
+            (session.site, session.pair): session
             for direction in self._directions
-            for access in (direction.local, direction.remote)
+            for session in (direction.local, direction.remote)
         }
         answers: Sequence[Any] = self._tools.observer.answers(brokers.values(), self._parts)
         readings: Readings[R] = dict(zip(brokers, answers, strict=True))

@@ -13,11 +13,11 @@ from dr_ctl.jolokia.client import READ_S, Answer, Asked, Listing, Post, Query, R
 from dr_ctl.jolokia.http import BadValue, NoSuchBean
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.artemis import ContinuityBroker
-from dr_ctl.topologies.artemis import access, beans
+from dr_ctl.topologies.artemis import beans, session
 from dr_ctl.topologies.artemis import reading as parts
 from dr_ctl.topologies.common import observer
-from dr_ctl.topologies.common.access import Part
 from dr_ctl.topologies.common.calls import OWN
+from dr_ctl.topologies.common.session import Part
 from dr_ctl.topologies.common.view import Config, Queue
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.view import (
@@ -276,7 +276,7 @@ def _commands(plugin: Service | None, queues: Mapping[str, Queue], bridges: Mapp
     return Commands(queues[out], queues[f"{plugin.prefix}.in"], bridges[f"{out}.bridge"])
 
 
-class Access(access.Access[SiteView]):
+class Session(session.Session[SiteView]):
     settings_of = ContinuityBroker
     settings: ContinuityBroker
     apart = Part.OUTFLOW
@@ -312,10 +312,10 @@ class Access(access.Access[SiteView]):
         return fields.number("StartTime") + fields.number("Uptime")
 
 
-LinkEnds = tuple[Access, Access]
+LinkEnds = tuple[Session, Session]
 
 
-Observer = observer.Observer[SiteView, Access]
+Observer = observer.Observer[SiteView, Session]
 
 
 Views = dict[tuple[str, str], SiteView]
@@ -393,4 +393,4 @@ def _as_compared(view: SiteView, then: SiteView) -> SiteView:
     return replace(view, compared=then.compared, uncopied=then.uncopied, held=then.held, without_id=then.without_id)
 
 
-READS: Final[observer.Reads[SiteView, Access]] = observer.Reads(Access.each, observed=_followed, supplement=_Compares)
+READS: Final[observer.Reads[SiteView, Session]] = observer.Reads(Session.each, observed=_followed, supplement=_Compares)

@@ -43,7 +43,7 @@ from dr_ctl.topologies.common.wants import (
 )
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.checks import nothing_owed
-from dr_ctl.topologies.continuity.reading import Access, LinkEnds
+from dr_ctl.topologies.continuity.reading import LinkEnds, Session
 from dr_ctl.topologies.continuity.tools import Applied, Both, ContinuityTools
 from dr_ctl.topologies.continuity.view import Bridge, SiteView
 
@@ -171,14 +171,14 @@ def count_residue(tools: ContinuityTools, step: PlannedStep, move: Move, context
         text = f"{residue.messages} message(s) and {residue.acks} acknowledgement(s)"
         return f"{text}; at most {if_known(residue.duplicates)} come as duplicates"
 
-    residues = [_residue(access) for access in tools.observer.at(move.target)]
+    residues = [_residue(session) for session in tools.observer.at(move.target)]
     return held_for_the_other(move, context, residues, about, findings, ": the continuity plugin has not started")
 
 
-def _residue(access: Access) -> Residue | None:
+def _residue(session: Session) -> Residue | None:
     """Count the messages and acknowledgements that a closed broker holds for its peer, or give None if unread. Ids show
     which messages to ship lie in their queue unacknowledged; the counts are an upper bound where ids cannot be had."""
-    view = access.read()
+    view = session.read()
     counted = view.link.residue
     if counted is None:
         return None
@@ -186,7 +186,7 @@ def _residue(access: Access) -> Residue | None:
     queues = [queue for flow in flows for queue in (flow.out_mirror, view.business[flow.queue])]
     if any(queue.depth > copies.IDS_UP_TO for queue in queues):
         return counted
-    ids = copies.ids(access.reader(), queues)
+    ids = copies.ids(session.reader(), queues)
     duplicates = 0
     for to_ship, peer in zip(ids[::2], ids[1::2], strict=True):
         if to_ship is None or peer is None:

@@ -184,6 +184,6 @@ class ContinuityTools(Tools[SiteView]):
         return sum(len(ids) for ids in self.recovered.values()) if self.compares else None
 
     def read(self, link_ends: Sequence[LinkEnds], *, timeout_s: float = READ_S) -> list[Both]:
-        both = [access for ends in link_ends for access in ends]
-        snapshot = self.observer.together(lambda access: access.read(timeout_s=timeout_s), both)
+        both = [session for ends in link_ends for session in ends]
+        snapshot = self.observer.together(lambda session: session.read(timeout_s=timeout_s), both)
         return list(zip(snapshot[::2], snapshot[1::2], strict=True))

@@ -14,7 +14,7 @@ from dr_ctl.topologies.common.idstore import Store
 from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.fanout.counting import CHECKPOINTS, EMPTY, Checkpoint, Checkpoints, Counters, Mark, QueueAtSite
 from dr_ctl.topologies.fanout.parity import ALONE, NOT_COUNTED, ONE_SITE_ALONE, TAKEN, Undecided
-from dr_ctl.topologies.fanout.reading import COUNTERS, Access, LinkEnds, counters_of
+from dr_ctl.topologies.fanout.reading import COUNTERS, LinkEnds, Session, counters_of
 
 BROWSE_S: Final = 30.0  # 20 000 messages take 6 s
 TRYING_S: Final = 5.0
@@ -79,27 +79,27 @@ class QueueDifference:
     """Where this reading can be a checkpoint: its marks by site, before anything is removed."""
 
 
-def listed(access: Access, queue: Queue | None, name: str) -> Listed:
+def listed(session: Session, queue: Queue | None, name: str) -> Listed:
     """List a queue once, whatever the listing leaves out; an absent queue has no messages. Raises `BrokerError`."""
     if queue is None:
         return Listed(name, {}, 0, EMPTY, EMPTY)
     figures = Read(queue.bean, COUNTERS)
-    before, shown, after = access.reader().read(
+    before, shown, after = session.reader().read(
         [figures, Query(queue.bean, Listing.BROWSE_ALL), figures], timeout_s=BROWSE_S
     )
     rows = shown.value()
     if not isinstance(rows, list):
-        raise BadValue(f"{access.site}: a listing of {name} gave no messages")
-    by_id = {_id(access, name, row): row for row in rows}
+        raise BadValue(f"{session.site}: a listing of {name} gave no messages")
+    by_id = {_id(session, name, row): row for row in rows}
     return Listed(name, by_id, len(rows), *(counters_of(queue, answer) for answer in (before, after)))
 
 
-def lying(access: Access, queue: Queue | None) -> frozenset[str]:
+def lying(session: Session, queue: Queue | None) -> frozenset[str]:
     """The ids of all messages in a queue now, in delivery included. Raises `BrokerError`."""
-    return listed_to_the_end(access, queue, queue.name if queue is not None else "").ids
+    return listed_to_the_end(session, queue, queue.name if queue is not None else "").ids
 
 
-def listed_to_the_end(access: Access, queue: Queue | None, name: str) -> Listed:
+def listed_to_the_end(session: Session, queue: Queue | None, name: str) -> Listed:
     """A listing that shows at least as many messages as the queue holds.
 
     A broker cuts a listing silently where its policy says so (400 by default), and leaves messages out while consumers
@@ -108,18 +108,18 @@ def listed_to_the_end(access: Access, queue: Queue | None, name: str) -> Listed:
     # A law of its own: no hand is here, and a listing that was cut by a consumer is asked for again at once.
     until = boottime_s() + TRYING_S
     while True:
-        listing = listed(access, queue, name)
+        listing = listed(session, queue, name)
         if listing.count >= listing.least:
             return listing
         if boottime_s() > until:
             raise BadValue(
-                f"{access.site}: {name} holds {listing.least} message(s) and shows {listing.count} of them: its "
+                f"{session.site}: {name} holds {listing.least} message(s) and shows {listing.count} of them: its "
                 "broker's policy limits what a listing shows, or clients hold some in a transaction",
-                remedy=f"Raise maxBrowsePageSize of the policy entry for {name} at {access.site} above that.",
+                remedy=f"Raise maxBrowsePageSize of the policy entry for {name} at {session.site} above that.",
             )
 
 
-def consumed(store: Store, target: Access, queue: Queue | None) -> Consumed:
+def consumed(store: Store, target: Session, queue: Queue | None) -> Consumed:
     """The messages at the target that the store knows: the consumers of both sites write to that one. The serving site
     need not be listed for that. Raises `BrokerError`."""
     known = store.known(queue.name, lying(target, queue)) if queue is not None else _NOTHING
@@ -229,8 +229,8 @@ class Comparing:
             alone = _again(waiting.ids - again.ids - proven.ids, before)
             return QueueDifference(proven, lacks, alone, {id_: again.rows[id_] for id_ in lacks})
         sites = [
-            QueueAtSite(access.site, access.names().start, listed.before)
-            for access, listed in zip(ends, (again, waiting), strict=True)
+            QueueAtSite(session.site, session.names().start, listed.before)
+            for session, listed in zip(ends, (again, waiting), strict=True)
         ]
         since = checkpoints.since(name, *sites)
         # What clients take while both sites are listed could have come and gone unseen.
@@ -282,7 +282,7 @@ def _marks(
     }
 
 
-def kept(ends: Sequence[Access]) -> Checkpoints:
+def kept(ends: Sequence[Session]) -> Checkpoints:
     """The checkpoints of that pair."""
     return Checkpoints.read(_cleaner(ends).document_files.texts())
 
@@ -293,16 +293,16 @@ def keep(ends: LinkEnds, queues: Mapping[str, Mapping[str, Mark]]) -> None:
         _cleaner(ends).document_files.write(CHECKPOINTS, kept(ends).noted(queues).text)
 
 
-def _cleaner(ends: Sequence[Access]) -> Access:
-    return min(ends, key=lambda access: access.site)
+def _cleaner(ends: Sequence[Session]) -> Session:
+    return min(ends, key=lambda session: session.site)
 
 
-def _id(access: Access, queue: str, row: Any) -> str:
+def _id(session: Session, queue: str, row: Any) -> str:
     properties = row.get("StringProperties") if isinstance(row, dict) else None
-    ident = properties.get(access.own.id_header) if isinstance(properties, dict) else None
+    ident = properties.get(session.own.id_header) if isinstance(properties, dict) else None
     if not isinstance(ident, str):
         raise BadValue(
-            f"{access.site}: a message of {queue} has no {access.own.id_header}: it cannot be told from others",
+            f"{session.site}: a message of {queue} has no {session.own.id_header}: it cannot be told from others",
             remedy="Let producers name each message by that property, or name theirs under `id_header:`.",
         )
     return ident

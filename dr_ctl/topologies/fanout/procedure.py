@@ -31,7 +31,7 @@ from dr_ctl.topologies.common.verbs.quiesce import LIFTED, lifting, to_pause
 from dr_ctl.topologies.fanout import ids, parity
 from dr_ctl.topologies.fanout.checks import CHECKS, nothing_owed, of_undecided, possible_duplicates
 from dr_ctl.topologies.fanout.ids import ComparisonMode
-from dr_ctl.topologies.fanout.reading import Access, LinkEnds, is_carried
+from dr_ctl.topologies.fanout.reading import LinkEnds, Session, is_carried
 from dr_ctl.topologies.fanout.tools import READS, FanoutTools, Reconciled
 from dr_ctl.topologies.fanout.view import COPY, IDS, BrokerView
 
@@ -143,7 +143,7 @@ class Reconciler:
         return lifted if isinstance(lifted, Refused) else refused
 
     def _pair(self, ends: LinkEnds, *, copied: bool, pace: ComparisonMode) -> Refused | None:
-        source, target = (access.read() for access in ends)
+        source, target = (session.read() for session in ends)
         queues = {
             counted.queue: (source.by_name.get(counted.queue), target.by_name.get(counted.queue))
             for counted in parity.counts(source, target, Queues())
@@ -208,17 +208,17 @@ class Reconciler:
         )
         return Refused.of(finding, evidence=self.reconciled.as_json())
 
-    def remove(self, access: Access, queue: str, gone: Consumed) -> Refused | None:
+    def remove(self, session: Session, queue: str, gone: Consumed) -> Refused | None:
         """Remove these messages, and look whether they are gone; gives None where they are."""
         if not gone.ids:
             return None
         if self._context.read_only:
             self.reconciled.note(self.reconciled.removed, queue, gone.ids)
             return None
-        view = access.names()
+        view = session.names()
         calls = [*removes(view, view.by_name[queue], gone, view.own.id_header)]
         outcomes = self._tools.change(calls, self._context)
-        left = ids.lying(access, view.by_name[queue]) & gone.ids
+        left = ids.lying(session, view.by_name[queue]) & gone.ids
         self.reconciled.note(self.reconciled.removed, queue, gone.ids - left)
         about = f"of {len(gone.ids)} message(s) could not be removed from {queue} at {view.site}"
         return not_done(left, about, outcomes)
@@ -285,9 +285,9 @@ def settle(tools: FanoutTools, _step: PlannedStep, move: Move, context: StepCont
     reconciler = Reconciler(tools, move.source, move.target, move, context)
     try:
         removals = (
-            reconciler.remove(access, name, ids.consumed(store, access, queue))
-            for access in tools.observer.at(move.target)
-            for name, queue in access.read().business.items()
+            reconciler.remove(session, name, ids.consumed(store, session, queue))
+            for session in tools.observer.at(move.target)
+            for name, queue in session.read().business.items()
             if queue.depth
         )
         why = next((refused.text for refused in removals if refused is not None), None)

@@ -17,13 +17,13 @@ from dr_ctl.jolokia.http import NoSuchBean
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.classic import ClassicFanout, FanoutBroker
 from dr_ctl.settings.model import Installation
-from dr_ctl.topologies.classic import access
+from dr_ctl.topologies.classic import session
 from dr_ctl.topologies.classic.broker import OWN_CLIENT
 from dr_ctl.topologies.classic.ids import browsed, connected
 from dr_ctl.topologies.classic.reading import ask
-from dr_ctl.topologies.common.access import StompAccount
 from dr_ctl.topologies.common.calls import items
 from dr_ctl.topologies.common.idstore import Store
+from dr_ctl.topologies.common.session import StompAccount
 from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.fanout.counting import EMPTY, Counters
 from dr_ctl.topologies.fanout.view import COPY, IDS, BrokerView, FanoutConfig
@@ -108,7 +108,7 @@ def counters_of(queue: Queue, answer: Answer) -> Counters:
     return Counters(depth, added, removed, expired, dispatched - max(0, in_hand))
 
 
-class Access(access.Access[BrokerView]):
+class Session(session.Session[BrokerView]):
     """`carries` holds messages read at the peer that are to be put down here, by queue and id; `ids` is the store of
     ids that the consumers of both sites share, if they have one."""
 
@@ -161,4 +161,4 @@ class Access(access.Access[BrokerView]):
         return Done(f"{self.put(str(call.request[COPY]), ids)} put down")
 
 
-LinkEnds = tuple[Access, Access]
+LinkEnds = tuple[Session, Session]

@@ -18,7 +18,7 @@ from dr_ctl.topologies.fanout.checks import possible_duplicates
 from dr_ctl.topologies.fanout.counting import Counted, Counters
 from dr_ctl.topologies.fanout.ids import Comparing, kept, listed_to_the_end
 from dr_ctl.topologies.fanout.parity import Undecided
-from dr_ctl.topologies.fanout.reading import Access, counters
+from dr_ctl.topologies.fanout.reading import Session, counters
 from dr_ctl.topologies.fanout.view import BrokerView
 
 READINGS: Final = 15  # of counters, where messages come all the time
@@ -29,7 +29,7 @@ Reading = tuple[Sequence[Counters], Sequence[Counters]]
 LISTED: Final = 1000  # ids of a queue; the calls in the journal name all of them
 
 
-Observer = observer.Observer[BrokerView, Access]
+Observer = observer.Observer[BrokerView, Session]
 
 
 def with_counters(observer: Observer, read: Callable[[], Snapshot[BrokerView]]) -> Snapshot[BrokerView]:
@@ -45,7 +45,9 @@ def with_counters(observer: Observer, read: Callable[[], Snapshot[BrokerView]]) 
     return snapshot.changed(lambda view: replace(view, counted=counted.get(view.pair, {})))
 
 
-def _counted(observer: Observer, ends: tuple[Access, ...], view: BrokerView, peer: BrokerView) -> Mapping[str, Counted]:
+def _counted(
+    observer: Observer, ends: tuple[Session, ...], view: BrokerView, peer: BrokerView
+) -> Mapping[str, Counted]:
     def read(names: Sequence[str]) -> dict[str, Counted]:
         began = observer.clock.monotonic()
         readings = _readings(observer, ends, names)
@@ -67,11 +69,11 @@ def _counted(observer: Observer, ends: tuple[Access, ...], view: BrokerView, pee
     return {name: _listed_by_id(ends, name, counted) for name, counted in now.items()}
 
 
-def _readings(observer: Observer, ends: tuple[Access, ...], names: Sequence[str]) -> list[Reading]:
+def _readings(observer: Observer, ends: tuple[Session, ...], names: Sequence[str]) -> list[Reading]:
     readings: list[Reading] = []
 
-    def read(access: Access) -> Sequence[Counters]:
-        return counters(access.reader(), [access.names().by_name.get(name) for name in names])
+    def read(session: Session) -> Sequence[Counters]:
+        return counters(session.reader(), [session.names().by_name.get(name) for name in names])
 
     while names and len(readings) < READINGS and not _stands_still(readings):
         if readings:
@@ -81,7 +83,7 @@ def _readings(observer: Observer, ends: tuple[Access, ...], names: Sequence[str]
     return readings
 
 
-def _listed_by_id(ends: tuple[Access, ...], name: str, now: Counted) -> Counted:
+def _listed_by_id(ends: tuple[Session, ...], name: str, now: Counted) -> Counted:
     """With the ids of both sites, where no counter tells anything and the queue is shallow enough to look at each
     message."""
     if kept(ends).since(name, now.first, now.second) is not None:
@@ -89,7 +91,7 @@ def _listed_by_id(ends: tuple[Access, ...], name: str, now: Counted) -> Counted:
     if max(at.counters.depth for at in (now.first, now.second)) > LISTED_UP_TO:
         return now
     try:
-        first, second = (listed_to_the_end(access, access.names().by_name.get(name), name).ids for access in ends)
+        first, second = (listed_to_the_end(session, session.names().by_name.get(name), name).ids for session in ends)
     except BrokerError:
         return now
     alone = {now.first.site: len(first - second), now.second.site: len(second - first)}
@@ -97,13 +99,13 @@ def _listed_by_id(ends: tuple[Access, ...], name: str, now: Counted) -> Counted:
 
 
 READS: Final = observer.Reads(
-    Access.each,
+    Session.each,
     unlike=lambda source, *more: source.open and bool(parity.lacking(source, *more)),
     observed=with_counters,
 )
 
 
-def _level(ends: Sequence[Access], name: str, now: Counted) -> bool:
+def _level(ends: Sequence[Session], name: str, now: Counted) -> bool:
     since = kept(ends).since(name, now.first, now.second)
     return since is None or now.level(since.local, since.remote)
 

@@ -26,13 +26,13 @@ from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.broker import CREATE_QUEUE, MOVE, internal_queue
 from dr_ctl.topologies.common import wants
-from dr_ctl.topologies.common.access import Part
 from dr_ctl.topologies.common.calls import call, pause_lasting, quarantine_queue, request
 from dr_ctl.topologies.common.consumed import Acknowledged, Consumed
 from dr_ctl.topologies.common.link import Residue
 from dr_ctl.topologies.common.reasons import nothing_owed
 from dr_ctl.topologies.common.recipe import Procedure, Undo, VerbHandler
 from dr_ctl.topologies.common.rules import Rules, selected
+from dr_ctl.topologies.common.session import Part
 from dr_ctl.topologies.common.topology import COMMON, TopologyDefinition
 from dr_ctl.topologies.common.verbs import fence
 from dr_ctl.topologies.common.verbs.fence import closed_first, held_for_the_other
@@ -41,7 +41,7 @@ from dr_ctl.topologies.common.verbs.undoing import as_before
 from dr_ctl.topologies.common.waiting import Wait, attached
 from dr_ctl.topologies.common.wants import SOURCE, TARGET, AtBroker, Wants, links_as_before, planning
 from dr_ctl.topologies.mirror.checks import CHECKS
-from dr_ctl.topologies.mirror.reading import READS, RESIDUE_UP_TO, Access, Browsed, Origin, browsed, identity, residue
+from dr_ctl.topologies.mirror.reading import READS, RESIDUE_UP_TO, Browsed, Origin, Session, browsed, identity, residue
 from dr_ctl.topologies.mirror.tools import MirrorTools, PartialReturn
 from dr_ctl.topologies.mirror.view import ORIGINS_UP_TO, BrokerView, Difference, MirrorSnapshot, unexplained
 
@@ -98,7 +98,7 @@ class LinkDirection:
 
     repairing = ""
 
-    def __init__(self, local: Access, peer: Access, tools: MirrorTools, context: StepContext, small: int = 0) -> None:
+    def __init__(self, local: Session, peer: Session, tools: MirrorTools, context: StepContext, small: int = 0) -> None:
         self.local, self.remote = local, peer
         self._tools, self._context, self._small = tools, context, small
         self._shipped: int | None = None
@@ -189,7 +189,7 @@ def restart(tools: MirrorTools, step: PlannedStep, move: Move, context: StepCont
         now = zip(brokers, tools.observer.answers(brokers, Part.OUTFLOW), strict=True)
         why = {
             name: f"{name} does not answer: {view}" if isinstance(view, BrokerError) else why_not_attached(name, view)
-            for name, view in ((f"{access.site}/{access.pair}", view) for access, view in now)
+            for name, view in ((f"{session.site}/{session.pair}", view) for session, view in now)
         }
         return {name: reason for name, reason in why.items() if reason is not None}
 
@@ -397,10 +397,10 @@ def count_residue(tools: MirrorTools, step: PlannedStep, move: Move, context: St
     findings = closed_first(tools, step, move, context, _since)
     if isinstance(findings, Refused):
         return findings
-    for access in tools.observer.at(move.target):
-        counted = residue(access.reader(), access.read())
+    for session in tools.observer.at(move.target):
+        counted = residue(session.reader(), session.read())
         # Where its clients were let in, what it wrote since its start may be their work.
-        tools.residue[access.pair] = replace(counted, since={}) if findings else counted
+        tools.residue[session.pair] = replace(counted, since={}) if findings else counted
     since = sum(len(ids) for residue in tools.residue.values() for ids in residue.since.values())
     late = f", {since} of these written since it is back" if since else ""
 
@@ -540,10 +540,10 @@ def _settled(tools: MirrorTools, move: Move, context: StepContext) -> None:
 
 def _still_held(tools: MirrorTools, site: str, pair: str) -> tuple[Residue | None, str]:
     """The returned broker's residue, by a reading now or as counted before: a broker closed to clients does no more."""
-    access = tools.observer.brokers[site][pair]
+    session = tools.observer.brokers[site][pair]
     counted = tools.residue.get(pair)
     try:
-        now = residue(access.reader(), access.read())
+        now = residue(session.reader(), session.read())
     except BrokerError as error:
         return counted, f"which were done there could not be read: {error}"
     too_deep = f"which of them were done there is not known: {now.messages + now.acks} events are too many to look at"

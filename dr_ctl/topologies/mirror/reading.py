@@ -19,14 +19,14 @@ from dr_ctl.jolokia.client import READ_S, Listing, Post, Query, Read, Reader
 from dr_ctl.jolokia.http import BadValue, NoSuchBean
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.artemis import MirrorBroker
-from dr_ctl.topologies.artemis import access, beans
+from dr_ctl.topologies.artemis import beans, session
 from dr_ctl.topologies.artemis import reading as parts
 from dr_ctl.topologies.artemis.broker import is_since
 from dr_ctl.topologies.artemis.reading import Shown
 from dr_ctl.topologies.common import observer
-from dr_ctl.topologies.common.access import A_QUEUE_S, EVERYTHING, Part
 from dr_ctl.topologies.common.calls import ANY_ADDRESS, OUTFLOW_PREFIX
 from dr_ctl.topologies.common.link import Residue
+from dr_ctl.topologies.common.session import A_QUEUE_S, EVERYTHING, Part
 from dr_ctl.topologies.common.view import Broker, Config, Queue
 from dr_ctl.topologies.mirror.view import BrokerConnection, BrokerView, unexplained
 
@@ -194,7 +194,7 @@ def _aged(queue: Queue, fields: Fields, now_ms: int) -> Queue:
     return replace(queue, oldest_ms=max(0, now_ms - since_ms)) if since_ms else queue
 
 
-class Access(access.Access[BrokerView]):
+class Session(session.Session[BrokerView]):
     settings_of = MirrorBroker
     settings: MirrorBroker
     apart = ~Part(0)
@@ -227,9 +227,9 @@ class Access(access.Access[BrokerView]):
         return reread(self.reader(), known, wanted, timeout_s=timeout_s)
 
 
-Observer = observer.Observer[BrokerView, Access]
-READS: Final[observer.Reads[BrokerView, Access]] = observer.Reads(
-    Access.each, unlike=lambda *seen: bool(unexplained(*seen))
+Observer = observer.Observer[BrokerView, Session]
+READS: Final[observer.Reads[BrokerView, Session]] = observer.Reads(
+    Session.each, unlike=lambda *seen: bool(unexplained(*seen))
 )
 
 

@@ -13,7 +13,7 @@ from dr_ctl.topologies.common.link import Residue
 from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.rules import selected
 from dr_ctl.topologies.common.tools import Sender, Tools
-from dr_ctl.topologies.mirror.reading import Access, Browsed, Observer, Origin, browsed, identity, scheduled
+from dr_ctl.topologies.mirror.reading import Browsed, Observer, Origin, Session, browsed, identity, scheduled
 from dr_ctl.topologies.mirror.view import ORIGINS_UP_TO, BrokerView, differences, not_accepted
 
 
@@ -64,9 +64,9 @@ class MirrorGate(Gate[BrokerView]):
             waiting = scheduled(source.reader(), [at_source[name] for name in shallow])
             shallow = [name for name, count in zip(shallow, waiting, strict=True) if not count]
 
-        def ids(access: Access) -> list[Browsed]:
-            view, queues = (now.source, at_source) if access.site == now.source.site else (now.target, at_target)
-            return browsed(access.reader(), view, [queues[name] for name in shallow], limit=ORIGINS_UP_TO)
+        def ids(session: Session) -> list[Browsed]:
+            view, queues = (now.source, at_source) if session.site == now.source.site else (now.target, at_target)
+            return browsed(session.reader(), view, [queues[name] for name in shallow], limit=ORIGINS_UP_TO)
 
         sites = self.observer.brokers
         mine, others = self.observer.together(

@@ -72,8 +72,8 @@ class StoreTools(Tools[BrokerView]):
 
     def by_hand(self, site: str, _by_console: str) -> str:
         """A broker that has ended has no console: the first broker that starts takes the store and serves."""
-        others = [access for name in self.observer.brokers if name != site for access in self.observer.at(name)]
-        starts = [access.own.start for access in (*others, *self.observer.at(site))]
+        others = [session for name in self.observer.brokers if name != site for session in self.observer.at(name)]
+        starts = [session.own.start for session in (*others, *self.observer.at(site))]
         return f"{' or '.join(starts)}: the first that starts takes the store and serves"
 
 
@@ -211,9 +211,9 @@ def _may_not(tools: StoreTools, snapshot: Snapshot[BrokerView], move: Move) -> s
     if len(sources) < len(snapshot.sites[move.source]) or snapshot.roles[move.target] is not Role.STANDBY:
         roles = roles_text(snapshot)
         return f"the store cannot be handed over: {roles}"
-    for access in tools.observer.at(move.target):
-        if access.process.runs(fresh_s=0.0) is False:
-            return f"the process of {access.own.broker} does not run: nobody would take the store"
+    for session in tools.observer.at(move.target):
+        if session.process.runs(fresh_s=0.0) is False:
+            return f"the process of {session.own.broker} does not run: nobody would take the store"
     changes = [why for view in sources if view.answered for why in _changes(tools, view, snapshot, move)]
     return some(changes) if changes else None
 
@@ -241,12 +241,12 @@ def _until_served(
 ) -> Outcome | None:
     """Wait until the target is shown to serve, and the source not to; gives None once both are. A source that still
     holds the store, behind closed listeners, is told again to stop: what stops twice stops once."""
-    accesses = tools.observer.at(move.target)
+    sessions = tools.observer.at(move.target)
     again_s, before_s = context.monotonic() + tools.timeouts.again_s, None
 
     def read() -> _Reading:
         nonlocal again_s, before_s
-        why_not = tools.listeners.why_not_serving(accesses).values()
+        why_not = tools.listeners.why_not_serving(sessions).values()
         if all(why is None or why.lets_in for why in why_not):
             context.outage_over()
         closed = next((why.text for why in why_not if why is not None), None)

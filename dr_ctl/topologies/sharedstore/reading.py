@@ -17,7 +17,7 @@ from dr_ctl.processes.secrets import variables
 from dr_ctl.settings.classic import ClassicSharedStore, SharedStoreBroker
 from dr_ctl.settings.model import Installation
 from dr_ctl.stomp_io.address import parse_address, takes_connections
-from dr_ctl.topologies.classic import access
+from dr_ctl.topologies.classic import session
 from dr_ctl.topologies.classic.reading import ask
 from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.snapshot import Silent, Snapshot
@@ -34,7 +34,7 @@ KNOCK_S: Final = 1.0
 READINGS: Final = 4
 
 
-class Access(access.Access[BrokerView]):
+class Session(session.Session[BrokerView]):
     settings_of = SharedStoreBroker
     settings: SharedStoreBroker
 
@@ -59,7 +59,7 @@ class Access(access.Access[BrokerView]):
         )
 
     @classmethod
-    def each(cls, installation: Installation, documents: Path, clock: Clock) -> Callable[[str, str], Access]:
+    def each(cls, installation: Installation, documents: Path, clock: Clock) -> Callable[[str, str], Session]:
         """Both have the same store."""
         shared = SharedStore.of(installation, clock)
         return lambda site, pair: cls(installation, site, pair, documents, clock, shared)
@@ -151,7 +151,7 @@ class Access(access.Access[BrokerView]):
         return self.process.send(Goal(str(goal))) if goal is not None else super().do(call)
 
 
-Observer = observer.Observer[BrokerView, Access]
+Observer = observer.Observer[BrokerView, Session]
 
 
 def settled(observer: Observer, read: Callable[[], Snapshot[BrokerView]]) -> Snapshot[BrokerView]:
@@ -171,12 +171,12 @@ def settled(observer: Observer, read: Callable[[], Snapshot[BrokerView]]) -> Sna
     return snapshot.changed(counted)
 
 
-def _in_memory(access: Access) -> Mapping[str, int]:
+def _in_memory(session: Session) -> Mapping[str, int]:
     least: Mapping[str, int] | None = None
     try:
-        before = access.shared.counts()
+        before = session.shared.counts()
         for _ in range(READINGS):
-            now, was, before = access.read(), before, access.shared.counts()
+            now, was, before = session.read(), before, session.shared.counts()
             if was is None or before is None:
                 return {}
             in_memory = now.lacking({name: max(was.get(name, 0), before.get(name, 0)) for name in was | before})
@@ -188,7 +188,7 @@ def _in_memory(access: Access) -> Mapping[str, int]:
     return {name: count for name, count in (least or {}).items() if count}
 
 
-READS: Final = observer.Reads(Access.each, both_views, observed=settled)
+READS: Final = observer.Reads(Session.each, both_views, observed=settled)
 
 
 def between(snapshot: Snapshot[BrokerView]) -> bool:

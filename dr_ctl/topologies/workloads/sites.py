@@ -22,7 +22,7 @@ from dr_ctl.processes.hooks import CommandContext
 from dr_ctl.processes.secrets import SecretMissing, variables
 from dr_ctl.settings.model import Installation
 from dr_ctl.settings.parts import CamelRoutes, Commands, HttpService, SystemdUnit, Workload
-from dr_ctl.topologies.common.access import account
+from dr_ctl.topologies.common.session import account
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.topology import PartState, WorkloadSnapshot
 from dr_ctl.topologies.workloads.recipe import systemctl

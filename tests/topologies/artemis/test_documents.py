@@ -15,12 +15,12 @@ from dr_ctl.engine.lease import Forbidden
 from dr_ctl.jolokia.client import Answer
 from dr_ctl.jolokia.http import BadValue, OperationFailed
 from dr_ctl.jolokia.values import Fields
-from dr_ctl.topologies.artemis.access import Documents
 from dr_ctl.topologies.artemis.broker import IN_USER, Group, must_be_active, of_mqtt, others, read_group
-from dr_ctl.topologies.common.access import EVERYTHING, FOR_FENCE, Part
+from dr_ctl.topologies.artemis.session import Documents
 from dr_ctl.topologies.common.calls import debt_name, debts_of, is_debt, numbered
+from dr_ctl.topologies.common.session import EVERYTHING, FOR_FENCE, Part
 from dr_ctl.topologies.common.view import Connection, Queue
-from dr_ctl.topologies.mirror.reading import Access
+from dr_ctl.topologies.mirror.reading import Session
 from dr_ctl.topologies.mirror.view import BrokerView
 from tests.topologies.mirror.pair import Management, _Direct, failed
 from tests.topologies.mirror.views import broker, queue
@@ -28,16 +28,16 @@ from tests.topologies.mirror.views import broker, queue
 
 def documents(broker: Management) -> Documents:
     view = SimpleNamespace(broker=broker.broker, document_queue=IN_USER)
-    access = SimpleNamespace(
-        clock=Access.clock,
-        clock_ms=Access.clock_ms,
+    session = SimpleNamespace(
+        clock=Session.clock,
+        clock_ms=Session.clock_ms,
         site=broker.site,
         pair="orders-1",
         names=lambda: view,
         wire=lambda: _Direct(broker),
         close=lambda: None,
     )
-    return Documents(cast("Access", access))
+    return Documents(cast("Session", session))
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_a_look_from_before_the_machine_slept_is_old(
     monkeypatch.setattr(time, "clock_gettime", lambda _: awake_s + asleep_s[0])
     view = SimpleNamespace(documents={}, forged=(), now_ms=1, queues=())
     monkeypatch.setattr("dr_ctl.topologies.mirror.reading.reread", lambda *_, **__: view)
-    mine = Access.__new__(Access)
+    mine = Session.__new__(Session)
     mine.site, mine.pair, mine.newest = "london", "orders-1", (awake_s, cast("BrokerView", view))
     mine.group = cast("Any", SimpleNamespace(alone=True))
     monkeypatch.setattr(mine, "_everything", lambda _: view)

@@ -94,8 +94,8 @@ CONFIG = Config(("stomp",), None, None, greets_at=1)
 
 
 def made_of(told: Answered) -> dict[str, Any]:
-    access: Any = SimpleNamespace(pair="b", site="london", config=CONFIG, document_files=NoPapers())
-    return reading.Access.values(access, told)
+    session: Any = SimpleNamespace(pair="b", site="london", config=CONFIG, document_files=NoPapers())
+    return reading.Session.values(session, told)
 
 
 def looked(told: Answered, copies: str = "{queue}.DR") -> dict[str, str]:

@@ -12,7 +12,7 @@ import pytest
 from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.fanout import ids, tools
 from dr_ctl.topologies.fanout.ids import Listed, listed_to_the_end
-from dr_ctl.topologies.fanout.reading import Access
+from dr_ctl.topologies.fanout.reading import Session
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.classic.fanout.broker import ID_HEADER, LEAST, FanoutBroker
 from dr_ctl_lab.twin.messages import Message, Taker
@@ -154,10 +154,10 @@ class Story:
         producers send another."""
         numbers = itertools.count()
 
-        def listed(access: Access, queue: Queue | None, name: str) -> Listed:
-            shown = listed_to_the_end(access, queue, name)
+        def listed(session: Session, queue: Queue | None, name: str) -> Listed:
+            shown = listed_to_the_end(session, queue, name)
             serving = next((site for site in SITES if at(self.twin, site).serves), None)
-            if serving not in (None, access.site) and not at(self.twin, serving).queues[Q].paused:
+            if serving not in (None, session.site) and not at(self.twin, serving).queues[Q].paused:
                 consume(self.twin, serving, *self.lying(serving)[:1])
                 send(self.twin, f"new-{next(numbers)}")
             return shown

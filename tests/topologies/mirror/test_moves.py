@@ -25,11 +25,11 @@ from dr_ctl.settings.model import Drain, Queues
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.broker import Coordinator, Group
 from dr_ctl.topologies.common import rules
-from dr_ctl.topologies.common.access import FOR_GATE, Part, change
 from dr_ctl.topologies.common.checks import Case
 from dr_ctl.topologies.common.gate import PairReading, clients_of
 from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.common.session import FOR_GATE, Part, change
 from dr_ctl.topologies.common.snapshot import Silent
 from dr_ctl.topologies.common.view import Acceptor, Config, Connection, Consumer
 from dr_ctl.topologies.common.waiting import Wait

@@ -12,7 +12,7 @@ from dr_ctl.jolokia.client import Change, Changer, Read, Reader, Search, Transpo
 from dr_ctl.jolokia.http import NoSuchBean
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.stomp_io.client import Connection, ConnectionLost, Frame
-from dr_ctl.topologies.brokersync.reading import Access
+from dr_ctl.topologies.brokersync.reading import Session
 from dr_ctl.topologies.brokersync.sync.queue import COUNTERS, Listed, Opened, ServingReading, StandbyReading, counters
 from dr_ctl.topologies.brokersync.view import AGENT
 from dr_ctl.topologies.classic import beans
@@ -41,22 +41,22 @@ class End:
     """One of the two, asked over connections of the agent's own that are opened when first needed. Every method that
     asks raises `BrokerError`."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, session: Session) -> None:
         """Raises `UsageError` where the settings do not say how the agent gets in."""
-        self.site, self._access, self._settings = access.site, access, access.settings
-        if access.settings.sync is None or not access.has_console:
-            lacking = "sync" if access.has_console else "jolokia"
-            text = f"{access.pair} at {access.site} has no `{lacking}:` in the settings"
+        self.site, self._session, self._settings = session.site, session, session.settings
+        if session.settings.sync is None or not session.has_console:
+            lacking = "sync" if session.has_console else "jolokia"
+            text = f"{session.pair} at {session.site} has no `{lacking}:` in the settings"
             remedy = "The agent needs a transport connector that no client uses, as `sync:`, and `jolokia:`, at each."
             raise UsageError(text, remedy=remedy)
         self._wire: Transport | None = None
-        self._name = access.settings.broker
-        self._session: Connection | None = None
+        self._name = session.settings.broker
+        self._stomp: Connection | None = None
         self._used, self._number = 0.0, 0
 
     def _opened(self) -> Transport:
         if self._wire is None:
-            self._wire = self._access.wire()
+            self._wire = self._session.wire()
         return self._wire
 
     def reader(self) -> Reader:
@@ -69,7 +69,7 @@ class End:
         return self._name
 
     def connect(self, beats: str | None = None) -> Connection:
-        listener = self._access.agents_listener()
+        listener = self._session.agents_listener()
         assert listener is not None  # the settings name one
         return connected(listener, beats=beats, client=AGENT)
 
@@ -123,11 +123,11 @@ class End:
         if boottime_s() - self._used > IDLE_S:
             self._let_go()
         try:
-            if self._session is None:
-                self._session = self.connect()
+            if self._stomp is None:
+                self._stomp = self.connect()
             self._number += 1
             message_ids = [
-                frame.headers["message-id"] for frame in browse(self._session, queue, f"browse-{self._number}")
+                frame.headers["message-id"] for frame in browse(self._stomp, queue, f"browse-{self._number}")
             ]
         except BrokerError:
             self._let_go()
@@ -136,9 +136,9 @@ class End:
         return message_ids
 
     def _let_go(self) -> None:
-        if self._session is not None:
-            self._session.close()
-            self._session = None
+        if self._stomp is not None:
+            self._stomp.close()
+            self._stomp = None
 
     def close(self) -> None:
         self._let_go()
@@ -150,8 +150,8 @@ class End:
 class Primary(End):
     """The serving broker."""
 
-    def __init__(self, access: Access) -> None:
-        super().__init__(access)
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
         self._connection: Connection | None = None
         self._followed: set[str] = set()
         self._early: list[Frame] = []

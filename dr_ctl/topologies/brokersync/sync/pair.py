@@ -470,13 +470,13 @@ def cleaner(observer: Observer, primary: str, remembered: Mapping[str, Any]) -> 
     """Ready for its first step. Raises `UsageError` where the settings do not let it in."""
     standby = observer.installation.other(primary)
     pairs = []
-    for access in observer.at(primary):
-        serving, waiting = Primary(access), Standby(observer.brokers[standby][access.pair])
-        memory: Mapping[str, Json] = remembered.get(access.pair, {})
-        noted = partial(proven.by_runs, observer.documents, primary, access.pair)
-        pairs.append(Pair(access.pair, serving, waiting, observer.clock, memory, noted))
+    for session in observer.at(primary):
+        serving, waiting = Primary(session), Standby(observer.brokers[standby][session.pair])
+        memory: Mapping[str, Json] = remembered.get(session.pair, {})
+        noted = partial(proven.by_runs, observer.documents, primary, session.pair)
+        pairs.append(Pair(session.pair, serving, waiting, observer.clock, memory, noted))
 
     def debts() -> list[Debt]:
-        return [debt for access in observer.all() for debt in debts_of(access.document_files.texts())]
+        return [debt for session in observer.all() for debt in debts_of(session.document_files.texts())]
 
     return PairsCleaner(pairs, primary, standby, debts)

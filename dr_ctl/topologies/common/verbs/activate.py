@@ -16,12 +16,12 @@ from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepCon
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.common import receipts
-from dr_ctl.topologies.common.access import FOR_OPENING, Part
 from dr_ctl.topologies.common.calls import left_of, resume
 from dr_ctl.topologies.common.checks import of_locks
 from dr_ctl.topologies.common.reasons import came_back_open, let_in_again, paused_at
 from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.common.session import FOR_OPENING, Part
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.verbs.proving import shown_open
@@ -101,7 +101,7 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
     by_lock = tuple(_of_locks(tools, views if not starts else (), move))
     if not (starts or rest or admits):
         return NotNeeded(f"{move.target} serves already", findings=by_lock)
-    by_flag = all(access.stomp is None for access in tools.observer.at(move.target))
+    by_flag = all(session.stomp is None for session in tools.observer.at(move.target))
     findings = (found("DR-ACTIVATE-001", target=move.target),) if by_flag else ()
     proof = {"proof": "flag" if by_flag else "attempt"}
     return Done(f"{move.target} lets clients in", proof, (*findings, *by_lock))
@@ -111,18 +111,18 @@ def _of_locks(tools: Tools[Broker], opened: Sequence[Broker], move: Move) -> Ite
     """What locks have `opened` by themselves, and what a move leaves stopped at its source."""
     if locks := [name for view in opened for name in view.fence.contenders]:
         yield found("DR-DOOR-008.done", severity=Severity.INFO, target=move.target, locks=some(locks))
-    for access in tools.observer.at(move.source) if move.spec.operation != FAILOVER else ():
-        if access.newest is not None:
-            yield from of_locks(access.newest[1])
+    for session in tools.observer.at(move.source) if move.spec.operation != FAILOVER else ():
+        if session.newest is not None:
+            yield from of_locks(session.newest[1])
 
 
 def _as_at_the_gate(tools: Tools[Broker], move: Move, context: StepContext) -> list[Broker] | None:
     """The target as the gate read it within this second, all closed, with the rights of roles as they are now; else
     None. Roles may be granted before the last reading, for the listeners are still closed."""
-    samples, accesses = tools.gate.samples, tools.observer.at(move.target)
-    readings = [reading for access in accesses if (reading := samples.get(access.pair)) is not None]
+    samples, sessions = tools.gate.samples, tools.observer.at(move.target)
+    readings = [reading for session in sessions if (reading := samples.get(session.pair)) is not None]
     since_s = min((reading.at_s for reading in readings), default=float("-inf"))
-    if len(readings) < len(accesses) or context.monotonic() - since_s > SAME_SECOND_S:
+    if len(readings) < len(sessions) or context.monotonic() - since_s > SAME_SECOND_S:
         return None
     if any(view.open for reading in readings for view in (reading.source, reading.target)):
         return None
@@ -148,7 +148,7 @@ def sides(tools: Tools[V], move: Move) -> tuple[list[V], list[V], str | None]:
     if move.spec.operation != FAILOVER:
         sites = [tools.observer.at(site) for site in (move.target, move.source)]
         views = tools.observer.together(
-            lambda access: access.read(FOR_OPENING), [access for site in sites for access in site]
+            lambda session: session.read(FOR_OPENING), [session for site in sites for session in site]
         )
         return views[: len(sites[0])], views[len(sites[0]) :], None
     # A lost site that does not answer is not seen open. At any other site, silence is an error.
@@ -214,7 +214,7 @@ class _Opening:
 
     def __init__(self, tools: Tools[Broker], starts: Sequence[Call], move: Move, context: StepContext) -> None:
         self._tools, self._move, self._context = tools, move, context
-        self._accesses = tools.observer.at(move.target)
+        self._sessions = tools.observer.at(move.target)
         self._outcomes = dict(zip(starts, tools.change(starts, context), strict=True))
         self._again_at = context.monotonic() + tools.timeouts.again_s
         self._tries = 1
@@ -236,7 +236,7 @@ class _Opening:
         if not self._outcomes or len(self.refused) < len(self._outcomes):
             return None
         site, why = self._move.target, self.refused[0].text
-        if self._tools.listeners.accept_client(self._accesses):
+        if self._tools.listeners.accept_client(self._sessions):
             return Unknown(f"{site}: {why}; yet a client is let in: look at {site} first")
         return self.refusal
 
@@ -244,7 +244,7 @@ class _Opening:
         """Say whether locks kept every pair shut: each call was answered, the starts of their coordinators with an
         error, and the site is shown to be closed as the gate wants it. A listener that hangs on a lock opens nothing
         before that, although its own start is accepted."""
-        if not self._answered or not all(self._is_lock_refused(access.pair) for access in self._accesses):
+        if not self._answered or not all(self._is_lock_refused(session.pair) for session in self._sessions):
             return False
         closed = self._tools.listeners.await_closed(self._move.target, self._context, 0.0, lambda _: None)
         return isinstance(closed, Done)
@@ -259,7 +259,7 @@ class _Opening:
             self._context,
             self._read,
             holds=lambda left: not left,
-            hopeless=lambda left: len(self._accesses) == 1 and all(map(self._is_for_good, left)),
+            hopeless=lambda left: len(self._sessions) == 1 and all(map(self._is_for_good, left)),
             within_s=self._tools.timeouts.activate_s,
             poll_s=self._tools.timeouts.poll_s,
             meanwhile=self._try_again,
@@ -268,7 +268,7 @@ class _Opening:
 
     def _read(self) -> dict[str, str]:
         """Why pairs are not shown to serve; one that opened some of its listeners serves through these."""
-        why_not = self._tools.listeners.why_not_serving(self._accesses)
+        why_not = self._tools.listeners.why_not_serving(self._sessions)
         if all(why is None or why.lets_in for why in why_not.values()):
             self._context.outage_over()
         return {
@@ -314,7 +314,7 @@ class _Opening:
         }
         why = {pair: refused.get(pair, reason) for pair, reason in left.items()}
         target = self._move.target
-        if len(left) == len(self._accesses):
+        if len(left) == len(self._sessions):
             return Unknown(f"{target}: {next(iter(why.values()))}; look at {target} first")
         named = some([f"{pair}: {reason}" for pair, reason in why.items()])
         return Refused(f"{target} serves, but not with every pair: {named}", code=ExitCode.INCOMPLETE)

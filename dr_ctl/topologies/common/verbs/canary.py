@@ -16,11 +16,11 @@ from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepCon
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
 from dr_ctl.stomp_io.address import Connected, Failed, Passed, RoundTrip
-from dr_ctl.topologies.common.access import Access
 from dr_ctl.topologies.common.calls import REHEARSAL, call
 from dr_ctl.topologies.common.link import ReplicationScope
 from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.common.session import Session
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.view import Broker
@@ -107,20 +107,20 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
 def undo(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Take what lies in a queue that has to stay, and remove every other."""
     name = queue_of(move.source)
-    for access in tools.observer.at(move.source):
-        view = access.read()
+    for session in tools.observer.at(move.source):
+        view = session.read()
         depth = view.by_name[name].depth if name in view.by_name else 0
         if not (view.link.keeps and depth):
             continue
 
-        def empty(calls: Sequence[Call], at: Access[Any] = access, count: int = depth) -> list[Outcome]:
+        def empty(calls: Sequence[Call], at: Session[Any] = session, count: int = depth) -> list[Outcome]:
             trip = at.take_some(name, None, count, timeout_s=step.limits["within"])
             return [Done("taken") if isinstance(trip, Passed) else Unknown(if_known(trip)) for _ in calls]
 
-        context.change([call for call in step.inverse if call.part == TAKE and call.unit == access.pair], empty)
-        if (after := access.read().by_name.get(name)) is not None and after.depth:
+        context.change([call for call in step.inverse if call.part == TAKE and call.unit == session.pair], empty)
+        if (after := session.read().by_name.get(name)) is not None and after.depth:
             return Refused.of(
-                found("DR-REHEARSE-002.taken", site=access.site, pair=access.pair, count=after.depth, queue=name)
+                found("DR-REHEARSE-002.taken", site=session.site, pair=session.pair, count=after.depth, queue=name)
             )
     left = _removed(tools, step, context, move)
     return Refused(left[0].text, findings=tuple(left)) if left else Done("nothing of the rehearsal is left")
@@ -145,7 +145,7 @@ class _Pair:
     """The way of the messages between two brokers."""
 
     def __init__(
-        self, tools: Tools[Broker], step: PlannedStep, context: StepContext, view: Access[Any], peer: Access[Any]
+        self, tools: Tools[Broker], step: PlannedStep, context: StepContext, view: Session[Any], peer: Session[Any]
     ) -> None:
         self._tools, self._step, self._context = tools, step, context
         self._here, self._there = view, peer

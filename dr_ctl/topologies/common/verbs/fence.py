@@ -132,7 +132,7 @@ def _close(tools: Tools[Broker], move: Move, context: StepContext) -> Outcome:
     # The end of the quiesce was a reading; every moment from here on keeps clients waiting. By itself a fence closes
     # what answers, whatever is silent.
     views, others = (
-        [access.newest[1] for access in tools.observer.at(site) if access.newest is not None]
+        [session.newest[1] for session in tools.observer.at(site) if session.newest is not None]
         for site in (move.source, move.target)
     )
     if move.spec.operation != FENCE and not any(view.open or view.fence.contenders for view in views):

@@ -12,9 +12,9 @@ from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
 from dr_ctl.stomp_io.address import Failed, Passed
 from dr_ctl.topologies.common import receipts
-from dr_ctl.topologies.common.access import FOR_PEOPLE, Access
 from dr_ctl.topologies.common.calls import document, remove_document
 from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.common.session import FOR_PEOPLE, Session
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.view import Broker
@@ -161,24 +161,28 @@ def verify(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepCon
 
 def probe(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     name = probe_queue(move.target)
-    pairs = {access.pair: access for access in tools.observer.at(move.target) if access.stomp is not None}
+    pairs = {session.pair: session for session in tools.observer.at(move.target) if session.stomp is not None}
     if not pairs:
         return NotNeeded.of(found("DR-PROBE-001", target=move.target))
     create = [call for call in step.calls if call.unit in pairs and call.goal is Goal.WRITE]
     remove = [call for call in step.calls if call.unit in pairs and call.goal is Goal.STRIKE]
     tools.change(create, context)
-    round_trips = [access.round_trip(name, timeout_s=tools.timeouts.probe_s) for access in pairs.values()]
+    round_trips = [session.round_trip(name, timeout_s=tools.timeouts.probe_s) for session in pairs.values()]
     removed = tools.change(remove, context)
     findings = tuple(
         found("DR-PROBE-002", target=move.target, name=name, said=outcome.text)
         for outcome in removed
         if not isinstance(outcome, Done)
     )
-    for access, answer in zip(pairs.values(), round_trips, strict=True):
+    for session, answer in zip(pairs.values(), round_trips, strict=True):
         if isinstance(answer, Failed):
             return Refused.of(
                 found(
-                    "DR-PROBE-003", site=access.site, pair=access.pair, why=answer.because, advice=_why_no_probe(access)
+                    "DR-PROBE-003",
+                    site=session.site,
+                    pair=session.pair,
+                    why=answer.because,
+                    advice=_why_no_probe(session),
                 ),
                 *findings,
             )
@@ -186,11 +190,11 @@ def probe(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepCont
     return Done("a message went in and came out", {"round_trips_s": took}, findings)
 
 
-def _why_no_probe(access: Access[Broker]) -> str:
+def _why_no_probe(session: Session[Broker]) -> str:
     """What to do at a broker that serves and takes no message."""
     try:
-        obstacles = access.read(FOR_PEOPLE).obstacles
+        obstacles = session.read(FOR_PEOPLE).obstacles
     except BrokerError as error:
         return error.remedy
-    first = f"{obstacles[0].text}. {obstacles[0].remedy}" if obstacles else f"See the log of {access.site}."
+    first = f"{obstacles[0].text}. {obstacles[0].remedy}" if obstacles else f"See the log of {session.site}."
     return f"{first} `dr-ctl status` says whether that lasts."

@@ -17,10 +17,10 @@ from dr_ctl.core.system import in_background
 from dr_ctl.engine.plan import ALL, Call, Goal, PlannedStep
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext
 from dr_ctl.engine.waiting import until
-from dr_ctl.topologies.common.access import FOR_PAUSES
 from dr_ctl.topologies.common.calls import TOGETHER, call, pause, queues_of, resume, together
 from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.rules import selected, selects_all
+from dr_ctl.topologies.common.session import FOR_PAUSES
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.view import Broker, Queue
 from dr_ctl.topologies.common.wants import SOURCE, AtBroker, Wants, planning
@@ -209,9 +209,9 @@ class _Dispatch:
 def _dispatch(tools: Tools[Broker], views: Sequence[Broker], move: Move) -> _Dispatch:
     """Poll the queues that quiesce is for. A queue missing from the poll is ignored only if a reading shows it gone."""
     now = _Dispatch()
-    accesses = [tools.observer.brokers[move.source][view.pair] for view in views]
-    polled = tools.observer.together(lambda access: access.dispatch(), accesses)
-    for access, view, queues in zip(accesses, views, polled, strict=True):
+    sessions = [tools.observer.brokers[move.source][view.pair] for view in views]
+    polled = tools.observer.together(lambda session: session.dispatch(), sessions)
+    for session, view, queues in zip(sessions, views, polled, strict=True):
         names = [queue.name for queue in meant(tools.at(view, move))]
         for name in [name for name in names if name in queues]:
             count, paused = queues[name]
@@ -223,7 +223,7 @@ def _dispatch(tools: Tools[Broker], views: Sequence[Broker], move: Move) -> _Dis
         if new := [name for name, (_, paused) in queues.items() if paused and name not in view.by_name]:
             now.new[view.pair] = new
         if missing := [name for name in names if name not in queues]:
-            anew = access.read()
+            anew = session.read()
             gone = set(missing) - set(anew.business) if anew.queues else set()
             now.unknown += [f"{name} was not read" for name in missing if name not in gone]
     return now
@@ -286,7 +286,7 @@ def lifting(tools: Tools[Broker], move: Move, context: StepContext) -> Iterator[
     lifted = Lifting()
 
     def lift() -> list[str]:
-        known = [access.names() for access in tools.observer.at(move.source)]
+        known = [session.names() for session in tools.observer.at(move.source)]
         return _lift_all(tools, _paused_now(tools, known), move, context)
 
     under_way = in_background(lift, "lift pauses")
@@ -304,10 +304,10 @@ def _paused_now(tools: Tools[Broker], known: Sequence[Broker]) -> list[Broker]:
     queue that is not known yet."""
 
     def now(view: Broker) -> Broker:
-        access = tools.observer.brokers[view.site][view.pair]
-        paused = {name: paused for name, (_, paused) in access.dispatch().items()}
+        session = tools.observer.brokers[view.site][view.pair]
+        paused = {name: paused for name, (_, paused) in session.dispatch().items()}
         if any(is_paused and name not in view.by_name for name, is_paused in paused.items()):
-            return access.read(FOR_PAUSES)
+            return session.read(FOR_PAUSES)
         queues = [queue for queue in view.queues if queue.name in paused or not queue.business]
         return replace(
             view, queues=tuple(replace(queue, paused=paused.get(queue.name, queue.paused)) for queue in queues)

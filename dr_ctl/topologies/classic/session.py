@@ -23,10 +23,10 @@ from dr_ctl.topologies.classic import beans, reading
 from dr_ctl.topologies.classic.broker import B_co
 from dr_ctl.topologies.classic.operations import DOCUMENT, TEXT
 from dr_ctl.topologies.classic.reading import Answered
-from dr_ctl.topologies.common import access
-from dr_ctl.topologies.common.access import StompAccount, stomp_account
+from dr_ctl.topologies.common import session
 from dr_ctl.topologies.common.calls import OWN
 from dr_ctl.topologies.common.group import NodeAnswer
+from dr_ctl.topologies.common.session import StompAccount, stomp_account
 
 
 class BrokerStore:
@@ -86,7 +86,7 @@ class Masters:
         return f"brokerName={beans.part(broker)}"
 
 
-class Access(access.Access[B_co]):
+class Session(session.Session[B_co]):
     family = Masters()
     settings: Settings
     find_broker = staticmethod(reading.find_broker)

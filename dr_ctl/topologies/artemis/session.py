@@ -14,10 +14,10 @@ from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.artemis import ArtemisBroker
 from dr_ctl.topologies.artemis import beans, reading
 from dr_ctl.topologies.artemis.broker import DELETE, B_co, BrokerStore
-from dr_ctl.topologies.common import access
-from dr_ctl.topologies.common.access import Part
+from dr_ctl.topologies.common import session
 from dr_ctl.topologies.common.calls import numbered
 from dr_ctl.topologies.common.group import NodeAnswer
+from dr_ctl.topologies.common.session import Part
 from dr_ctl.topologies.common.view import Config
 
 READ_S: Final = 2.0
@@ -64,7 +64,7 @@ class Primaries:
         return f"broker={beans.quote(broker)}"
 
 
-class Access(access.Access[B_co]):
+class Session(session.Session[B_co]):
     family = Primaries()
     settings: ArtemisBroker
     find_broker = staticmethod(reading.find_broker)
@@ -103,9 +103,9 @@ class Access(access.Access[B_co]):
 class Documents:
     """The documents of one broker, on a connection of its own."""
 
-    def __init__(self, access: Access[Any]) -> None:
-        self.site, self.pair = access.site, access.pair
-        self._access = access
+    def __init__(self, session: Session[Any]) -> None:
+        self.site, self.pair = session.site, session.pair
+        self._session = session
         self._wire: Transport | None = None
 
     def close(self) -> None:
@@ -113,22 +113,22 @@ class Documents:
             self._wire.close()
 
     def read(self, kind: str) -> tuple[int, Sequence[tuple[int, str]]]:
-        names = self._access.names()
+        names = self._session.names()
         now, listed = Reader(self._open()).read(
-            [self._access.clock(names.broker), Read(beans.documents(names.broker), names.document_queue.attributes)],
+            [self._session.clock(names.broker), Read(beans.documents(names.broker), names.document_queue.attributes)],
             timeout_s=READ_S,
         )
-        return self._access.clock_ms(now), numbered(_texts(listed, names.document_queue), kind)
+        return self._session.clock_ms(now), numbered(_texts(listed, names.document_queue), kind)
 
     def lately(self, kind: str) -> tuple[float, int, Sequence[tuple[int, str]]] | None:
-        if (newest := self._access.newest) is None:
+        if (newest := self._session.newest) is None:
             return None
         began, view = newest
         texts = {**view.documents, **dict.fromkeys(view.forged, NOBODYS)}
         return boottime_s() - began, view.now_ms, numbered(texts, kind)
 
     def create(self, kind: str, number: int, text: str) -> bool:
-        names = self._access.names()
+        names = self._session.names()
         answer = self._change(*names.document_queue.create(self._name(kind, number), text, kind=self._kind(kind)))
         if answer.error is None:
             return True
@@ -137,7 +137,7 @@ class Documents:
         raise Forbidden(str(answer.error))
 
     def update(self, kind: str, number: int, text: str) -> None:
-        names = self._access.names()
+        names = self._session.names()
         self._change(*names.document_queue.update(self._name(kind, number), text, kind=self._kind(kind))).value()
 
     def delete(self, kind: str, number: int) -> None:
@@ -146,7 +146,7 @@ class Documents:
     def why_forbidden(self) -> str | None:
         """Ask, without trying, whether this user may create documents; returns None where the user may, or the broker
         does not say."""
-        server = beans.server(self._access.names().broker)
+        server = beans.server(self._session.names().broker)
         asked = Query(beans.SECURITY, Listing.MAY_CALL, (server, "createQueue", ["java.lang.String"]))
         answer = Reader(self._open()).read([asked], timeout_s=READ_S)[0]
         if answer.error is None and answer.value() is False:
@@ -160,12 +160,12 @@ class Documents:
         return f"dr-ctl.{kind}.{self.site}"
 
     def _change(self, operation: str, arguments: tuple[Json, ...]) -> Answer:
-        server = beans.server(self._access.names().broker)
+        server = beans.server(self._session.names().broker)
         return Changer(self._open()).change([Change(server, operation, arguments)], timeout_s=WRITE_S)[0]
 
     def _open(self) -> Transport:
         if self._wire is None:
-            self._wire = self._access.wire()
+            self._wire = self._session.wire()
         return self._wire
 
 

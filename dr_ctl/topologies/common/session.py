@@ -109,7 +109,7 @@ def change(call: Call) -> Change:
     return Change(str(asked["bean"]), str(asked["operation"]), tuple(arguments_of(asked)))
 
 
-class Access(ABC, Generic[V_co]):
+class Session(ABC, Generic[V_co]):
     """A broker of one site, of one process or of several. The secret is resolved at the first need; a missing secret is
     an error of this broker alone. Raises `BrokerError` from every method that asks the broker. `fenced_by_listener`:
     where clients are kept out, nobody is greeted."""
