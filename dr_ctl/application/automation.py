@@ -150,7 +150,7 @@ class Automatic:
     runs: list[AutomaticRun] = field(default_factory=list)
     held: bool = False  # in a maintenance it goes on reading, and makes no run
     _not_before: dict[str, float] = field(default_factory=dict)
-    _told: dict[str, str] = field(default_factory=dict)
+    _announced: dict[str, str] = field(default_factory=dict)
 
     def act(self, snapshot: Snapshot) -> None:
         """Do what this reading shows to be safe, unless that failed a moment ago. Says what came of it."""
@@ -162,7 +162,7 @@ class Automatic:
         clock, lock = self.caller.clock, newest_lock(snapshot)
         if self.held or clock.monotonic() < self._not_before.get(site, 0.0):
             return
-        if site not in self._told:
+        if site not in self._announced:
             at = f"--to {site}" if asked.operation == FAILOVER else site
             self.caller.say(f"{about}: `dr-ctl {asked.operation} {at}`")
         how = RunOptions(yes=True, after=lock.epoch if lock is not None else 0, expect_serving=asked.expect_serving)
@@ -177,7 +177,7 @@ class Automatic:
             self.runs.append(AutomaticRun(result.run, result.code.outcome, int(result.code)))
         self._tell(site, result, asked.operation)
         if result.code is ExitCode.OK and result.run is not None:
-            self._told.pop(site, None)
+            self._announced.pop(site, None)
         else:
             self._not_before[site] = clock.monotonic() + (AGAIN_S if is_own else SOON_S)
         if result.signum is not None:
@@ -186,8 +186,8 @@ class Automatic:
     def _tell(self, site: str, result: Result, operation: str) -> None:
         """Each refusal once, for as long as it stays the same."""
         text = f"{result.code.outcome}: {result.summary}"
-        if self._told.get(site) != text:
-            self._told[site] = text
+        if self._announced.get(site) != text:
+            self._announced[site] = text
             self.caller.line(result.envelope(operation), text)
 
 

@@ -59,7 +59,7 @@ def systemd(caller: Caller, out: Path, state: Path | None, does: Sequence[str] =
         f"systemctl enable --now {units}",
         f"sudo -u {USER} {values['program']} --config {installation.file} --state-dir {state} status",
     ]
-    return _told(out, written, steps, _left_to_people(installation, does))
+    return _result(out, written, steps, _left_to_people(installation, does))
 
 
 def kubernetes(caller: Caller, out: Path, image: str, does: Sequence[str] = ()) -> Result:
@@ -83,7 +83,7 @@ def kubernetes(caller: Caller, out: Path, image: str, does: Sequence[str] = ()) 
         f"kubectl apply -f {out}/dr-ctl.yaml",
         "kubectl exec deploy/dr-ctl -- dr-ctl status",
     ]
-    return _told(out, written, steps, _left_to_people(installation, does))
+    return _result(out, written, steps, _left_to_people(installation, does))
 
 
 def credentials(installation: Installation) -> Mapping[str, Path]:
@@ -126,7 +126,7 @@ def _left_to_people(installation: Installation, does: Sequence[str]) -> tuple[Fi
     return (found("DR-RETURN-004.monitor", severity=Severity.INFO),)
 
 
-def _told(out: Path, written: Sequence[str], steps: Sequence[str], findings: tuple[Finding, ...]) -> Result:
+def _result(out: Path, written: Sequence[str], steps: Sequence[str], findings: tuple[Finding, ...]) -> Result:
     lines = [f"Wrote {', '.join(written)} to {out}. Next:", *(f"  {at}. {step}" for at, step in enumerate(steps, 1))]
     data = InitData(directory=out, files=written, next=steps)
     text = f"{len(written)} file(s) in {out}"

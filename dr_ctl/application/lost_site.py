@@ -96,7 +96,7 @@ def not_read(snapshot: Snapshot, site: str) -> Finding | None:
     for broker in (own for own in snapshot.brokers if own.site == site):
         if broker.silent is None and broker.role is Role.UNKNOWN:
             return found("DR-ROLE-019.not_told", site=site, pair=broker.pair)
-        if broker.silent is not None and broker.silent.lies_here:
+        if broker.silent is not None and broker.silent.is_local:
             return found("DR-ROLE-019.not_read", remedy=broker.silent.remedy, site=site, why=broker.silent)
     if (hints := snapshot.hints.get(site, NO_HINTS)).takeovers:
         return found("DR-NODE-004", accepted=True, site=site, nodes="; ".join(hints.takeovers))
@@ -272,22 +272,22 @@ def last_takeovers(installation: Installation, snapshot: Snapshot, now: datetime
     return {(takeover.site, takeover.pair): takeover for takeover in seen}
 
 
-def unwatched(installation: Installation, looked: LastSample, now: datetime) -> Iterator[Finding]:
+def unwatched(installation: Installation, last: LastSample, now: datetime) -> Iterator[Finding]:
     """That no monitor looks any more, or that nobody can tell; nothing while one lives, or where none has ever
     looked (`never_watched`)."""
     # A monitor that lives looks several times within `history.every`.
     late_s = max(LATE_S, 3 * installation.settings.history.every)
-    if looked.at is not None and (now - looked.at).total_seconds() <= late_s:
+    if last.at is not None and (now - last.at).total_seconds() <= late_s:
         return
-    yield from looked.silent
-    if looked.at is None or looked.silent:
+    yield from last.silent
+    if last.at is None or last.silent:
         return
-    yield found("DR-MON-002.since", at=stamp(looked.at))
+    yield found("DR-MON-002.since", at=stamp(last.at))
 
 
-def never_watched(looked: LastSample) -> Iterator[Finding]:
+def never_watched(last: LastSample) -> Iterator[Finding]:
     """That no monitor has ever looked, as far as that can be told."""
-    if looked.at is None and not looked.silent:
+    if last.at is None and not last.silent:
         yield found("DR-MON-002.never")
 
 

@@ -160,8 +160,8 @@ class Figures:
                 *self._ready(snapshot, assessment),
             ]
             self._seldom = now, figures
-            debts, looked = pending_debts(self.caller, snapshot).debts, lost_site.last_sample(self.opened.installation)
-            self.problems = paged(assessment, debts, looked, self.caller.clock.now())
+            debts, last = pending_debts(self.caller, snapshot).debts, lost_site.last_sample(self.opened.installation)
+            self.problems = paged(assessment, debts, last, self.caller.clock.now())
         return [*self._seen(snapshot, at), *self._seldom[1]]
 
     def _seen(self, snapshot: Snapshot, at: datetime) -> Iterator[Metric]:

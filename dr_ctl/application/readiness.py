@@ -88,7 +88,7 @@ def validate(caller: Caller, operation: str | None, to: str | None = None, *, ve
         move = Move(Spec(SWAPOVER, target), opened.other(target), {})
         # The installation's own first.
         checks = [*_installed(assessment, forbidden), *opened.topology.recipe.checks(snapshot, move)]
-        looked = lost_site.last_sample(opened.installation)
+        last = lost_site.last_sample(opened.installation)
         # Nobody has to agree to anything where a site is only not read for a reason that lies here.
         is_unread = any(role is Role.UNKNOWN and not_read(snapshot, site) for site, role in snapshot.roles.items())
         own = [
@@ -97,7 +97,7 @@ def validate(caller: Caller, operation: str | None, to: str | None = None, *, ve
             *(verdict.exposure for verdict in verdicts if verdict.exposure is not None and not is_unread),
             *(finding for check in checks if check.where == SETTINGS for finding in check.found),
             *_without_login(opened, snapshot),
-            *_unprepared(assessment, looked, caller.clock.now()),
+            *_unprepared(assessment, last, caller.clock.now()),
         ]
         findings = list(dict.fromkeys(own))
     age_s = caller.clock.monotonic() - began
@@ -105,7 +105,7 @@ def validate(caller: Caller, operation: str | None, to: str | None = None, *, ve
         operations={verdict.operation: verdict for verdict in verdicts},
         pairs=snapshot.units,
         fence={site: snapshot.fence_strength(site) for site in snapshot.roles},
-        last_sample=looked.at,
+        last_sample=last.at,
         rehearsed_at=rehearsing.last(caller.runs()),
         bounds=assessment.if_lost(assessment.served_by).now() if assessment.served_by is not None else None,
         checks=[check.aged(age_s) for check in checks] if verbose else None,
@@ -138,11 +138,11 @@ def _since_the_loss(snapshot: Snapshot, findings: Sequence[Finding]) -> list[Fin
     ]
 
 
-def _unprepared(assessment: Assessment, looked: lost_site.LastSample, now: datetime) -> Iterator[Finding]:
+def _unprepared(assessment: Assessment, last: lost_site.LastSample, now: datetime) -> Iterator[Finding]:
     """What nobody would know of the loss of the serving site: no monitor looks, or its estimate is missing or old."""
-    yield from lost_site.never_watched(looked)
-    yield from lost_site.unwatched(assessment.opened.installation, looked, now)
-    if assessment.served_by is None or looked.at is None:
+    yield from lost_site.never_watched(last)
+    yield from lost_site.unwatched(assessment.opened.installation, last, now)
+    if assessment.served_by is None or last.at is None:
         return
     estimate, _, findings = with_age(assessment.opened.installation, assessment.served_by)
     yield from findings

@@ -147,8 +147,8 @@ def _parts(result: Result) -> Iterator[str]:
         # Of several verdicts the code is that of the first.
         ended += f", the answer of {result.closing.partition(':')[0]}" if result.groups and result.closing else ""
         yield line(result.summary if good else ended if read else f"{ended}: {result.summary}")
-    is_told = any(finding.remedy for finding in result.findings if finding.severity is Severity.ERROR)
-    if result.code in (ExitCode.REVERTED, ExitCode.DRAIN_TIMEOUT) and not is_told:
+    has_error = any(finding.remedy for finding in result.findings if finding.severity is Severity.ERROR)
+    if result.code in (ExitCode.REVERTED, ExitCode.DRAIN_TIMEOUT) and not has_error:
         from dr_ctl.core.findings import meanings  # noqa: PLC0415 - of an end that no finding says what to do about
 
         yield _wrapped(meanings()[result.code].do, _width(), "      -> ")

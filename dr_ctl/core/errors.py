@@ -74,11 +74,11 @@ class EnvironmentFault(DrCtlError):
 
 
 class BrokerError(DrCtlError):
-    """A broker did not answer as asked. Says nothing about whether a changing request took effect. `lies_here`: the
+    """A broker did not answer as asked. Says nothing about whether a changing request took effect. `is_local`: the
     reason is in the settings or on this machine, and says nothing of the broker either. `shows_life`: management
     answered, so that something runs there."""
 
-    lies_here: ClassVar[bool] = False
+    is_local: ClassVar[bool] = False
     shows_life: bool = False
     remedy = "Look at that broker's log and its management console."
 
@@ -100,13 +100,13 @@ class TimedOut(BrokerError):
 
 
 class LoginRefused(BrokerError):
-    lies_here = True
+    is_local = True
     shows_life = True
     remedy = "Check username and password of this broker in the settings file; repeated attempts lock the account out."
 
 
 class Throttled(BrokerError):
-    lies_here = True
+    is_local = True
     shows_life = True
     remedy = "The console throttles logins of this user after failures; wait as long as it says, then try again."
 
@@ -125,7 +125,7 @@ class Passive(BrokerError):
     """A node answered that waits for its turn. Its figures are not the broker's: it has no listeners, no queues, and
     counts nothing. `at` are the addresses at which the nodes meet, as far as it tells them."""
 
-    lies_here = True
+    is_local = True
     shows_life = True
     remedy = "Name every node of that broker under `nodes:`; `dr-ctl validate` says then which is active."
 
@@ -137,7 +137,7 @@ class Passive(BrokerError):
 class TooOld(BrokerError):
     """A broker whose version does not tell what a topology has to know of it: its figures would be none."""
 
-    lies_here = True
+    is_local = True
     shows_life = True
     remedy = "Bring its brokers to that version; until then move by hand, with their clients stopped at both sites."
 

@@ -121,7 +121,7 @@ def without(error: ModuleNotFoundError) -> PartMissing | None:
     # Whoever needs one of these needs the other.
     packages = [
         package,
-        *(module for module in _TOGETHER if package in _TOGETHER and module != package and not _there(module)),
+        *(module for module in _TOGETHER if package in _TOGETHER and module != package and not _is_installed(module)),
     ]
     are = "s {} are" if len(packages) > 1 else " {} is"
     text = f"the Python package{are.format(' and '.join(packages))} not installed"
@@ -130,10 +130,10 @@ def without(error: ModuleNotFoundError) -> PartMissing | None:
 
 def missing(module: str) -> PartMissing | None:
     """The fault for a package that is not installed, as `without` has it; imports nothing."""
-    return None if _there(module) else without(ModuleNotFoundError(name=module))
+    return None if _is_installed(module) else without(ModuleNotFoundError(name=module))
 
 
-def _there(module: str) -> bool:
+def _is_installed(module: str) -> bool:
     try:
         return find_spec(module) is not None
     except ModuleNotFoundError:

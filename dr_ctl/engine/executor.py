@@ -429,8 +429,8 @@ class _Run(Generic[O]):
 
     def _left_to_do(self, end: ending.End) -> tuple[Finding, ...]:
         """What to do after an end that leaves something, where no other finding says it."""
-        is_told = any(finding.severity is Severity.ERROR for finding in (*self._findings, *end.findings))
-        if end.code is not ExitCode.INCOMPLETE or is_told:
+        has_error = any(finding.severity is Severity.ERROR for finding in (*self._findings, *end.findings))
+        if end.code is not ExitCode.INCOMPLETE or has_error:
             return ()
         return (found("DR-RUN-008", what=end.text),)
 

@@ -52,7 +52,7 @@ class BrokerLock:
     mutex: Mutex = field(default_factory=lambda: system().mutex())
     held: LockDocument | None = None
     forbidden: str | None = None
-    looked_at: float = float("-inf")
+    read_at: float = float("-inf")
     silent_at: float = float("-inf")
     runs_out_at: float = float("-inf")
     before: tuple[str, ...] = ()
@@ -144,7 +144,7 @@ class Lease:
         readings = []
         for slot in self.slots:
             with slot.mutex:
-                slot.held, slot.looked_at = None, float("-inf")
+                slot.held, slot.read_at = None, float("-inf")
                 if among is not None and slot.key not in among:
                     continue
                 try:
@@ -174,7 +174,7 @@ class Lease:
             other = conflict(now, me, broken)
             if other is None:
                 slot.held = me
-                self._saw(slot, me, now, at)
+                self._note_reading(slot, me, now, at)
                 return None
             if any(document.same(me) for document in now.documents):
                 _remove(slot, me.epoch)
@@ -232,7 +232,7 @@ class Lease:
 
     def age_s(self, slot: BrokerLock) -> float:
         """Seconds since the last reading of this broker's lock; 0 where the lock is not held."""
-        return self._clock.monotonic() - slot.looked_at if slot.held is not None else 0.0
+        return self._clock.monotonic() - slot.read_at if slot.held is not None else 0.0
 
     def paused(self, site: str, pair: str, names: Iterable[str]) -> str | None:
         """Write down which queues are about to be paused; says why not where that cannot be done."""
@@ -307,7 +307,7 @@ class Lease:
                 self._lost = self._lost or (slot.name, other)
                 return
         slot.held = me
-        self._saw(slot, me, reading, at)
+        self._note_reading(slot, me, reading, at)
 
     def _document(self, slot: BrokerLock, reading: LockReading) -> LockDocument:
         """The document for one broker, with the queues that dead runs left paused there, before their documents are
@@ -342,8 +342,8 @@ class Lease:
         recent = recent_reading(slot.store)
         if recent is None or recent[0] > young_s or lost_to(recent[1], me) is not None:
             return False
-        if (at := self._clock.monotonic() - recent[0]) > slot.looked_at:
-            self._saw(slot, me, recent[1], at)
+        if (at := self._clock.monotonic() - recent[0]) > slot.read_at:
+            self._note_reading(slot, me, recent[1], at)
         return self._left_s(slot) >= RENEW_BELOW_S
 
     def _read(self, slot: BrokerLock, me: LockDocument) -> LockReading | None:
@@ -354,13 +354,13 @@ class Lease:
             self._lost = self._lost or (slot.name, other)
             self._robbed = self._robbed or (other if other.holder else None)
             return None
-        self._saw(slot, me, reading, at)
+        self._note_reading(slot, me, reading, at)
         return reading
 
-    def _saw(self, slot: BrokerLock, me: LockDocument, reading: LockReading, at: float) -> None:
+    def _note_reading(self, slot: BrokerLock, me: LockDocument, reading: LockReading, at: float) -> None:
         """Count from before the question: the broker answered after that moment."""
         written = next(document for document in reading.documents if document.same(me))
-        slot.looked_at, slot.runs_out_at = at, at + (written.expires_ms - reading.now_ms) / 1000
+        slot.read_at, slot.runs_out_at = at, at + (written.expires_ms - reading.now_ms) / 1000
 
     def _write(self, slot: BrokerLock, me: LockDocument) -> None:
         last_hash, count = self.facts()
@@ -370,7 +370,7 @@ class Lease:
         slot.held = written if not written.released else None
 
     def _old(self, slot: BrokerLock) -> bool:
-        return self._clock.monotonic() - slot.looked_at > FRESH_S
+        return self._clock.monotonic() - slot.read_at > FRESH_S
 
     def _left_s(self, slot: BrokerLock) -> float:
         return slot.runs_out_at - self._clock.monotonic()

@@ -48,12 +48,12 @@ class NotConnected(Unreachable):
 class NameUnknown(NotConnected):
     """The name in the address cannot be resolved."""
 
-    lies_here = True
+    is_local = True
     remedy = "Is the address in the settings right, and does this machine's name service know it?"
 
 
 class NotJolokia(BrokerError):
-    lies_here = True
+    is_local = True
     remedy = "Is `jolokia:` the address of the console's Jolokia, as in http://host:8161/console/jolokia?"
 
 

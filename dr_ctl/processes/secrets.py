@@ -23,7 +23,7 @@ _resolved: Final[set[str]] = set()
 class SecretMissing(BrokerError):
     """The secret could not be had, so its broker cannot be asked and its site is unknown."""
 
-    lies_here = True
+    is_local = True
     remedy = "Mend where the password of this broker comes from in the settings file."
 
 

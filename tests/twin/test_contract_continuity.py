@@ -37,7 +37,7 @@ def test_the_whole_look_of_the_product_reads_the_same_things(pair: PluginSubject
         assert (view.service.site_id, view.service.staging_ms, view.service.interval_ms) == (view.site, 500, 500.0)
         assert view.service.prefix == "continuity.cmd"
         assert all(view.link.ships.values())
-        assert (list(view.link.unsettled()), view.fence.strangers()) == ([], [])
+        assert (list(view.link.unsettled()), view.fence.clients_elsewhere()) == ([], [])
         for flow in view.flows:
             assert (flow.out_mirror.routing, flow.staging.routing) == ("anycast", "anycast")
             assert (flow.out_mirror.consumers, flow.in_acks.consumers) == (1, 1)

@@ -722,5 +722,5 @@ def test_the_listings_tell_clients_and_links(subject: Subject) -> None:
     assert (at_queue.port, at_queue.client, at_queue.user, at_queue.holds) == (port, "billing", "app", 1)
     assert len([each for each in view.consumers if each.queue == f"{OUTFLOW_PREFIX}paris"]) == 1
     assert mine.remote == at_queue.remote
-    assert view.fence.strangers() == []
+    assert view.fence.clients_elsewhere() == []
     comes(lambda: [each for each in subject.view("london").connections if each.port == port], [])

@@ -213,7 +213,7 @@ class ListenersAndRoles(Fence):
         return self.letting_in(self.matches, when)
 
     @property
-    def stays_out(self) -> bool:
+    def needs_reload(self) -> bool:
         """A match that is taken away leaves what is said of all addresses, until broker.xml is read again."""
         return self.view.usual is not None and not self.view.lets_in_by(self.view.usual)
 

@@ -17,7 +17,7 @@ from dr_ctl.topologies.bridges.messages import COMPARED
 from dr_ctl.topologies.bridges.view import ORIGIN, BrokerView, Flow
 from dr_ctl.topologies.common import reasons
 from dr_ctl.topologies.common.checks import Case, Checks, Named, of_listeners, of_pair, of_queues
-from dr_ctl.topologies.common.link import said
+from dr_ctl.topologies.common.link import count_text
 from dr_ctl.topologies.common.reasons import nothing_owed
 from dr_ctl.topologies.common.rules import Rules
 
@@ -334,11 +334,15 @@ def _bridges(view: BrokerView) -> str:
 
 
 def _buffers(view: BrokerView) -> str:
-    return some([f"{said(flow.to_ship)} of {flow.unit} to ship" for flow in view.flows]) or "none"
+    return some([f"{count_text(flow.to_ship)} of {flow.unit} to ship" for flow in view.flows]) or "none"
 
 
 def _ids(view: BrokerView) -> str | None:
-    return f"{view.ids.unit}: {said(view.ids_to_ship)} id(s) to ship" if view.ids is not None else "no divert for them"
+    return (
+        f"{view.ids.unit}: {count_text(view.ids_to_ship)} id(s) to ship"
+        if view.ids is not None
+        else "no divert for them"
+    )
 
 
 def _copies(view: BrokerView) -> str:

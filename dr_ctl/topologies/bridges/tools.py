@@ -13,7 +13,7 @@ from dr_ctl.topologies.bridges.view import BrokerView, Chosen, lying
 from dr_ctl.topologies.common.calls import still
 from dr_ctl.topologies.common.gate import Gate, PairReading, counters_changed
 from dr_ctl.topologies.common.idstore import NotRead
-from dr_ctl.topologies.common.link import Residue, said
+from dr_ctl.topologies.common.link import Residue, count_text
 from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.tools import ROLES, Sender, Tools
 from dr_ctl.topologies.common.view import Queue
@@ -85,7 +85,7 @@ class BridgesGate(Gate[BrokerView]):
         reasons = [*_closed(local, move), *_closed(peer, move), *_shipped(local, move)]
         left = self.barrier(local.site, local.pair).left(local, peer)
         if left != 0:
-            reasons.append(f"{peer.site}: {said(left)} id(s) not applied yet")
+            reasons.append(f"{peer.site}: {count_text(left)} id(s) not applied yet")
         if before is not None:
             for was, view in ((before.source, local), (before.target, peer)):
                 reasons += _counters_changed(was, view, move)
@@ -169,7 +169,7 @@ def _shipped(view: BrokerView, move: Move) -> Iterator[str]:
         if not flow.attached:
             yield f"{view.site}: the bridge of {flow.unit} is not connected"
         if (left := flow.to_ship_now(move.spec.accept_difference)) != 0:
-            yield f"{view.site}: {said(left)} to ship of {flow.unit}"
+            yield f"{view.site}: {count_text(left)} to ship of {flow.unit}"
     for queue in (queue for unit in view.among(move.moves) for queue in view.queues_of(unit) if queue.consumers):
         who = next((consumer.who for consumer in view.consumers if consumer.queue == queue.name), "somebody")
         yield f"{view.site} has a consumer of {queue.name}: {who}"

@@ -15,7 +15,7 @@ from dr_ctl.rpo.history.row import Row
 from dr_ctl.topologies.artemis.broker import ArtemisBroker, ArtemisRequests, ListenersAndRoles, nodes, others
 from dr_ctl.topologies.common import snapshot
 from dr_ctl.topologies.common.calls import Request
-from dr_ctl.topologies.common.link import Link, ReplicationScope, Residue, said
+from dr_ctl.topologies.common.link import Link, ReplicationScope, Residue, count_text
 from dr_ctl.topologies.common.snapshot import paused_by_runs
 from dr_ctl.topologies.common.view import Acceptor, Connection, Queue
 from dr_ctl.topologies.topology import LinkSnapshot, Stake, drain_s
@@ -50,7 +50,7 @@ class Queues(ListenersAndRoles):
         """The fence is by address, whatever listener a client comes through."""
         return ()
 
-    def strangers(self) -> list[str]:
+    def clients_elsewhere(self) -> list[str]:
         return []
 
     def holds(self, call: Call) -> bool | None:
@@ -122,7 +122,7 @@ class BridgesLink(Link["BrokerView"]):
             if flow.to_ship != 0:
                 yield f"{view.site}: {if_known(flow.to_ship)} to ship of {flow.unit}"
         if self.unapplied != 0:
-            yield f"{view.site}: {said(self.unapplied)} id(s) not applied yet"
+            yield f"{view.site}: {count_text(self.unapplied)} id(s) not applied yet"
 
     @property
     def counters(self) -> Iterable[Queue]:
@@ -168,8 +168,8 @@ class BridgesLink(Link["BrokerView"]):
         state = f"not connected: {', '.join(away[:3])}" if away else "connected"
         left = f", {duration(even_s)} to drain" if even_s is not None else ""
         yield (
-            f"bridges {state}; {said(self.to_ship)} message(s) and {said(view.ids_to_ship)} processed id(s) to ship, "
-            f"{said(self.unapplied)} id(s) of the peer not applied{left}"
+            f"bridges {state}; {count_text(self.to_ship)} message(s) and {count_text(view.ids_to_ship)} "
+            f"processed id(s) to ship, {count_text(self.unapplied)} id(s) of the peer not applied{left}"
         )
         if view.role is Role.STANDBY and any(queue.depth for queue in view.business.values()):
             yield f"copies of processed messages stay here until `dr-ctl trim {view.site}`"

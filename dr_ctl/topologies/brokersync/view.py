@@ -12,7 +12,7 @@ from dr_ctl.core.notation import duration
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.topologies.classic.broker import ClassicBroker, Network
 from dr_ctl.topologies.common import snapshot
-from dr_ctl.topologies.common.link import Link, ReplicationScope, Residue, said
+from dr_ctl.topologies.common.link import Link, ReplicationScope, Residue, count_text
 from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.topology import LinkSnapshot, Stake, drain_s
 
@@ -72,7 +72,7 @@ class SyncLink(Link["BrokerView"]):
             return "no network connector to the other site: nothing is copied there"
         state = f"connected to {view.network.to}" if view.network.to is not None else "not connected"
         left = f", {duration(even_s)} to drain" if even_s is not None else ""
-        return f"network connector {view.network.name} {state}; {said(self.to_ship)} message(s) to ship{left}"
+        return f"network connector {view.network.name} {state}; {count_text(self.to_ship)} message(s) to ship{left}"
 
     @property
     def _flows(self) -> Mapping[str, Queue | None]:

@@ -13,7 +13,7 @@ OWN_CLIENT: Final = "dr-ctl-"
 
 
 class Connectors(Fence):
-    def strangers(self) -> list[str]:
+    def clients_elsewhere(self) -> list[str]:
         """Clients at every connector that is none of theirs: the link's and dr-ctl's own too."""
         listeners = [listener for listener in self.view.acceptors if listener.name not in self.view.config.clients]
         ports = {listener.port: listener.name for listener in listeners if listener.port is not None}

@@ -75,16 +75,18 @@ def of_listeners(name: str, view: Broker) -> Iterator[Finding]:
         else:
             yield found("DR-DOOR-004.closed", broker=name, shut=some(shut))
     yield from _of_inner_listeners(name, view)
-    if strangers := view.fence.strangers():
+    if clients_elsewhere := view.fence.clients_elsewhere():
         yield found(
-            "DR-DOOR-005.unknown" if _may_be_brokers(view) else "DR-DOOR-005", broker=name, strangers=some(strangers)
+            "DR-DOOR-005.unknown" if _may_be_brokers(view) else "DR-DOOR-005",
+            broker=name,
+            strangers=some(clients_elsewhere),
         )
     others = [
         listener.name
         for listener in view.fence.leaves_open
         if listener.started and listener.port not in view.inner_ports
     ]
-    if others and not strangers:
+    if others and not clients_elsewhere:
         yield found("DR-DOOR-006", broker=name, others=", ".join(others))
 
 
@@ -128,7 +130,7 @@ def of_locks(view: Broker) -> Iterator[Finding]:
 
 def of_link_listeners(view: Broker, peer: Broker | None) -> Iterator[Finding]:
     """Find clients among the connections of the peer's link."""
-    if guests := view.fence.beside_link(peer):
+    if guests := view.fence.clients_at_link(peer):
         listeners = [listener.name for listener in view.link.listeners]
         yield found("DR-DOOR-011", site=view.site, pair=view.pair, guests=some(guests), listeners=some(listeners))
 

@@ -55,7 +55,7 @@ class Fence:
         return []
 
     @property
-    def stays_out(self) -> bool:
+    def needs_reload(self) -> bool:
         """Say whether roles that are let in stay kept out for sure until the broker's file is read again."""
         return False
 
@@ -71,21 +71,21 @@ class Fence:
         known = {*self.view.config.clients, *self.view.link.reserved}
         return tuple(acceptor for acceptor in self.view.acceptors if acceptor.name not in known)
 
-    def strangers(self) -> list[str]:
+    def clients_elsewhere(self) -> list[str]:
         """Clients on listeners that are not theirs: clients there would go on working behind a fence."""
         others = {listener.port: listener.name for listener in self.leaves_open if listener.port is not None}
         return [
-            _told(connection, others[connection.port])
+            _client_text(connection, others[connection.port])
             for connection in self.view.from_outside
             if connection.port in others
         ]
 
-    def beside_link(self, peer: Broker | None) -> list[str]:
+    def clients_at_link(self, peer: Broker | None) -> list[str]:
         """Clients on the listeners of the peer's link: they would go on working behind a fence too."""
         names = {listener.port: listener.name for listener in self.view.link.listeners if listener.port is not None}
         guests = self.view.link.guests(peer)
         remotes = {guest.remote for guest in guests}
-        return [_told(guest, names[guest.port]) for guest in guests if guest.port is not None] + [
+        return [_client_text(guest, names[guest.port]) for guest in guests if guest.port is not None] + [
             f"consumer of {consumer.queue}: {consumer.who} on acceptor {names[consumer.port]}"
             for consumer in self.view.consumers
             if consumer.port in names and consumer.queue in self.view.business and consumer.remote not in remotes
@@ -96,7 +96,7 @@ class Fence:
         return None
 
 
-def _told(connection: Connection, listener: str) -> str:
+def _client_text(connection: Connection, listener: str) -> str:
     return (
         f"{connection.protocol} connection from {connection.remote} (user {connection.user or 'none'}, client "
         f"{connection.client or '(no client id)'}) on acceptor {listener}"

@@ -49,7 +49,8 @@ def common_blockers(now: PairReading[Any], before: PairReading[Any] | None) -> l
         reasons += [f"{view.site}: {queue.depth} between brokers of the site in {queue.name}" for queue in between]
     for view, peer in ((now.source, now.target), (now.target, now.source)):
         reasons += [
-            f"{view.site} has a client on the listener of the link: {client}" for client in view.fence.beside_link(peer)
+            f"{view.site} has a client on the listener of the link: {client}"
+            for client in view.fence.clients_at_link(peer)
         ]
     reasons += [f"{now.target.site}: {obstacle.text}" for obstacle in now.target.obstacles if not obstacle.addresses]
     return reasons + (counter_changes(before, now) if before is not None else [])

@@ -53,7 +53,7 @@ def standing(states: Sequence[NodeState], left_s: float) -> GroupState:
     return GroupState.DOWN if all(state is NodeState.REFUSES for state in states) else GroupState.UNKNOWN
 
 
-def is_told(states: Sequence[NodeState]) -> bool:
+def all_inactive(states: Sequence[NodeState]) -> bool:
     """Say whether each node shows that it is not active."""
     return all(state in (NodeState.REFUSES, NodeState.PASSIVE) for state in states)
 
@@ -76,7 +76,7 @@ class NobodyActive(Unreachable):
         states = [node.state for node in nodes]
         taking_over = standing(states, left_s) is GroupState.TAKING_OVER
         left = f"within {left_s:.0f} s another one may be" if left_s else "a passive one may be at any moment"
-        if left_s and not is_told(states):
+        if left_s and not all_inactive(states):
             left = "another one may be at any moment: the time counts from when each says that it is not"
         text = f"no node of {name} is active: {', '.join(map(str, nodes))}"
         refused = all(state is NodeState.REFUSES for state in states)
@@ -87,10 +87,10 @@ class NobodyActive(Unreachable):
 
 
 def unnamed_of(view: Broker, peer: Broker | None) -> tuple[Node, ...]:
-    return tuple(view.unnamed) or (told_by(peer, view.site, len(view.nodes)) if peer is not None else ())
+    return tuple(view.unnamed) or (nodes_in_link(peer, view.site, len(view.nodes)) if peer is not None else ())
 
 
-def told_by(peer: Broker, site: str, named: int) -> tuple[Node, ...]:
+def nodes_in_link(peer: Broker, site: str, named: int) -> tuple[Node, ...]:
     """The nodes of a broker at which its peer's link looks for it, where they are more than the settings have `named`:
     which of them these are is not known."""
     at = peer.link.peer_nodes
@@ -244,13 +244,13 @@ class Group:
         self._asked: dict[Process, Work[NodeReading]] = {}
 
     @property
-    def alone(self) -> bool:
+    def has_one_node(self) -> bool:
         return len(self.processes) == 1
 
     @property
     def activation(self) -> str:
         """What tells this turn of a node from every other, beside the start of its process."""
-        if self.alone or self.last is None:
+        if self.has_one_node or self.last is None:
             return ""
         return f"{self.last.name}/{self._began_ms.get(self.last, 0) // ROUND_MS}/"
 
@@ -294,7 +294,7 @@ class Group:
         ]
         if not turns:
             self.last = None
-            shown = is_told([reading.state for reading in self.readings])
+            shown = all_inactive([reading.state for reading in self.readings])
             self.left_s = max(0.0, self.takeover_s - self._unserved.seconds(shown=shown))
             raise NobodyActive(self.name, self.readings, self.left_s)
         if self.last not in turns:
@@ -305,14 +305,14 @@ class Group:
 
     def found(self, *, anew: bool = False) -> list[Process]:
         """The nodes that are active, asked for `anew` or where that is not known. Raises `NobodyActive`."""
-        if self.last is not None and (self.alone or not anew):
+        if self.last is not None and (self.has_one_node or not anew):
             active = [reading.name for reading in self.readings if reading.state is NodeState.ACTIVE]
             return [process for process in self.processes if process is self.last or process.name in active]
         return self.end(None)
 
     def post(self, process: Process, wire: Wire, bodies: Sequence[dict[str, Json]], timeout_s: float) -> list[Answer]:
         """Ask that node, as long as it is active. Raises `Passive` where it is not."""
-        if self.alone:
+        if self.has_one_node:
             return wire.post(bodies, timeout_s)
         try:
             itself, *answers = wire.post([self._family.question.body(), *self._as_there(process, bodies)], timeout_s)
@@ -360,7 +360,7 @@ class Group:
 
     def _known_as(self, name: str) -> str:
         """The name of the node that was seen first, kept in a file: a later command undoes what a journal has of it."""
-        if self.alone or self._named is None:
+        if self.has_one_node or self._named is None:
             return name
         with suppress(OSError, UnicodeDecodeError):
             if self._named.exists():

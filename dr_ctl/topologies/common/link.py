@@ -33,16 +33,16 @@ def _of(links: list[AnyLink | BrokerError]) -> dict[str, Json]:
     return {
         "outflow": total(link.to_ship for link in read),
         "pending": total(link.unapplied for link in read),
-        "attached": every(link.attached for link in read),
+        "attached": all_known(link.attached for link in read),
     }
 
 
-def said(count: int | None) -> str:
+def count_text(count: int | None) -> str:
     """A count in a sentence."""
     return "an unknown number of" if count is None else str(count)
 
 
-def every(flags: Iterable[bool | None]) -> bool | None:
+def all_known(flags: Iterable[bool | None]) -> bool | None:
     """True if all flags hold, False if one does not; returns None where a flag was not read and no other is False."""
     listed = list(flags)
     return None if None in listed and False not in listed else all(listed)

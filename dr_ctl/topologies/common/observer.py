@@ -19,7 +19,7 @@ from dr_ctl.jolokia.client import READ_S
 from dr_ctl.settings.model import Installation, Queues
 from dr_ctl.stomp_io.address import Address, speaks_amqp, takes_connections
 from dr_ctl.topologies.common import rules
-from dr_ctl.topologies.common.group import told_by
+from dr_ctl.topologies.common.group import nodes_in_link
 from dr_ctl.topologies.common.session import EVERYTHING, FOR_HISTORY, FOR_PEOPLE, Part, Session
 from dr_ctl.topologies.common.snapshot import Silent, Snapshot, V_co
 from dr_ctl.topologies.common.view import Broker
@@ -35,7 +35,7 @@ USUAL: Final = 3
 V = TypeVar("V", bound=Broker)
 A = TypeVar("A")
 A_co = TypeVar("A_co", bound=Session[Any], covariant=True)
-LOOKS: Final = 4
+MAX_READINGS: Final = 4
 _MOST: Final = 0.9  # of a reading's time, for the answer
 MAX_AT_ONCE: Final = 64
 """Looks and greetings that wait for a broker at a time: more of them make nothing quicker."""
@@ -235,7 +235,7 @@ class Observer(Generic[V_co, A_co]):
 
     def _observed(self, min_s: float) -> Snapshot[V_co]:
         snapshot = self.read_once(min_s=min_s)
-        for _ in range(LOOKS - 1):
+        for _ in range(MAX_READINGS - 1):
             if not self._puzzling(snapshot):
                 break
             self.clock.sleep(self.timeouts.apart_s)
@@ -321,7 +321,7 @@ class Observer(Generic[V_co, A_co]):
         name, signs, taken, unnamed = f"{view.site}/{view.pair}", list[str](), list[str](), list[Node]()
         peer = next(broker for (site, pair), broker in views.items() if site != view.site and pair == view.pair)
         if not isinstance(peer, Silent):
-            unnamed += told_by(peer, view.site, len(view.nodes))
+            unnamed += nodes_in_link(peer, view.site, len(view.nodes))
             if peer.link.hears_peer:
                 signs.append(f"the link between {name} and {peer.site} is attached")
             elif view.ports_refuse:

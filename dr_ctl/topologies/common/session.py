@@ -267,7 +267,7 @@ class Session(ABC, Generic[V_co]):
 
     def refuses(self, error: BrokerError, *, within_s: float) -> bool:
         """Say whether every port of it that is known refuses, as its management did."""
-        if not self.group.alone:
+        if not self.group.has_one_node:
             return all(reading.state is NodeState.REFUSES for reading in self.group.readings)
         if not (isinstance(error, Unreachable) and error.refused):
             return False
@@ -278,7 +278,7 @@ class Session(ABC, Generic[V_co]):
         are, and the active one for these parts as well. Where several are active, it is the one that lets clients
         in."""
         group, view, failed = self.group, None, None
-        if group.alone:
+        if group.has_one_node:
             return self._read(parts, timeout_s)
         before = group.last
         group.begin()

@@ -117,7 +117,7 @@ class Snapshot(Generic[V_co]):
             ),
             signs=tuple(sign for broker in silent for sign in broker.signs),
             taken=tuple(text for broker in silent for text in broker.taken),
-            remedy=next((broker.error.remedy for broker in silent if broker.error.lies_here), ""),
+            remedy=next((broker.error.remedy for broker in silent if broker.error.is_local), ""),
             late=bool(sick) and all(isinstance(error, TimedOut) for error in sick),
         )
 
@@ -215,7 +215,7 @@ class Snapshot(Generic[V_co]):
                 if not isinstance(broker, Silent):
                     yield from group.unnamed_of(broker, peer)
                 elif peer is not None:
-                    yield from group.told_by(peer, site, len(broker.nodes))
+                    yield from group.nodes_in_link(peer, site, len(broker.nodes))
                     if broker.signs and isinstance(broker.error, Unreachable) and broker.error.refused:
                         yield Node(site, pair, "", f"where the settings look nobody answered, and {broker.signs[0]}")
 

@@ -95,7 +95,7 @@ class Listeners:
                 return views, f"lock coordinator {', '.join(contenders)} is not stopped"
             if self.accept_client(probed):
                 return views, "a client is still let in"
-            beside = [client for view in views for client in self._beside(view)]
+            beside = [client for view in views for client in self._foreign_clients(view)]
             return views, f"clients go on behind the fence: {some(beside)}" if beside else None
 
         poll_s = self._observer.timeouts.poll_s
@@ -121,11 +121,11 @@ class Listeners:
             f"listeners closed, by flag only{tail}", {"proof": "flag", "roles_kept_out": lasts}, (finding, *findings)
         )
 
-    def _beside(self, view: Broker) -> list[str]:
+    def _foreign_clients(self, view: Broker) -> list[str]:
         """Clients on listeners that the fence leaves open, by what was last seen of the peer."""
         peers = next(brokers for site, brokers in self._observer.brokers.items() if site != view.site)
         newest = peers[view.pair].newest
-        return [*view.fence.strangers(), *view.fence.beside_link(newest[1] if newest is not None else None)]
+        return [*view.fence.clients_elsewhere(), *view.fence.clients_at_link(newest[1] if newest is not None else None)]
 
     def _answering(self, site: str) -> Sequence[Broker]:
         """The brokers that answer. A broker that is down lets nobody in; any other silent broker is an error."""
@@ -414,7 +414,7 @@ class Tools(Generic[V_co]):
         """Give the clients' roles back what a lasting fence took, where `views` has them kept out; broker.xml
         is read again in the same request where nothing less lets them in. What came of it has to be looked at."""
         gives = {(call.site, call.unit) for call in calls if _gives(call) and not holds(call, views)}
-        again = {(view.site, view.pair) for view in views if view.fence.stays_out} & gives
+        again = {(view.site, view.pair) for view in views if view.fence.needs_reload} & gives
         self.change(
             [
                 call
@@ -468,7 +468,7 @@ class Tools(Generic[V_co]):
         """What of this move lets clients in at a broker."""
         return [view.pair] if view.open else []
 
-    def taken_back(self, move: Move) -> set[str]:
+    def closed_again(self, move: Move) -> set[str]:
         """The pairs at the target that are closed again: by something else, or where another node of a broker is active
         since."""
         views = self.observer.answers(self.observer.at(move.target), Part.STATE)

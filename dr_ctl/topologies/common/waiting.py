@@ -11,7 +11,7 @@ from dr_ctl.core.notation import duration, if_known
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Done, Move, Outcome, Refused, StepContext
 from dr_ctl.engine.waiting import until
-from dr_ctl.topologies.common.link import evidence, said
+from dr_ctl.topologies.common.link import count_text, evidence
 from dr_ctl.topologies.common.session import EVERYTHING, Part, Session
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.view import Broker
@@ -166,7 +166,7 @@ class Wait(Generic[R]):
     def _late(self, left: int | None, why: Sequence[str], stall_s: float) -> Refused:
         took, still = self._context.monotonic() - self.began, self._still_s()
         counts = self._counts or (" message(s)" if left is None else "")
-        under_way = f"{said(left)}{counts} under way"
+        under_way = f"{count_text(left)}{counts} under way"
         reason = some(why) or (f"nothing moved for {duration(still)}" if still > stall_s else "they move too slowly")
         return Refused(f"not drained after {duration(took)}: {under_way}; {reason}", code=ExitCode.DRAIN_TIMEOUT)
 

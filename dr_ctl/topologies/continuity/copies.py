@@ -150,10 +150,12 @@ def followed(local: Reader, peer: Reader, source: SiteView, target: SiteView) ->
     left_out = [flow.queue for flow, messages in zip(flows, together, strict=True) if messages > AT_ONCE]
     flows = flows[: len(flows) - len(left_out)]
     first = _not_followed(local, peer, source, target, flows)
-    uncopied = {queue: read.alone for queue, read in first.items() if read.alone}
+    uncopied = {queue: read.unmatched for queue, read in first.items() if read.unmatched}
     again = _not_followed(local, peer, source, target, [flow for flow in flows if flow.queue in uncopied])
     left = _read(local, [source.business[queue] for queue in uncopied], held=True)
-    still = {queue: uncopied[queue] & again[queue].alone & now.ids for queue, now in zip(uncopied, left, strict=True)}
+    still = {
+        queue: uncopied[queue] & again[queue].unmatched & now.ids for queue, now in zip(uncopied, left, strict=True)
+    }
     held = {queue: first[queue].held | again[queue].held | now.held for queue, now in zip(uncopied, left, strict=True)}
     return (
         replace(
@@ -177,7 +179,7 @@ class _NotFollowed:
     """Ids of a queue that lie neither in its outflow nor at the target, those that clients hold, and how many messages
     lie at both sites without one."""
 
-    alone: frozenset[str]
+    unmatched: frozenset[str]
     held: frozenset[str]
     without_id: int
     without_id_there: int

@@ -405,11 +405,11 @@ def probe(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepCo
         outcome = replace(outcome, text=f"{watched.text}; {outcome.text}")
     if not isinstance(outcome, Done | NotNeeded):
         return outcome
-    taken_back = _watch(tools, step, move, context)
-    if isinstance(taken_back, Refused | Unknown):
-        return taken_back
-    text = f"{outcome.text}; {taken_back.text}"
-    return replace(outcome, text=text, findings=(*outcome.findings, *taken_back.findings))
+    closed_again = _watch(tools, step, move, context)
+    if isinstance(closed_again, Refused | Unknown):
+        return closed_again
+    text = f"{outcome.text}; {closed_again.text}"
+    return replace(outcome, text=text, findings=(*outcome.findings, *closed_again.findings))
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from dr_ctl.topologies.artemis.broker import (
     others,
 )
 from dr_ctl.topologies.common.calls import OWN, call, request, resume
-from dr_ctl.topologies.common.link import Link, Residue, said
+from dr_ctl.topologies.common.link import Link, Residue, count_text
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.view import Acceptor, Connection, PeerState, Queue
 from dr_ctl.topologies.topology import LinkSnapshot, Stake, drain_s
@@ -267,8 +267,8 @@ class ContinuityLink(Link["SiteView"]):
             oldest = f", the oldest {duration(oldest_s)} old" if oldest_s else ""
             time = f"{duration(even_s)} to be even" if even_s is not None else "time to be even not known"
             line = (
-                f"bridges {state}; {said(messages)} message(s) to ship{oldest}, "
-                f"{said(acks)} acknowledgement(s) to ship, {said(unapplied)} not applied; {time}"
+                f"bridges {state}; {count_text(messages)} message(s) to ship{oldest}, "
+                f"{count_text(acks)} acknowledgement(s) to ship, {count_text(unapplied)} not applied; {time}"
             )
         more: dict[str, Json] = {
             "loss_risk": messages,

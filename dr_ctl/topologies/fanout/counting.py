@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from dr_ctl.core.document import document, read
+from dr_ctl.core.document import document, key, read
 from dr_ctl.core.errors import UNREADABLE
 from dr_ctl.topologies.common.calls import OWN
 
@@ -45,14 +45,14 @@ EMPTY: Final = Counters(0, 0, 0, 0, 0)
 @dataclass(frozen=True, slots=True)
 class Mark:
     """One site's part of a checkpoint: its broker's start, what had come in and left by then, and the ids of the
-    messages that lay `alone` there."""
+    messages that lay `unmatched` there."""
 
     start: str
     entered: int = 0
     removed: int = 0
     expired: int = 0
     finished: int = 0
-    alone: frozenset[str] = frozenset()
+    unmatched: frozenset[str] = field(default=frozenset(), metadata=key("alone"))
 
     def is_before(self, now: Counters) -> bool:
         """Say whether these counters can have become those: a queue that was made again, or whose statistics were
@@ -106,7 +106,7 @@ class Checkpoints:
     @property
     def text(self) -> str:
         rows = {
-            queue: {site: {**document(mark), "alone": sorted(mark.alone)} for site, mark in marks.items()}
+            queue: {site: {**document(mark), "alone": sorted(mark.unmatched)} for site, mark in marks.items()}
             for queue, marks in self.queues.items()
         }
         return json.dumps(rows, sort_keys=True)
@@ -116,7 +116,7 @@ class Checkpoints:
         kept = {
             name: marks
             for name, marks in queues.items()
-            if sum(len(mark.alone) for mark in marks.values()) <= MAX_ALONE
+            if sum(len(mark.unmatched) for mark in marks.values()) <= MAX_ALONE
         }
         return Checkpoints({**self.queues, **kept})
 
@@ -140,13 +140,13 @@ class Counted:
     """A queue at both sites, by several readings shortly one after the other. `ahead`: how many more messages have come
     to the second site than to the first, at least and at most: as most readings show, or the middle half of them where
     they do not agree, as messages on their way to one of the sites differ each time. `taken_per_s`: how many leave, by
-    site. `alone`: by site how many messages lie there and not at the other one, where both were listed."""
+    site. `unmatched`: by site how many messages lie there and not at the other one, where both were listed."""
 
     first: QueueAtSite
     second: QueueAtSite
     ahead: tuple[int, int]
     taken_per_s: Mapping[str, float]
-    alone: Mapping[str, int] = field(default_factory=dict)
+    unmatched: Mapping[str, int] = field(default_factory=dict)
 
     def level(self, first: Mark, second: Mark) -> bool:
         """Say whether as many messages may have come to both sites since these marks."""

@@ -13,7 +13,7 @@ from dr_ctl.topologies.common.consumed import CompleteListing, Consumed, Covered
 from dr_ctl.topologies.common.idstore import Store
 from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.fanout.counting import CHECKPOINTS, EMPTY, Checkpoint, Checkpoints, Counters, Mark, QueueAtSite
-from dr_ctl.topologies.fanout.parity import ALONE, NOT_COUNTED, ONE_SITE_ALONE, TAKEN, Undecided
+from dr_ctl.topologies.fanout.parity import NOT_COUNTED, ONE_SITE_ALONE, TAKEN, UNMATCHED, Undecided
 from dr_ctl.topologies.fanout.reading import COUNTERS, LinkEnds, Session, counters_of
 
 BROWSE_S: Final = 30.0  # 20 000 messages take 6 s
@@ -64,11 +64,11 @@ class Listed:
 @dataclass(frozen=True, slots=True)
 class QueueDifference:
     """The difference of a queue, while `source` serves or did last. `consumed`: there, and at the target still.
-    `lacks`: not at the target. `alone`: at the target only, and nothing proves that a client consumed them."""
+    `lacks`: not at the target. `unmatched`: at the target only, and nothing proves that a client consumed them."""
 
     consumed: Consumed
     lacks: frozenset[str]
-    alone: frozenset[str]
+    unmatched: frozenset[str]
     rows: Mapping[str, Mapping[str, Any]]
     """How the source's broker shows the messages that the target lacks."""
     known: frozenset[str] = frozenset()
@@ -135,11 +135,11 @@ def covered(local: Listed, peer: Listed, since: Checkpoint) -> Consumed:
     """
     if local.entered is None or peer.entered is None:
         return NONE_PROVEN
-    under_way = len(local.ids - peer.ids - since.local.alone)
-    late = len(since.remote.alone & local.ids) - len(since.local.alone & peer.ids)
+    under_way = len(local.ids - peer.ids - since.local.unmatched)
+    late = len(since.remote.unmatched & local.ids) - len(since.local.unmatched & peer.ids)
     if since.ahead(local.entered, peer.entered) + under_way + late != 0:
         return NONE_PROVEN
-    copies = peer.ids - since.remote.alone
+    copies = peer.ids - since.remote.unmatched
     try:
         peer.complete()
         evidence = Covered(copies, local.complete(), since.consumed(local.before, peer.before))
@@ -163,7 +163,7 @@ class Comparing:
 
     def __init__(self, store: Store | None, within_s: float) -> None:
         self.store, self._within_s = store, within_s
-        self._alone: dict[tuple[str, str], frozenset[str]] = {}
+        self._unmatched: dict[tuple[str, str], frozenset[str]] = {}
 
     def apart(
         self,
@@ -179,20 +179,24 @@ class Comparing:
         again, with a `pause` between, for as long as was set; all of them together. Raises `BrokerError`.
         """
         checkpoints = kept(ends)
-        differences = {name: self._looked(ends, name, both, checkpoints, pace) for name, both in queues.items()}
+        differences = {name: self._compared(ends, name, both, checkpoints, pace) for name, both in queues.items()}
         until = now() + self._within_s
 
         def not_settled() -> list[str]:
-            alone = {name: difference.alone - difference.known for name, difference in differences.items()}
-            known = {name: self._alone.get((ends[1].site, name), _NOTHING) for name in differences}
-            return [name for name, difference in differences.items() if difference.lacks or alone[name] - known[name]]
+            unmatched = {name: difference.unmatched - difference.known for name, difference in differences.items()}
+            known = {name: self._unmatched.get((ends[1].site, name), _NOTHING) for name in differences}
+            return [
+                name for name, difference in differences.items() if difference.lacks or unmatched[name] - known[name]
+            ]
 
         while pace is not ComparisonMode.ONCE and (again := not_settled()) and now() < until:
             pause()
             for name in again:
-                differences[name] = self._looked(ends, name, queues[name], checkpoints, pace, differences[name])
+                differences[name] = self._compared(ends, name, queues[name], checkpoints, pace, differences[name])
         if pace is not ComparisonMode.ONCE:  # what one reading finds alone may be on its way
-            self._alone.update({(ends[1].site, name): difference.alone for name, difference in differences.items()})
+            self._unmatched.update(
+                {(ends[1].site, name): difference.unmatched for name, difference in differences.items()}
+            )
         return differences
 
     def undecided(self, differences: Mapping[str, QueueDifference]) -> dict[str, Undecided]:
@@ -200,12 +204,12 @@ class Comparing:
         if self.store is not None:
             return {}
         return {
-            name: Undecided(len(difference.alone), difference.why)
+            name: Undecided(len(difference.unmatched), difference.why)
             for name, difference in differences.items()
-            if difference.alone
+            if difference.unmatched
         }
 
-    def _looked(
+    def _compared(
         self,
         ends: LinkEnds,
         name: str,
@@ -226,8 +230,8 @@ class Comparing:
             known = self.store.known(name, again.ids | waiting.ids)
             proven = Consumed(waiting.ids & known, DoneInBothStores(known, known))
             lacks -= known
-            alone = _again(waiting.ids - again.ids - proven.ids, before)
-            return QueueDifference(proven, lacks, alone, {id_: again.rows[id_] for id_ in lacks})
+            unmatched = _again(waiting.ids - again.ids - proven.ids, before)
+            return QueueDifference(proven, lacks, unmatched, {id_: again.rows[id_] for id_ in lacks})
         sites = [
             QueueAtSite(session.site, session.names().start, listed.before)
             for session, listed in zip(ends, (again, waiting), strict=True)
@@ -237,23 +241,23 @@ class Comparing:
         rests = first.before.removed == again.after.removed
         proven = covered(again, waiting, since) if rests and since is not None else NONE_PROVEN
         only = waiting.ids - again.ids - proven.ids
-        alone = _again(only, before)
-        known = since.remote.alone if since is not None else _NOTHING
+        unmatched = _again(only, before)
+        known = since.remote.unmatched if since is not None else _NOTHING
         works = ends[0].names().open and pace is not ComparisonMode.RESTING
-        coming = _NOTHING if works else only - alone
+        coming = _NOTHING if works else only - unmatched
         marks = _marks(sites, again, waiting, (lacks, only - coming), coming, first.before) if rests else None
         hurried = only and not proven.ids and not _calm(first.before, again, waiting)
-        if works and (hurried or pace is ComparisonMode.ONCE or (since is not None and alone <= known)):
+        if works and (hurried or pace is ComparisonMode.ONCE or (since is not None and unmatched <= known)):
             marks = None  # while clients work less is certain: an older one goes on for as long as it proves everything
-        why = NOT_COUNTED if since is None else ALONE if alone <= known else ONE_SITE_ALONE
+        why = NOT_COUNTED if since is None else UNMATCHED if unmatched <= known else ONE_SITE_ALONE
         return QueueDifference(
-            proven, lacks, alone, {id_: again.rows[id_] for id_ in lacks}, known, why if rests else TAKEN, marks
+            proven, lacks, unmatched, {id_: again.rows[id_] for id_ in lacks}, known, why if rests else TAKEN, marks
         )
 
 
-def _again(alone: frozenset[str], before: QueueDifference | None) -> frozenset[str]:
+def _again(unmatched: frozenset[str], before: QueueDifference | None) -> frozenset[str]:
     """Those that lay at the target alone at the reading before too, whatever was proven of them then."""
-    return alone & (before.alone | before.consumed.ids) if before is not None else alone
+    return unmatched & (before.unmatched | before.consumed.ids) if before is not None else unmatched
 
 
 def _calm(first: Counters, local: Listed, peer: Listed) -> bool:
@@ -265,17 +269,17 @@ def _marks(
     sites: Sequence[QueueAtSite],
     local: Listed,
     peer: Listed,
-    alone: tuple[frozenset[str], frozenset[str]],
+    unmatched: tuple[frozenset[str], frozenset[str]],
     coming: frozenset[str],
     first: Counters,
 ) -> Mapping[str, Mark] | None:
-    """`alone`: at each site. What came to one site a moment ago, and is not at the other yet, counts as come there too;
-    `coming` are those to the source. `first`: the source's before its queue was listed: what clients have finished
+    """`unmatched`: at each site. What came to one site a moment ago, and is not at the other yet, counts as come there
+    too; `coming` are those to the source. `first`: the source's before its queue was listed: what clients have finished
     since, and has not left the queue, leaves it later."""
     if local.entered is None or peer.entered is None:
         return None
-    came = local.entered + len(coming), peer.entered + len(local.ids - peer.ids - alone[0])
-    rows = zip(sites, (local.before, peer.before), (first, peer.before), came, alone, strict=True)
+    came = local.entered + len(coming), peer.entered + len(local.ids - peer.ids - unmatched[0])
+    rows = zip(sites, (local.before, peer.before), (first, peer.before), came, unmatched, strict=True)
     return {
         at.site: Mark(at.start, entered, was.removed, was.expired, finished.finished, ids)
         for at, was, finished, entered, ids in rows

@@ -57,7 +57,7 @@ class Undecided:
     taken_per_s: float = 0.0
 
 
-ALONE: Final = "known by their ids to lie there alone"
+UNMATCHED: Final = "known by their ids to lie there alone"
 ONE_SITE_ALONE: Final = "a message came to one site alone since both were compared"
 NOT_COUNTED: Final = "a broker was restarted since both were compared"
 TAKEN: Final = "clients took messages while both were compared"
@@ -71,12 +71,12 @@ def undecided(source: BrokerView, target: BrokerView) -> Mapping[str, Undecided]
     checkpoints = Checkpoints.read({**source.documents, **target.documents})
     by_queue = {}
     for row in counts(source, target, Queues()):
-        alone = sum(
-            len(mark.alone) for site, mark in checkpoints.queues.get(row.queue, {}).items() if site == target.site
+        unmatched = sum(
+            len(mark.unmatched) for site, mark in checkpoints.queues.get(row.queue, {}).items() if site == target.site
         )
         copies = _undecided(
             row,
-            min(alone, row.target),
+            min(unmatched, row.target),
             source.counted.get(row.queue),
             checkpoints,
             source.site,
@@ -86,17 +86,17 @@ def undecided(source: BrokerView, target: BrokerView) -> Mapping[str, Undecided]
     return by_queue
 
 
-def _undecided(counts: Counts, alone: int, now: Counted | None, checkpoints: Checkpoints, source: str) -> Undecided:
+def _undecided(counts: Counts, unmatched: int, now: Counted | None, checkpoints: Checkpoints, source: str) -> Undecided:
     if now is None:
-        return Undecided(alone, ALONE)
+        return Undecided(unmatched, UNMATCHED)
     forward = now.first.site == source
     view, peer = (now.first, now.second) if forward else (now.second, now.first)
     taken = now.taken_per_s[source]
-    more = max(counts.more, alone)
+    more = max(counts.more, unmatched)
     since = checkpoints.since(counts.queue, view, peer)
     if since is None:
-        return Undecided(now.alone.get(peer.site, more), NOT_COUNTED, taken)
+        return Undecided(now.unmatched.get(peer.site, more), NOT_COUNTED, taken)
     first, second = (since.local, since.remote) if forward else (since.remote, since.local)
-    if now.level(first, second) and counts.more - alone <= since.consumed(view.counters, peer.counters):
-        return Undecided(alone, ALONE)
+    if now.level(first, second) and counts.more - unmatched <= since.consumed(view.counters, peer.counters):
+        return Undecided(unmatched, UNMATCHED)
     return Undecided(more, ONE_SITE_ALONE, taken)

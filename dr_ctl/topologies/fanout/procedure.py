@@ -160,7 +160,7 @@ class Reconciler:
         for _ in range(ROUNDS):
             pause = partial(self._context.wait, self._tools.timeouts.poll_s)
             apart = comparing.apart(ends, queues, pause, self._context.monotonic, pace)
-            reconciled.alone |= {name: {*difference.alone} for name, difference in apart.items()}
+            reconciled.unmatched |= {name: {*difference.unmatched} for name, difference in apart.items()}
             undecided = comparing.undecided(apart)
             reconciled.undecided = {
                 name: copies for name, copies in reconciled.undecided.items() if name not in apart
@@ -334,7 +334,7 @@ def reinstate(tools: FanoutTools, step: PlannedStep, move: Move, context: StepCo
         or reconciler.at_rest(step, move, copied=True)
         or tools.reach(wants.DEBTS_CLEARED, move, context)
     )
-    return refused or reconciler.done(*_alone(reconciler.reconciled, move))
+    return refused or reconciler.done(*_unmatched(reconciler.reconciled, move))
 
 
 def reconcile(tools: FanoutTools, _step: PlannedStep, move: Move, context: StepContext) -> Outcome:
@@ -350,10 +350,10 @@ def reconcile(tools: FanoutTools, _step: PlannedStep, move: Move, context: StepC
     return reconciler.done(*undecided)
 
 
-def _alone(reconciled: Reconciled, move: Move) -> Iterator[Finding]:
-    if alone := {queue: ids for queue, ids in reconciled.alone.items() if ids}:
-        items = some([f"{queue} {ident}" for queue, ids in alone.items() for ident in sorted(ids)])
-        yield found("DR-FAN-006", count=sum(map(len, alone.values())), target=move.target, items=items)
+def _unmatched(reconciled: Reconciled, move: Move) -> Iterator[Finding]:
+    if unmatched := {queue: ids for queue, ids in reconciled.unmatched.items() if ids}:
+        items = some([f"{queue} {ident}" for queue, ids in unmatched.items() for ident in sorted(ids)])
+        yield found("DR-FAN-006", count=sum(map(len, unmatched.values())), target=move.target, items=items)
 
 
 UNDO_REINSTATE: Final = Undo(source=(wants.pauses_as_before, wants.debts_as_before))

@@ -94,8 +94,8 @@ def _listed_by_id(ends: tuple[Session, ...], name: str, now: Counted) -> Counted
         first, second = (listed_to_the_end(session, session.names().by_name.get(name), name).ids for session in ends)
     except BrokerError:
         return now
-    alone = {now.first.site: len(first - second), now.second.site: len(second - first)}
-    return replace(now, alone=alone)
+    unmatched = {now.first.site: len(first - second), now.second.site: len(second - first)}
+    return replace(now, unmatched=unmatched)
 
 
 READS: Final = observer.Reads(
@@ -157,12 +157,12 @@ class FanoutGate(Gate[BrokerView]):
 @dataclass
 class Reconciled:
     """Ids of messages by queue. `removed` ones were consumed at the other site, `copied` ones were put where they
-    lacked. `alone` ones lie at one site, and nobody is known to have consumed them; `undecided` says why. `not_carried`
-    ones lack, and cannot be copied whole."""
+    lacked. `unmatched` ones lie at one site, and nobody is known to have consumed them; `undecided` says why.
+    `not_carried` ones lack, and cannot be copied whole."""
 
     removed: dict[str, set[str]] = field(default_factory=dict)
     copied: dict[str, set[str]] = field(default_factory=dict)
-    alone: dict[str, set[str]] = field(default_factory=dict)
+    unmatched: dict[str, set[str]] = field(default_factory=dict)
     undecided: dict[str, Undecided] = field(default_factory=dict)
     not_carried: dict[str, set[str]] = field(default_factory=dict)
 
@@ -187,7 +187,7 @@ class Reconciled:
             "duplicates": _listed(self.removed),
             "removed": self.removed_in_all,
             "copied": {queue: len(ids) for queue, ids in self.copied.items()},
-            "alone": _listed(self.alone),
+            "alone": _listed(self.unmatched),
             "not_carried": _listed(self.not_carried),
         }
 

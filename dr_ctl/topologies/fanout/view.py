@@ -27,7 +27,7 @@ IDS: Final = "ids"
 class FanoutFence(Fence):
     view: BrokerView
 
-    def strangers(self) -> list[str]:
+    def clients_elsewhere(self) -> list[str]:
         """Clients at connectors that a fence leaves open, and consumers among the producers."""
         others = {*(listener.name for listener in self.leaves_open), self.view.own.connector}
         clients = [
@@ -91,8 +91,8 @@ class FanoutLink(NoLink["BrokerView"]):
         view = self.view
         if not view.open:
             return
-        alone = peer is None or view.alone
-        start = f"{view.start} alone" if alone else view.start
+        unmatched = peer is None or view.unmatched
+        start = f"{view.start} alone" if unmatched else view.start
         if view.tells_done:
             yield Row(site=view.site, pair=view.pair, ts=at, kind="acks", name="*", start=start,
                       depth=0, added=0, removed=0)  # fmt: skip
@@ -100,7 +100,7 @@ class FanoutLink(NoLink["BrokerView"]):
             if not queue.counted or queue.dead_letter_address is not None:
                 continue
             row = replace(queue.row(view, at), kind="mirror", delivering=0)
-            if peer is None or alone:
+            if peer is None or unmatched:
                 yield replace(row, start=start)
                 continue
             lacks, duplicates = _apart(queue, peer.by_name.get(name), shared=True)
@@ -114,7 +114,7 @@ class FanoutLink(NoLink["BrokerView"]):
     def stake(self, peer: BrokerView | None) -> Stake:
         """While a site that was lost is not taken in again no count tells that any message lies at both: producers are
         confirmed by one of them."""
-        shared = not (self.view.alone or (peer is not None and peer.alone))
+        shared = not (self.view.unmatched or (peer is not None and peer.unmatched))
         by_queue = {
             name: _apart(queue, peer.by_name.get(name) if peer is not None else None, shared=shared)
             for name, queue in self.view.business.items()
@@ -187,7 +187,7 @@ class BrokerView(ClassicBroker):
         return self.own.stored and self.own.unread is None
 
     @property
-    def alone(self) -> bool:
+    def unmatched(self) -> bool:
         """True if the peer is known to lack newer messages: the peer was lost, and not taken in again."""
         return any(debt.kind is DebtKind.QUARANTINE for debt in debts_of(self.documents))
 

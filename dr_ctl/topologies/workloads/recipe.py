@@ -57,18 +57,20 @@ def holds(call: Call, snapshot: WorkloadSnapshot) -> bool:
     return snapshot.parts.get(str(call.request["workload"])) is WANTED[call.goal]
 
 
-def mine(calls: Iterable[Call]) -> list[Call]:
+def workload_calls(calls: Iterable[Call]) -> list[Call]:
     """The calls among these that are for workloads."""
-    return [call for call in calls if _is_mine(call)]
+    return [call for call in calls if _is_workload_call(call)]
 
 
-def without_mine(step: PlannedStep) -> PlannedStep:
+def without_workload_calls(step: PlannedStep) -> PlannedStep:
     """A step as its topology knows it."""
-    kept, inverse = (tuple(call for call in every if not _is_mine(call)) for every in (step.calls, step.inverse))
+    kept, inverse = (
+        tuple(call for call in every if not _is_workload_call(call)) for every in (step.calls, step.inverse)
+    )
     return replace(step, calls=kept, inverse=inverse)
 
 
-def _is_mine(call: Call) -> bool:
+def _is_workload_call(call: Call) -> bool:
     """A broker's process is started and stopped too, by its topology; a workload is of no broker."""
     return call.goal in WANTED and not call.unit
 

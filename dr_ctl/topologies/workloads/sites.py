@@ -243,11 +243,11 @@ class WorkloadSites:
 
     def read(self, *, min_s: float = 0.0) -> list[WorkloadSnapshot]:
         """Look at all of them once; with `min_s` for so long at a site whose time is spent, too."""
-        return self._looked(list(self.workloads), min_s)
+        return self._read_several(list(self.workloads), min_s)
 
     def read_at(self, *keys: Key) -> list[WorkloadSnapshot]:
         """Look at some of them, by site and name, whatever was spent before."""
-        return self._looked(keys, self._timeouts.last_reading_s)
+        return self._read_several(keys, self._timeouts.last_reading_s)
 
     def others(self, site: str, name: str) -> list[WorkloadSnapshot]:
         """Look at the same workload at the other site now; empty where that site has none."""
@@ -273,7 +273,7 @@ class WorkloadSites:
         except BrokerError as error:
             return Unknown(str(error))
 
-    def _looked(self, keys: Sequence[Key], min_s: float) -> list[WorkloadSnapshot]:
+    def _read_several(self, keys: Sequence[Key], min_s: float) -> list[WorkloadSnapshot]:
         """Look side by side; time spent on silent workloads is taken from their site's time."""
         began, read_s = boottime_s(), self._timeouts.of(WorkloadTimeouts).read_s
         times = [max(min(read_s, self._left_s.get(site, read_s)), min_s) for site, _ in keys]

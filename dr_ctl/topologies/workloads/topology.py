@@ -20,7 +20,13 @@ from dr_ctl.topologies.common import snapshot as common
 from dr_ctl.topologies.common.topology import PairTopology
 from dr_ctl.topologies.topology import Topology, WorkloadSnapshot
 from dr_ctl.topologies.workloads import recipe
-from dr_ctl.topologies.workloads.recipe import RecipeWithWorkloads, concerned, holds, mine, without_mine
+from dr_ctl.topologies.workloads.recipe import (
+    RecipeWithWorkloads,
+    concerned,
+    holds,
+    without_workload_calls,
+    workload_calls,
+)
 from dr_ctl.topologies.workloads.sites import WorkloadSites, WorkloadTimeouts
 
 S = TypeVar("S", bound=common.Snapshot[Any])
@@ -50,11 +56,13 @@ class DriverWithWorkloads(Generic[S]):
         return self._bare.by_hand(site)
 
     def apply(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-        stops, starts = ([call for call in mine(step.calls) if call.goal is goal] for goal in (Goal.STOP, Goal.START))
+        stops, starts = (
+            [call for call in workload_calls(step.calls) if call.goal is goal] for goal in (Goal.STOP, Goal.START)
+        )
         first, late = (stops, []) if step.verb in FIRST else ([], stops)
         if (failed := self._stopped(first, context) or self._gate(step, move)) is not None:
             return failed
-        outcome = self._bare.apply(without_mine(step), move, context)
+        outcome = self._bare.apply(without_workload_calls(step), move, context)
         if isinstance(outcome, Done | NotNeeded):
             self._cut_off = self._cut_off or step.cut_off
             outcome = _with(self._checked(step, move, outcome), first, "stopped")
@@ -65,9 +73,9 @@ class DriverWithWorkloads(Generic[S]):
 
     def undo(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
         """Undo the brokers first: workloads that start again find them as they were."""
-        bare = without_mine(step)
+        bare = without_workload_calls(step)
         back = self._bare.undo(bare, move, context) if bare.inverse else NotNeeded("as it was")
-        both = (back, self._brought_back(mine(step.inverse), move, context))
+        both = (back, self._brought_back(workload_calls(step.inverse), move, context))
         if failed := [outcome for outcome in both if not isinstance(outcome, Done | NotNeeded)]:
             return replace(failed[0], text="; ".join(outcome.text for outcome in failed), evidence=back.evidence)
         return both[1] if isinstance(back, NotNeeded) else back

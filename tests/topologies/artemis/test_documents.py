@@ -58,7 +58,7 @@ def test_a_look_from_before_the_machine_slept_is_old(
     monkeypatch.setattr("dr_ctl.topologies.mirror.reading.reread", lambda *_, **__: view)
     mine = Session.__new__(Session)
     mine.site, mine.pair, mine.newest = "london", "orders-1", (awake_s, cast("BrokerView", view))
-    mine.group = cast("Any", SimpleNamespace(alone=True))
+    mine.group = cast("Any", SimpleNamespace(has_one_node=True))
     monkeypatch.setattr(mine, "_everything", lambda _: view)
     monkeypatch.setattr(mine, "reader", lambda: None)
     mine.read(parts)

@@ -98,17 +98,17 @@ def made_of(told: Answered) -> dict[str, Any]:
     return reading.Session.values(session, told)
 
 
-def looked(told: Answered, copies: str = "{queue}.DR") -> dict[str, str]:
+def note_counters(told: Answered, copies: str = "{queue}.DR") -> dict[str, str]:
     own = SyncConfig(copies, copies, "sync")
     view = reading.as_view(made_of(told), told, own)
     return {name: each.name for name, each in view.copying.items()}
 
 
 def test_copy_queues_are_those_that_the_settings_name_or_that_a_bridge_takes_from() -> None:
-    assert looked(answered("orders.in", "orders.in.DR", "other")) == {"orders.in": "orders.in.DR"}
+    assert note_counters(answered("orders.in", "orders.in.DR", "other")) == {"orders.in": "orders.in.DR"}
     # Of the one whose name it begins with, the longest.
     told = answered("orders", "orders.in", "orders.in-paris", bridged="orders.in-paris")
-    assert looked(told) == {"orders.in": "orders.in-paris"}
+    assert note_counters(told) == {"orders.in": "orders.in-paris"}
 
 
 def test_what_the_agent_takes_is_no_clients() -> None:
@@ -173,7 +173,7 @@ def test_it_ships_only_where_its_connector_is_connected_and_its_copies_have_a_co
 
 def test_a_client_at_a_connector_that_stays_open_is_told_and_the_agent_is_not() -> None:
     there = (connection("app", 2, "openwire"), connection("dr-ctl-sync-1", 3, "sync"))
-    [told] = broker("london", serves=True, connections=there).fence.strangers()
+    [told] = broker("london", serves=True, connections=there).fence.clients_elsewhere()
     assert "app" in told
 
 

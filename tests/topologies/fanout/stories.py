@@ -166,7 +166,7 @@ class Story:
 
     def slow(self, rest: str) -> None:
         """A message comes to the first site before each of these readings, and to the other so many readings later."""
-        looked, looks, (one, other, lag, *come) = ids.Comparing._looked, itertools.count(), rest.split()
+        looked, looks, (one, other, lag, *come) = ids.Comparing._compared, itertools.count(), rest.split()
         self.come = come
 
         def slowly(*words: Any) -> Any:
@@ -175,7 +175,7 @@ class Story:
                 send(self.twin, *{str(look - int(lag))}.intersection(come), to=(other,))
             return looked(*words)
 
-        self.patch.setattr(ids.Comparing, "_looked", slowly)
+        self.patch.setattr(ids.Comparing, "_compared", slowly)
 
     def arrive(self, rest: str) -> None:
         """What was on its way to the second site is there, and nothing more comes."""

@@ -127,7 +127,7 @@ def test_consumers_among_the_producers_and_clients_elsewhere_would_work_behind_a
     )
     told = view("london", queue("q", 1), connections=there, consumers=(taker,))
 
-    assert [each.partition(" (")[0] for each in told.fence.strangers()] == [
+    assert [each.partition(" (")[0] for each in told.fence.clients_elsewhere()] == [
         "client x from 10.0.0.1",
         "consumer of q: client both",
     ]
@@ -147,7 +147,7 @@ def listed(ids: Iterable[str], *, removed: int = 0, came: int = 0, expired: int 
 
 
 # One message lay at london alone, and was copied to paris since.
-COPIED = Checkpoint(Mark("london 1", entered=4, alone=frozenset("x")), Mark("paris 1", entered=3))
+COPIED = Checkpoint(Mark("london 1", entered=4, unmatched=frozenset("x")), Mark("paris 1", entered=3))
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_what_was_removed_what_expired_and_what_no_client_had_is_not_among_what_
 def test_a_comparison_counts_while_both_brokers_and_both_queues_are_the_same(
     changed: dict[str, object], *, goes_on: bool
 ) -> None:
-    marks = {"london": Mark("london 1", 10, 7, finished=7), "paris": Mark("paris 1", 10, alone=frozenset("y"))}
+    marks = {"london": Mark("london 1", 10, 7, finished=7), "paris": Mark("paris 1", 10, unmatched=frozenset("y"))}
     kept = Checkpoints.read({CHECKPOINTS: Checkpoints({"q": marks}).text})
     london = replace(QueueAtSite("london", "london 1", Counters(4, 12, 8, 0, 8)), **changed)  # type: ignore[arg-type]
     paris = QueueAtSite("paris", "paris 1", Counters(12, 13, 0, 0, 0))
@@ -314,9 +314,9 @@ def test_a_return_beside_busy_clients_leaves_only_what_the_lost_site_held(story:
     story.play("without ids; busy; send a b c d e f g h; lose; send k l m n o p q r s t to paris; consume paris a")
     story.play("start london; run 10 failback --to london; says `dr-ctl reinstate london` first")
     story.play("run 0 reinstate london; nothing_paused")
-    alone, since = {*story.lying("london")} - {*story.lying("paris")}, story.lying("paris")[:2]
-    story.play(f"consume paris {' '.join(since)}; run 0 failback --to london --accept-duplicates {len(alone)}")
-    assert "a" in alone
+    unmatched, since = {*story.lying("london")} - {*story.lying("paris")}, story.lying("paris")[:2]
+    story.play(f"consume paris {' '.join(since)}; run 0 failback --to london --accept-duplicates {len(unmatched)}")
+    assert "a" in unmatched
     assert {*since}.isdisjoint(story.lying("london"))
 
 

@@ -732,11 +732,13 @@ def test_brokers_of_the_same_site_are_no_clients_and_whoever_else_comes_by_their
     queues = (*alone.queues, queue("notif.1", internal=True))
     view = replace(alone, connections=(core(""), core("cu", "10.1.2.5:5001")), consumers=(takes,), queues=queues)
 
-    assert view.fence.strangers() == []
+    assert view.fence.clients_elsewhere() == []
     closed = (listener("clients", CLIENTS, started=False), *view.acceptors[1:])
     assert list(clients_of(replace(view, acceptors=closed))) == []
     # One with a user that consumes nothing of the broker's own, and one that speaks otherwise.
-    assert [len(replace(alone, connections=(c,)).fence.strangers()) for c in (core("app"), connection(ADMIN))] == [1, 1]
+    assert [
+        len(replace(alone, connections=(c,)).fence.clients_elsewhere()) for c in (core("app"), connection(ADMIN))
+    ] == [1, 1]
     # At another listener nobody is a broker of the site.
     at_link = core("", port=MIRROR)
     assert replace(alone, connections=(at_link,)).link.guests(None) == [at_link]

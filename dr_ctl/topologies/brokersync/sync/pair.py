@@ -80,9 +80,9 @@ class Pair:
         self._handed: dict[str, Any] = {}
         self._start: str | None = None
         self._answered = clock.monotonic()
-        self._look_at = self._delete_at = 0.0
+        self._read_next_at = self._delete_at = 0.0
         self._listens = self._was_held = self._goes_on = self._restarted = False
-        self._closed_there = False
+        self._standby_closed = False
         self._believed: dict[str, Waiting] = {}
         self._turns: deque[str] = deque()
         self._glance: ServingReading | None = None
@@ -90,8 +90,8 @@ class Pair:
     def step(self, held: Held) -> None:
         try:
             self._hear()
-            if self._clock.monotonic() >= self._look_at:
-                reading = self._looked()
+            if self._clock.monotonic() >= self._read_next_at:
+                reading = self._read_serving()
                 self._listen(reading)
                 self._ends_where_closed(reading, held)
         except LoginRefused:
@@ -103,7 +103,7 @@ class Pair:
 
     def go_on(self) -> None:
         """Forget what vanished now; the next reading, which is at once, forgets what the counters say then."""
-        self._goes_on, self._look_at = True, 0.0
+        self._goes_on, self._read_next_at = True, 0.0
         for queue in self.queues.values():
             queue.vanished = queue.excess = 0
             queue.forget()
@@ -134,12 +134,12 @@ class Pair:
             self.queues[name].hear(id_)
         return bool(heard)
 
-    def _looked(self) -> ServingReading:
+    def _read_serving(self) -> ServingReading:
         """Look, and believe what came before the reading, unless the counters tell another tale."""
         announced = {name: len(queue.announced) for name, queue in self.queues.items()}
         reading = self._primary.read()
         self._answered = self._clock.monotonic()
-        self._look_at = self._answered + READ_EVERY_S
+        self._read_next_at = self._answered + READ_EVERY_S
         self.primary_silent = None
         self._read_standby()
         if self._start not in (None, reading.start):
@@ -159,12 +159,12 @@ class Pair:
         if fresh := self._taken_up(reading):
             reading = self._begin(fresh, reading)
         elif self._suspects(reading):
-            reading = self._looked_well(reading)
+            reading = self._read_in_full(reading)
         self._take_in_runs(reading.start)
         for name, queue in self.queues.items():
             if (counters := reading.queues.get(name)) is None:
                 continue
-            queue.looked_at(self._answered, counters)
+            queue.note_counters(self._answered, counters)
             if queue.suspects(counters):
                 queue.doubt(counters)
             else:
@@ -187,12 +187,12 @@ class Pair:
 
     def _read_standby(self) -> None:
         """Whether the waiting site's clients are kept out, in the same reading; a site that lets them in may serve."""
-        self._closed_there = False
+        self._standby_closed = False
         if self._clock.monotonic() < self._delete_at:
             return
         try:
-            self._closed_there = not self._standby.is_open()
-            if not self._closed_there:
+            self._standby_closed = not self._standby.is_open()
+            if not self._standby_closed:
                 self._lets_in()
         except LoginRefused:
             raise
@@ -204,7 +204,7 @@ class Pair:
 
     def _standby_failed(self, error: BrokerError) -> None:
         self.standby_silent = str(error)
-        self._closed_there = False
+        self._standby_closed = False
         self._delete_at = self._clock.monotonic() + AGAIN_S
         for queue in self.queues.values():
             queue.to_compare, queue.compared = True, None
@@ -217,7 +217,7 @@ class Pair:
             if name in reading.queues
         )
 
-    def _looked_well(self, least: ServingReading) -> ServingReading:
+    def _read_in_full(self, least: ServingReading) -> ServingReading:
         """The least that any of many readings says to have vanished."""
         for _ in range(SURE - 1):
             self._clock.sleep(HEAR_S)
@@ -278,12 +278,12 @@ class Pair:
         until = self._clock.monotonic() + LAST_WORDS_S
         while self._hear() and self._clock.monotonic() < until:
             pass
-        self._looked()
+        self._read_serving()
         self._work(held, LAST_WORK_S)
 
     def _primary_failed(self, error: BrokerError) -> None:
         self.primary_silent = str(error)
-        self._look_at = self._clock.monotonic() + AGAIN_S
+        self._read_next_at = self._clock.monotonic() + AGAIN_S
         self._deaf()
         if self._clock.monotonic() - self._answered > LOST_S:
             self.over = f"it has not answered for {LOST_S:g} s: {error}"
@@ -301,7 +301,7 @@ class Pair:
                 queue.forget()
             self._was_held = False
             return
-        if not self._closed_there:
+        if not self._standby_closed:
             return
         try:
             self._clean(held, within_s)
@@ -313,7 +313,7 @@ class Pair:
             self.refused = str(error)
             self._delete_at = self._clock.monotonic() + REFUSED_AGAIN_S
         except Opened:
-            self._closed_there = False
+            self._standby_closed = False
             self._lets_in()
         except BrokerError as error:
             self._standby_failed(error)
@@ -343,7 +343,7 @@ class Pair:
             counters = reading.queues.get(queue.name)
             if queue.compared is None or queue.vanished:
                 queue.compared = None
-            elif counters is not None and self._closed_there and (not queue.judge(counters) or queue.unheard):
+            elif counters is not None and self._standby_closed and (not queue.judge(counters) or queue.unheard):
                 queue.compare_not_before = self._clock.monotonic() + COMPARE_AGAIN_S
 
     def _clean(self, held: Held, within_s: float) -> None:

@@ -27,7 +27,7 @@ HANDED: Final = "handed"
 # Counters are read one after the other while clients work: at each reading the sum may be a few too low, never too
 # high. The highest of many readings is right. The chance that all of SURE fresh ones lie above all of LOOKS earlier
 # ones is one in some hundred millions.
-LOOKS: Final = 25
+MAX_READINGS: Final = 25
 SURE: Final = 10
 FEW: Final = 5
 LEVEL: Final = 4
@@ -92,7 +92,7 @@ class Account:
     _above: list[int] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
-        self._last = deque([self.known], maxlen=LOOKS)
+        self._last = deque([self.known], maxlen=MAX_READINGS)
         self._level = deque([self.known], maxlen=LEVEL)
 
     def vanished(self, counters: Counters) -> int:
@@ -142,7 +142,7 @@ class Account:
         """A browse was shown so many: messages dispatched to the browse, and not acknowledged."""
         self.shown += shown
         self.known -= shown
-        self._last = deque((count - shown for count in self._last), maxlen=LOOKS)
+        self._last = deque((count - shown for count in self._last), maxlen=MAX_READINGS)
         self._level = deque((count - shown for count in self._level), maxlen=LEVEL)
 
     def covers(self, counters: Counters) -> int:
@@ -167,7 +167,7 @@ class Announcements:
         self.count, self._from = 0, None
         self._left.clear()
 
-    def looked(self, now: float, counters: Counters) -> None:
+    def note_counters(self, now: float, counters: Counters) -> None:
         left = counters.dequeued - counters.expired  # whether an expired message is announced depends on the version
         if self._from is None or left < self._from:
             self.begin()
@@ -435,9 +435,9 @@ class Queue:
         del self.announced[:announced]
         self.to_compare = self.to_compare or self.waiting.overdue
 
-    def looked_at(self, now: float, counters: Counters) -> None:
+    def note_counters(self, now: float, counters: Counters) -> None:
         """Take note of announcements that do not come: both sites are compared instead."""
-        self.heard.looked(now, counters)
+        self.heard.note_counters(now, counters)
         if (unheard := self.heard.unheard(now)) is not None:
             self.unheard = unheard
             self.to_compare = self.to_compare or unheard > 0
@@ -469,15 +469,15 @@ class Queue:
         if not self.answered_for:
             lacking -= self.doubted
         if comparison.why_not:
-            return self._not_told(compared, len(lacking), comparison.why_not)
+            return self._note_undecided(compared, len(lacking), comparison.why_not)
         if not self.answered_for:
             if (more := len(lacking) - self.account.covers(counters)) > 0:
                 self.vanished = self.excess = more
                 self.forget()
-                return self._not_told(compared, 0, "")
+                return self._note_undecided(compared, 0, "")
             counted = compared.consumed - self.account.spent
             if lacking and len(lacking) > counted:
-                return self._not_told(compared, len(lacking), f"{self.name}: {MEANWHILE}")
+                return self._note_undecided(compared, len(lacking), f"{self.name}: {MEANWHILE}")
             if lacking and comparison.local is not None and comparison.local.complete is not None:
                 self.waiting.add(lacking, Covered(lacking, comparison.local.complete, counted))
         else:
@@ -493,7 +493,7 @@ class Queue:
         self._judged = (compared.at, True, "")
         return True
 
-    def _not_told(self, compared: Compared, unproven: int, why_not: str) -> bool:
+    def _note_undecided(self, compared: Compared, unproven: int, why_not: str) -> bool:
         self.unproven = unproven
         self._judged = (compared.at, False, why_not)
         return False

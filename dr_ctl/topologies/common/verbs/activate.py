@@ -292,7 +292,7 @@ class _Opening:
         if self._context.monotonic() <= self._again_at:
             return
         self._again_at = self._context.monotonic() + tools.timeouts.again_s
-        pairs = {pair for pair in left if self._came_to(pair, Refused, Unknown)} | ({*left} & tools.taken_back(move))
+        pairs = {pair for pair in left if self._came_to(pair, Refused, Unknown)} | ({*left} & tools.closed_again(move))
         if not pairs:
             return
         snapshot = tools.observer.read_once(min_s=tools.timeouts.last_reading_s)
