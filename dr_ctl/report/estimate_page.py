@@ -12,10 +12,12 @@ from typing import Any, ClassVar, Final
 
 from dr_ctl.core.document import items, mapping, number, text
 from dr_ctl.core.model import Finding
-from dr_ctl.report.charts import Chart, over_time
+from dr_ctl.report.charts import Chart, Point, over_time
 from dr_ctl.report.story import Story
 from dr_ctl.report.values import NOT_KNOWN, count, seconds
-from dr_ctl.rpo.estimate.result import Curves, Verdict, judge
+from dr_ctl.rpo.core.quantities import Curves
+from dr_ctl.rpo.estimate.result import Verdict, judge
+from dr_ctl.rpo.history.row import moment
 
 Limits = Mapping[tuple[str, ...], Mapping[str, float]]
 """What is allowed of each figure: of all under `()`, of a class under its queues."""
@@ -187,8 +189,15 @@ def _scope(name: str, verdict: str, row: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _charts(curves: Curves, limits: Mapping[str, float]) -> tuple[Chart, ...]:
-    span = (curves.began, curves.ended)
+    first_us, last_us = curves.first_us, curves.last_us
+
+    def points(values: Sequence[float | None]) -> list[Point]:
+        """In the middle of its bin each."""
+        width_us = (last_us - first_us + 1) / max(1, len(values))
+        return [(moment(int(first_us + (n + 0.5) * width_us)), value) for n, value in enumerate(values)]
+
+    span, limit = (moment(first_us), moment(last_us)), limits.get
     return tuple(
-        over_time(title, unit, span, curves.over_time[curve], curves.likely.get(curve, ()), limit=limits.get(limited))
-        for curve, title, unit, limited in _CHARTS
+        over_time(title, unit, span, points(curves.most[of]), points(curves.likely.get(of, ())), limit=limit(limited))
+        for of, title, unit, limited in _CHARTS
     )

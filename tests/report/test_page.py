@@ -28,7 +28,8 @@ from dr_ctl.report.index_page import IndexPage, index_page
 from dr_ctl.report.run_page import RunPage, run_page
 from dr_ctl.report.story import Mark
 from dr_ctl.report.values import count, seconds
-from dr_ctl.rpo.estimate.result import Curves
+from dr_ctl.rpo.core.quantities import Curves
+from dr_ctl.rpo.history.row import micros
 from tests.documents import no_none
 from tests.report import scribe
 from tests.report.scribe import ABOUT, NASTY, Scribe, call, flows, plan
@@ -767,11 +768,9 @@ def test_the_index_is_well_formed_and_leads_to_the_reports(shelf: Shelf, monkeyp
 BEGIN = datetime(2026, 3, 1, tzinfo=UTC)
 TIMES = [BEGIN + timedelta(minutes=minute) for minute in range(10)]
 LINE = tuple((at, None if number == 4 else float(number)) for number, at in enumerate(TIMES))
-NOTHING = tuple((at, None) for at in TIMES)
+MOST = [value for _, value in LINE]
 CURVES = Curves(
-    BEGIN,
-    TIMES[-1],
-    {"loss": LINE, "age_ms": LINE, "duplicates": LINE, "drain": NOTHING},
+    micros(BEGIN), micros(TIMES[-1]), {"loss": MOST, "age_ms": MOST, "duplicates": MOST, "drain": [None] * 10}
 )
 QUEUE = {"pair": "orders-1", "name": NASTY, "share": 0.75, "most": 12}
 

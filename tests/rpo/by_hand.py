@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 
 from dr_ctl.core.model import Finding
 from dr_ctl.rpo.core.calibration import backtested
-from dr_ctl.rpo.core.cut import AWAY_US, DAY, HOUR, READ, SECOND, fineness
+from dr_ctl.rpo.core.cut import AWAY_US, READ
 from dr_ctl.rpo.core.hour import HORIZON_US, SHORT, HourQuery, hour, needs
-from dr_ctl.rpo.core.rows import ADDED, CLASS, KEYS, OWN, SCHEMA, TOTAL, class_name
+from dr_ctl.rpo.core.rows import ADDED, CLASS, DAY, HOUR, KEYS, OWN, SCHEMA, SECOND, TOTAL, class_name, fineness
 from dr_ctl.rpo.core.scope import Facts, figures, pair_of
 from dr_ctl.rpo.estimate.estimate import LoadedHistory, nothing_of
 from dr_ctl.rpo.estimate.request import Request

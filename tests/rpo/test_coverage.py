@@ -11,7 +11,7 @@ from statistics import mean
 import numpy as np
 import pytest
 
-from dr_ctl.rpo.core.cut import NA
+from dr_ctl.rpo.core.arrays import NA
 from dr_ctl.rpo.core.rows import Histogram, covered_blocks, interval
 from dr_ctl.rpo.core.scope import BLOCKS
 from dr_ctl.rpo.core.step_functions import Steps

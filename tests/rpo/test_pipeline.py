@@ -21,9 +21,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from dr_ctl.core.model import Finding
-from dr_ctl.rpo.core.cut import HOUR
 from dr_ctl.rpo.core.hour import HourQuery, hour
-from dr_ctl.rpo.core.rows import SCHEMA
+from dr_ctl.rpo.core.rows import HOUR, SCHEMA
 from dr_ctl.rpo.estimate.estimate import LoadedHistory, Make, backtest, estimate
 from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.estimate.result import LossClass, LossLimit, Objectives

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dr_ctl.rpo.core.cut import NA, Ints
+from dr_ctl.rpo.core.arrays import NA, Ints
 from dr_ctl.rpo.core.hour import MIN_MOMENTS, Changes
 from dr_ctl.rpo.core.quantities import t_value
 from dr_ctl.rpo.core.rows import MIN_BLOCKS, Histogram, between, bucket_of, interval, quantity, weighted_quantile

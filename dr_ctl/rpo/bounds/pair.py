@@ -21,7 +21,8 @@ from dr_ctl.core.model import Role, total
 from dr_ctl.core.notation import matches
 from dr_ctl.rpo.bounds.readings import Grids, Readings, gaps_filled
 from dr_ctl.rpo.bounds.stream import NOTHING_COMPARED, Comparison, EventStream, LossTerm, SelectedQueues, added, at_most
-from dr_ctl.rpo.core.cut import NA, SHARED, Floats, Ints
+from dr_ctl.rpo.core.arrays import NA, Floats, Ints
+from dr_ctl.rpo.core.cut import SHARED
 from dr_ctl.rpo.core.starts import same_start
 from dr_ctl.rpo.history.newest import SECOND_US, Recent
 from dr_ctl.rpo.history.row import Row

@@ -22,7 +22,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dr_ctl.rpo.core.cut import COMPARED_US, NA, Flags, Ints, begins_of, side_of
+from dr_ctl.rpo.core.arrays import NA, Flags, Ints, begins_of
+from dr_ctl.rpo.core.cut import COMPARED_US, side_of
 from dr_ctl.rpo.history.newest import OUTFLOWS, SECOND_US, Recent, gaps, longest_us, usual_us
 
 LONGEST_US: Final = 60 * SECOND_US

@@ -24,7 +24,8 @@ import numpy as np
 from dr_ctl.core.model import total
 from dr_ctl.core.notation import matches
 from dr_ctl.rpo.bounds.readings import Counters, Counts, Grids, Readings, Windows
-from dr_ctl.rpo.core.cut import NA, SHARED, Flags, Ints
+from dr_ctl.rpo.core.arrays import NA, Flags, Ints
+from dr_ctl.rpo.core.cut import SHARED
 from dr_ctl.rpo.history.newest import SECOND_US, WINDOW_US
 
 SENDS: Final = ("mirror", "mixed")

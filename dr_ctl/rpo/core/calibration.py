@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from dr_ctl.rpo.core.cut import Ints
+from dr_ctl.rpo.core.arrays import Ints
 from dr_ctl.rpo.core.hour import SUMS, Changes
 from dr_ctl.rpo.core.quantities import DIGITS, PROBABILITIES, UNITS, BoundRow, Fold, LikelyError, Row
 from dr_ctl.rpo.core.rows import MILLI, Histogram, bucket_of, wall_blocks, weighted_quantile

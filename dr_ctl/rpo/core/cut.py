@@ -1,5 +1,4 @@
-"""Rows of a history as NumPy columns: the readings of outflows, and where each of them cuts history; figures that are
-added up by reading; and the calendar.
+"""Rows of a history as NumPy columns: the readings of outflows, and where each of them cuts history.
 
 An outflow is first in, first out. Things ever put into it number `shipped + depth`, things ever shipped `shipped`; the
 newest reading of which the first stood no higher than the second stands now *cuts* history: whatever was sent up to
@@ -9,48 +8,21 @@ and so do readings among which the clock was put back.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any, Final, Self
+from dataclasses import dataclass, replace
+from typing import Final, Self
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dr_ctl.rpo.core.arrays import NA, Flags, Ints, Rows, begins_of, index_of, last_true
 from dr_ctl.rpo.core.starts import node_of, one_of_each
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
-
-NA: Final = -(1 << 60)
-"""Not known, in a column of integers."""
-NEVER: Final = 1 << 62
-"""Above all, in a column of integers."""
 SHARED: Final = "*"
 """The name of an outflow that serves all queues of its pair."""
 KINDS: Final = ("queue", "mirror", "acks", "mixed", "site", "uncopied")
 QUEUE, MIRROR, ACKS, MIXED, SITE, UNCOPIED = range(6)
 READ: Final = ("ts", "pair", "kind", "name", "depth", "added", "removed", "acked", "oldest_ms", "link", "start")
-
-
-class Rows:
-    """A dataclass of columns of one length, of such, and of what is of all rows."""
-
-    __slots__ = ()
-
-    def take(self, at: npt.NDArray[np.generic] | slice) -> Self:
-        return type(self)(**{column.name: _taken(getattr(self, column.name), at) for column in fields(self)})  # type: ignore[arg-type]
-
-    def only(self, flags: Flags) -> Self:
-        """Take the rows whose flag is set."""
-        return self if flags.all() else self.take(np.flatnonzero(flags))
-
-
-def _taken(value: Any, at: Any) -> Any:
-    if isinstance(value, tuple) and value and isinstance(value[0], Rows):
-        return tuple(part.take(at) for part in value)
-    return value[at] if isinstance(value, np.ndarray) else value.take(at) if isinstance(value, Rows) else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,48 +77,6 @@ def _coded(chunks: Sequence[pa.DictionaryArray], words: Mapping[str, int]) -> In
 def _ints(column: pa.ChunkedArray) -> Ints:
     values: Ints = pc.fill_null(column.cast(pa.int64()), NA).to_numpy()
     return values
-
-
-def in_order(key: Ints, us: Ints) -> npt.NDArray[np.intp] | slice:
-    """The order by key and time; rows that stand in it already are not sorted again."""
-    if (us[1:] < us[:-1]).any():
-        is_sorted = ((key[1:] > key[:-1]) | ((key[1:] == key[:-1]) & (us[1:] >= us[:-1]))).all()
-        return slice(None) if is_sorted else np.lexsort((us, key))
-    if (key[1:] >= key[:-1]).all():
-        return slice(None)
-    code = key - key.min()
-    # NumPy sorts numbers of sixteen bits by their digits, many times as fast.
-    return np.argsort(code.astype(np.uint16) if code.max() < 1 << 16 else code, kind="stable")
-
-
-def begins_of(key: Ints) -> Flags:
-    """Where sorted rows begin another key."""
-    begins = np.ones(len(key), bool)
-    begins[1:] = key[1:] != key[:-1]
-    return begins
-
-
-def newest_of(keys: Ints, wanted: Ints) -> Ints:
-    """Where among sorted keys the last stands that is not above a wanted one; -1 where all are."""
-    if len(keys) and keys[-1] - keys[0] == len(keys) - 1 and (keys[1:] > keys[:-1]).all():  # without a gap
-        indices: Ints = np.clip(wanted - keys[0], -1, len(keys) - 1)
-        return indices
-    return np.searchsorted(keys, wanted, "right") - 1
-
-
-def index_of(keys: Ints, wanted: Ints) -> Ints:
-    """Where each wanted key stands among sorted ones; -1 where it does not."""
-    if not len(keys):
-        return np.full(len(wanted), -1)
-    at = newest_of(keys, wanted)
-    return np.where(keys[at] == wanted, at, -1)
-
-
-def last_true(flags: Flags, begins: Flags) -> Ints:
-    """The newest index so far at which a flag is set, within what began last; -1 where there is none."""
-    indices = np.arange(len(flags))
-    newest, began = (np.maximum.accumulate(np.where(flagged, indices, -1)) for flagged in (flags, begins))
-    return np.where(newest >= began, newest, -1)
 
 
 AWAY_US: Final = 600 * 1_000_000
@@ -402,117 +332,3 @@ def side_of(counters: Ints, us: Ints, series: Ints, begins: Flags) -> Side:
     past = (base + out - top[cut]) / np.maximum(1, top[after] - top[cut])
     likely_us = us[cut] + (np.clip(past, 0, 1) * (us[after] - us[cut])).astype(np.int64)
     return Side(depth, added, shipped, np.where(is_cut, us[cut], NA), np.where(is_cut, likely_us, NA))
-
-
-@dataclass(frozen=True, slots=True)
-class OfQueues:
-    """Figures of single queues (`row`), NA where not known: at which index they count, in how many indices up to it."""
-
-    index: Ints
-    row: Ints
-    wide: Ints
-    loss: Ints
-    age: Ints
-    duplicates: Ints
-    is_floor: Flags
-
-
-@dataclass(frozen=True, slots=True)
-class Sums:
-    """The queues of each scope (the first is the total) added up by reading: of the interval that ends with it, or of
-    the reading itself. `queues`: how many were counted; `unknown` of a figure: at least one of them does not tell
-    it."""
-
-    queues: Ints
-    loss: Ints
-    age: Ints
-    duplicates: Ints
-    loss_unknown: Flags
-    duplicates_unknown: Flags
-    is_floor: Flags
-
-    @classmethod
-    def none(cls, scopes: int, readings: int) -> Self:
-        nothing: list[Any] = [np.zeros((scopes, readings), kind) for kind in (*(np.int64,) * 4, *(np.bool_,) * 3)]
-        return cls(*nothing)
-
-    def add(self, rows: OfQueues, counts: Flags) -> None:
-        """Add queues by scope and index. Those that were looked at alike are added up first, and spread over indices
-        then: an interval in which the outflow was looked at more often than the queue counts in each of its parts."""
-        spread = Spread.of(rows.index, rows.wide, self.queues.shape[1])
-        lost, twice = rows.loss != NA, rows.duplicates != NA
-        for scope, counted in enumerate(counts):
-            inside = counted[rows.row]
-            sums = {
-                "queues": inside | (scope == 0),  # queues left out count nothing in the total, and were read
-                "loss": rows.loss * (inside & lost),
-                "duplicates": rows.duplicates * (inside & twice),
-                "loss_unknown": inside & ~lost,
-                "duplicates_unknown": inside & ~twice,
-                "is_floor": inside & rows.is_floor,
-            }
-            for name, values in sums.items():
-                total = getattr(self, name)[scope]
-                total += spread.over(np.bincount(spread.at, values, spread.many)).astype(total.dtype)
-            some = np.flatnonzero(inside & lost & (rows.age > 0))
-            age = np.zeros(spread.many, np.int64)
-            np.maximum.at(age, spread.at[some], rows.age[some])
-            np.maximum.at(self.age[scope], spread.index, age[spread.again])
-
-
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """Windows of indices: which of so `many` each row is of (`at`), how many indices are in each (`wide`), and all
-    indices of all (`index`), each of the window `again`; a window is its index where none is wider than one."""
-
-    at: Ints
-    many: int
-    wide: Ints
-    again: Ints
-    index: Ints
-    readings: int
-
-    @classmethod
-    def of(cls, index: Ints, wide: Ints, readings: int) -> Self:
-        """Of rows, the last index of each and how many indices up to it; `readings` indices into all."""
-        widest = int(wide.max(initial=1))
-        every = np.arange(readings)
-        if widest <= 1:
-            return cls(index, readings, np.ones(readings, np.int64), every, every, readings)
-        window, at = np.unique(index * (widest + 1) + wide, return_inverse=True)
-        last, wide = window // (widest + 1), window % (widest + 1)
-        again = np.repeat(np.arange(len(wide)), wide)
-        back = np.arange(len(again)) - np.repeat(np.cumsum(wide) - wide, wide)
-        return cls(at, len(window), wide, again, last[again] - back, readings)
-
-    def over(self, values: Any) -> Any:
-        """What windows hold, added up by index."""
-        return np.bincount(self.index, values[self.again], self.readings)
-
-
-SECOND: Final = 1_000_000
-HOUR: Final = 3600 * SECOND
-DAY: Final = 24 * HOUR
-
-
-@dataclass(frozen=True, slots=True)
-class CellLengths:
-    """How long the cells of a time are: those of figures, and those of a curve."""
-
-    figures_us: int
-    curve_us: int
-
-
-LATELY: Final = CellLengths(300 * SECOND, 20 * SECOND)
-OF_A_DAY: Final = CellLengths(HOUR, 600 * SECOND)
-
-
-def over_us(end_us: int) -> int:
-    """Days that begin before are over in a history that ends then (exclusive), with the readings after them that say
-    what was in step with them."""
-    return (end_us - AWAY_US) // DAY * DAY
-
-
-def fineness(us: int, end_us: int) -> CellLengths:
-    """How finely a moment is told: a day that is over by the hour."""
-    return OF_A_DAY if us < over_us(end_us) else LATELY

@@ -20,24 +20,24 @@ import numpy as np
 import pyarrow as pa
 
 from dr_ctl.core.notation import matches
-from dr_ctl.rpo.core.cut import (
-    AWAY_US,
-    HOUR,
-    NA,
-    NEVER,
-    QUEUE,
-    SECOND,
-    SITE,
-    CellLengths,
-    Columns,
-    Flags,
-    Ints,
-    Outflows,
-    Rows,
-    fineness,
-)
+from dr_ctl.rpo.core.arrays import NA, NEVER, Flags, Ints, Rows
+from dr_ctl.rpo.core.cut import AWAY_US, QUEUE, SITE, Columns, Outflows
 from dr_ctl.rpo.core.queues import Queues
-from dr_ctl.rpo.core.rows import MILLI, SCHEMA, TOTAL, UNKNOWN, Gathered, bucket, bucket_of, class_name, flow_name
+from dr_ctl.rpo.core.rows import (
+    HOUR,
+    MILLI,
+    SCHEMA,
+    SECOND,
+    TOTAL,
+    UNKNOWN,
+    CellLengths,
+    Gathered,
+    bucket,
+    bucket_of,
+    class_name,
+    fineness,
+    flow_name,
+)
 from dr_ctl.rpo.core.step_functions import METRICS, Figures, Gaps, LagSeries, Steps, fold
 
 MIN_MOMENTS: Final = 30

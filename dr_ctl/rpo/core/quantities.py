@@ -75,6 +75,17 @@ class Figures:
         return self.drain_s.now
 
 
+@dataclass(frozen=True, slots=True)
+class Curves:
+    """In total, over equal bins of the time between two moments, by metric: the most (None: not covered) and what was
+    likely the most."""
+
+    first_us: int
+    last_us: int
+    most: Mapping[str, Sequence[Number | None]]
+    likely: Mapping[str, Sequence[Number | None]] = field(default_factory=dict)
+
+
 Z: Final = 1.959964
 
 

@@ -23,30 +23,9 @@ from typing import Any, Final, Self
 
 import numpy as np
 
-from dr_ctl.rpo.core.cut import (
-    AWAY_US,
-    COMPARED_US,
-    NA,
-    QUEUE,
-    SHARED,
-    UNCOPIED,
-    Columns,
-    Flags,
-    Floats,
-    Ints,
-    OfQueues,
-    Outflows,
-    Side,
-    Spread,
-    Sums,
-    begins_of,
-    gone_on,
-    grown,
-    in_order,
-    index_of,
-    last_true,
-    newest_of,
-)
+from dr_ctl.rpo.core.arrays import NA, Flags, Floats, Ints, begins_of, in_order, index_of, last_true, newest_of
+from dr_ctl.rpo.core.cut import AWAY_US, COMPARED_US, QUEUE, SHARED, UNCOPIED, Columns, Outflows, Side, gone_on, grown
+from dr_ctl.rpo.core.sums import OfQueues, Spread, Sums
 
 UNEXPLAINED: Final = 0.01
 """Such a share of what went into an outflow may be told by no queue: noise between two counters."""

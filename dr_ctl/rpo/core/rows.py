@@ -44,8 +44,37 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dr_ctl.rpo.core.cut import NA, NEVER, Floats, Ints
+from dr_ctl.rpo.core.arrays import NA, NEVER, Floats, Ints
+from dr_ctl.rpo.core.cut import AWAY_US
 from dr_ctl.rpo.core.quantities import PROBABILITIES, Interval, Number, Quantiles, Quantity, Z, t_value
+
+SECOND: Final = 1_000_000
+HOUR: Final = 3600 * SECOND
+DAY: Final = 24 * HOUR
+
+
+@dataclass(frozen=True, slots=True)
+class CellLengths:
+    """How long the cells of a time are: those of figures, and those of a curve."""
+
+    figures_us: int
+    curve_us: int
+
+
+LATELY: Final = CellLengths(300 * SECOND, 20 * SECOND)
+OF_A_DAY: Final = CellLengths(HOUR, 600 * SECOND)
+
+
+def over_us(end_us: int) -> int:
+    """Days that begin before are over in a history that ends then (exclusive), with the readings after them that say
+    what was in step with them."""
+    return (end_us - AWAY_US) // DAY * DAY
+
+
+def fineness(us: int, end_us: int) -> CellLengths:
+    """How finely a moment is told: a day that is over by the hour."""
+    return OF_A_DAY if us < over_us(end_us) else LATELY
+
 
 EXACT_BELOW: Final = 64
 GROWTH: Final = 1.02

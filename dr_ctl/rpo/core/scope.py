@@ -17,18 +17,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dr_ctl.rpo.core.cut import DAY, HOUR, NA, SECOND, Flags, Floats, Ints, Rows, fineness
+from dr_ctl.rpo.core.arrays import NA, Flags, Floats, Ints, Rows
 from dr_ctl.rpo.core.hour import Changes
-from dr_ctl.rpo.core.quantities import PROBABILITIES, UNITS, Figures, Horizon, Number, Quantity
+from dr_ctl.rpo.core.quantities import PROBABILITIES, UNITS, Curves, Figures, Horizon, Number, Quantity
 from dr_ctl.rpo.core.rows import (
     CLASS,
+    DAY,
+    HOUR,
     MILLI,
     NUMBERS,
+    SECOND,
     TOTAL,
     UNKNOWN,
     VALUES,
     Histogram,
     covered_blocks,
+    fineness,
     quantity,
     scaled,
     wall_blocks,
@@ -90,14 +94,6 @@ class Peak:
 
 
 @dataclass(frozen=True, slots=True)
-class CurvePoints:
-    """By metric, over equal bins of the time: the most (None: not covered) and what was likely the most."""
-
-    most: Mapping[str, Sequence[Number | None]]
-    likely: Mapping[str, Sequence[Number | None]]
-
-
-@dataclass(frozen=True, slots=True)
 class OfScope:
     """Time by how it was covered, and that for which the age is at least what is told; `above_us`: for how long a limit
     was exceeded, or nobody knows; `uncompared_us`: for how long ids told nothing of some messages. `shipped`: things a
@@ -114,7 +110,7 @@ class OfScope:
     shipped: float | None
     came: float | None
     peak: Peak | None = None
-    drawn: CurvePoints | None = None
+    curves: Curves | None = None
 
 
 def figures(scope: str, table: pa.Table, ask: ScopeQuery) -> OfScope:
@@ -123,9 +119,9 @@ def figures(scope: str, table: pa.Table, ask: ScopeQuery) -> OfScope:
     metrics = ("covered", "late", "taken over", "idle", "floor")
     covered, late, taken_over, idle, floor = map(rows.weight, metrics)
     shipped, came = rows.link
-    peak, drawn = rows.peak if is_total else None, rows.drawn() if is_total and ask.bins else None
+    peak, curves = rows.peak if is_total else None, rows.curves() if is_total and ask.bins else None
     judged = rows.above_us, rows.uncompared_us
-    return OfScope(rows.figures(), covered, late, taken_over, idle, floor, *judged, shipped, came, peak, drawn)
+    return OfScope(rows.figures(), covered, late, taken_over, idle, floor, *judged, shipped, came, peak, curves)
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,11 +314,11 @@ class Scope:
     def _lengths(self, cells: Ints) -> Ints:
         return np.array([fineness(us, self._ask.end_us).curve_us for us in cells.tolist()], np.int64)
 
-    def drawn(self) -> CurvePoints:
-        most = {metric: self._drawn(metric) for metric in UNITS}
-        return CurvePoints(most, {metric: self._drawn(metric, likely=True) for metric in METRICS})
+    def curves(self) -> Curves:
+        most = {metric: self._curve(metric) for metric in UNITS}
+        return Curves(*self._ask.span_us, most, {metric: self._curve(metric, likely=True) for metric in METRICS})
 
-    def _drawn(self, metric: str, *, likely: bool = False) -> list[Number | None]:
+    def _curve(self, metric: str, *, likely: bool = False) -> list[Number | None]:
         """The most of the cells that touch each bin."""
         rows, span_us, bins = self._here(self.part("curve", metric, likely=likely)), self._ask.span_us, self._ask.bins
         values = self._values(metric, rows) if metric == "drain" else rows.most

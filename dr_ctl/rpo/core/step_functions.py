@@ -10,28 +10,11 @@ from typing import Final, Self
 
 import numpy as np
 
-from dr_ctl.rpo.core.cut import (
-    AWAY_US,
-    DOWN,
-    NA,
-    NEVER,
-    NO_ROLE,
-    SITE,
-    STANDBY,
-    Columns,
-    Flags,
-    Floats,
-    Ints,
-    Outflows,
-    Rows,
-    Side,
-    Sums,
-    begins_of,
-    last_true,
-    roles_of,
-)
+from dr_ctl.rpo.core.arrays import NA, NEVER, Flags, Floats, Ints, Rows, begins_of, last_true
+from dr_ctl.rpo.core.cut import AWAY_US, DOWN, NO_ROLE, SITE, STANDBY, Columns, Outflows, Side, roles_of
 from dr_ctl.rpo.core.queues import Queues
 from dr_ctl.rpo.core.rows import weighted_quantile
+from dr_ctl.rpo.core.sums import Sums
 
 LEVELS: Final = 63
 ALIKE: Final = 3

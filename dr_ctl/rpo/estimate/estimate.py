@@ -15,13 +15,11 @@ from dr_ctl.core.model import Finding, Role
 from dr_ctl.core.notation import duration, if_known
 from dr_ctl.core.system import Clock, SystemClock, stamp
 from dr_ctl.rpo.core.calibration import CalibrationResult
-from dr_ctl.rpo.core.cut import SECOND
 from dr_ctl.rpo.core.quantities import Figures, Horizon, Quantity
-from dr_ctl.rpo.core.rows import TOTAL, class_name
+from dr_ctl.rpo.core.rows import SECOND, TOTAL, class_name
 from dr_ctl.rpo.core.scope import Facts, OfScope, ScopeQuery, pair_of
 from dr_ctl.rpo.estimate.request import Request, store
 from dr_ctl.rpo.estimate.result import (
-    BINS,
     Backtest,
     BacktestAnswer,
     ClassEstimate,
@@ -35,7 +33,6 @@ from dr_ctl.rpo.estimate.result import (
     SeenWindow,
     Span,
     Verdict,
-    curves_of,
     judged,
     limited,
 )
@@ -106,6 +103,8 @@ def advice(
         )
 
 
+BINS: Final = 200
+"""So many points the curves of a page have."""
 STALE_POLLS: Final = 5
 MIN_STALE_S: Final = 30.0
 UNEXPLAINED: Final = 0.01
@@ -180,8 +179,7 @@ def _answer(asked: Request, made: LoadedHistory, now_us: int, charted: bool) -> 
         _outage(facts),
     )
     findings = (*_of_readings(made, stale_s, now_us), *_of_figures(total, coverage, estimated, facts, objectives))
-    drawn = None if total.drawn is None else curves_of(total.drawn, facts.span_us)
-    return EstimateAnswer(estimated, (*made.findings, *findings), drawn)
+    return EstimateAnswer(estimated, (*made.findings, *findings), total.curves)
 
 
 def _of_readings(made: LoadedHistory, stale_s: float, now_us: int) -> Iterator[Finding]:

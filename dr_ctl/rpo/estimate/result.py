@@ -3,7 +3,7 @@ covered well enough for it. No Spark here."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from enum import Enum
@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from dr_ctl.core.document import derived, document, key
 from dr_ctl.core.model import Finding, Json
-from dr_ctl.rpo.core.quantities import BoundRow, Calibration, Figures, Number, Quantity, Row
-from dr_ctl.rpo.history.row import moment
+from dr_ctl.rpo.core.quantities import BoundRow, Calibration, Curves, Figures, Number, Quantity, Row
 
 if TYPE_CHECKING:
-    from dr_ctl.rpo.core.scope import CurvePoints, OfScope
+    from dr_ctl.rpo.core.scope import OfScope
 
 
 class Verdict(Enum):
@@ -211,32 +210,6 @@ def judged(scope: OfScope, seen: Coverage, limit: LossLimit) -> Verdict:
     ends = [(quantity.ci95.get("p99") or (None, None), most) for quantity, most in limited(scope.figures, limit)]
     is_enough = seen.covered_us >= MIN_US or all(high is not None and high <= most for (_, high), most in ends)
     return verdict if holds and is_enough and is_looked_at else Verdict.UNKNOWN
-
-
-BINS: Final = 200
-Line = tuple[tuple[datetime, float | None], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Curves:
-    """In total, by metric: the most at each moment (None: not covered), and what was likely the most then."""
-
-    began: datetime
-    ended: datetime
-    over_time: Mapping[str, Line]
-    likely: Mapping[str, Line] = field(default_factory=dict)
-
-
-def curves_of(drawn: CurvePoints, span_us: tuple[int, int]) -> Curves:
-    """Give the points of equal bins of the span their moments."""
-    first, last = span_us
-    step = max(1, last - first + 1) / BINS
-
-    def line(values: Sequence[float | None]) -> Line:
-        return tuple((moment(int(first + (number + 0.5) * step)), value) for number, value in enumerate(values))
-
-    over_time, likely = ({name: line(most) for name, most in of.items()} for of in (drawn.most, drawn.likely))
-    return Curves(moment(first), moment(last), over_time, likely)
 
 
 @dataclass(frozen=True, slots=True)

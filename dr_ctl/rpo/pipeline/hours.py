@@ -21,10 +21,11 @@ from pydantic import TypeAdapter
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from dr_ctl.rpo.core.arrays import Ints
 from dr_ctl.rpo.core.calibration import CalibrationResult, backtested
-from dr_ctl.rpo.core.cut import AWAY_US, HOUR, LATELY, OF_A_DAY, READ, SECOND, Ints, over_us
+from dr_ctl.rpo.core.cut import AWAY_US, READ
 from dr_ctl.rpo.core.hour import SHORT, HourQuery, hour, needs
-from dr_ctl.rpo.core.rows import OWN, SCHEMA, TOTAL, Gathered, class_name
+from dr_ctl.rpo.core.rows import HOUR, LATELY, OF_A_DAY, OWN, SCHEMA, SECOND, TOTAL, Gathered, class_name, over_us
 from dr_ctl.rpo.core.scope import Facts, OfScope, ScopeQuery, figures
 from dr_ctl.rpo.history.files import CODED, Source, Store
 from dr_ctl.rpo.history.row import moment

@@ -19,8 +19,9 @@ from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding
 from dr_ctl.core.system import in_background
-from dr_ctl.rpo.core.cut import AWAY_US, DAY, HOUR, SECOND
+from dr_ctl.rpo.core.cut import AWAY_US
 from dr_ctl.rpo.core.hour import HORIZON_US, HourQuery
+from dr_ctl.rpo.core.rows import DAY, HOUR, SECOND
 from dr_ctl.rpo.core.scope import Facts
 from dr_ctl.rpo.estimate.estimate import LoadedHistory, nothing_of
 from dr_ctl.rpo.estimate.request import Request
