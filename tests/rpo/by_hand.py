@@ -4,7 +4,6 @@ added up in this process. What Spark says is held against this."""
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import count
 from typing import Any
 
 import numpy as np
@@ -13,9 +12,9 @@ import pyarrow.compute as pc
 
 from dr_ctl.core.model import Finding
 from dr_ctl.rpo.core.calibration import backtested
-from dr_ctl.rpo.core.cut import AWAY_US, READ
-from dr_ctl.rpo.core.hour import HORIZON_US, SHORT, HourQuery, hour, needs
-from dr_ctl.rpo.core.rows import ADDED, CLASS, DAY, HOUR, KEYS, OWN, SCHEMA, SECOND, TOTAL, class_name, fineness
+from dr_ctl.rpo.core.cut import READ
+from dr_ctl.rpo.core.hour import HORIZON_US, HourQuery, hour
+from dr_ctl.rpo.core.rows import ADDED, CLASS, DAY, HOUR, KEYS, OWN, REACH, SCHEMA, SECOND, TOTAL, class_name, fineness
 from dr_ctl.rpo.core.scope import Facts, figures, pair_of
 from dr_ctl.rpo.estimate.estimate import LoadedHistory, nothing_of
 from dr_ctl.rpo.estimate.request import Request
@@ -67,20 +66,35 @@ def us_of(looks: pa.Table) -> Any:
     return np.sort(looks["ts"].cast(pa.int64()).to_numpy())
 
 
+class Looks:
+    """A table of looks in the order of their time, of which an hour reads."""
+
+    def __init__(self, looks: pa.Table) -> None:
+        of_queues = pc.equal(looks["kind"], "queue")
+        self._held = [(table, us_of(table)) for table in (looks.filter(of_queues), looks.filter(pc.invert(of_queues)))]
+
+    def _between(self, which: int, from_us: int, to_us: int) -> pa.Table:
+        table, us = self._held[which]
+        begin, end = np.searchsorted(us, [from_us, to_us])
+        return table.slice(begin, end - begin)
+
+    def others(self, from_us: int, to_us: int) -> pa.Table:
+        return self._between(1, from_us, to_us)
+
+    def moments(self, from_us: int, to_us: int) -> pa.Table:
+        return self._between(0, from_us, to_us).select(["ts", "pair"])
+
+    def queues(self, from_us: int, to_us: int, before_us: Any) -> list[pa.Table]:
+        table, us = self._held[0]
+        before = table.filter(pa.array(np.isin(us, before_us))) if len(before_us) else table.slice(0, 0)
+        return [pa.concat_tables([before, self._between(0, from_us, to_us)])]
+
+
 def hours(looks: pa.Table, orders: HourQuery) -> Iterator[pa.Table]:
     """The rows that add up of each hour; looks come in the order of their time."""
-    all_us, of_queues = us_of(looks), pc.equal(looks["kind"], "queue").to_numpy()
+    read = Looks(looks)
     for hour_us in range(orders.from_us - orders.from_us % HOUR, orders.to_us, HOUR):
-        for further in count():
-            from_us = orders.reach_us(hour_us, further)
-            at = slice(*np.searchsorted(all_us, [from_us, min(hour_us + HOUR + AWAY_US, orders.end_us)]))
-            around, us = looks.slice(at.start, at.stop - at.start), all_us[at]
-            needed = needs(around, hour_us, orders, from_us) if further else None
-            kept = ~of_queues[at] | (us >= hour_us - AWAY_US) | np.isin(us, [] if needed is None else needed)
-            rows = hour(around.filter(pa.array(kept)), hour_us, orders, from_us)
-            if SHORT not in rows["kind"].to_pylist():
-                yield rows
-                break
+        yield hour(read, hour_us, orders).filter(pc.field("kind") != REACH)
 
 
 def _serving(sites: dict[str, list[pa.Table]], until_us: int) -> str | None:

@@ -14,19 +14,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, Self
+from itertools import count
+from typing import Any, Final, Protocol, Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dr_ctl.core.notation import matches
 from dr_ctl.rpo.core.arrays import NA, NEVER, Flags, Ints, Rows
-from dr_ctl.rpo.core.cut import AWAY_US, QUEUE, SITE, Columns, Outflows
+from dr_ctl.rpo.core.cut import AWAY_US, KINDS, SITE, UNCOPIED, Columns, Outflows
 from dr_ctl.rpo.core.queues import Queues
 from dr_ctl.rpo.core.rows import (
     HOUR,
     MILLI,
-    SCHEMA,
+    REACH,
     SECOND,
     TOTAL,
     UNKNOWN,
@@ -103,10 +105,10 @@ class Window:
         return np.flatnonzero((us >= self.from_us) & (us < self.to_us))
 
 
-def summed_up(rows: Columns, flows: Outflows, queues: Queues, scopes: int, window: Window) -> Gathered:
-    """The rows of a window, from readings of it and of some time before and after."""
+def summed_up(gathered: Gathered, rows: Columns, flows: Outflows, queues: Queues, scopes: int, window: Window) -> None:
+    """Gather the rows of a window, from readings of it and of some time before and after."""
     lag, gaps = LagSeries(flows, queues), Gaps.of(rows, flows)
-    summary = _Summary(Gathered(), lag, window)
+    summary = _Summary(gathered, lag, window)
     for scope in range(scopes):
         steps = lag.steps(scope)
         summary.scope(scope, fold(steps, ~lag.has_sends, gaps))
@@ -114,7 +116,6 @@ def summed_up(rows: Columns, flows: Outflows, queues: Queues, scopes: int, windo
             summary.steps(summary.names, steps, HOUR, is_total=False)
     summary.of_flows()
     summary.roles(rows)
-    return summary.gathered
 
 
 class _Summary:
@@ -292,8 +293,6 @@ def total(rows: Columns, flows: Outflows, queues: Queues) -> Steps:
 FURTHER: Final = 6
 """By so much a reading back grows where the cut lies before it."""
 SELDOM_US: Final = 300 * SECOND
-SHORT: Final = "short"
-"""The kind of the one row of an hour whose readings do not reach back to the cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,44 +326,65 @@ class HourQuery:
         return Window(from_us, to_us, fineness(hour_us, self.end_us), self.horizons_us, self.cell_us)
 
 
-def hour(
-    table: pa.Table, hour_us: int, query: HourQuery, from_us: int, pieces: Callable[[], Iterable[pa.Table]] = tuple
-) -> pa.Table:
-    """The rows that add up of an hour, from the readings around it; `from_us`: from when on readings of outflows are
-    there. One row of kind SHORT where that is too late. `pieces`: its readings of queues, some queues at a time, where
-    there are too many for one table."""
-    rows = Columns.of(table).by_time()
-    if not ((rows.us >= hour_us) & (rows.us < hour_us + HOUR)).any():
-        return SCHEMA.empty_table()
-    flows = Outflows.of(rows)
-    if from_us > query.begin_us and not is_cut(flows, hour_us, from_us):
-        short = Gathered()
-        short.one(SHORT)
-        return short.table()
-    whole, *fewer = _sampled(rows, flows, query, hour_us, pieces)
+class Reader(Protocol):
+    """Brings an hour the readings that it asks for, each of a time from one moment to before another."""
+
+    def others(self, from_us: int, to_us: int) -> pa.Table:
+        """Those of all but queues, with the columns `READ`."""
+
+    def moments(self, from_us: int, to_us: int) -> pa.Table:
+        """When queues of each pair were read: `ts` and `pair`."""
+
+    def queues(self, from_us: int, to_us: int, before_us: Ints) -> Iterable[pa.Table]:
+        """Those of queues, and those of some moments before. Where they are too many for one table, some queues at a
+        time."""
+
+
+def hour(read: Reader, hour_us: int, query: HourQuery) -> pa.Table:
+    """The rows that add up of an hour, and one of kind REACH. Of outflows readings from further back are taken until
+    they hold the cut."""
+    near_us, to_us, gathered = hour_us - AWAY_US, min(hour_us + HOUR + AWAY_US, query.end_us), Gathered()
+    for further in count():
+        from_us = query.reach_us(hour_us, further)
+        table = read.others(from_us, to_us)
+        rows = Columns.of(table).by_time()
+        flows, is_read = Outflows.of(rows), ((rows.us >= hour_us) & (rows.us < hour_us + HOUR)).any()
+        if not is_read or from_us <= query.begin_us or is_cut(flows, hour_us, from_us):
+            break
+    gathered.one(REACH, least=0 if from_us <= query.begin_us else from_us)
+    if not is_read:
+        return gathered.table()
+    compared = table.filter(pc.field("kind") == KINDS[UNCOPIED])
+    before_us = _needed(flows, read.moments(from_us, near_us), near_us) if further else flows.us[:0]
+
+    def queues() -> Iterator[Columns]:
+        """With the comparisons of their ids."""
+        for some in read.queues(near_us, to_us, before_us):
+            yield Columns.of(pa.concat_tables([some, compared])).by_time()
+
+    whole, *fewer = _sampled(rows, flows, query, hour_us, queues)
     window = query.window(hour_us)
-    gathered = summed_up(*whole, 1 + len(query.classes), window)
+    summed_up(gathered, *whole, 1 + len(query.classes), window)
     for left in fewer:
         check(gathered, total(*whole), total(*left), window)
     return gathered.table()
 
 
 def _sampled(
-    rows: Columns, flows: Outflows, query: HourQuery, hour_us: int, pieces: Callable[[], Iterable[pa.Table]]
+    rows: Columns, flows: Outflows, query: HourQuery, hour_us: int, read: Callable[[], Iterable[Columns]]
 ) -> Iterator[tuple[Columns, Outflows, Queues]]:
     """What all readings say, and where the past is tested what those say of which every other is left out."""
     window = query.window(hour_us)
 
     def queues(long_us: int, scopes: int, span: tuple[int, int]) -> Queues:
-        every = map(Columns.by_time, map(Columns.of, pieces()))
-        parts = [Queues.of(_left(part, long_us), flows, query.mask, scopes, span) for part in every]
-        return Queues.together(parts or [Queues.of(rows, flows, query.mask, scopes, span)])
+        parts = [Queues.of(_left(part, long_us), flows, query.mask, scopes, span) for part in read()]
+        return Queues.together(parts)
 
     whole = queues(0, 1 + len(query.classes), (window.from_us, window.to_us))
     yield rows, flows, whole
     if query.cell_us:  # of windows as long as readings of queues are apart every second one is left out
-        read = whole.likely.queues[0] > 0
-        gaps = np.diff(flows.us[read])[np.diff(flows.flow[read]) == 0]
+        read_queues = whole.likely.queues[0] > 0
+        gaps = np.diff(flows.us[read_queues])[np.diff(flows.flow[read_queues]) == 0]
         long_us = max(1, int(np.median(gaps))) if len(gaps) else 1
         rows = _left(rows, long_us)
         flows = Outflows.of(rows)
@@ -376,25 +396,19 @@ def _left(rows: Columns, long_us: int) -> Columns:
     return rows.take(np.flatnonzero(rows.us // long_us % 2 == 0)) if long_us else rows
 
 
-def needs(table: pa.Table, hour_us: int, query: HourQuery, from_us: int) -> Ints | None:
-    """The moments of the readings of queues that an hour rests on, of those before the ten minutes around it; None
-    where readings of outflows from further back are needed first. Of queues the table tells when they were looked
-    at."""
-    rows = Columns.of(table).by_time()
-    flows = Outflows.of(rows)
-    if from_us > query.begin_us and not is_cut(flows, hour_us, from_us):
-        return None
-    near_us = hour_us - AWAY_US
-    recent, asked = flows.us >= near_us, (rows.kind == QUEUE) & (rows.us < near_us)
+def _needed(flows: Outflows, moments: pa.Table, near_us: int) -> Ints:
+    """The moments of the readings of queues that an hour rests on, of those before the ten minutes around it: the
+    readings that cut, those after these, and one now and then."""
+    recent = flows.us >= near_us
     every = [us[recent] for side in (flows.sends, flows.acks) for us in (side.cut_us, side.likely_us)]
     cut_us = np.unique(np.concatenate([us[(us != NA) & (us < near_us)] for us in every]))
-    moments = [cut_us[:0]]
-    for pair in np.unique(rows.pair[asked]).tolist():  # the readings that cut, those after these, and one now and then
-        times = np.unique(rows.us[asked & (rows.pair == pair)])
+    needed = [cut_us[:0]]
+    for pair in moments["pair"].unique().drop_null().to_pylist():
+        times = np.unique(moments.filter(pc.field("pair") == pair)["ts"].cast(pa.int64()).to_numpy())
         at = np.searchsorted(times, cut_us, "right") - 1
         seldom = np.flatnonzero(np.diff(times // SELDOM_US, prepend=-1))
-        moments.append(times[np.clip(np.concatenate([at, at + 1, seldom, [len(times) - 1]]), 0, len(times) - 1)])
-    return np.unique(np.concatenate(moments))
+        needed.append(times[np.clip(np.concatenate([at, at + 1, seldom, [len(times) - 1]]), 0, len(times) - 1)])
+    return np.unique(np.concatenate(needed))
 
 
 def is_cut(flows: Outflows, at_us: int, from_us: int) -> bool:

@@ -22,7 +22,7 @@ weights and counts are added, of `most` the largest counts, of `least` the small
 | spacing | scope (a flow) | | | between readings, us | |
 | role | name (a role) | | | last seen, us | |
 | check | metric, cell | a sum over moments | moments | | |
-| short | | | | | |
+| reach | | | | | from when on readings of outflows were read for it, us; 0: there are none before |
 
 An interval respects autocorrelation: covered time is cut into blocks, and how much the time above a level differs
 between them says how well that share is known (batch means): as well as a number of independent answers would. At
@@ -279,6 +279,7 @@ SCHEMA: Final = pa.schema(
     ]
 )
 """`is_total`: the row tells of the total too, for its flow is the only one."""
+REACH: Final = "reach"
 OWN: Final = ("drained", "put", "told")
 """Kinds of rows of single flows that the total and the classes are told by too."""
 ADDED: Final = (("weight", "sum"), ("count", "sum"), ("most", "max"), ("least", "min"))

@@ -11,7 +11,6 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import count
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
@@ -24,13 +23,13 @@ from pyspark.sql import functions as f
 from dr_ctl.rpo.core.arrays import Ints
 from dr_ctl.rpo.core.calibration import CalibrationResult, backtested
 from dr_ctl.rpo.core.cut import AWAY_US, READ
-from dr_ctl.rpo.core.hour import SHORT, HourQuery, hour, needs
-from dr_ctl.rpo.core.rows import HOUR, LATELY, OF_A_DAY, OWN, SCHEMA, SECOND, TOTAL, Gathered, class_name, over_us
+from dr_ctl.rpo.core.hour import HourQuery, hour
+from dr_ctl.rpo.core.rows import HOUR, LATELY, OF_A_DAY, OWN, SCHEMA, SECOND, TOTAL, class_name, over_us
 from dr_ctl.rpo.core.scope import Facts, OfScope, ScopeQuery, figures
 from dr_ctl.rpo.history.files import CODED, Source, Store
 from dr_ctl.rpo.history.row import moment
 from dr_ctl.rpo.pipeline import sql
-from dr_ctl.rpo.pipeline.sql import REACH, SUMMED, ddl, version
+from dr_ctl.rpo.pipeline.sql import SUMMED, ddl, version
 from dr_ctl.rpo.pipeline.tables import File
 
 Call = Callable[[Any, pa.Table], pa.Table]
@@ -42,6 +41,10 @@ UNREADABLE: Final = "a task cannot read"
 UNSEEN: Final = "a task does not see"
 """What a task says before the name of a file, quoted."""
 _QUEUES: Final = pc.field("kind") == "queue"
+
+
+def within(from_us: int, to_us: int) -> pc.Expression:
+    return (pc.field("ts") >= moment(from_us)) & (pc.field("ts") < moment(to_us))
 
 
 def grouped(rows: DataFrame, key: str, call: Call, returns: pa.Schema, name: str) -> DataFrame:
@@ -81,11 +84,10 @@ class Readings:
         self, from_us: int, to_us: int, which: pc.Expression | None = None, columns: Sequence[str] = READ
     ) -> pa.Table:
         """Those of that time of which that is so. Raises RuntimeError that names a file which cannot be read."""
-        within = (pc.field("ts") >= moment(from_us)) & (pc.field("ts") < moment(to_us))
-        within = within if which is None else within & which
+        which = within(from_us, to_us) if which is None else within(from_us, to_us) & which
         names = [name for name, first_us, last_us in self.files if first_us < to_us and last_us >= from_us]
         return pa.concat_tables(
-            [CODED.empty_table().select(columns), *(self._of(name, columns, within) for name in names)]
+            [CODED.empty_table().select(columns), *(self._of(name, columns, which) for name in names)]
         )
 
     def _of(self, name: str, columns: Sequence[str], which: pc.Expression) -> pa.Table:
@@ -97,18 +99,40 @@ class Readings:
             raise RuntimeError(f"{UNREADABLE} {quote(name)}")
         return rows
 
+
+class _Block:
+    """Brings the hours of a block their readings. Those around it are held; but those of queues are read some queues at
+    a time where they are too many (`pieces`)."""
+
+    def __init__(self, readings: Readings, hours: Sequence[int], pieces: int) -> None:
+        self._readings, self._pieces, self._begin_us = readings, pieces, hours[0] - AWAY_US
+        span = self._begin_us, hours[-1] + HOUR + AWAY_US
+        self._others = readings.between(*span, ~_QUEUES)
+        self._queues = readings.between(*span, _QUEUES) if pieces == 1 else CODED.empty_table().select(READ)
+
+    def others(self, from_us: int, to_us: int) -> pa.Table:
+        before = [self._readings.between(from_us, self._begin_us, ~_QUEUES)] if from_us < self._begin_us else []
+        return pa.concat_tables([*before, self._others.filter(within(from_us, to_us))])
+
     def moments(self, from_us: int, to_us: int) -> pa.Table:
-        """When queues of each pair were read, and nothing else of them."""
-        read = self.between(from_us, to_us, _QUEUES, ("ts", "pair")).unify_dictionaries()
-        rows = read.group_by(["ts", "pair"], use_threads=False).aggregate([])
-        same: dict[str, Any] = {"kind": "queue", "name": "", "link": True, "start": ""}
-        columns = [
-            rows[column.name]
-            if column.name in rows.column_names
-            else pa.repeat(same.get(column.name, 0), rows.num_rows).cast(column.type)
-            for column in map(CODED.field, READ)
-        ]
-        return pa.table(columns, names=[*READ])
+        read = self._readings.between(from_us, to_us, _QUEUES, ("ts", "pair")).unify_dictionaries()
+        return read.group_by(["ts", "pair"], use_threads=False).aggregate([])
+
+    def queues(self, from_us: int, to_us: int, before_us: Ints) -> Iterator[pa.Table]:
+        spans: list[tuple[int, int, pc.Expression]] = []
+        if len(before_us):
+            moments = pa.array(before_us).cast(CODED.field("ts").type)
+            spans.append((int(before_us[0]), from_us, _QUEUES & pc.field("ts").isin(moments)))
+        if self._pieces == 1:
+            before = [self._readings.between(*span) for span in spans]
+            yield pa.concat_tables([self._queues.filter(within(from_us, to_us)), *before])
+            return
+        spans.append((from_us, to_us, _QUEUES))
+        every = pa.concat_tables([self._readings.between(*span, ["name"]) for span in spans])
+        names = sorted(every["name"].drop_null().unique().to_pylist())
+        for number in range(min(self._pieces, max(1, len(names)))):
+            some = pc.field("name").isin(names[number :: self._pieces])
+            yield pa.concat_tables([self._readings.between(first, end, of & some) for first, end, of in spans])
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,63 +145,11 @@ class Summing:
     pieces: Mapping[int, int]
 
     def block(self, _number: int, table: pa.Table) -> pa.Table:
-        """The rows that add up of hours that follow each other, and of each one of kind REACH."""
+        """The rows that add up of hours that follow each other."""
         hours = sorted(table["hour"].to_pylist())
-        is_large = hours[0] in self.pieces
-        around = self._between(hours[0] - AWAY_US, hours[-1] + HOUR + AWAY_US, ~_QUEUES if is_large else None)
-        return pa.concat_tables([self._hour(hour_us, around) for hour_us in hours])
-
-    def _between(self, from_us: int, to_us: int, which: pc.Expression | None = None) -> pa.Table:
-        return self.readings.between(from_us, min(to_us, self.query.end_us), which)
-
-    def _hour(self, hour_us: int, around: pa.Table) -> pa.Table:
-        query, near_us = self.query, hour_us - AWAY_US
-        within = (pc.field("ts") >= moment(near_us)) & (pc.field("ts") < moment(hour_us + HOUR + AWAY_US))
-        near, from_us = around.filter(within), query.reach_us(hour_us)
-        rows, needed = hour(near, hour_us, query, from_us), None
-        if rows.num_rows and rows["kind"][0].as_py() == SHORT:
-            from_us, outer, needed = self._needed(hour_us, near)
-            near = pa.concat_tables([near, outer])
-        if needed is not None or hour_us in self.pieces:
-            rows = self._further(hour_us, near, from_us, needed)
-        reach = Gathered()
-        reach.one(REACH, least=0 if from_us <= query.begin_us else from_us)
-        rows = pa.concat_tables([rows, reach.table()])
-        return rows.append_column("hour", pa.repeat(hour_us, rows.num_rows))
-
-    def _needed(self, hour_us: int, near: pa.Table) -> tuple[int, pa.Table, Ints]:
-        """For an hour whose cut lies further back than ten minutes before it: from when on readings of outflows are
-        taken, these, and the moments of the readings of queues that it rests on."""
-        outer, near_us = near.filter(~_QUEUES), hour_us - AWAY_US
-        for further in count(1):
-            from_us = self.query.reach_us(hour_us, further)
-            before = self._between(from_us, near_us, ~_QUEUES)
-            known = pa.concat_tables([outer, before, self.readings.moments(from_us, near_us)])
-            needed = needs(known, hour_us, self.query, from_us)
-            if needed is not None:
-                return from_us, before, needed
-        raise AssertionError  # from the begin of the history on none are needed
-
-    def _further(self, hour_us: int, near: pa.Table, from_us: int, needed: Ints | None) -> pa.Table:
-        """The rows of an hour that rests on readings of queues of those moments before too, or whose own are too many
-        to be held at once."""
-        query, pieces, spans = self.query, self.pieces.get(hour_us, 1), []
-        if needed is not None and len(needed):
-            moments = pa.array(needed).cast(CODED.field("ts").type)
-            spans.append((int(needed[0]), hour_us - AWAY_US, _QUEUES & pc.field("ts").isin(moments)))
-        if pieces == 1:
-            return hour(pa.concat_tables([near, *(self._between(*span) for span in spans)]), hour_us, query, from_us)
-        spans.append((max(from_us, hour_us - AWAY_US), hour_us + HOUR + AWAY_US, _QUEUES))
-        every = pa.concat_tables([self.readings.between(*span, ["name"]) for span in spans])
-        names = sorted(every["name"].drop_null().unique().to_pylist())
-        compared = near.filter(pc.field("kind") == "uncopied")
-
-        def some(number: int) -> pa.Table:
-            which = pc.field("name").isin(names[number::pieces])
-            queues = [self._between(begin_us, end_us, of & which) for begin_us, end_us, of in spans]
-            return pa.concat_tables([*queues, compared])
-
-        return hour(near, hour_us, query, from_us, lambda: map(some, range(min(pieces, len(names)))))
+        read = _Block(self.readings, hours, self.pieces.get(hours[0], 1))
+        every = [(hour_us, hour(read, hour_us, self.query)) for hour_us in hours]
+        return pa.concat_tables([rows.append_column("hour", pa.repeat(us, rows.num_rows)) for us, rows in every])
 
 
 class Hours:
@@ -200,8 +172,7 @@ class Hours:
         self.tasks = len(self._blocks)
 
     def rows(self) -> DataFrame:
-        """The rows that add up of all hours; and one of kind REACH of each: from when on readings were read for it, 0
-        where there were no more."""
+        """The rows that add up of all hours."""
         blocks = [(number, hour_us) for number, hours in enumerate(self._blocks) for hour_us in hours]
         numbers, hours = (pa.array(column, pa.int64()) for column in zip(*blocks, strict=True))
         todo = self._spark.createDataFrame(pa.table({"block": numbers, "hour": hours}))

@@ -21,7 +21,7 @@ from dr_ctl.core.model import Finding
 from dr_ctl.core.system import in_background
 from dr_ctl.rpo.core.cut import AWAY_US
 from dr_ctl.rpo.core.hour import HORIZON_US, HourQuery
-from dr_ctl.rpo.core.rows import DAY, HOUR, SECOND
+from dr_ctl.rpo.core.rows import DAY, HOUR, REACH, SECOND
 from dr_ctl.rpo.core.scope import Facts
 from dr_ctl.rpo.estimate.estimate import LoadedHistory, nothing_of
 from dr_ctl.rpo.estimate.request import Request
@@ -30,7 +30,7 @@ from dr_ctl.rpo.history.row import micros, moment
 from dr_ctl.rpo.pipeline import sql
 from dr_ctl.rpo.pipeline.hours import UNREADABLE, UNSEEN, Hours, backtest_of, facts_of, figures_of
 from dr_ctl.rpo.pipeline.session import master, session
-from dr_ctl.rpo.pipeline.sql import REACH, SUMMED, folder
+from dr_ctl.rpo.pipeline.sql import SUMMED, folder
 from dr_ctl.rpo.pipeline.tables import AHEAD_US, Files, History, SummaryTables
 
 Say = Callable[[str], None]

@@ -105,8 +105,6 @@ FILES: Final = pa.schema(
 readings, why it is left out if it is. A file that has gone has the length -1."""
 SUMMED: Final = SCHEMA.append(pa.field("hour", pa.int64()))
 HOURS: Final = SUMMED.append(RUN)
-"""Beside the rows that add up one of kind REACH of every hour: from when on readings of outflows were read for it."""
-REACH: Final = "reach"
 
 
 @cache

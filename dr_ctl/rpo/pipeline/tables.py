@@ -25,11 +25,11 @@ from pyspark.sql.functions import broadcast
 from dr_ctl.core.model import Role
 from dr_ctl.core.system import together
 from dr_ctl.rpo.core.cut import AWAY_US
-from dr_ctl.rpo.core.rows import DAY, HOUR
+from dr_ctl.rpo.core.rows import DAY, HOUR, REACH
 from dr_ctl.rpo.history.files import NAMED, Source, Store, day_us
 from dr_ctl.rpo.history.row import micros, moment
 from dr_ctl.rpo.pipeline import sql
-from dr_ctl.rpo.pipeline.sql import FILES, HOURS, REACH, ddl
+from dr_ctl.rpo.pipeline.sql import FILES, HOURS, ddl
 
 SERVING: Final = Role.SERVING.value
 NEVER: Final = micros(datetime.max.replace(tzinfo=UTC))
