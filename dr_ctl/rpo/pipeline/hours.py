@@ -107,8 +107,8 @@ class _Block:
     def __init__(self, readings: Readings, hours: Sequence[int], pieces: int) -> None:
         self._readings, self._pieces, self._begin_us = readings, pieces, hours[0] - AWAY_US
         span = self._begin_us, hours[-1] + HOUR + AWAY_US
-        self._others = readings.between(*span, ~_QUEUES)
-        self._queues = readings.between(*span, _QUEUES) if pieces == 1 else CODED.empty_table().select(READ)
+        held = readings.between(*span, None if pieces == 1 else ~_QUEUES)
+        self._others, self._queues = held.filter(~_QUEUES), held.filter(_QUEUES)
 
     def others(self, from_us: int, to_us: int) -> pa.Table:
         before = [self._readings.between(from_us, self._begin_us, ~_QUEUES)] if from_us < self._begin_us else []
