@@ -40,7 +40,7 @@ _ENDS: Final = {
     StepEvent.UNDO_FAILED.value: Mark.NOT_UNDONE,
 }
 NO_RETURN: Final = "point-of-no-return"
-_STARTS: Final = (StepEvent.STARTED.value, StepEvent.UNDO_STARTED.value)
+STARTS: Final = (StepEvent.STARTED.value, StepEvent.UNDO_STARTED.value)
 
 
 @dataclass
@@ -69,7 +69,7 @@ class CallMade:
 
 @dataclass
 class Act:
-    """A step being done or undone, or a signal. `ended` is None where no end was written."""
+    """A step being done or undone, or a signal. `event` is the last of it; `ended` is None where no end was written."""
 
     id: str
     verb: str
@@ -81,6 +81,7 @@ class Act:
     took_s: float | None = None
     mark: Mark = Mark.NO_END
     text: str = ""
+    event: str = ""
     let_in_at: datetime | None = None
     evidence: Mapping[str, Any] = field(default_factory=dict)
     calls: list[CallMade] = field(default_factory=list)
@@ -173,20 +174,20 @@ class _StoryBuilder:
             case "signal":
                 word = entry.outcome or "signal"
                 self.parts[-1].acts.append(Act("", word, "", "a stop was asked for", False, now, now, 0.0, Mark.SIGNAL))
-        self._step_ended = entry.kind == "signal" or (entry.kind == "step" and entry.outcome not in _STARTS)
+        self._step_ended = entry.kind == "signal" or (entry.kind == "step" and entry.outcome not in STARTS)
 
     def _step(self, entry: Entry, now: datetime) -> None:
         id_, event = entry.step or "", entry.outcome or ""
-        if event in _STARTS:
+        if event in STARTS:
             verb = id_.partition("-")[2]
             planned = self._planned.get(id_, {})
             about = text(entry.evidence.get("about")) or text(planned.get("about"))
             undo = event == StepEvent.UNDO_STARTED.value
-            act = Act(id_, verb or id_, text(planned.get("site")), about, undo, now)
+            act = Act(id_, verb or id_, text(planned.get("site")), about, undo, now, event=event)
             self._acts[id_] = act
             self.parts[-1].acts.append(act)
         elif (ended := self._acts.get(id_)) is not None and event in _ENDS:
-            ended.ended, ended.mark, ended.evidence = now, _ENDS[event], entry.evidence
+            ended.ended, ended.event, ended.mark, ended.evidence = now, event, _ENDS[event], entry.evidence
             ended.text = text(entry.evidence.get("text"))
             ended.let_in_at = (entry.let_in_at or now) if entry.lets_in else None
             if ended.mark is Mark.REFUSED and ended.text == STOPPED:

@@ -21,9 +21,10 @@ from dr_ctl.core import machine
 from dr_ctl.core.document import items, mapping, text
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding
-from dr_ctl.engine.journal import Entry, StepEvent
+from dr_ctl.engine.journal import StepEvent
 from dr_ctl.engine.record import Material, read_run
 from dr_ctl.engine.runs import RunFiles
+from dr_ctl.report.story import STARTS, Mark, tell
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
@@ -31,9 +32,7 @@ if TYPE_CHECKING:
 ENDPOINT: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"
 _ENDPOINTS: Final = (ENDPOINT, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_BEGUN: Final = (StepEvent.STARTED.value, StepEvent.UNDO_STARTED.value)
-_UNDOING: Final = (StepEvent.UNDO_STARTED.value, StepEvent.UNDONE.value, StepEvent.UNDO_FAILED.value)
-_BAD: Final = (StepEvent.FAILED.value, StepEvent.UNKNOWN.value, StepEvent.UNDO_FAILED.value)
+_BAD: Final = (*STARTS, StepEvent.FAILED.value, StepEvent.UNKNOWN.value, StepEvent.UNDO_FAILED.value)
 
 
 def send(files: RunFiles, endpoint: str | None) -> Finding | None:
@@ -63,11 +62,12 @@ def spans_of(run: Material) -> list[ReadableSpan]:
     from opentelemetry.sdk.trace import ReadableSpan  # noqa: PLC0415
     from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags  # noqa: PLC0415
 
-    timed = [entry for entry in run.entries if entry.at is not None]
-    data, about = mapping(run.result), mapping(run.about)
+    story, data, about = tell(run), mapping(run.result), mapping(run.about)
     resource = Resource({"service.name": "dr-ctl", "service.version": __version__})
 
-    def span(name: str, ident: str, first: Entry, last: Entry, bad: str | None, more: dict[str, Any]) -> ReadableSpan:
+    def span(
+        name: str, ident: str, began: datetime, ended: datetime, bad: str | None, more: dict[str, Any]
+    ) -> ReadableSpan:
         context = SpanContext(_id(run.name, 32), _id(f"{run.name} {ident}", 16), False, TraceFlags(TraceFlags.SAMPLED))
         return ReadableSpan(
             name,
@@ -76,8 +76,8 @@ def spans_of(run: Material) -> list[ReadableSpan]:
             resource=resource,
             attributes={f"dr_ctl.{key}": value for key, value in more.items() if value not in (None, "")},
             status=Status(StatusCode.OK) if bad is None else Status(StatusCode.ERROR, bad),
-            start_time=_ns(first),
-            end_time=_ns(last),
+            start_time=_ns(began),
+            end_time=_ns(ended),
         )
 
     code = data.get("exit_code")
@@ -94,21 +94,16 @@ def spans_of(run: Material) -> list[ReadableSpan]:
         "outage_s": run.data.get("outage_s"),
     }
     summary = None if good else text(data.get("summary"))
-    root = span(text(run.spec.get("operation")), "", timed[0], timed[-1], summary, facts)
-    spans, begun = [root], dict[str, Entry]()
-    steps = [entry for entry in timed if entry.kind == "step" and entry.step is not None]
-    for entry in (*steps, None):
-        if entry is not None and entry.outcome in _BEGUN:
-            begun[entry.step or ""] = entry
+    root = span(text(run.spec.get("operation")), "", story.parts[0].began, story.parts[-1].ended, summary, facts)
+    spans = [root]
+    for number, act in enumerate(story.acts):
+        if act.mark is Mark.SIGNAL:
             continue
         # A step that a killed process left has no end: another one looked at what had become of it.
-        ended = [(begun.pop(entry.step or "", entry), entry)] if entry is not None else [(e, e) for e in begun.values()]
-        for first, last in ended:
-            name = f"undo {last.verb}" if last.outcome in _UNDOING else last.verb
-            said = text(last.evidence.get("text"))
-            bad = said or text(last.outcome) if last.outcome in (*_BAD, *_BEGUN) else None
-            facts = {"run": run.name, "step": last.step, "outcome": last.outcome, "text": said}
-            spans.append(span(name, f"{last.step or last.verb} {first.seq}", first, last, bad, facts))
+        bad = act.text or act.event if act.event in _BAD else None
+        facts = {"run": run.name, "step": act.id, "outcome": act.event, "text": act.text}
+        name = f"undo {act.verb}" if act.undo else act.verb
+        spans.append(span(name, f"{act.id} {number}", act.began, act.ended or act.began, bad, facts))
     return spans
 
 
@@ -116,9 +111,8 @@ def _id(name: str, digits: int) -> int:
     return int(sha256(name.encode()).hexdigest()[:digits], 16)
 
 
-def _ns(entry: Entry) -> int:
-    assert entry.at is not None
-    return (entry.at - _EPOCH) // timedelta(microseconds=1) * 1000
+def _ns(at: datetime) -> int:
+    return (at - _EPOCH) // timedelta(microseconds=1) * 1000
 
 
 def main() -> None:
