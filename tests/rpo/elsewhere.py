@@ -41,7 +41,7 @@ def main(master: str, history: str, near: Path, ledger: Path) -> None:
         return
     with reading() as make:
         by_rows, making, by_summaries = (
-            estimate(replace(asked, **how), make).data for how in ({"settled": False}, {"store": True}, {})
+            estimate(replace(asked, **how), make).data for how in ({"from_summaries": False}, {"store": True}, {})
         )
     with tempfile.TemporaryDirectory() as out:
         found = reconcile([str(ledger)], Path(out), master=master, conf=conf)

@@ -442,45 +442,33 @@ AGED = Objectives(LossLimit(None, 12.0))
 LEFT = "messages may be lost and the oldest is up to 14 s old, the objectives allow 12 s"
 UNKNOWN = "how much london takes with it is not known"
 UNTOLD = "messages may be lost and how old they are is not known, the objectives allow 12 s"
+AUDITED = Objectives(LossLimit(None), (LossClass(("audit.#",), LossLimit(None, 3.0)),))
+OF_AUDIT = "messages of audit.# may be lost and the oldest is up to 9.00 s old, the objectives allow 3.00 s"
 
 
 @pytest.mark.parametrize(
-    ("rows", "age_s", "reasons"),
+    ("rows", "age_s", "limits", "reasons"),
     [
-        (STEADY, 5.0, ()),  # seven of two hundred are left: the first of them came after the reading a second before
-        ([*look(0, 0, 0), *look(5, 0, 50), *look(10, 0, 100)], 4.0, ()),
-        ([*look(0, 0, 0), *look(5, 50, 50), *look(10, 100, 100)], 14.0, (LEFT,)),
-        ([*look(0, 3, 40), *look(5, 53, 90), *look(10, 103, 140)], None, (UNTOLD,)),
-        ([role("serving", 0), outflow(0, 0, 0), outflow(10, 7, 7, start="2")], None, (UNKNOWN,)),
-        ([*look(0, 0, 0), *look(5, 0, 0), *look(10, 0, 0)], 4.0, ()),
+        (STEADY, 5.0, AGED, ()),  # seven of two hundred are left: the first came after the reading a second before
+        ([*look(0, 0, 0), *look(5, 0, 50), *look(10, 0, 100)], 4.0, AGED, ()),
+        ([*look(0, 0, 0), *look(5, 50, 50), *look(10, 100, 100)], 14.0, AGED, (LEFT,)),
+        ([*look(0, 3, 40), *look(5, 53, 90), *look(10, 103, 140)], None, AGED, (UNTOLD,)),
+        ([role("serving", 0), outflow(0, 0, 0), outflow(10, 7, 7, start="2")], None, AGED, (UNKNOWN,)),
+        ([*look(0, 0, 0), *look(5, 0, 0), *look(10, 0, 0)], 4.0, AGED, ()),
+        ([*look(0, 0, 0), *look(5, 0, 50, queue(5, "audit.x", 0, 50)),
+          *look(10, 50, 100, queue(10, "audit.x", 50, 100))], 9.0, AUDITED, (OF_AUDIT,)),
     ],
-    ids=["some left", "empty", "all left", "longer than the readings", "restarted", "nothing is lost"],
-)
+    ids=["some left", "empty", "all left", "longer than the readings", "restarted", "nothing is lost", "of a class"],
+)  # fmt: skip
 def test_the_oldest_that_may_be_lost_was_put_in_after_a_look_and_is_judged_unless_a_loss_is_accepted(
-    tmp_path: Path, rows: list[Row], age_s: float | None, reasons: tuple[str, ...]
+    tmp_path: Path, rows: list[Row], age_s: float | None, limits: Objectives, reasons: tuple[str, ...]
 ) -> None:
     write(rows, tmp_path)
 
-    found = asked(tmp_path, 14, objectives=AGED)
+    found = asked(tmp_path, 14, objectives=limits)
 
-    assert (found.age_s, found.exceeds(AGED)) == (age_s, reasons)
-    assert found.exceeds(AGED, accept=1000) == () or found.lost.at_most is None
-
-
-def test_a_class_has_an_age_of_its_own(tmp_path: Path) -> None:
-    rows = [
-        *look(0, 0, 0),
-        *look(5, 0, 50),
-        queue(5, "audit.x", 0, 50),
-        *look(10, 50, 100),
-        queue(10, "audit.x", 50, 100),
-    ]
-    write(rows, tmp_path)
-    limits = Objectives(LossLimit(None), (LossClass(("audit.#",), LossLimit(None, 3.0)),))
-
-    [reason] = asked(tmp_path, 14, objectives=limits).exceeds(limits)
-
-    assert reason == "messages of audit.# may be lost and the oldest is up to 9.00 s old, the objectives allow 3.00 s"
+    assert (found.age_s, found.exceeds(limits)) == (age_s, reasons)
+    assert found.exceeds(limits, accept=1000) == () or found.lost.at_most is None
 
 
 def with_duplicates(duplicates: int | None, likely: int | None = None) -> Bounds:
@@ -535,18 +523,6 @@ def texts_of(found: Bounds, id_: str) -> list[str]:
     return [each.text for each in found.findings if each.id == id_]
 
 
-def test_what_they_have_left_comes_twice_beside_what_is_on_its_way(tmp_path: Path) -> None:
-    write([row for second in range(0, 15, 5) for row in look_there(second, there=LEFT_THERE + 7, depth=7)], tmp_path)
-
-    found = asked(tmp_path, 10)
-
-    assert found.duplicates.at_most == LEFT_THERE
-    assert [each.duplicates for each in found.queues] == [LEFT_THERE]
-    assert found.lost.at_most == 0
-    assert asked(tmp_path, 11).duplicates.at_most == LEFT_THERE + 100  # as many as from look to look
-    assert "orders: 40" in texts_of(found, "DR-RPO-022")[0]
-
-
 def looks_there(times: range, **more: Any) -> list[Row]:
     return [row for second in times for row in look_there(second, **more)]
 
@@ -554,6 +530,14 @@ def looks_there(times: range, **more: Any) -> list[Row]:
 # Of the most of the last readings none of before counts: two sites are not read at quite the same instant.
 DEPTHS = [9000, LEFT_THERE + 3, *[LEFT_THERE] * (READINGS - 1)]
 LAST = [row for number, depth in enumerate(DEPTHS) for row in look_there(5 * number, there=depth)]
+
+
+BESIDE = looks_there(range(0, 15, 5), there=LEFT_THERE + 7, depth=7)
+AGAIN_THERE = [replace(row, start="2") for row in looks_there(range(15, 30, 5), there=None, role="standby")]
+RESTARTED = [
+    *AGAIN_THERE,
+    *(replace(row, site="paris", depth=LEFT_THERE) for row in AGAIN_THERE if row.kind in ("site", "queue")),
+]
 
 
 @pytest.mark.parametrize(
@@ -569,15 +553,25 @@ LAST = [row for number, depth in enumerate(DEPTHS) for row in look_there(5 * num
         ),
         ([*looks_there(range(0, 15, 5), there=9000, role="standby"), *looks_there(range(15, 30, 5))], 25, 0),
         (LAST, 5 * (len(DEPTHS) - 1), 3),
+        (BESIDE, 10, 0),
+        (BESIDE, 11, 100),
+        ([*looks_there(range(0, 15, 5)), *RESTARTED], 25, 0),
     ],
-    ids=["once", "twice", "silent: all that was acknowledged since", "did not serve", "the last readings"],
-)
-def test_what_lies_at_the_other_site_is_that_of_its_last_looks(
+    ids=["once", "twice", "silent: all that was acknowledged since", "did not serve", "the last readings",
+         "beside what is on its way", "and as many as from look to look", "there alone after a restart"],
+)  # fmt: skip
+def test_what_lies_at_the_other_site_is_that_of_its_last_looks_and_comes_twice(
     tmp_path: Path, rows: list[Row], now_s: float, most: int
 ) -> None:
     write(rows, tmp_path)
 
-    assert asked(tmp_path, now_s).duplicates.at_most == LEFT_THERE + most
+    found = asked(tmp_path, now_s, other="paris" if any(row.site == "paris" for row in rows) else None)
+
+    assert found.duplicates.at_most == LEFT_THERE + most
+    if rows is BESIDE and not most:
+        assert [(each.lost, each.duplicates) for each in found.queues] == [(0, LEFT_THERE)]
+        assert found.lost.at_most == 0
+        assert "orders: 40" in texts_of(found, "DR-RPO-022")[0]
 
 
 def test_what_was_never_read_is_said_and_is_no_zero_also_where_queues_were_not_read(tmp_path: Path) -> None:
@@ -597,13 +591,6 @@ def test_of_a_backlog_of_before_a_restart_nobody_knows_how_much_likely_comes_twi
 
     assert (found.lost.at_most, found.lost.likely) == (30, 30)
     assert (found.duplicates.at_most, found.duplicates.likely) == (80, None)
-
-
-def test_what_lies_at_the_other_site_alone_after_a_restart_comes_twice(tmp_path: Path) -> None:
-    again = [replace(row, start="2") for row in looks_there(range(15, 30, 5), there=None, role="standby")]
-    beside = [replace(row, site="paris", depth=LEFT_THERE) for row in again if row.kind in ("site", "queue")]
-    write([*looks_there(range(0, 15, 5)), *again, *beside], tmp_path)
-    assert asked(tmp_path, 25, other="paris").duplicates.at_most == LEFT_THERE
 
 
 PAIR, DIED_S = "orders-1", 20.0
@@ -724,28 +711,6 @@ def test_an_old_comparison_of_ids_tells_nothing(tmp_path: Path, monkeypatch: pyt
     assert asked_of_both(tmp_path / "old", early).lost.at_most == 24
 
 
-def test_a_queue_that_nothing_ships_is_lost_with_its_site(tmp_path: Path) -> None:
-    """As a queue without a bridge of its own."""
-    flows = {("mirror", "orders.in"): 2, ("acks", "*"): 0}
-
-    found = asked_of_both(tmp_path, at_rest({"orders.in": (20, 500), "local": (30, 0)}, flows))
-
-    assert (found.lost.at_most, found.lost.likely) == (32, 32)
-    assert found.duplicates.at_most == 0, "ids tell the copies of what was done"
-    assert [(each.name, each.lost) for each in found.queues] == [("local", 30), ("orders.in", 2)]
-    assert "+ 30 at london alone (local: 30 at london, 0 at paris)" in (found.because or "")
-
-
-def test_copies_of_what_was_done_at_the_other_site_make_a_bound_of_all_that_lies_here(tmp_path: Path) -> None:
-    """As after a return with bridges, while clients have not come to these copies yet."""
-    flows = {("mirror", "orders.in"): 2, ("acks", "*"): 0}
-
-    found = asked_of_both(tmp_path, at_rest({"orders.in": (90, 40)}, flows))
-
-    assert (found.lost.at_most, found.lost.likely, found.findings) == (90, 2, ())
-    assert "orders.in: 90 at london, 40 at paris, copies of what was done at paris among them" in (found.because or "")
-
-
 def test_what_comes_to_a_queue_that_nothing_ships_is_lost_too(tmp_path: Path) -> None:
     rows = []
     for number in range(21):
@@ -765,26 +730,51 @@ def test_what_comes_to_a_queue_that_nothing_ships_is_lost_too(tmp_path: Path) ->
 THREE = {"orders.in": (20, 60), "audit.log": (30, 0), "calm": (5, 5)}
 # As of the site that serves since a failover: what the lost one had not shipped lies there alone.
 TO_SHIP: dict[str, Any] = {"site": "paris", "pair": PAIR, "kind": "mixed", "name": "*", "start": "7", "depth": 12}
-EXPLAINED: dict[str, tuple[list[Row], dict[str, Any], tuple[int, int]]] = {
-    "what is on its way": (at_rest({"orders.in": (20, 60), "audit.log": (30, 0)}, {("mixed", "*"): 70}), {}, (50, 70)),
-    "excluded queues": (at_rest(THREE, MIRROR), {"exclude": ["audit.#", "orders.#"]}, (0, 0)),
-    "included queues": (at_rest(THREE, MIRROR), {"include": ["calm"]}, (0, 0)),
+BRIDGED = {("mirror", "orders.in"): 2, ("acks", "*"): 0}  # ids tell the copies of what was done
+Figures = tuple[int, int]
+EXPLAINED: dict[str, tuple[list[Row], dict[str, Any], Figures, int, dict[str, Figures], str]] = {
+    "what is on its way": (at_rest({"orders.in": (20, 60), "audit.log": (30, 0)}, {("mixed", "*"): 70}), {},
+        (50, 70), 50, {"audit.log": (30, 70), "orders.in": (20, 70)}, ""),
+    "excluded queues": (at_rest(THREE, MIRROR), {"exclude": ["audit.#", "orders.#"]}, (0, 0), 0, {"calm": (0, 0)}, ""),
+    "included queues": (at_rest(THREE, MIRROR), {"include": ["calm"]}, (0, 0), 0, {"calm": (0, 0)}, ""),
     "queues whose content may differ, by what was seen": (
-        at_rest({"DLQ": (30, 4), "expired": (0, 3)}, MIRROR), {"differ": {"DLQ", "expired"}}, (26, 3)),
+        at_rest({"DLQ": (30, 4), "expired": (0, 3)}, MIRROR), {"differ": {"DLQ", "expired"}},
+        (26, 3), 26, {"DLQ": (26, 0), "expired": (0, 3)}, ""),
     "what the other site still had to ship": (
         [*at_rest({"orders.in": (40, 52)}, MIRROR),
-         *(Row(**TO_SHIP, ts=at(number), added=12, removed=0) for number in range(21))], {}, (0, 12)),
-    "a site that did not answer": (at_rest({"orders.in": (20, 60)}, MIRROR, met=False), {}, (0, 0)),
+         *(Row(**TO_SHIP, ts=at(number), added=12, removed=0) for number in range(21))], {},
+        (0, 12), 0, {"orders.in": (0, 12)}, ""),
+    "a site that did not answer": (
+        at_rest({"orders.in": (20, 60)}, MIRROR, met=False), {}, (0, 0), 0, {"orders.in": (0, 0)}, ""),
+    "a queue without a bridge of its own is lost with its site": (
+        at_rest({"orders.in": (20, 500), "local": (30, 0)}, BRIDGED), {},
+        (32, 0), 32, {"local": (30, 0), "orders.in": (2, 0)}, "+ 30 at london alone (local: 30 at london, 0 at paris)"),
+    # As after a return with bridges, while clients have not come to these copies yet.
+    "copies of what was done at the other site make a bound of all that lies here": (
+        at_rest({"orders.in": (90, 40)}, BRIDGED), {}, (90, 0), 2, {"orders.in": (90, 0)},
+        "orders.in: 90 at london, 40 at paris, copies of what was done at paris among them"),
+    "no bound is below what the last reading of both sites shows": (
+        [*at_rest({"orders.in": (50, 50)}, MIRROR)[:-4],
+         *look_at_both(20, {"orders.in": (57, 50), "audit.log": (0, 6)}, MIRROR)], {},
+        (7, 6), 0, {"audit.log": (0, 6), "orders.in": (7, 0)}, ""),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("rows", "more", "figures"), EXPLAINED.values(), ids=EXPLAINED)
+@pytest.mark.parametrize(("rows", "more", "figures", "likely", "queues", "because"), EXPLAINED.values(), ids=EXPLAINED)
 def test_a_difference_that_is_explained_is_told_by_its_figures(
-    tmp_path: Path, rows: list[Row], more: dict[str, Any], figures: tuple[int, int]
+    tmp_path: Path,
+    rows: list[Row],
+    more: dict[str, Any],
+    figures: Figures,
+    likely: int,
+    queues: dict[str, Figures],
+    because: str,
 ) -> None:
     found = asked_of_both(tmp_path, rows, **more)
 
-    assert (found.lost.at_most, found.duplicates.at_most, found.findings) == (*figures, ())
+    assert (found.lost.at_most, found.duplicates.at_most, found.lost.likely, found.findings) == (*figures, likely, ())
+    assert {each.name: (each.lost, each.duplicates) for each in found.queues} == queues
+    assert because in (found.because or "")
 
 
 def test_two_sites_that_are_not_read_in_one_instant_do_not_differ(tmp_path: Path) -> None:
@@ -801,20 +791,6 @@ def test_two_sites_that_are_not_read_in_one_instant_do_not_differ(tmp_path: Path
     assert found.lost.at_most is not None
     assert found.duplicates.at_most is not None
     assert found.findings == ()
-
-
-def test_no_bound_is_below_what_the_last_reading_of_both_sites_shows(tmp_path: Path) -> None:
-    rows = [*at_rest({"orders.in": (50, 50)}, MIRROR)][:-4]
-    rows += look_at_both(20, {"orders.in": (57, 50), "audit.log": (0, 6)}, MIRROR)
-
-    found = asked_of_both(tmp_path, rows)
-
-    assert (found.lost.at_most, found.duplicates.at_most) == (7, 6)
-    assert {each.name: (each.lost, each.duplicates) for each in found.queues} == {
-        "audit.log": (0, 6),
-        "orders.in": (7, 0),
-    }
-    assert found.lost.likely <= 7
 
 
 def test_a_difference_is_one_until_both_sites_are_read_again(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@ next minutes from histograms made by hand."""
 
 import random
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -309,26 +309,24 @@ def told(found: Steps) -> list[tuple[int, int, int, int, bool]]:
     return list(zip(*(each.tolist() for each in columns), strict=True))
 
 
-def test_pairs_that_are_looked_at_in_turn_are_added_up_at_every_moment() -> None:
-    p = steps([0, 10, 20], [1, 2], [10, 20], [True, True], [False, False])
-    q = steps([4, 14, 20], [10, 20], [5, 30], [True, False], [False, False])
-
-    # q counts from its first reading on, at 4.
-    assert told(folded(p, q)) == [
-        (0, 4, 1, 10, True),
-        (4, 6, 11, 10, True),
-        (10, 4, 12, 20, True),
-        (14, 6, 22, 30, False),
-    ]
+Part = tuple[list[int], list[int], list[int], list[bool], list[bool]]
+P: Part = ([0, 10, 20], [1, 2], [10, 20], [True, True], [False, False])
+MOVED: Part = ([0, 10, 20], [5, 900], [10, 900], [True, False], [False, True])
 
 
-def test_a_pair_that_has_moved_away_risks_nothing_here() -> None:
-    stays = steps([0, 10, 20], [1, 2], [10, 20], [True, True], [False, False])
-    moved = steps([0, 10, 20], [5, 900], [10, 900], [True, False], [False, True])
-
-    assert told(folded(stays, moved)) == [(0, 10, 6, 10, True), (10, 10, 2, 20, True)]
-    both = steps([0, 10, 20], [5, 900], [10, 900], [True, False], [False, True])
-    assert [each[-1] for each in told(folded(moved, both))] == [True, False]
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        # q counts from its first reading on, at 4.
+        ([P, ([4, 14, 20], [10, 20], [5, 30], [True, False], [False, False])],
+         [(0, 4, 1, 10, True), (4, 6, 11, 10, True), (10, 4, 12, 20, True), (14, 6, 22, 30, False)]),
+        ([P, MOVED], [(0, 10, 6, 10, True), (10, 10, 2, 20, True)]),
+        ([MOVED, MOVED], [(0, 10, 10, 10, True), (10, 10, 0, 0, False)]),
+    ],
+    ids=["pairs that are looked at in turn", "one that has moved away", "both have"],
+)  # fmt: skip
+def test_pairs_are_added_up_at_every_moment(parts: list[Part], expected: list[tuple[Any, ...]]) -> None:
+    assert told(folded(*(steps(*part) for part in parts))) == expected
 
 
 BEYOND = (0, 2, 5, 1, 4, 4, 7, 3)
@@ -379,52 +377,54 @@ def test_what_is_likely_is_never_above_the_bound() -> None:
     assert (found.max, found.likely.max) == (5800, 5700)
 
 
-def test_an_interval_needs_blocks() -> None:
-    dice = random.Random(1)
-    many = [[dice.choice([0, 0, 0, 8]) for _ in range(40)] for _ in range(24)]
+def drawn(seed: int, among: Sequence[int], blocks: int = 24, size: int = 40) -> list[list[int]]:
+    dice = random.Random(seed)
+    return [[dice.choice(among) for _ in range(size)] for _ in range(blocks)]
 
-    assert interval(histogram(many), 0.5) == (0, 0)
-    assert interval(histogram(many), 0.99) == (8, 8)
-    assert interval(histogram(many[: MIN_BLOCKS - 1]), 0.5) is None
+
+def excursions(count: int) -> list[list[int]]:
+    values = [[0] * 100 for _ in range(24)]
+    for number in range(count):
+        values[number * 24 // count][3] = 8 + number
+    return values
+
+
+MANY = drawn(1, [0, 0, 0, 8])
+KNOWN = histogram(drawn(3, [0, 5, 8], size=100))
+PARTLY = replace(KNOWN, unknown=KNOWN.unknown + 20)
+INTERVALS: dict[str, tuple[Histogram, float, tuple[int, int | None] | None]] = {
+    "of enough blocks": (histogram(MANY), 0.5, (0, 0)),
+    "of a high quantile": (histogram(MANY), 0.99, (8, 8)),
+    "of too few blocks": (histogram(MANY[: MIN_BLOCKS - 1]), 0.5, None),
+    "with too few excursions its end is open": (histogram(excursions(3)), 0.995, (0, None)),
+    "nothing ever rose above it, and nobody knows how high it would": (histogram([[0] * 40] * 24), 0.5, (0, None)),
+    "all is known": (KNOWN, 0.95, (8, 8)),
+    "the quantile itself is not known": (PARTLY, 0.95, None),
+    "what is not known lies above it": (PARTLY, 0.5, (5, 5)),
+    "excursions apart": (histogram([[8] * (3 + n % 3) + [0] * (37 - n % 3) for n in range(24)]), 0.9, (0, 8)),
+    "excursions that stand together tell less than their number": (
+        histogram([[0, 0, 8, 8] * 10] * 5 + [[0] * 40] * 19), 0.9, (0, None)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("found", "probability", "expected"), INTERVALS.values(), ids=INTERVALS)
+def test_the_interval_of_a_quantile(
+    found: Histogram, probability: float, expected: tuple[int, int | None] | None
+) -> None:
+    assert interval(found, probability) == expected
+
+
+def test_many_excursions_close_it_and_blocks_that_differ_make_it_wide() -> None:
+    low, high = interval(histogram(excursions(20)), 0.995)
+    assert low < high
     assert (histogram([[]]).quantile(0.5), histogram([[]]).max) == (None, None)
+    alike = drawn(2, range(60), size=100)
+    differing = [[each * mood // 2 for each in block] for block, mood in zip(alike, (1, 2, 3) * 8, strict=True)]
 
+    narrow, wide = interval(histogram(alike), 0.95), interval(histogram(differing), 0.95)
 
-def test_the_upper_end_is_open_where_too_few_excursions_stand_behind_it() -> None:
-    def with_excursions(count: int) -> tuple[int, int | None] | None:
-        values = [[0] * 100 for _ in range(24)]
-        for number in range(count):
-            values[number * 24 // count][3] = 8 + number
-        return interval(histogram(values), 0.995)
-
-    assert with_excursions(3) == (0, None)
-    told = with_excursions(20)
-    assert told[0] < told[1]
-    # Nothing ever rose above it: nobody knows how high it would.
-    assert interval(histogram([[0] * 40] * 24), 0.5) == (0, None)
-
-
-def test_an_interval_of_what_is_not_known_is_not_known() -> None:
-    dice = random.Random(3)
-    values = np.array([dice.choice([0, 5, 8]) for _ in range(2400)], np.int64)
-    known = Histogram.of(values, np.ones(2400, np.int64), np.arange(2400) // 100, 24)
-    partly = Histogram(known.buckets, known.weights, known.largest, known.unknown + 20)
-
-    assert interval(known, 0.95) == (8, 8)
-    assert interval(partly, 0.95) is None  # the quantile itself is not known
-    assert interval(partly, 0.5) == (5, 5)
-
-
-def test_excursions_that_stand_together_tell_less_than_their_number() -> None:
-    together, apart = [[0] * 40 for _ in range(24)], [[0] * 40 for _ in range(24)]
-    for block in range(5):
-        together[block] = [0, 0, 8, 8] * 10
-    for block in range(24):
-        apart[block] = [8] * (3 + block % 3) + [0] * (37 - block % 3)
-
-    narrow, wide = (interval(histogram(each), 0.9) for each in (apart, together))
-
-    assert narrow == (0, 8)
-    assert wide == (0, None)
+    assert narrow[0] <= 57 <= narrow[1]
+    assert wide[1] - wide[0] > narrow[1] - narrow[0]
 
 
 @pytest.mark.parametrize(
@@ -434,17 +434,6 @@ def test_excursions_that_stand_together_tell_less_than_their_number() -> None:
 )
 def test_the_interval_of_a_share(share: float, count: float, low: float, high: float) -> None:
     assert between(share, count) == pytest.approx((low, high), abs=0.001)
-
-
-def test_blocks_that_differ_make_the_interval_wide() -> None:
-    dice = random.Random(2)
-    alike = [[dice.randrange(60) for _ in range(100)] for _ in range(24)]
-    differing = [[dice.randrange(60) * mood // 2 for _ in range(100)] for mood in (1, 2, 3) * 8]
-
-    narrow, wide = interval(histogram(alike), 0.95), interval(histogram(differing), 0.95)
-
-    assert narrow[0] <= 57 <= narrow[1]
-    assert wide[1] - wide[0] > narrow[1] - narrow[0]
 
 
 def test_a_weighted_quantile_and_students_t() -> None:

@@ -35,6 +35,7 @@ from dr_ctl.core.errors import DrCtlError, EnvironmentFault
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding
 from dr_ctl.core.system import boottime_s, in_background
+from dr_ctl.engine.disk import sync_folder
 from dr_ctl.rpo.history.row import Row, micros
 from dr_ctl.settings.model import HistoryLocation
 
@@ -127,11 +128,7 @@ def hidden_until_whole(final: Path) -> Iterator[BinaryIO]:
         hidden.rename(final)
     finally:
         hidden.unlink(missing_ok=True)
-    handle = os.open(final.parent, os.O_RDONLY)
-    try:
-        os.fsync(handle)  # the name must survive a power cut too
-    finally:
-        os.close(handle)
+    sync_folder(final.parent)
 
 
 def listed_anew(read: Callable[[], Answer]) -> Answer:
