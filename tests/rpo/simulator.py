@@ -1,23 +1,28 @@
-"""Histories with known truth: one queue and its mixed outflow, step by step, looked at as a monitor looks.
+"""Histories with known truth: traffic and the outflows of its link, step by step, looked at as a monitor looks.
 
 Arrivals come in bursts (a rate that wanders and jumps), consumers lag and stop, the link slows down and breaks, looks
 are late when much is under way, brokers restart. Everything is first in, first out, so that counters alone tell the
 truth at every step: of A sent, K consumed and S shipped messages those above max(S, K) are lost, and of the consumed
 and shipped ones those whose acknowledgement is still here come twice.
 
-Not modelled: several queues in one outflow, priorities, filters and expiry (messages that leave out of order), messages
-that are rolled back, paging, looks whose counters were not read at the same instant, clocks that jump.
+Not modelled: priorities, filters and expiry (messages that leave out of order), messages that are rolled back, paging,
+looks whose counters were not read at the same instant, clocks that jump.
 """
 
+from __future__ import annotations
+
 import math
-import random
-from bisect import bisect_right
-from collections import deque
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
 
 from dr_ctl.rpo.history.row import Row
 
+Ints = npt.NDArray[np.int64]
+Link = Literal["mirror", "brokersync", "continuity", "bridges"]
 EPOCH = datetime(2026, 3, 1, tzinfo=UTC)
 STEP_S = 0.5
 
@@ -65,7 +70,96 @@ class Truth:
         return float(values[min(len(values) - 1, math.ceil(probability * len(values)) - 1)])
 
 
-def history(  # noqa: PLR0915 - one step of a life after the other
+@dataclass
+class Traffic:
+    """One pair: by step and queue what was sent (`sent`) and acknowledged (`acked`) so far, and what its outflows hold.
+
+    Within a step messages come before acknowledgements, in the order of the queues.
+    """
+
+    sent: Ints
+    acked: Ints
+    step_s: float
+    flows: list[tuple[str, str, list[tuple[str, int]]]] = field(default_factory=list)
+    shipped: list[Ints] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, link: Link, sends: Ints, able: Ints, ships: Ints, step_s: float) -> Traffic:
+        """`sends`, `able`: sent and at most acknowledged in each step by queue; `ships`: at most shipped in each
+        step."""
+        sent = np.cumsum(sends, 0)
+        made = cls(sent, _served(sent, able), step_s)
+        queues = range(sent.shape[1])
+        if link == "mirror":
+            made.flows = [("mixed", "*", [(of, each) for of in ("sent", "acked") for each in queues])]
+        else:
+            made.flows = [("mirror", f"q{each}", [("sent", each)]) for each in queues]
+            acks = [("acks", f"q{each}", [("acked", each)]) for each in queues]
+            made.flows += [("acks", "*", [("acked", each) for each in queues])] if link == "bridges" else acks
+        made.shipped = [_served(made.put(parts)[:, None], ships[:, None])[:, 0] for _, _, parts in made.flows]
+        return made
+
+    def put(self, parts: list[tuple[str, int]]) -> Ints:
+        total: Ints = np.sum([getattr(self, of)[:, queue] for of, queue in parts], axis=0)
+        return total
+
+    def shipped_of(self, steps: Ints) -> tuple[Ints, Ints]:
+        """By step and queue: how many messages and how many acknowledgements are shipped at the end of it."""
+        found = {of: np.zeros((len(steps), self.sent.shape[1]), np.int64) for of in ("sent", "acked")}
+        for (_, _, parts), shipped in zip(self.flows, self.shipped, strict=True):
+            put = self.put(parts)
+            full = np.searchsorted(put, shipped[steps], "right")  # so many steps of which all is shipped
+            left = shipped[steps] - np.append(0, put)[full]
+            for of, queue in parts:
+                counter = np.append(0, getattr(self, of)[:, queue])
+                taken = np.minimum(left, counter[np.minimum(full + 1, len(put))] - counter[full])
+                left -= taken
+                found[of][:, queue] = counter[full] + taken
+        return found["sent"], found["acked"]
+
+    def truth(self, steps: Ints) -> tuple[Ints, Ints, npt.NDArray[np.float64]]:
+        """By step and queue lost and doubled, and by step the age of the oldest lost message in seconds."""
+        sent, acked = self.shipped_of(steps)
+        safe = np.maximum(sent, self.acked[steps])
+        lost = np.maximum(0, self.sent[steps] - safe)
+        duplicates = np.maximum(0, np.minimum(self.acked[steps], sent) - acked)
+        ages = [
+            np.where(lost[:, queue], steps - np.searchsorted(self.sent[:, queue], safe[:, queue] + 1), 0)
+            for queue in range(lost.shape[1])
+        ]
+        return lost, duplicates, np.max(ages, axis=0) * self.step_s
+
+
+def _served(came: Ints, able: Ints) -> Ints:
+    """What was served so far: no more than came, and than could be served in each step."""
+    could = np.cumsum(np.broadcast_to(able, came.shape), 0)
+    served: Ints = np.minimum(could, could + np.minimum.accumulate(came - could, axis=0))
+    return served
+
+
+def _lived(load: Load, seed: int, steps: int, step_s: float) -> tuple[Traffic, npt.NDArray[np.bool_], Ints]:
+    """What was sent, consumed and shipped; when the link was away; and before how many steps the broker began anew."""
+    dice, at = np.random.default_rng([LOADS.index(load), seed]), np.arange(steps)
+
+    def since(every_s: float) -> Ints:
+        """The step in which something began last that begins by chance; -1: it has not."""
+        return np.maximum.accumulate(np.where(dice.random(steps) < step_s / every_s, at, -1))
+
+    def of_step(begun: Ints, values: npt.NDArray[np.generic], before: float) -> npt.NDArray[np.generic]:
+        return np.where(begun < 0, before, values[begun])
+
+    mood = of_step(since(load.wander_s), load.burst ** dice.uniform(-1, 1, steps), 1.0)
+    consuming = of_step(since(60 if load.slow_consumer else math.inf), dice.random(steps) < 0.6, 1.0)
+    outages = dice.random(steps) < step_s / load.outage_every_s
+    until = np.where(outages, at + dice.exponential(max(load.outage_s, 1) / step_s, steps), -1)
+    is_away = at < np.maximum.accumulate(until)
+    able = np.where(consuming, dice.poisson(3 * load.rate * load.burst * step_s, steps), 0)
+    ships = np.where(is_away, 0, dice.poisson(load.ship * step_s, steps))
+    sends = dice.poisson(load.rate * mood * step_s)
+    return Traffic.of("mirror", sends[:, None], able[:, None], ships, step_s), is_away, since(load.restart_every_s)
+
+
+def history(
     load: Load,
     seed: int,
     *,
@@ -76,79 +170,30 @@ def history(  # noqa: PLR0915 - one step of a life after the other
     step_s: float = STEP_S,
 ) -> tuple[list[Row], Truth]:
     """Live through it: the rows that the monitor writes, and the truth."""
-    chance = random.Random(f"{load.name} {seed}")
-    truth, rows = Truth(), list[Row]()
-    sent = consumed = shipped = acked = 0  # messages sent, consumed, shipped; acknowledgements shipped
-    base_sent = base_consumed = base_put = base_out = start = 0
-    outflow: deque[list[int]] = deque()  # [sends, acks] put in together
-    depth = put = out = 0
-    ends: list[int] = []  # how many were sent by the end of each step that sent any
-    times: list[float] = []
-    mood, consuming = 1.0, True
-    next_look, outage_until = 0.0, -1.0
     steps = int(hours * 3600 / step_s)
-    for number in range(steps):
-        now = number * step_s
-        if chance.random() < step_s / load.wander_s:
-            mood = load.burst ** chance.uniform(-1, 1)
-        if load.slow_consumer and chance.random() < step_s / 60:
-            consuming = chance.random() < 0.6
-        if chance.random() < step_s / load.outage_every_s:
-            outage_until = now + chance.expovariate(1 / load.outage_s)
-        if chance.random() < step_s / load.restart_every_s:
-            # Counters begin anew; what lies in the queue and in the outflow shows in their depths alone.
-            start, base_sent, base_consumed, base_put, base_out = start + 1, sent, consumed, put, out
-        if now >= next_look:
-            ts = EPOCH + timedelta(seconds=now)
-            told = {"site": site, "ts": ts, "pair": pair, "start": str(start)}
-            rows.append(Row(**told, kind="site", name="serving"))
-            counted = {"added": put - base_put, "removed": out - base_out, "link": now >= outage_until}
-            rows.append(Row(**told, kind="mixed", name="*", depth=depth, **counted))
-            gone = consumed - base_consumed
-            counted = {"depth": sent - consumed, "added": sent - base_sent, "removed": gone, "acked": gone}
-            counted["oldest_ms"] = int(1000 * (now - times[bisect_right(ends, consumed)])) if sent > consumed else None
-            rows.append(Row(**told, kind="queue", name="orders", **counted))
-            next_look = now + every_s + min(load.stretch * depth, STRETCHED * every_s)
-        _record(truth, now, sent, consumed, shipped, acked, ends, times)
-        arrivals = _poisson(chance, load.rate * mood * step_s)
-        backlog = sent - consumed
-        done = min(backlog, _poisson(chance, 3 * load.rate * load.burst * step_s)) if consuming else 0
-        if arrivals or done:
-            outflow.append([arrivals, done])
-            sent, consumed = sent + arrivals, consumed + done
-            depth, put = depth + arrivals + done, put + arrivals + done
-            if arrivals:
-                ends.append(sent)
-                times.append(now)
-        room = 0 if now < outage_until else _poisson(chance, load.ship * step_s)
-        while room and outflow:
-            first = outflow[0]
-            for kind in (0, 1):
-                moved = min(first[kind], room)
-                first[kind] -= moved
-                room -= moved
-                depth, out = depth - moved, out + moved
-                shipped, acked = shipped + moved * (kind == 0), acked + moved * (kind == 1)
-            if not any(first):
-                outflow.popleft()
-    return rows, truth
-
-
-def _record(
-    truth: Truth, now: float, sent: int, consumed: int, shipped: int, acked: int, ends: list[int], times: list[float]
-) -> None:
-    safe = max(shipped, consumed)
-    truth.at_s.append(now)
-    truth.loss.append(sent - safe)
-    truth.duplicates.append(max(0, min(consumed, shipped) - acked))
-    truth.age_s.append(now - times[bisect_right(ends, safe)] if sent > safe else 0.0)
-
-
-def _poisson(chance: random.Random, mean: float) -> int:
-    if mean > 30:
-        return max(0, round(chance.gauss(mean, math.sqrt(mean))))
-    limit, count, product = math.exp(-mean), 0, chance.random()
-    while product > limit:
-        count += 1
-        product *= chance.random()
-    return count
+    traffic, is_away, begun = _lived(load, seed, steps, step_s)
+    rows, starts, next_s = list[Row](), np.unique(begun, return_inverse=True)[1], 0.0
+    sent, acked, put, out = (
+        traffic.sent[:, 0],
+        traffic.acked[:, 0],
+        traffic.put(traffic.flows[0][2]),
+        traffic.shipped[0],
+    )
+    while (now := math.ceil(next_s / step_s)) < steps:
+        base = begun[now]  # counters begin anew; what lies in queue and outflow shows in their depths alone
+        told = {"site": site, "ts": EPOCH + timedelta(seconds=now * step_s), "pair": pair, "start": str(starts[now])}
+        grown = {name: int(of[now] - (of[base] if base >= 0 else 0))
+                 for name, of in (("sent", sent), ("acked", acked), ("put", put), ("out", out))}  # fmt: skip
+        held, depth = int(sent[now] - acked[now]), int(put[now] - out[now])
+        oldest_ms = int(1000 * step_s * (now - np.searchsorted(sent, acked[now] + 1))) if held else None
+        counted = {"added": grown["put"], "removed": grown["out"], "link": not is_away[now]}
+        of_queue = {"added": grown["sent"], "removed": grown["acked"], "acked": grown["acked"], "oldest_ms": oldest_ms}
+        rows += [
+            Row(**told, kind="site", name="serving"),
+            Row(**told, kind="mixed", name="*", depth=depth, **counted),
+            Row(**told, kind="queue", name="orders", depth=held, **of_queue),
+        ]
+        next_s = now * step_s + every_s + min(load.stretch * depth, STRETCHED * every_s)
+    lost, duplicates, age_s = traffic.truth(np.arange(steps))
+    at_s = (np.arange(steps) * step_s).tolist()
+    return rows, Truth(at_s, lost[:, 0].tolist(), duplicates[:, 0].tolist(), age_s.tolist())

@@ -7,13 +7,12 @@ Loads are periodic and never get faster, for that is what bounds assume; everyth
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
@@ -21,15 +20,14 @@ from dr_ctl.rpo.bounds.result import Bounds
 from dr_ctl.rpo.history.files import SCHEMA, write_table
 from tests.rpo.fifo import EPOCH, at
 from tests.rpo.files import bounds_of
+from tests.rpo.simulator import Ints, Link, Traffic
 
-Ints = npt.NDArray[np.int64]
 Event = Literal["restart", "late", "move", "failover"]
 EVENTS: Final[tuple[Event, ...]] = ("restart", "late", "move", "failover")
 """The monitor was started again, or looked late some times; or the service came here, planned or as the other site was
 lost, whose link is away since."""
 AGO_S: Final = (10.0, 60.0, 540.0)
 """So long before the death it was over."""
-Link = Literal["mirror", "brokersync", "continuity", "bridges"]
 LINKS: Final[tuple[Link, ...]] = ("mirror", "brokersync", "continuity", "bridges")
 STEP_S: Final = 0.05
 LASTS_S: Final = 240.0
@@ -48,78 +46,6 @@ class Look:
     outflow: int
     queues: int
     whole: bool
-
-
-@dataclass
-class Traffic:
-    """One pair: by step and queue what was sent (`sent`) and acknowledged (`acked`) so far, and what its outflows hold.
-
-    Within a step messages come before acknowledgements, in the order of the queues.
-    """
-
-    link: Link
-    sent: Ints
-    acked: Ints
-    flows: list[tuple[str, str, list[tuple[str, int]]]] = field(default_factory=list)
-    shipped: list[Ints] = field(default_factory=list)
-
-    @classmethod
-    def of(cls, link: Link, sends: Ints, able: Ints, ships: Ints) -> Traffic:
-        """`sends`, `able`: sent and at most acknowledged in each step by queue; `ships`: at most shipped in each
-        step."""
-        sent = np.cumsum(sends, 0)
-        made = cls(link, sent, _served(sent, able))
-        queues = range(sent.shape[1])
-        mixed = [("sent", each) for each in queues] + [("acked", each) for each in queues]
-        if link == "mirror":
-            made.flows = [("mixed", "*", mixed)]
-        elif link == "bridges":
-            made.flows = [("mirror", f"q{each}", [("sent", each)]) for each in queues]
-            made.flows.append(("acks", "*", [("acked", each) for each in queues]))
-        else:
-            made.flows = [("mirror", f"q{each}", [("sent", each)]) for each in queues]
-            made.flows += [("acks", f"q{each}", [("acked", each)]) for each in queues]
-        made.shipped = [_served(made.put(parts), ships[:, None])[:, 0] for _, _, parts in made.flows]
-        return made
-
-    def put(self, parts: list[tuple[str, int]]) -> Ints:
-        total: Ints = np.sum([getattr(self, of)[:, queue] for of, queue in parts], axis=0)[:, None]
-        return total
-
-    def shipped_of(self, step: int) -> tuple[Ints, Ints]:
-        """By queue: how many messages and how many acknowledgements are shipped at the end of a step."""
-        found = {"sent": np.zeros(self.sent.shape[1], np.int64), "acked": np.zeros(self.sent.shape[1], np.int64)}
-        for (_, _, parts), shipped in zip(self.flows, self.shipped, strict=True):
-            count = int(shipped[step])
-            put = self.put(parts)[:, 0]
-            full = int(np.searchsorted(put, count, "right")) - 1  # the last step of which all is shipped
-            left = count - (int(put[full]) if full >= 0 else 0)
-            for of, queue in parts:
-                counter = getattr(self, of)[:, queue]
-                before = int(counter[full]) if full >= 0 else 0
-                now = int(counter[full + 1]) - before if full + 1 < len(counter) else 0
-                taken = min(left, now)
-                left -= taken
-                found[of][queue] = before + taken
-        return found["sent"], found["acked"]
-
-    def truth(self, step: int) -> tuple[Ints, Ints, float]:
-        """By queue lost and doubled, and the age of the oldest lost message in seconds."""
-        sent, acked = self.shipped_of(step)
-        lost = np.maximum(0, self.sent[step] - np.maximum(sent, self.acked[step]))
-        duplicates = np.maximum(0, np.minimum(self.acked[step], sent) - acked)
-        ages = [
-            (step - int(np.searchsorted(self.sent[:, queue], max(sent[queue], self.acked[step, queue]) + 1))) * STEP_S
-            for queue in np.flatnonzero(lost)
-        ]
-        return lost, duplicates, max(ages, default=0.0)
-
-
-def _served(came: Ints, able: Ints) -> Ints:
-    """What was served so far: no more than came, and than could be served in each step."""
-    could = np.cumsum(np.broadcast_to(able, came.shape), 0)
-    served: Ints = np.minimum(could, could + np.minimum.accumulate(came - could, axis=0))
-    return served
 
 
 @dataclass
@@ -179,7 +105,7 @@ class Life:
             put = sends.sum() * 2 / steps
             ships[:] = np.diff(np.floor(np.arange(steps + 1) * put * self.dice.uniform(0.9, 1.5))).astype(np.int64)
         ships[self.cut :] = 0
-        return Traffic.of(self.link, sends, able, ships)
+        return Traffic.of(self.link, sends, able, ships, STEP_S)
 
     def _sends(self, steps: int) -> Ints:
         per_s, period_s = int(self.dice.integers(10, 400)), float(self.dice.choice([0.7, 1, 2, 3, 5, 7, 10, 12]))
@@ -282,7 +208,7 @@ class Life:
         role = "serving" if look.outflow >= self.came else "standby"
         row(look.ts_s, pair, kind="site", name=role, took_ms=took_ms, start=start, delivering=None, link=None)
         for (kind, name, parts), shipped in zip(traffic.flows, traffic.shipped, strict=True):
-            put = traffic.put(parts)[:, 0]
+            put = traffic.put(parts)
             depth = int(put[look.outflow] - shipped[look.outflow])
             added = int(put[look.outflow] - (put[base] if base else 0))
             told = self._together(look, traffic, base) if kind == "mixed" and look.whole else {}
@@ -303,6 +229,7 @@ class Judged:
 
     life: Life
     bounds: Bounds
+    truths: list[list[Any]]
     lost: int
     duplicates: int
 
@@ -311,22 +238,20 @@ class Judged:
         down_s = life.seen_down_s
         write_table(life.table(down_s), (EPOCH.date(), "london"), folder)
         said = bounds_of(folder, now=at(down_s + 5))
-        truths = [each.truth(life.died) for each in life.pairs]
-        lost, duplicates = (sum(int(each[of].sum()) for each in truths) for of in (0, 1))
-        return cls(life, said, lost, duplicates)
+        truths = [[of[0] for of in each.truth(np.array([life.died]))] for each in life.pairs]
+        return cls(life, said, truths, *(sum(int(each[of].sum()) for each in truths) for of in (0, 1)))
 
     @property
     def below(self) -> list[str]:
         """Each figure that lies below the truth."""
-        truths = [each.truth(self.life.died) for each in self.life.pairs]
         told: list[tuple[str, float, float | None]] = [
             ("lost", self.lost, self.bounds.lost.at_most),
             ("duplicates", self.duplicates, self.bounds.duplicates.at_most),
-            ("age", max(truth[2] for truth in truths) - STEP_S, self.bounds.age_s),
+            ("age", max(truth[2] for truth in self.truths) - STEP_S, self.bounds.age_s),
         ]
         for each in self.bounds.queues:
             place = int(each.name[1:])
-            own = [truth for truth in truths if place < len(truth[0])]
+            own = [truth for truth in self.truths if place < len(truth[0])]
             for kind, number, said in (("lost", 0, each.lost), ("duplicates", 1, each.duplicates)):
                 told.append((f"{each.name} {kind}", sum(int(truth[number][place]) for truth in own), said))
         return [f"{what}: {was} of at most {said}" for what, was, said in told if said is not None and was > said]
