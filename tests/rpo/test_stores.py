@@ -92,12 +92,13 @@ def same(here: Any, there: Any) -> bool:
     return told[0] == told[1]
 
 
-def test_what_is_written_here_is_in_the_store_with_the_hours_joined_and_the_last_hour_here_too(
+def test_what_is_written_here_is_in_the_store_with_the_hours_joined_and_says_the_same_from_anywhere(
     tmp_path: Path, rows: list[Row], place: HistoryLocation
 ) -> None:
     recorded(rows, place, tmp_path / "whole")
 
     upkeep = tidied(place)
+    there = estimate(Request(history=place.where, near=str(place.near), store=True), by_hand.made)
 
     assert upkeep.trouble is None
     assert all_rows(place) == len(rows)
@@ -105,6 +106,18 @@ def test_what_is_written_here_is_in_the_store_with_the_hours_joined_and_the_last
     here = names(place.near)
     assert here == names(tmp_path / "store")[-len(here) :]
     assert {name[:11] for name in here} == {"20260301T02"}
+    whole, elsewhere = tmp_path / "whole", HistoryLocation(place.where, tmp_path / "nothing here")
+    for later_s in (20, 3600):
+        moment = NOW + timedelta(seconds=later_s)
+        assert asked(place, moment) == asked(elsewhere, moment) == asked(whole, moment)
+        assert asked(whole, moment).lost.at_most > 0
+    assert last_seen(place, "london", Role.SERVING) == last_seen(elsewhere, "london", Role.SERVING) == rows[-1].ts
+    assert newest_reading(elsewhere, ["london", "paris"]) == (rows[-1].ts, [])
+    assert spells(place, ["london"]) == spells(whole, ["london"])
+    assert same(estimate(Request(history=str(whole)), by_hand.made), there)
+    of_another_machine = stored(elsewhere, "london")[0]
+    assert of_another_machine is not None
+    assert of_another_machine == stored(place, "london")[0]
 
 
 def test_a_monitor_with_a_new_file_at_each_step_has_its_hours_joined_too(
@@ -120,37 +133,6 @@ def test_a_monitor_with_a_new_file_at_each_step_has_its_hours_joined_too(
     hours = [name[:11] for name in names(tmp_path / "store")]
     assert (hours.count("20260301T00"), hours.count("20260301T01")) == (1, 6)
     assert all_rows(place) == sum(row.ts < now for row in rows)
-
-
-def test_bounds_are_the_same_from_the_store_as_from_a_folder(
-    tmp_path: Path, rows: list[Row], place: HistoryLocation
-) -> None:
-    recorded(rows, place, tmp_path / "whole")
-    tidied(place)
-    elsewhere = HistoryLocation(place.where, tmp_path / "nothing here")
-
-    for later_s in (20, 3600):
-        moment = NOW + timedelta(seconds=later_s)
-        whole = asked(tmp_path / "whole", moment)
-        assert whole.lost.at_most > 0
-        assert asked(place, moment) == asked(elsewhere, moment) == whole
-    assert last_seen(place, "london", Role.SERVING) == last_seen(elsewhere, "london", Role.SERVING) == rows[-1].ts
-    assert newest_reading(elsewhere, ["london", "paris"]) == (rows[-1].ts, [])
-    assert spells(place, ["london"]) == spells(tmp_path / "whole", ["london"])
-
-
-def test_an_estimate_lies_in_the_store_and_is_found_from_elsewhere(
-    tmp_path: Path, rows: list[Row], place: HistoryLocation
-) -> None:
-    recorded(rows, place, tmp_path / "whole")
-    tidied(place)
-
-    there = estimate(Request(history=place.where, near=str(place.near), store=True), by_hand.made)
-
-    assert same(estimate(Request(history=str(tmp_path / "whole")), by_hand.made), there)
-    of_another_machine = stored(HistoryLocation(place.where, tmp_path / "nothing here"), "london")[0]
-    assert of_another_machine is not None
-    assert of_another_machine == stored(place, "london")[0]
 
 
 def test_nobody_waits_for_a_store_that_does_not_answer(
@@ -308,20 +290,28 @@ def test_a_file_that_came_in_part_is_brought_again(tmp_path: Path, rows: list[Ro
     assert there.read_bytes() == path.read_bytes()
 
 
-def test_in_a_store_with_folders_a_file_has_its_name_once_it_is_whole(tmp_path: Path) -> None:
-    """As HDFS has; its files are seen while they are written."""
-    tree = Store("hdfs://name/h", fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem()), "h")
+@pytest.mark.parametrize("where", ["a tree", pytest.param("s3", marks=pytest.mark.deep)])
+def test_a_file_has_its_name_once_it_is_whole_and_one_that_breaks_off_leaves_the_one_of_before(
+    tmp_path: Path, where: str, request: pytest.FixtureRequest
+) -> None:
+    """In a tree with folders, as HDFS has, files are seen while they are written."""
+    if where == "s3":
+        store = Store.of(request.getfixturevalue("s3").where)
+    else:
+        store = Store("hdfs://name/h", fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem()), "h")
 
     def put(sink: Any) -> None:
         sink.write(b"whole")
         assert not list(tmp_path.rglob("a"))
 
-    tree.write("date=2026-03-01/a", put)
-    with pytest.raises(OSError, match="torn"):
-        tree._send("date=2026-03-01/b", Torn())
+    store.write("date=2026-03-01/a", put)
+    for name in ("a", "b"):
+        with pytest.raises(OSError, match="torn"):
+            store._send(f"date=2026-03-01/{name}", Torn())
 
-    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["a"]
-    assert (tmp_path / "h/date=2026-03-01/a").read_bytes() == b"whole"
+    assert [*store.listed()] == ["date=2026-03-01/a"]
+    with store.opened("date=2026-03-01/a") as file:
+        assert file.read() == b"whole"
 
 
 class Torn:
@@ -334,19 +324,6 @@ class Torn:
         for part in self._parts:
             return part
         raise OSError("torn")
-
-
-@pytest.mark.deep
-def test_a_file_that_breaks_off_leaves_the_one_of_before_in_s3(s3: HistoryLocation) -> None:
-    store = Store.of(s3.where)
-    store.write("date=2026-03-01/a", lambda sink: sink.write(b"whole"))
-
-    with pytest.raises(OSError, match="torn"):
-        store._send("date=2026-03-01/a", Torn())
-
-    assert [*store.listed()] == ["date=2026-03-01/a"]
-    with store.opened("date=2026-03-01/a") as file:
-        assert file.read() == b"whole"
 
 
 def on(host: str, place: HistoryLocation, monkeypatch: pytest.MonkeyPatch) -> Upkeep:
