@@ -19,9 +19,9 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from dr_ctl.rpo.core.arrays import Ints, Rows
 from dr_ctl.rpo.history.row import Row
 
-Ints = npt.NDArray[np.int64]
 Link = Literal["mirror", "brokersync", "continuity", "bridges"]
 EPOCH = datetime(2026, 3, 1, tzinfo=UTC)
 STEP_S = 0.5
@@ -56,17 +56,17 @@ EVERY_S = 5.0
 STRETCHED = 3
 
 
-@dataclass
-class Truth:
+@dataclass(frozen=True)
+class Truth(Rows):
     """What was true at each step."""
 
-    at_s: list[float] = field(default_factory=list)
-    loss: list[int] = field(default_factory=list)
-    duplicates: list[int] = field(default_factory=list)
-    age_s: list[float] = field(default_factory=list)
+    at_s: npt.NDArray[np.float64]
+    loss: Ints
+    duplicates: Ints
+    age_s: npt.NDArray[np.float64]
 
     def quantile(self, metric: str, probability: float) -> float:
-        values = sorted(getattr(self, metric))
+        values = np.sort(getattr(self, metric))
         return float(values[min(len(values) - 1, math.ceil(probability * len(values)) - 1)])
 
 
@@ -195,5 +195,4 @@ def history(
         ]
         next_s = now * step_s + every_s + min(load.stretch * depth, STRETCHED * every_s)
     lost, duplicates, age_s = traffic.truth(np.arange(steps))
-    at_s = (np.arange(steps) * step_s).tolist()
-    return rows, Truth(at_s, lost[:, 0].tolist(), duplicates[:, 0].tolist(), age_s.tolist())
+    return rows, Truth(np.arange(steps) * step_s, lost[:, 0], duplicates[:, 0], age_s)

@@ -1,6 +1,5 @@
 """The estimate against simulated histories whose truth is known: bounds, what is likely, intervals."""
 
-from bisect import bisect_right
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +15,7 @@ from dr_ctl.rpo.core.rows import Histogram, covered_blocks, interval
 from dr_ctl.rpo.core.scope import BLOCKS
 from dr_ctl.rpo.core.step_functions import Steps
 from dr_ctl.rpo.history.files import write
-from dr_ctl.rpo.history.row import Row
+from dr_ctl.rpo.history.row import Row, micros
 from tests.rpo.files import lag_of, usable_files
 from tests.rpo.simulator import EPOCH, EVERY_S, LOADS, STEP_S, STRETCHED, Load, Truth, history
 
@@ -27,22 +26,13 @@ SLACK = {"loss": (2, 5), "duplicates": (2, 5), "age_ms": (50, 1000)}
 """Below such figures a share says nothing: of the bound, and of what is likely."""
 
 
-@dataclass(frozen=True)
-class Bound:
-    from_s: float
-    to_s: float
-    loss: int
-    age_s: float | None
-    duplicates: int
-
-
 @dataclass
 class Estimated:
-    """By pair and metric the bound's histogram, and that of what was likely; by pair the bounds of covered time."""
+    """By pair and metric the bound's histogram, and that of what was likely; by pair the steps of covered time."""
 
     histograms: dict[tuple[str, str], Histogram]
     likely: dict[tuple[str, str], Histogram]
-    bounds: dict[str, list[Bound]]
+    covered: dict[str, Steps]
 
 
 def estimated(rows: list[Row], folder: Path) -> Estimated:
@@ -56,44 +46,25 @@ def estimated_of(paths: list[Path]) -> Estimated:
     found = Estimated({}, {}, {})
     whole = course.steps(0)
     for number, (pair, _) in enumerate(course.flows.keys):
-        steps = whole.take(np.flatnonzero(whole.flow == number))
-        at = np.flatnonzero(steps.covered)
-        block = covered_blocks(steps.weight[at], BLOCKS)
+        steps = found.covered[pair] = whole.only((whole.flow == number) & whole.covered)
+        block = covered_blocks(steps.weight, BLOCKS)
         for metric in METRICS:
-            found.histograms[pair, metric] = Histogram.of(steps.bound.of(metric)[at], steps.weight[at], block, BLOCKS)
-            ends = np.concatenate([end.of(metric)[at] for end in steps.likely])
-            found.likely[pair, metric] = Histogram.of(ends, np.tile(steps.weight[at], 2), np.tile(block, 2), BLOCKS)
-        found.bounds[pair] = _bounds(steps, at.tolist())
+            found.histograms[pair, metric] = Histogram.of(steps.bound.of(metric), steps.weight, block, BLOCKS)
+            ends = np.concatenate([end.of(metric) for end in steps.likely])
+            found.likely[pair, metric] = Histogram.of(ends, np.tile(steps.weight, 2), np.tile(block, 2), BLOCKS)
     return found
 
 
-def _bounds(steps: Steps, at: list[int]) -> list[Bound]:
-    bounds = []
-    for n in at:
-        from_s, to_s = (float(each[n]) / 1e6 - EPOCH.timestamp() for each in (steps.begin, steps.end))
-        age_ms = int(steps.bound.age_ms[n])
-        age_s = None if steps.is_floor[n] or age_ms == NA else age_ms / 1000
-        bounds.append(Bound(from_s, to_s, int(steps.bound.loss[n]), age_s, int(steps.bound.duplicates[n])))
-    return bounds
-
-
-def held_at(bounds: list[Bound], truth: Truth, scope: str) -> Truth:
+def held_at(steps: Steps, truth: Truth, scope: str) -> Truth:
     """The truth of covered time, which is nearly all, and at nearly every moment of which the bound holds."""
-    starts = [bound.from_s for bound in bounds]
-    held, inside = 0, Truth()
-    for at_s, loss, duplicates, age_s in zip(truth.at_s, truth.loss, truth.duplicates, truth.age_s, strict=True):
-        place = bisect_right(starts, at_s) - 1
-        if place < 0 or at_s >= bounds[place].to_s:
-            continue
-        bound = bounds[place]
-        age_holds = bound.age_s is None or age_s <= bound.age_s + STEP_S
-        held += loss <= bound.loss and duplicates <= bound.duplicates and age_holds
-        inside.at_s.append(at_s)
-        inside.loss.append(loss)
-        inside.duplicates.append(duplicates)
-        inside.age_s.append(age_s)
-    assert len(inside.at_s) > 0.7 * len(truth.at_s), scope
-    assert held >= 0.99 * len(inside.at_s), (scope, held / len(inside.at_s))
+    at_us = micros(EPOCH) + np.rint(truth.at_s * 1e6).astype(np.int64)
+    place = np.searchsorted(steps.begin, at_us, "right") - 1
+    is_covered = (place >= 0) & (at_us < steps.end[place])
+    inside, bound = truth.only(is_covered), steps.take(place[is_covered])
+    age_s = np.where(bound.is_floor | (bound.bound.age_ms == NA), np.inf, bound.bound.age_ms / 1000 + STEP_S)
+    holds = (inside.loss <= bound.bound.loss) & (inside.duplicates <= bound.bound.duplicates) & (inside.age_s <= age_s)
+    assert is_covered.mean() > 0.7, scope
+    assert holds.mean() >= 0.99, (scope, holds.mean())
     return inside
 
 
@@ -123,7 +94,7 @@ def check(
 
     ratios, likely, far = list[float](), 0, []
     for scope, (load, truth) in truths.items():
-        inside = held_at(found.bounds[scope], truth, scope)
+        inside = held_at(found.covered[scope], truth, scope)
         interval_s = every_s * (1 + STRETCHED * (load.stretch > 0))
         for metric, (name, per) in METRICS.items():
             slack, more = SLACK[metric]
@@ -189,7 +160,7 @@ def test_looks_at_the_outflow_alone_make_no_bound_wrong_and_hardly_one_wider(tmp
     found = estimated(both, tmp_path / "both")
     every_5_s = estimated([row for row in both if (row.ts - EPOCH).total_seconds() % 5 == 0], tmp_path / "five")
 
-    held_at(found.bounds["p"], truth, "p")
+    held_at(found.covered["p"], truth, "p")
     for metric in ("loss", "duplicates"):
         said, before = (each.histograms["p", metric].quantile(0.95) or 0 for each in (found, every_5_s))
         assert truth.quantile(metric, 0.95) - 1 <= said <= 1.05 * before + 1

@@ -9,7 +9,7 @@ before the next they are consumed and everything is shipped, or, while the link 
 import random
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
@@ -18,13 +18,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dr_ctl.rpo.core.rows import Histogram
+from dr_ctl.rpo.core.arrays import NA
+from dr_ctl.rpo.core.step_functions import METRICS, Steps
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
-from tests.rpo import fifo, simulator
+from tests.rpo import fifo
 from tests.rpo.fifo import FifoSite, Truth
 from tests.rpo.files import usable_files
-from tests.rpo.test_coverage import Bound, estimated_of
+from tests.rpo.test_coverage import Estimated, estimated_of
 from tests.rpo.test_estimate import estimated
 
 EVERY_S = 10
@@ -132,25 +133,20 @@ def weighted(intervals: Mapping[tuple[float, float], Interval], metric: str, pro
 
 
 Intervals = dict[tuple[float, float], Interval]
-NOON_S = (fifo.EPOCH - simulator.EPOCH).total_seconds()
 HOUR_S, BACK_S, FAR_BACK_S = 3600, 25, 297
 MIDNIGHT_S = 12 * 3600
 """Both machines count from noon."""
 
 
-@dataclass(frozen=True)
-class Told:
-    """What came out: the bounds of covered time by pair, and the histograms."""
-
-    bounds: dict[str, list[Bound]]
-    histograms: dict[tuple[str, str], Histogram]
-
-    def intervals(self, pair: str) -> Intervals:
-        found = {}
-        for each in self.bounds[pair]:
-            span = each.from_s - NOON_S, each.to_s - NOON_S
-            found[span] = Interval(*span, each.loss, -1 if each.age_s is None else each.age_s, each.duplicates)
-        return found
+def intervals(steps: Steps) -> Intervals:
+    """The bounds of covered time."""
+    found = {}
+    for n, (begin_us, end_us) in enumerate(zip(steps.begin.tolist(), steps.end.tolist(), strict=True)):
+        span = tuple(us / 1e6 - fifo.EPOCH.timestamp() for us in (begin_us, end_us))
+        loss, age_ms, duplicates = (int(steps.bound.of(name)[n]) for name in METRICS)
+        age_s = -1 if steps.is_floor[n] or age_ms == NA else age_ms / 1000
+        found[span] = Interval(*span, loss, age_s, duplicates)
+    return found
 
 
 EXPECTED: dict[str, Intervals] = {}
@@ -251,11 +247,10 @@ def _with_foreign_columns(path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
+def told(tmp_path_factory: pytest.TempPathFactory) -> Estimated:
     root = tmp_path_factory.mktemp("irregular")
     _files(_lives(), root)
-    found = estimated_of(usable_files(root)[0])
-    return Told(found.bounds, found.histograms)
+    return estimated_of(usable_files(root)[0])
 
 
 PAIRS = "plain,twice,late,foreign,gap,two missing,restart,taken over,counters fall,forward,back,far back,midnight"
@@ -263,9 +258,9 @@ PAIRS = "plain,twice,late,foreign,gap,two missing,restart,taken over,counters fa
 
 @pytest.mark.parametrize("pair", PAIRS.split(","))
 def test_every_covered_interval_says_what_was_true_in_it_and_quantiles_are_those_of_that_time(
-    told: Told, pair: str
+    told: Estimated, pair: str
 ) -> None:
-    assert told.intervals(pair) == EXPECTED[pair]
+    assert intervals(told.covered[pair]) == EXPECTED[pair]
 
     for metric, name, per in (("loss", "loss", 1), ("age_ms", "age_s", 1000), ("duplicates", "duplicates", 1)):
         for probability in (0.5, 0.95, 0.99):
