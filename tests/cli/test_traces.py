@@ -109,7 +109,7 @@ def test_nothing_is_loaded_or_started_where_no_endpoint_is_set_and_a_missing_pac
     started: list[object] = []
     monkeypatch.setattr(trace.subprocess, "run", lambda *words, **_: started.append(words))
     assert dr_ctl(*MOVE).code == 0
-    monkeypatch.setattr(trace.machine, "_there", lambda module: module != "opentelemetry")
+    monkeypatch.setattr(trace.machine, "_is_installed", lambda module: module != "opentelemetry")
     dr_ctl.add(traces="http://127.0.0.1:9")
 
     back = dr_ctl("swapover", "--to", "london", "--yes", "--json")
