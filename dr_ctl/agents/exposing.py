@@ -48,7 +48,7 @@ class Metric:
 @dataclass(frozen=True, slots=True)
 class Shown:
     """`well`: the agent does its work. `ready`: what it shows rests on a reading, of which `health` tells; it is recent
-    for `good_for_s` from `since_s` on. `problems`: what is wrong with the sites."""
+    for `good_for_s` from `taken_at` on. `problems`: what is wrong with the sites."""
 
     well: bool
     health: Mapping[str, Json]
@@ -56,12 +56,12 @@ class Shown:
     ready: bool = True
     good_for_s: float = inf
     problems: Sequence[Finding] | None = None
-    since_s: float = field(default_factory=boottime_s, compare=False)
+    taken_at: float = field(default_factory=boottime_s, compare=False)
 
     @property
     def is_ready(self) -> bool:
         """Whether it is ready now: an agent that hangs shows what it saw before it hung."""
-        return self.well and self.ready and boottime_s() < self.since_s + self.good_for_s
+        return self.well and self.ready and boottime_s() < self.taken_at + self.good_for_s
 
 
 @dataclass(frozen=True, slots=True)

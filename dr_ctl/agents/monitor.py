@@ -19,7 +19,7 @@ from dr_ctl.core.errors import DrCtlError, EnvironmentFault
 from dr_ctl.core.model import ExitCode, Finding, total
 from dr_ctl.core.system import Clock, Work, boottime_s, in_background
 from dr_ctl.rpo.estimate.request import Estimating, Request
-from dr_ctl.rpo.history.row import GLANCED, Row, Takeover
+from dr_ctl.rpo.history.row import OUTFLOW_READING_KINDS, Row, Takeover
 from dr_ctl.rpo.history.upkeep import Upkeep
 from dr_ctl.rpo.history.writer import Writer, another_monitor
 from dr_ctl.settings.model import Installation
@@ -72,7 +72,7 @@ class Monitor:
             raise AnotherMonitor(f"another monitor records into {history.shown}: on {host}, within the last minutes")
         self._writer = Writer(history.near, every_s=FLUSH_EVERY_S, whole_every_s=self.every_s, clock=clock)
         self._tidying: Work[bool] | None = None
-        self._next = self._whole_at = self._glance_at = self._clock.monotonic()
+        self._next = self._whole_at = self._outflow_at = self._clock.monotonic()
         self._state: object = None
         self._gaps = deque[tuple[float, float]]()
         self._active: dict[tuple[str, str | None], Row] = {}
@@ -134,7 +134,7 @@ class Monitor:
         self.readings += 1
         self.cost_s = self._clock.monotonic() - began - polled.ago_s
         self._whole_at = began + self.apart_s
-        self._glance_at = began + (self._outflow_s or 0.0)
+        self._outflow_at = began + (self._outflow_s or 0.0)
         return polled.snapshot, at, is_new
 
     def _moment(self, polled: TimedReading[Snapshot]) -> datetime:
@@ -177,27 +177,27 @@ class Monitor:
         moment = self._next if until is None else min(self._next, until)
         while True:
             # At everything, unless there is room for a reading of the outflows alone before it.
-            is_alone = self._outflow_s is not None and self._glance_at + self._outflow_s / 2 < self._whole_at
-            at = self._glance_at if is_alone else self._whole_at
+            is_alone = self._outflow_s is not None and self._outflow_at + self._outflow_s / 2 < self._whole_at
+            at = self._outflow_at if is_alone else self._whole_at
             if at > moment - MIN_S / 2:
                 break
             self._clock.sleep(max(0.0, at - self._clock.monotonic()))
-            is_new = self._read_everything()[2] if at == self._whole_at else self._glance()
+            is_new = self._read_everything()[2] if at == self._whole_at else self._read_outflows()
             if is_new:
                 self._next = self._clock.monotonic()
                 return  # who asked for samples is to hear of a change
         self._clock.sleep(max(0.0, moment - self._clock.monotonic()))
 
-    def _glance(self) -> bool:
+    def _read_outflows(self) -> bool:
         """Look at the outflows alone; whether that told of a change."""
         began = self._clock.monotonic()
         polled = self._topology.poll()
         if polled is None:
             self._outflow_s = None
             return False
-        self._glance_at = began + (self._outflow_s or 0.0)
+        self._outflow_at = began + (self._outflow_s or 0.0)
         at, rows = self._moment(polled), history_rows(polled.snapshot, self._moment(polled), polled.took_s)
-        return self._take([row for row in rows if row.kind in GLANCED], polled.snapshot, at)
+        return self._take([row for row in rows if row.kind in OUTFLOW_READING_KINDS], polled.snapshot, at)
 
 
 def shown(

@@ -122,12 +122,12 @@ class HistoryData:
 def history(runs: Sequence[RunFiles], installation: Installation | None, since: datetime | None) -> Result:
     """The turns in order. Without an installation, from the runs alone."""
     records = [record(files) for files in runs]
-    spells, findings = _readings(installation, since)
-    all_ = sorted([*_by_runs(records, spells), *_by_no_run(records, spells)], key=lambda turn: turn.at)
-    if spells and installation is not None:
-        all_ = _with_takeovers(all_, installation, since or spells[0].first)
+    periods, findings = _readings(installation, since)
+    all_ = sorted([*_by_runs(records, periods), *_by_no_run(records, periods)], key=lambda turn: turn.at)
+    if periods and installation is not None:
+        all_ = _with_takeovers(all_, installation, since or periods[0].first)
     turns = [turn for turn in all_ if since is None or turn.at >= since]
-    data = HistoryData(turns, len(spells) > 0)
+    data = HistoryData(turns, len(periods) > 0)
     last = turns[-1] if turns else None
     summary = "nothing is known" if last is None else f"{last.serves} serves since {stamp(last.at)}"
     summary += "" if last is None else ", as far as runs and samples show"
@@ -142,12 +142,14 @@ def _readings(installation: Installation | None, since: datetime | None) -> tupl
     if history.folder is not None and not history.folder.is_dir():
         return [], [found("DR-HISTORY-001.none", place=history.shown)]
     try:
-        from dr_ctl.rpo.history.newest import spells  # noqa: PLC0415 - runs are shown without pyarrow too
+        from dr_ctl.rpo.history.newest import role_periods  # noqa: PLC0415 - runs are shown without pyarrow too
     except ModuleNotFoundError as error:
         lacks = error.name or str(error)
         return [], [found("DR-HISTORY-001.not_read", place=history.shown, package=lacks)]
     # What served before has to be known for the first turn after `since`.
-    return spells(history, tuple(installation.settings.sites), None if since is None else since - timedelta(days=1))
+    return role_periods(
+        history, tuple(installation.settings.sites), None if since is None else since - timedelta(days=1)
+    )
 
 
 def _with_takeovers(turns: Sequence[ServiceChange], installation: Installation, since: datetime) -> list[ServiceChange]:
@@ -162,19 +164,19 @@ def _with_takeovers(turns: Sequence[ServiceChange], installation: Installation, 
     return sorted([*turns, *found], key=lambda turn: turn.at)
 
 
-def serving(spells: Sequence[RolePeriod]) -> list[RolePeriod]:
-    """The spells in which a site served, by time."""
-    return [spell for spell in spells if spell.role == Role.SERVING.value]
+def serving(periods: Sequence[RolePeriod]) -> list[RolePeriod]:
+    """The periods in which a site served, by time."""
+    return [period for period in periods if period.role == Role.SERVING.value]
 
 
-def loss(spells: Sequence[RolePeriod], lost: str, let_in: datetime) -> OutageBounds:
+def loss(periods: Sequence[RolePeriod], lost: str, let_in: datetime) -> OutageBounds:
     """How long clients were out of a site that was lost until they were let in elsewhere, or there again: from the
     first reading that saw it serve no more, at least; from the last that saw it serve, at most."""
-    before = [spell for spell in spells if spell.site == lost and spell.first <= let_in]
-    last = next((spell for spell in reversed(before) if spell.role == Role.SERVING.value), None)
+    before = [period for period in periods if period.site == lost and period.first <= let_in]
+    last = next((period for period in reversed(before) if period.role == Role.SERVING.value), None)
     if last is None:
         return OutageBounds(None, None)
-    after = next((spell for spell in before if spell.first > last.last), None)
+    after = next((period for period in before if period.first > last.last), None)
     gone = None if after is None or after.role not in _SERVES_NOT else _seconds(after.first, let_in)
     return OutageBounds(gone, _seconds(min(last.last, let_in), let_in))
 
@@ -182,7 +184,7 @@ def loss(spells: Sequence[RolePeriod], lost: str, let_in: datetime) -> OutageBou
 _SERVES_NOT: Final = (Role.DOWN.value, Role.STANDBY.value)
 
 
-def _by_runs(records: Sequence[Record], spells: Sequence[RolePeriod]) -> list[ServiceChange]:
+def _by_runs(records: Sequence[Record], periods: Sequence[RolePeriod]) -> list[ServiceChange]:
     turns = []
     for run in records:
         if run.outcome == NEVER_BEGAN:
@@ -197,7 +199,7 @@ def _by_runs(records: Sequence[Record], spells: Sequence[RolePeriod]) -> list[Se
         else:
             continue
         serving, known, left = _served(run, opened)
-        out = _out(run, spells, last.at) if opened is not None else None
+        out = _out(run, periods, last.at) if opened is not None else None
         turns.append(ServiceChange(last.at, serving, f"{text}{left}", out, run, known=known))
     return turns
 
@@ -218,19 +220,19 @@ def _served(run: Record, opened: Listener | None) -> tuple[str | None, bool, str
     return " and ".join(others) or None, True, ""
 
 
-def _out(run: Record, spells: Sequence[RolePeriod], let_in: datetime) -> OutageBounds | None:
+def _out(run: Record, periods: Sequence[RolePeriod], let_in: datetime) -> OutageBounds | None:
     if run.out is None and run.operation in (FAILOVER, UNFENCE) and run.source:
-        return loss(spells, run.source, let_in)
+        return loss(periods, run.source, let_in)
     return run.out
 
 
-def _by_no_run(records: Sequence[Record], spells: Sequence[RolePeriod]) -> list[ServiceChange]:
+def _by_no_run(records: Sequence[Record], periods: Sequence[RolePeriod]) -> list[ServiceChange]:
     """Sites that were seen to begin to serve while no run let clients in there."""
     opened = [run.let_in for run in records if run.let_in is not None]
-    turns, served_spells = [], serving(spells)
-    for place, now in enumerate(served_spells):
-        before = max((spell.last for spell in served_spells[:place]), default=None)
-        was = next((spell for spell in reversed(served_spells[:place]) if spell.last == before), None)
+    turns, served = [], serving(periods)
+    for place, now in enumerate(served):
+        before = max((period.last for period in served[:place]), default=None)
+        was = next((period for period in reversed(served[:place]) if period.last == before), None)
         begin = (before or now.first) - _CLOCKS
         if any(listener.site == now.site and begin <= listener.at <= now.first + _CLOCKS for listener in opened):
             continue
@@ -242,23 +244,23 @@ def _by_no_run(records: Sequence[Record], spells: Sequence[RolePeriod]) -> list[
             turns.append(ServiceChange(now.first, serves_on, both, about=True))
         elif was.site != now.site:
             text = f"seen from {stamp(now.first)} on; {was.site} was last seen serving at {stamp(before)}"
-            turns.append(ServiceChange(now.first, now.site, text, _between(spells, was, now), about=True))
-        elif (closed := _closed_between(spells, was, now)) is not None:
+            turns.append(ServiceChange(now.first, now.site, text, _between(periods, was, now), about=True))
+        elif (closed := _closed_between(periods, was, now)) is not None:
             text = (
                 f"{now.site} serves again; it was seen {closed.role} from {stamp(closed.first)} to {stamp(closed.last)}"
             )
-            turns.append(ServiceChange(now.first, now.site, text, _between(spells, was, now), about=True))
-    return [*turns, *_ends(records, spells)]
+            turns.append(ServiceChange(now.first, now.site, text, _between(periods, was, now), about=True))
+    return [*turns, *_ends(records, periods)]
 
 
-def _ends(records: Sequence[Record], spells: Sequence[RolePeriod]) -> Iterator[ServiceChange]:
+def _ends(records: Sequence[Record], periods: Sequence[RolePeriod]) -> Iterator[ServiceChange]:
     """Sites that were seen down or closed after they were seen to serve, while no run was under way and none served."""
-    for was in serving(spells):
-        after = [spell for spell in spells if spell.site == was.site and spell.first > was.last]
+    for was in serving(periods):
+        after = [period for period in periods if period.site == was.site and period.first > was.last]
         if not after or after[0].role not in _SERVES_NOT:
             continue
         end = after[0].first
-        if any(spell.site != was.site and spell.first <= end <= spell.last for spell in serving(spells)):
+        if any(period.site != was.site and period.first <= end <= period.last for period in serving(periods)):
             continue
         # A run that may have kept clients out then; a failover comes after the loss that it is for.
         began = [run for run in records if run.operation != FAILOVER and run.began and run.began <= end + _CLOCKS]
@@ -268,15 +270,15 @@ def _ends(records: Sequence[Record], spells: Sequence[RolePeriod]) -> Iterator[S
         yield ServiceChange(end, None, text, about=True)
 
 
-def _closed_between(spells: Sequence[RolePeriod], was: RolePeriod, now: RolePeriod) -> RolePeriod | None:
-    own = [spell for spell in spells if spell.site == now.site and was.last < spell.first < now.first]
-    return next((spell for spell in own if spell.role in _SERVES_NOT), None)
+def _closed_between(periods: Sequence[RolePeriod], was: RolePeriod, now: RolePeriod) -> RolePeriod | None:
+    own = [period for period in periods if period.site == now.site and was.last < period.first < now.first]
+    return next((period for period in own if period.role in _SERVES_NOT), None)
 
 
-def _between(spells: Sequence[RolePeriod], was: RolePeriod, now: RolePeriod) -> OutageBounds:
+def _between(periods: Sequence[RolePeriod], was: RolePeriod, now: RolePeriod) -> OutageBounds:
     """Out from the last reading that saw the one serve to the first that saw the other: at most that long. At least as
     long as both were seen closed or down."""
-    closed = [_closed_between(spells, was, now)] if was.site == now.site else []
+    closed = [_closed_between(periods, was, now)] if was.site == now.site else []
     at_least = _seconds(closed[0].first, closed[0].last) if closed and closed[0] is not None else None
     return OutageBounds(at_least, _seconds(was.last, now.first))
 

@@ -11,10 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dr_ctl.core.model import Finding
+from dr_ctl.rpo.core.arrays import DAY_US, HOUR_US, SECOND_US
 from dr_ctl.rpo.core.calibration import backtested
 from dr_ctl.rpo.core.cut import READ
 from dr_ctl.rpo.core.hour import HORIZON_US, HourQuery, hour
-from dr_ctl.rpo.core.rows import ADDED, CLASS, DAY, HOUR, KEYS, OWN, REACH, SCHEMA, SECOND, TOTAL, class_name, fineness
+from dr_ctl.rpo.core.rows import ADDED, CLASS, KEYS, OWN, REACH, SCHEMA, TOTAL, class_name, fineness
 from dr_ctl.rpo.core.scope import Facts, figures, pair_of
 from dr_ctl.rpo.estimate.estimate import LoadedHistory, nothing_of
 from dr_ctl.rpo.estimate.request import Request
@@ -31,26 +32,28 @@ def made(asked: Request, now_us: int) -> LoadedHistory | Finding:
         told = (each.usable(findings, READ) for each in Sources(folder).newest_first(name))
         if tables := [table for table in told if table.num_rows]:
             sites[name] = tables
-    serving = _serving(sites, now_us + HOUR if asked.until is None else micros(asked.until))
+    serving = _serving(sites, now_us + HOUR_US if asked.until is None else micros(asked.until))
     site = asked.site or serving
     if site not in sites:
         return nothing_of(site, set(sites))
     looks, ends = pa.concat_tables(sites[site]).sort_by("ts"), [us_of(table)[-1] for table in sites[site]]
     us = us_of(looks)
-    limit_us = now_us + HOUR if us[0] <= now_us + HOUR else us[-1]  # of readings far in the future nothing is said
-    until_us, since_us = int(us[us <= limit_us][-1]), int(us[0] - us[0] % HOUR)
+    limit_us = (
+        now_us + HOUR_US if us[0] <= now_us + HOUR_US else us[-1]
+    )  # of readings far in the future nothing is said
+    until_us, since_us = int(us[us <= limit_us][-1]), int(us[0] - us[0] % HOUR_US)
     until_us = until_us if asked.until is None else min(until_us, micros(asked.until))
     since_us = since_us if asked.since is None else max(since_us, micros(asked.since))
     classes = () if asked.objectives is None else tuple(each.queues for each in asked.objectives.classes)
-    cell_us = max(SECOND, (until_us + 1 - max(since_us, int(us[0]))) // 192) if asked.is_backtest else 0
-    horizons = tuple(int(each * SECOND) for each in asked.horizons_s)
+    cell_us = max(SECOND_US, (until_us + 1 - max(since_us, int(us[0]))) // 192) if asked.is_backtest else 0
+    horizons = tuple(int(each * SECOND_US) for each in asked.horizons_s)
     span = int(us[0]), until_us + 1, since_us, until_us + 1
     orders = HourQuery(*span, asked.include, asked.exclude, classes, horizons, cell_us)
     rows = together([*hours(looks, orders)])
     facts = facts_of(rows)
-    if facts.flows and int(asked.horizon_s * SECOND) != HORIZON_US and not asked.is_backtest:  # of the last day
-        horizon_us = int(asked.horizon_s * SECOND)
-        from_us = max(facts.span_us[0], facts.span_us[1] - DAY - horizon_us)
+    if facts.flows and int(asked.horizon_s * SECOND_US) != HORIZON_US and not asked.is_backtest:  # of the last day
+        horizon_us = int(asked.horizon_s * SECOND_US)
+        from_us = max(facts.span_us[0], facts.span_us[1] - DAY_US - horizon_us)
         far = hours(looks, replace(orders, from_us=from_us, horizons_us=(horizon_us,)))
         rows = pa.concat_tables([rows, *(each.filter(pc.field("kind") == "change") for each in far)])
     scopes = [TOTAL, *map(class_name, range(len(classes))), *facts.flows]
@@ -93,7 +96,7 @@ class Looks:
 def hours(looks: pa.Table, orders: HourQuery) -> Iterator[pa.Table]:
     """The rows that add up of each hour; looks come in the order of their time."""
     read = Looks(looks)
-    for hour_us in range(orders.from_us - orders.from_us % HOUR, orders.to_us, HOUR):
+    for hour_us in range(orders.from_us - orders.from_us % HOUR_US, orders.to_us, HOUR_US):
         yield hour(read, hour_us, orders).filter(pc.field("kind") != REACH)
 
 
@@ -114,7 +117,7 @@ def together(tables: Sequence[pa.Table]) -> pa.Table:
 
 def facts_of(rows: pa.Table) -> Facts:
     sums = rows.group_by(SUMS[:3], use_threads=False).aggregate([*ADDED, ("cell", "max")]).select(SUMS).to_pylist()
-    looks = rows.filter(pc.field("kind") == "looks").select(["scope", "cell"]).to_pylist()
+    looks = rows.filter(pc.field("kind") == "readings").select(["scope", "cell"]).to_pylist()
     return Facts.of([tuple(each.values()) for each in sums], {(pair_of(each["scope"]), each["cell"]) for each in looks})
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from dr_ctl.rpo.estimate.estimate import Make
+    from dr_ctl.rpo.estimate.estimate import LoadHistory
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +40,7 @@ def spark() -> Iterator[SparkSession]:
 
 
 @pytest.fixture
-def make(spark: SparkSession) -> Make:
+def make(spark: SparkSession) -> LoadHistory:
     """What reads a history by Spark."""
     from dr_ctl.rpo.pipeline.make import made  # noqa: PLC0415 - the fast tests do without it
 

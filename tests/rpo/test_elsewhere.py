@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from dr_ctl.rpo.history.files import Store, write
-from dr_ctl.rpo.history.newest import spells
+from dr_ctl.rpo.history.newest import role_periods
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.rpo.history.upkeep import Upkeep
 from dr_ctl.rpo.pipeline.sql import version
@@ -153,7 +153,7 @@ def test_two_workers_read_a_history_in_s3_and_keep_its_summaries_there(
     write(old, life / "near")
 
     def without_spark(place: Path | HistoryLocation) -> Any:
-        return bounds_of(place, now=EPOCH + timedelta(hours=3)), spells(place, ["london"])
+        return bounds_of(place, now=EPOCH + timedelta(hours=3)), role_periods(place, ["london"])
 
     with s3_server() as (url, _), standalone(life / "spark") as address:
         upkeep = Upkeep(HistoryLocation(url, life / "near"), keep_s=86_400)

@@ -21,9 +21,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from dr_ctl.core.model import Finding
+from dr_ctl.rpo.core.arrays import HOUR_US
 from dr_ctl.rpo.core.hour import HourQuery, hour
-from dr_ctl.rpo.core.rows import HOUR, SCHEMA
-from dr_ctl.rpo.estimate.estimate import LoadedHistory, Make, backtest, estimate
+from dr_ctl.rpo.core.rows import SCHEMA
+from dr_ctl.rpo.estimate.estimate import LoadedHistory, LoadHistory, backtest, estimate
 from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.estimate.result import LossClass, LossLimit, Objectives
 from dr_ctl.rpo.history.files import tables_of, write
@@ -79,7 +80,7 @@ def asked(root: Path | str, **more: Any) -> Request:
     return Request(history=root, site="london", objectives=OBJECTIVES, **more)
 
 
-def told(make: Make, request: Request) -> tuple[Any, ...]:
+def told(make: LoadHistory, request: Request) -> tuple[Any, ...]:
     """The answer; and all rows behind it, where they are put together."""
     asked_of = list[LoadedHistory | Finding]()
 
@@ -103,7 +104,7 @@ def in_rows(table: pa.Table) -> list[str]:
     return sorted(map(str, by_hand.together([table.select(SCHEMA.names).cast(SCHEMA)]).to_pylist()))
 
 
-def both(make: Make, root: Path | str, **more: Any) -> tuple[Any, ...]:
+def both(make: LoadHistory, root: Path | str, **more: Any) -> tuple[Any, ...]:
     """By Spark, from hours that are kept, and by hand: the same."""
     by_tables = told(make, asked(root, **{"store": True, **more}))
 
@@ -111,14 +112,16 @@ def both(make: Make, root: Path | str, **more: Any) -> tuple[Any, ...]:
     return by_tables
 
 
-def of_the_past(make: Make, root: Path) -> dict[str, Any]:
+def of_the_past(make: LoadHistory, root: Path) -> dict[str, Any]:
     found = backtest(asked(root), make, clock=FixedClock(at(90 * 86_400)))
     assert found.backtest is not None
     return found.data
 
 
 @pytest.mark.spark
-def test_what_is_kept_tells_what_all_rows_tell_hour_after_hour(tmp_path: Path, make: Make, summed: list[int]) -> None:
+def test_what_is_kept_tells_what_all_rows_tell_hour_after_hour(
+    tmp_path: Path, make: LoadHistory, summed: list[int]
+) -> None:
     nobody_adds = tmp_path / "summary/aaaaaaaaaaaa-bbbbbbbbbbbb/site=london/hours/day=2026-03-01/part.parquet"
     nobody_adds.parent.mkdir(parents=True)
     nobody_adds.write_bytes(b"")
@@ -135,7 +138,9 @@ def test_what_is_kept_tells_what_all_rows_tell_hour_after_hour(tmp_path: Path, m
 
 
 @pytest.mark.spark
-def test_what_is_asked_otherwise_and_the_test_of_the_past_are_those_made_by_hand(tmp_path: Path, make: Make) -> None:
+def test_what_is_asked_otherwise_and_the_test_of_the_past_are_those_made_by_hand(
+    tmp_path: Path, make: LoadHistory
+) -> None:
     append(tmp_path, 0, 1.1 * HOUR_S)
     torn(tmp_path)
     append(tmp_path, 0, 0.5 * HOUR_S)
@@ -149,7 +154,7 @@ def test_what_is_asked_otherwise_and_the_test_of_the_past_are_those_made_by_hand
 @pytest.mark.deep
 @pytest.mark.parametrize("at_once", [1_500_000, 400], ids=["", "some queues at a time"])
 def test_every_row_and_every_figure_is_the_one_made_by_hand(
-    tmp_path: Path, make: Make, monkeypatch: pytest.MonkeyPatch, at_once: int
+    tmp_path: Path, make: LoadHistory, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
     from dr_ctl.rpo.pipeline import hours  # noqa: PLC0415 - the fast tests do without Spark
 
@@ -186,7 +191,7 @@ def test_an_hour_of_too_many_looks_is_the_same_in_parts(cell_us: int) -> None:
     looks = pa.concat_tables(table for _, table in tables_of(rows)).sort_by("ts")
     begin_us, end_us = (micros(each(looks["ts"]).as_py()) for each in (pc.min, pc.max))
     orders = HourQuery(begin_us, end_us + 1, begin_us, end_us + 1, classes=(("a",),), cell_us=cell_us)
-    hour_us = begin_us - begin_us % HOUR
+    hour_us = begin_us - begin_us % HOUR_US
 
     class InParts(by_hand.Looks):
         def queues(self, *asked: Any) -> list[pa.Table]:
@@ -207,7 +212,7 @@ def settled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def root(settled: Path, tmp_path: Path, make: Make) -> Path:
+def root(settled: Path, tmp_path: Path, make: LoadHistory) -> Path:
     """The same, summed up once."""
     told(make, asked(settled, store=True))
     shutil.copytree(settled, tmp_path / "history")
@@ -256,7 +261,7 @@ def joined(root: Path) -> None:
     [(late, True), (torn, True), (gone, True), (unfinished, False), (twice, False), (joined, False)],
 )
 def test_hours_whose_files_are_others_now_are_read_again(
-    root: Path, what: Callable[[Path], None], is_other: bool, make: Make, summed: list[int]
+    root: Path, what: Callable[[Path], None], is_other: bool, make: LoadHistory, summed: list[int]
 ) -> None:
     before = told(make, asked(root))
 
@@ -270,7 +275,9 @@ def test_hours_whose_files_are_others_now_are_read_again(
 
 @pytest.mark.spark
 @pytest.mark.deep
-def test_a_file_that_is_torn_inside_is_named_by_every_estimate_until_it_is_mended(root: Path, make: Make) -> None:
+def test_a_file_that_is_torn_inside_is_named_by_every_estimate_until_it_is_mended(
+    root: Path, make: LoadHistory
+) -> None:
     before = told(make, asked(root))
     second = sorted(root.glob("date=*/site=*/*.parquet"))[1]
     whole, times = second.read_bytes(), second.stat()
@@ -288,7 +295,7 @@ def test_a_file_that_is_torn_inside_is_named_by_every_estimate_until_it_is_mende
 @pytest.mark.spark
 @pytest.mark.deep
 @pytest.mark.parametrize("among_others", [False, True])
-def test_a_look_from_the_future_changes_no_figure(root: Path, make: Make, *, among_others: bool) -> None:
+def test_a_look_from_the_future_changes_no_figure(root: Path, make: LoadHistory, *, among_others: bool) -> None:
     before = told(make, asked(root))
     ahead = [replace(row, ts=row.ts + timedelta(days=400)) for row in lives()[:9]]
 
@@ -309,7 +316,7 @@ def test_a_look_from_the_future_changes_no_figure(root: Path, make: Make, *, amo
 @pytest.mark.spark
 @pytest.mark.deep
 def test_two_versions_side_by_side_leave_each_others_tables_alone(
-    root: Path, make: Make, monkeypatch: pytest.MonkeyPatch
+    root: Path, make: LoadHistory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from dr_ctl.rpo.pipeline import hours, sql  # noqa: PLC0415 - the fast tests do without Spark
 
@@ -329,7 +336,7 @@ def test_two_versions_side_by_side_leave_each_others_tables_alone(
 
 @pytest.mark.spark
 @pytest.mark.deep
-def test_of_two_that_end_at_once_one_keeps_what_it_made(root: Path, make: Make) -> None:
+def test_of_two_that_end_at_once_one_keeps_what_it_made(root: Path, make: LoadHistory) -> None:
     """The other began before a late file came, and ends after the one that has read it."""
     from dr_ctl.rpo.pipeline import make as module  # noqa: PLC0415 - the fast tests do without Spark
 
@@ -351,7 +358,7 @@ def test_of_two_that_end_at_once_one_keeps_what_it_made(root: Path, make: Make) 
 
 @pytest.mark.spark
 @pytest.mark.deep
-def test_days_that_are_over_are_one_file_each(tmp_path: Path, make: Make) -> None:
+def test_days_that_are_over_are_one_file_each(tmp_path: Path, make: LoadHistory) -> None:
     """Some looks a day for eleven weeks, from the middle of a month on; then the first days are removed."""
     machine, rows = FifoSite("p", "mixed", ("a",)), list[Row]()
     for number in range(11 * 7 * 8):

@@ -17,12 +17,12 @@ from pyarrow import fs
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.model import Role
 from dr_ctl.rpo.bounds.result import Bounds
-from dr_ctl.rpo.estimate.estimate import Make, estimate
+from dr_ctl.rpo.estimate.estimate import LoadHistory, estimate
 from dr_ctl.rpo.estimate.request import Request, stored
 from dr_ctl.rpo.history import files
 from dr_ctl.rpo.history import upkeep as keeping
 from dr_ctl.rpo.history.files import Source, Store, write
-from dr_ctl.rpo.history.newest import last_seen, newest_reading, spells
+from dr_ctl.rpo.history.newest import last_seen, newest_reading, role_periods
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.rpo.history.upkeep import Upkeep
 from dr_ctl.settings.model import HistoryLocation
@@ -113,7 +113,7 @@ def test_what_is_written_here_is_in_the_store_with_the_hours_joined_and_says_the
         assert asked(whole, moment).lost.at_most > 0
     assert last_seen(place, "london", Role.SERVING) == last_seen(elsewhere, "london", Role.SERVING) == rows[-1].ts
     assert newest_reading(elsewhere, ["london", "paris"]) == (rows[-1].ts, [])
-    assert spells(place, ["london"]) == spells(whole, ["london"])
+    assert role_periods(place, ["london"]) == role_periods(whole, ["london"])
     assert same(estimate(Request(history=str(whole)), by_hand.made), there)
     of_another_machine = stored(elsewhere, "london")[0]
     assert of_another_machine is not None
@@ -202,7 +202,7 @@ def test_a_store_that_breaks_off_makes_no_file_a_torn_one(
 @pytest.mark.spark
 @pytest.mark.deep
 def test_of_a_file_that_a_task_cannot_read_and_others_can_nothing_is_told(
-    tmp_path: Path, rows: list[Row], place: HistoryLocation, make: Make, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, rows: list[Row], place: HistoryLocation, make: LoadHistory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As where a store breaks off within a file."""
     from pyspark.errors import PySparkException  # noqa: PLC0415 - as below
@@ -229,7 +229,7 @@ def test_of_a_file_that_a_task_cannot_read_and_others_can_nothing_is_told(
 @pytest.mark.spark
 @pytest.mark.deep
 def test_a_history_that_a_task_does_not_see_is_none_that_changed(
-    tmp_path: Path, rows: list[Row], make: Make, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, rows: list[Row], make: LoadHistory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from dr_ctl.rpo.pipeline import make as module  # noqa: PLC0415 - the fast tests do without Spark
 
@@ -244,7 +244,7 @@ def test_a_history_that_a_task_does_not_see_is_none_that_changed(
 @pytest.mark.spark
 @pytest.mark.deep
 def test_a_file_that_is_torn_in_a_store_is_named_as_one_here_is(
-    tmp_path: Path, rows: list[Row], place: HistoryLocation, make: Make
+    tmp_path: Path, rows: list[Row], place: HistoryLocation, make: LoadHistory
 ) -> None:
     recorded(rows, place, tmp_path / "whole")
     tidied(place)

@@ -117,7 +117,7 @@ def test_parts_can_be_read_until_the_step_after_and_after_a_crash_in_between_no_
 
 @pytest.mark.parametrize(
     ("hindrance", "trouble"),
-    [(upkeep._alone, "None"), (full_disk, "File too large")],
+    [(upkeep._locked, "None"), (full_disk, "File too large")],
     ids=["another tidies", "no room"],
 )
 def test_what_hinders_leaves_the_files_and_of_two_monitors_one_joins_them_afterwards(
@@ -128,8 +128,8 @@ def test_what_hinders_leaves_the_files_and_of_two_monitors_one_joins_them_afterw
     before, now = everything(tmp_path), NOON + timedelta(minutes=76)
     one, other = Upkeep(tmp_path, keep_s=1e9), Upkeep(tmp_path, keep_s=1e9)
 
-    with hindrance(*[tmp_path] * (hindrance is upkeep._alone)) as is_alone:
-        assert is_alone in (True, None)
+    with hindrance(*[tmp_path] * (hindrance is upkeep._locked)) as is_ours:
+        assert is_ours in (True, None)
         assert not one.step(now)
     assert trouble in str(one.trouble)
     assert everything(tmp_path) == before

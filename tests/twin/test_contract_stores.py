@@ -16,7 +16,7 @@ from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.system import SystemClock, all_ended, in_background, system
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.lease import LOCK, FolderStore, Store, next_epoch, read_locks
-from dr_ctl.rpo.history.row import GLANCED, Row
+from dr_ctl.rpo.history.row import OUTFLOW_READING_KINDS, Row
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies import registry
 from dr_ctl_lab.lab.lab import Lab
@@ -196,7 +196,7 @@ AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 def told(rows: Any) -> list[Row]:
     """Without the age of the oldest, which a reading of everything tells beside."""
-    of_outflows = [replace(row, oldest_ms=None) for row in rows if row.kind in GLANCED]
+    of_outflows = [replace(row, oldest_ms=None) for row in rows if row.kind in OUTFLOW_READING_KINDS]
     return sorted(of_outflows, key=lambda row: (row.site, row.kind, row.name))
 
 

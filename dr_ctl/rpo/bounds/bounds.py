@@ -30,8 +30,9 @@ from dr_ctl.rpo.bounds.pair import Pair, likely
 from dr_ctl.rpo.bounds.readings import LONGEST_US
 from dr_ctl.rpo.bounds.result import Bound, Bounds, ClassBound, Loss, LostSite, QueueBound
 from dr_ctl.rpo.bounds.stream import Divergence, LossTerm, SelectedQueues, added, at_most
+from dr_ctl.rpo.core.arrays import SECOND_US
 from dr_ctl.rpo.estimate.result import Objectives
-from dr_ctl.rpo.history.newest import SECOND_US, Recent, last_message, recent
+from dr_ctl.rpo.history.newest import Recent, last_message, recent
 from dr_ctl.rpo.history.row import Row, micros, moment
 from dr_ctl.settings.model import HistoryLocation
 
@@ -126,9 +127,9 @@ def because(pairs: Sequence[Pair], death: Death, likely: int | None, sites: tupl
     if lost is None:
         return _at_least(pairs, sites)
     expected = "" if likely is None else f"likely {likely}, at most {lost.at_most}, because "
-    alone = [queue for pair in pairs for queue in pair.apart.queues.values() if queue.alone > 0]
-    may = " perhaps" if any(queue.uncopied is None for queue in alone) else ""
-    apart = f", + {lost.apart}{may} at {sites[0]} alone ({_named(alone, sites)})" if lost.apart else ""
+    only_at_site = [queue for pair in pairs for queue in pair.apart.queues.values() if queue.only_at_site > 0]
+    may = " perhaps" if any(queue.uncopied is None for queue in only_at_site) else ""
+    apart = f", + {lost.apart}{may} at {sites[0]} alone ({_named(only_at_site, sites)})" if lost.apart else ""
     text = (
         f"{expected}{lost.at_most} = {lost.at_reading} neither shipped nor consumed at the reading of "
         f"{stamp(moment(lost.us))}{apart}, + {_came(lost, death)}"
@@ -144,7 +145,7 @@ def _at_least(pairs: Sequence[Pair], sites: tuple[str, str]) -> str | None:
     untold = [queue for pair in pairs for queue in pair.apart.queues.values() if queue.lost is None]
     if not untold:
         return None
-    least = sum(queue.alone for queue in untold)
+    least = sum(queue.only_at_site for queue in untold)
     why = f", and no more of it was on its way to {sites[1]}: nobody can say why"
     if all(queue.uncopied for queue in untold):
         why = ": more may have lost their copies since"
@@ -211,10 +212,10 @@ def _of_pair(site: str, pair: Pair, death: Death, *, is_summed: bool) -> Iterato
     elif pair.lost is not None and not is_summed:
         yield found("DR-RPO-010", where=where, at=stamp(moment(pair.lost.us)), arrived=_came(pair.lost, death))
     # Copies of processed messages that lost acknowledgements left at the other site.
-    if unread := [name for name, number in pair.left.items() if number is None]:
+    if unread := [name for name, number in pair.stale_copies.items() if number is None]:
         yield found("DR-RPO-021", pair=pair.name, site=site, unread=some(unread))
-    if left := [f"{name}: {number}" for name, number in pair.left.items() if number]:
-        yield found("DR-RPO-022", pair=pair.name, site=site, left=some(left))
+    if copies := [f"{name}: {number}" for name, number in pair.stale_copies.items() if number]:
+        yield found("DR-RPO-022", pair=pair.name, site=site, left=some(copies))
 
 
 AHEAD_US: Final = 60 * SECOND_US

@@ -21,10 +21,10 @@ from dr_ctl.core.model import Role, total
 from dr_ctl.core.notation import matches
 from dr_ctl.rpo.bounds.readings import Grids, Readings, gaps_filled
 from dr_ctl.rpo.bounds.stream import NOTHING_COMPARED, Comparison, EventStream, LossTerm, SelectedQueues, added, at_most
-from dr_ctl.rpo.core.arrays import NA, Floats, Ints
+from dr_ctl.rpo.core.arrays import NA, SECOND_US, Floats, Ints
 from dr_ctl.rpo.core.cut import SHARED
 from dr_ctl.rpo.core.starts import same_start
-from dr_ctl.rpo.history.newest import SECOND_US, Recent
+from dr_ctl.rpo.history.newest import Recent
 from dr_ctl.rpo.history.row import Row
 
 READINGS: Final = 5
@@ -60,8 +60,8 @@ def done_and_there(readings: Readings, name: str, serving: Ints) -> int | None:
     before, acked = readings.queues.acked[queue, [then, now]].tolist()
     if start_id[then] != start_id[now] or NA in (before, acked) or acked < before:
         return None
-    alone = readings.alone(name)
-    copied = at_site[read] - out[read] - alone if alone is not None else np.zeros_like(read)
+    uncopied = readings.uncopied_of(name)
+    copied = at_site[read] - out[read] - uncopied if uncopied is not None else np.zeros_like(read)
     copies = np.maximum(0, at_peer[read] - np.maximum(0, copied))
     rounds = (us[then] - us[read]) // MIN_APART_US
     last_few = (rounds < READINGS) | (np.arange(len(read)) >= len(read) - READINGS)
@@ -70,8 +70,8 @@ def done_and_there(readings: Readings, name: str, serving: Ints) -> int | None:
 
 @dataclass(frozen=True)
 class Pair:
-    """`left`: by queue what lost acknowledgements have left at the other site (None: not read); `delivering`: by queue
-    the most that clients had; `apart`: the queues that the two sites do not hold alike; `unserved`: those that no
+    """`stale_copies`: by queue what lost acknowledgements left at the other site (None: not read); `delivering`: by
+    queue the most that clients had; `apart`: the queues that the two sites do not hold alike; `unserved`: those that no
     outflow serves, or not all of them; `overtaken`: how many came to the other site since the last reading of both,
     where that is more than lay there and the pace explain: then the pace says nothing. A pair whose outflow was not
     read has no readings."""
@@ -80,7 +80,7 @@ class Pair:
     readings: Readings
     messages: EventStream
     acknowledgements: EventStream
-    left: Mapping[str, int | None]
+    stale_copies: Mapping[str, int | None]
     delivering: Mapping[str, int | None]
     apart: Comparison
     unserved: Sequence[str]
@@ -91,8 +91,8 @@ class Pair:
         """`live`: what the other site's queues count now."""
         readings = Readings.of(name, recorded)
         own = [flow for kind, flow in readings.outflows.names if kind == "acks" and flow != SHARED]
-        left = {flow: done_and_there(readings, flow, recorded.saw(Role.SERVING)) for flow in own}
-        known = {flow: count for flow, count in left.items() if count is not None}
+        copies = {flow: done_and_there(readings, flow, recorded.saw(Role.SERVING)) for flow in own}
+        known = {flow: count for flow, count in copies.items() if count is not None}
         messages, acknowledgements = _both(readings, gaps_filled(readings.grids), end_us, known)
         delivering = {queue: readings.most_delivering(index) for queue, index in readings.index.items()}
         apart, overtaken = NOTHING_COMPARED, None
@@ -106,7 +106,7 @@ class Pair:
         unserved += [
             queue.name for queue in apart.queues.values() if queue.uncopied is None and queue.name in readings.index
         ]
-        return cls(name, readings, messages, acknowledgements, left, delivering, apart, unserved, overtaken)
+        return cls(name, readings, messages, acknowledgements, copies, delivering, apart, unserved, overtaken)
 
     def until(self, end_us: int) -> Pair:
         """The same, had the site ended then."""
@@ -177,8 +177,8 @@ class Pair:
         return _with(own, self.apart.lost([name for name in self.apart.queues if matches(patterns, name)]))
 
 
-def _both(readings: Readings, grids: Grids, end_us: int, left: Mapping[str, int]) -> tuple[EventStream, EventStream]:
-    return EventStream(readings, grids, "added", end_us, left), EventStream(readings, grids, "acked", end_us, left)
+def _both(readings: Readings, grids: Grids, end_us: int, lost: Mapping[str, int]) -> tuple[EventStream, EventStream]:
+    return EventStream(readings, grids, "added", end_us, lost), EventStream(readings, grids, "acked", end_us, lost)
 
 
 def _came(live: Iterable[Row], then: Recent) -> int:
@@ -284,7 +284,7 @@ def _at(pair: Pair, index: int) -> Likely:
             acked += min(float(_since(readings, queues.acked[own], at_us, now).sum()), depth - row_lost)
     for row in pair.acknowledgements.rows:
         if counts.names[row][0] == "acks" and counts.depth[row, index] != NA:
-            acked += max(int(counts.depth[row, index]), pair.acknowledgements.left.get(counts.names[row][1], 0))
+            acked += max(int(counts.depth[row, index]), pair.acknowledgements.lost_acks.get(counts.names[row][1], 0))
     duplicates = acked - (sent - lost)
     return Likely(lost, duplicates if math.isnan(duplicates) else max(0.0, duplicates), sent, float(held.sum()))
 

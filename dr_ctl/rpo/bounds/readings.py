@@ -22,9 +22,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dr_ctl.rpo.core.arrays import NA, Flags, Ints, begins_of
+from dr_ctl.rpo.core.arrays import NA, SECOND_US, Flags, Ints, begins_of
 from dr_ctl.rpo.core.cut import COMPARED_US, side_of
-from dr_ctl.rpo.history.newest import OUTFLOWS, SECOND_US, Recent, gaps, longest_us, usual_us
+from dr_ctl.rpo.history.newest import OUTFLOWS, Recent, gaps, longest_us, usual_us
 
 LONGEST_US: Final = 60 * SECOND_US
 """A longer window is made of several: few of its length lie in the last minutes."""
@@ -381,7 +381,7 @@ class Readings:
             Counts.of(inner, ("uncopied",), whole_us),
         )
 
-    def alone(self, name: str) -> int | None:
+    def uncopied_of(self, name: str) -> int | None:
         """How many messages of a queue had no copy at the other site by the last comparison of ids; None where it left
         that queue out, or where none was lately. Where nobody compares by id, counts alone tell."""
         return self._of_last_comparison(name, self.uncopied.depth) if self.uncopied.names else 0

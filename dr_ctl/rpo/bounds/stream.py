@@ -24,9 +24,9 @@ import numpy as np
 from dr_ctl.core.model import total
 from dr_ctl.core.notation import matches
 from dr_ctl.rpo.bounds.readings import Counters, Counts, Grids, Readings, Windows
-from dr_ctl.rpo.core.arrays import NA, Flags, Ints
+from dr_ctl.rpo.core.arrays import NA, SECOND_US, Flags, Ints
 from dr_ctl.rpo.core.cut import SHARED
-from dr_ctl.rpo.history.newest import SECOND_US, WINDOW_US
+from dr_ctl.rpo.history.newest import WINDOW_US
 
 SENDS: Final = ("mirror", "mixed")
 ACKS: Final = ("acks", "mixed")
@@ -63,14 +63,14 @@ class Queues:
 @dataclass(frozen=True)
 class EventStream:
     """The outflows of messages, or of acknowledgements, up to the site's end. `gaps_filled`: what was seen, with what
-    came in gaps spread over them. `left`: by queue acknowledgements lost earlier, whose messages lie at the other
+    came in gaps spread over them. `lost_acks`: by queue acknowledgements lost earlier, whose messages lie at the other
     site."""
 
     readings: Readings
     gaps_filled: Grids
     counted: Literal["added", "acked"]
     end_us: int
-    left: Mapping[str, int]
+    lost_acks: Mapping[str, int]
 
     @cached_property
     def rows(self) -> Sequence[int]:
@@ -159,7 +159,7 @@ class EventStream:
         """Of outflows together. No fewer acknowledgements than were lost before."""
         names, is_acks = self.readings.outflows.names, self.counted == "acked"
         parts = [
-            np.maximum(depths, self.left.get(names[row][1], 0)) if is_acks and names[row][0] == "acks" else depths
+            np.maximum(depths, self.lost_acks.get(names[row][1], 0)) if is_acks and names[row][0] == "acks" else depths
             for row, depths in at_reading.items()
         ]
         total: Ints = np.sum(parts, axis=0)
@@ -344,15 +344,15 @@ class Divergence:
     uncopied: int | None
 
     @property
-    def alone(self) -> int:
+    def only_at_site(self) -> int:
         """How many lay here alone, as far as is known."""
         return self.at_site if self.uncopied is None else max(self.at_site - self.at_peer, self.uncopied)
 
     def text(self, site: str, other: str) -> str:
-        alone = f", {self.uncopied} of them without a copy" if self.uncopied else ""
+        copies = f", {self.uncopied} of them without a copy" if self.uncopied else ""
         note = f", copies of what was done at {other} among them" if self.is_all else ""
         note = ", not compared by id" if self.uncopied is None else note
-        return f"{self.name}: {self.at_site} at {site}{alone}, {self.at_peer} at {other}{note}"
+        return f"{self.name}: {self.at_site} at {site}{copies}, {self.at_peer} at {other}{note}"
 
 
 @dataclass(frozen=True)
@@ -373,7 +373,7 @@ class Comparison:
 
     def lost(self, names: Collection[str] | None = None) -> tuple[int, int] | None:
         """Of some queues or all: beyond what was on its way, and all that lay here alone at the last reading."""
-        return _total([(queue.lost, queue.alone) for queue in self._of(names)])
+        return _total([(queue.lost, queue.only_at_site) for queue in self._of(names)])
 
     def duplicates(self, names: Collection[str] | None = None) -> tuple[int, int] | None:
         """The same of what lay there alone."""
@@ -412,7 +412,7 @@ class _Compared:
             acks = None if ids is None else readings.outflows.names[ids]
             # With acknowledgements of its own counts say nothing: a message without a copy and a copy that stayed when
             # its message was done are as many at both sites as none.
-            uncopied = readings.alone(name) if acks == ("acks", name) and at_site[-1] else 0
+            uncopied = readings.uncopied_of(name) if acks == ("acks", name) and at_site[-1] else 0
             if (at_site != at_peer).any() or uncopied != 0:
                 to_ship = self._to_ship(name)
                 lost = self._beyond(name, at_site - at_peer, to_ship)
@@ -449,8 +449,8 @@ class _Compared:
         if row is None:
             return None if self.messages.outflow_of(name) is None else np.full(len(self.indices), _ALL)
         on_its_way = self._of_outflow(counts.depth, row, _ALL) + self._of_outflow(counts.pending, row, 0)
-        left: Ints = np.maximum(on_its_way, self.acknowledgements.left.get(name, 0))
-        return left + self._depths(self.readings.back, name, SHARED)
+        lost_acks: Ints = np.maximum(on_its_way, self.acknowledgements.lost_acks.get(name, 0))
+        return lost_acks + self._depths(self.readings.back, name, SHARED)
 
     def _of_outflow(self, grid: Ints, row: int, unread: int) -> Ints:
         values = grid[row, self.readings.full[self.indices]]

@@ -1,4 +1,5 @@
-"""Columns of NumPy: what stands for a value that is not known, classes of columns, and searches in sorted ones."""
+"""Columns of NumPy: their types, what stands for a value that is not known, units of time, and searches in sorted
+ones."""
 
 from dataclasses import fields
 from typing import Any, Final, Self
@@ -14,6 +15,9 @@ NA: Final = -(1 << 60)
 """Not known, in a column of integers."""
 NEVER: Final = 1 << 62
 """Above all, in a column of integers."""
+SECOND_US: Final = 1_000_000
+HOUR_US: Final = 3600 * SECOND_US
+DAY_US: Final = 24 * HOUR_US
 
 
 class Rows:

@@ -96,18 +96,18 @@ class CalibrationResult:
     rows: tuple[Row, ...]
 
 
-def backtested(scope: str, table: pa.Table, ask: ScopeQuery) -> CalibrationResult:
+def backtested(scope: str, table: pa.Table, query: ScopeQuery) -> CalibrationResult:
     """Test the figures of a scope on its own past, over the horizons that are asked for."""
-    past = Scope(scope, table, ask)
+    past = Scope(scope, table, query)
     rows = unconditional({metric: past.folded(metric, FOLDS) for metric in NAMES})
-    for horizon_s in ask.horizons_s:
-        changes = {metric: past.changes(metric, int(horizon_s * 1e6), ask.first_us) for metric in NAMES}
-        rows += ahead(changes, horizon_s=horizon_s, span_us=ask.span_us, folds=FOLDS)
+    for horizon_s in query.horizons_s:
+        changes = {metric: past.changes(metric, int(horizon_s * 1e6), query.first_us) for metric in NAMES}
+        rows += ahead(changes, horizon_s=horizon_s, span_us=query.span_us, folds=FOLDS)
     return CalibrationResult(_bound(past), tuple(rows))
 
 
 def _bound(past: Scope) -> BoundRow:
-    checks = {metric: past.part("check", metric) for metric in SUMS}
+    checks = {metric: past.rows_of("check", metric) for metric in SUMS}
     moments = int(checks["covered"].count.sum())
     if not moments:
         return BoundRow(0, 0, None, None)

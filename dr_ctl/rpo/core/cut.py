@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dr_ctl.rpo.core.arrays import NA, Flags, Ints, Rows, begins_of, index_of, last_true
+from dr_ctl.rpo.core.arrays import NA, SECOND_US, Flags, Ints, Rows, begins_of, index_of, last_true
 from dr_ctl.rpo.core.starts import node_of, one_of_each
 
 SHARED: Final = "*"
@@ -79,9 +79,9 @@ def _ints(column: pa.ChunkedArray) -> Ints:
     return values
 
 
-AWAY_US: Final = 600 * 1_000_000
+AWAY_US: Final = 600 * SECOND_US
 """What was not read for so long is away; its counters do not bridge that time."""
-COMPARED_US: Final = 120 * 1_000_000
+COMPARED_US: Final = 120 * SECOND_US
 """A comparison of ids by both sites tells nothing any more of what a queue holds so long after it."""
 REACH: Final = 2
 """Counters that fall within one start of a broker tell of a clock that was put back: readings of two times lie among

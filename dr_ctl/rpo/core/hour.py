@@ -22,14 +22,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dr_ctl.core.notation import matches
-from dr_ctl.rpo.core.arrays import NA, NEVER, Flags, Ints, Rows
+from dr_ctl.rpo.core.arrays import HOUR_US, NA, NEVER, SECOND_US, Flags, Ints, Rows
 from dr_ctl.rpo.core.cut import AWAY_US, KINDS, SITE, UNCOPIED, Columns, Outflows
 from dr_ctl.rpo.core.queues import Queues
 from dr_ctl.rpo.core.rows import (
-    HOUR,
     MILLI,
     REACH,
-    SECOND,
     TOTAL,
     UNKNOWN,
     CellLengths,
@@ -112,8 +110,8 @@ def summed_up(gathered: Gathered, rows: Columns, flows: Outflows, queues: Queues
     for scope in range(scopes):
         steps = lag.steps(scope)
         summary.scope(scope, fold(steps, ~lag.has_sends, gaps))
-        if scope == 0 and not summary.is_alone:  # each flow by itself; flows may be hundreds: their cells are hours
-            summary.steps(summary.names, steps, HOUR, is_total=False)
+        if scope == 0 and not summary.is_single:  # each flow by itself; flows may be hundreds: their cells are hours
+            summary.steps(summary.names, steps, HOUR_US, is_total=False)
     summary.of_flows()
     summary.roles(rows)
 
@@ -122,26 +120,26 @@ class _Summary:
     def __init__(self, gathered: Gathered, lag: LagSeries, window: Window) -> None:
         self.gathered, self._lag, self._window = gathered, lag, window
         self.names = [flow_name(*key) for key in lag.flows.keys]
-        self.is_alone = len(self.names) == 1
-        self._hour = window.from_us - window.from_us % HOUR
+        self.is_single = len(self.names) == 1
+        self._hour = window.from_us - window.from_us % HOUR_US
 
     def scope(self, scope: int, whole: Steps) -> None:
         """The total (told as its only flow, where there is one) or a class."""
         lag, window = self._lag, self._window
-        is_flow = scope == 0 and self.is_alone
+        is_flow = scope == 0 and self.is_single
         name = self.names[0] if is_flow else TOTAL if scope == 0 else class_name(scope - 1)
         words, number = [*self.names, name], len(self.names)
         whole = replace(whole, flow=np.full(len(whole.flow), number))
         self.steps(words, whole, window.figures_us, is_total=is_flow)
         if scope:
-            self.gathered.one("read", name, count=int(lag.queues.unread.is_any[scope].sum()))
+            self.gathered.one("queues", name, count=int(lag.queues.unread.is_any[scope].sum()))
         elif len(whole.begin):
             self._curves(words, whole.clipped(window.from_us, window.to_us), is_total=is_flow)
         if number:
             now = lag.now(scope)
             of_all = fold(now, ~lag.has_sends & (len(now.flow) > 1))
             self._last(words, replace(of_all, flow=np.full(len(of_all.flow), number)), is_total=is_flow)
-            if scope == 0 and not self.is_alone:
+            if scope == 0 and not self.is_single:
                 self._last(words, now, is_total=False)
 
     def steps(self, words: Sequence[str], whole: Steps, cell_us: int, *, is_total: bool) -> None:
@@ -173,7 +171,7 @@ class _Summary:
                 changes = changes.only(changes.begin < window.to_us)
                 level: dict[str, Any] = {"level": changes.level, "stalled": changes.stalled, "horizon_us": horizon_us}
                 counted: dict[str, Any] = {"weight": changes.weight, "count": changes.count, "most": changes.change}
-                cell = changes.begin - changes.begin % (window.cell_us or HOUR)
+                cell = changes.begin - changes.begin % (window.cell_us or HOUR_US)
                 add(
                     "change",
                     scope=changes.flow,
@@ -221,21 +219,23 @@ class _Summary:
         flows = lag.flows
         at = window.within(flows.us)
         us = flows.us[at]
-        gathered.add("looks", names, flows.flow[at], cell=us - us % HOUR, count=np.ones_like(at), most=us, least=us)
+        gathered.add(
+            "readings", names, flows.flow[at], cell=us - us % HOUR_US, count=np.ones_like(at), most=us, least=us
+        )
         for acks, drained in enumerate(lag.drained):
             at = window.within(drained.us)
             rate = (drained.rate[at] * MILLI).astype(np.int64)
             keys: dict[str, Any] = {"acks": acks > 0, "level": drained.level[at], "bucket": bucket_of(rate)}
-            gathered.add("drained", names, drained.flow[at], count=drained.more[at], least=rate, **keys)
+            gathered.add("shipped", names, drained.flow[at], count=drained.more[at], least=rate, **keys)
         known = flows.sends.known
         at = np.flatnonzero(flows.goes_on[1:] & known[1:] & known[:-1]) + 1
         at = at[(flows.us[at] >= window.from_us) & (flows.us[at] < window.to_us)]
         put, took_us = flows.sends.added[at] - flows.sends.added[at - 1], flows.us[at] - flows.us[at - 1]
         rate = np.ceil(put * 1e6 / took_us * MILLI).astype(np.int64)
-        gathered.add("put", names, flows.flow[at], bucket=bucket_of(rate), count=np.ones_like(at), most=rate)
+        gathered.add("arrivals", names, flows.flow[at], bucket=bucket_of(rate), count=np.ones_like(at), most=rate)
         put_in, accounted = lag.accounted((window.from_us, window.to_us))
         at = np.flatnonzero(put_in)
-        gathered.add("told", names, at, weight=put_in[at], count=accounted[at])
+        gathered.add("accounted", names, at, weight=put_in[at], count=accounted[at])
         gathered.add("spacing", names, np.arange(len(names)), most=lag.spacing_us, cell=self._hour)
         for share in lag.queues.shares:
             gathered.one("share", names[share.flow], name=share.queue, cell=self._hour,
@@ -292,7 +292,7 @@ def total(rows: Columns, flows: Outflows, queues: Queues) -> Steps:
 
 FURTHER: Final = 6
 """By so much a reading back grows where the cut lies before it."""
-SELDOM_US: Final = 300 * SECOND
+SELDOM_US: Final = 300 * SECOND_US
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,7 +322,7 @@ class HourQuery:
         return max(self.begin_us, hour_us - AWAY_US * int(FURTHER**further))
 
     def window(self, hour_us: int) -> Window:
-        from_us, to_us = max(hour_us, self.from_us), min(hour_us + HOUR, self.to_us)
+        from_us, to_us = max(hour_us, self.from_us), min(hour_us + HOUR_US, self.to_us)
         return Window(from_us, to_us, fineness(hour_us, self.end_us), self.horizons_us, self.cell_us)
 
 
@@ -343,12 +343,12 @@ class Reader(Protocol):
 def hour(read: Reader, hour_us: int, query: HourQuery) -> pa.Table:
     """The rows that add up of an hour, and one of kind REACH. Of outflows readings from further back are taken until
     they hold the cut."""
-    near_us, to_us, gathered = hour_us - AWAY_US, min(hour_us + HOUR + AWAY_US, query.end_us), Gathered()
+    near_us, to_us, gathered = hour_us - AWAY_US, min(hour_us + HOUR_US + AWAY_US, query.end_us), Gathered()
     for further in count():
         from_us = query.reach_us(hour_us, further)
         table = read.others(from_us, to_us)
         rows = Columns.of(table).by_time()
-        flows, is_read = Outflows.of(rows), ((rows.us >= hour_us) & (rows.us < hour_us + HOUR)).any()
+        flows, is_read = Outflows.of(rows), ((rows.us >= hour_us) & (rows.us < hour_us + HOUR_US)).any()
         if not is_read or from_us <= query.begin_us or is_cut(flows, hour_us, from_us):
             break
     gathered.one(REACH, least=0 if from_us <= query.begin_us else from_us)
@@ -365,8 +365,8 @@ def hour(read: Reader, hour_us: int, query: HourQuery) -> pa.Table:
     whole, *fewer = _sampled(rows, flows, query, hour_us, queues)
     window = query.window(hour_us)
     summed_up(gathered, *whole, 1 + len(query.classes), window)
-    for left in fewer:
-        check(gathered, total(*whole), total(*left), window)
+    for halved in fewer:
+        check(gathered, total(*whole), total(*halved), window)
     return gathered.table()
 
 
@@ -377,7 +377,7 @@ def _sampled(
     window = query.window(hour_us)
 
     def queues(long_us: int, scopes: int, span: tuple[int, int]) -> Queues:
-        parts = [Queues.of(_left(part, long_us), flows, query.mask, scopes, span) for part in read()]
+        parts = [Queues.of(_every_other(part, long_us), flows, query.mask, scopes, span) for part in read()]
         return Queues.together(parts)
 
     whole = queues(0, 1 + len(query.classes), (window.from_us, window.to_us))
@@ -386,12 +386,12 @@ def _sampled(
         read_queues = whole.likely.queues[0] > 0
         gaps = np.diff(flows.us[read_queues])[np.diff(flows.flow[read_queues]) == 0]
         long_us = max(1, int(np.median(gaps))) if len(gaps) else 1
-        rows = _left(rows, long_us)
+        rows = _every_other(rows, long_us)
         flows = Outflows.of(rows)
         yield rows, flows, queues(long_us, 1, (0, 0))
 
 
-def _left(rows: Columns, long_us: int) -> Columns:
+def _every_other(rows: Columns, long_us: int) -> Columns:
     """Without those of every second window so long."""
     return rows.take(np.flatnonzero(rows.us // long_us % 2 == 0)) if long_us else rows
 

@@ -111,16 +111,16 @@ class Share:
 @dataclass(slots=True)
 class Queues:
     """All queues of the outflows. `within` by the reading that ends an interval; `likely` of the readings; `last` the
-    bound at each outflow's last reading that read a queue too; `alone_…` are those of the messages without a copy, of
-    the outflows whose ids are `compared`. `accounted`: what was put into the outflow in each interval that the queues'
-    counters account for. `shares`: those in which most was under way."""
+    bound at each outflow's last reading that read a queue too; `uncopied_…` are those of the messages without a copy,
+    of the outflows whose ids are `compared`. `accounted`: what was put into the outflow in each interval that the
+    queues' counters account for. `shares`: those in which most was under way."""
 
     within: Sums
     likely: Sums
     last: Sums
-    alone_within: Sums
-    alone_likely: Sums
-    alone_last: Sums
+    uncopied_within: Sums
+    uncopied_likely: Sums
+    uncopied_last: Sums
     compared: Flags
     accounted: Floats
     unread: Unread
@@ -153,14 +153,14 @@ class Queues:
         queues.unread.add(q.new, q.us, q.index, q.depth, counts, flows)
         lost = likely.loss
         if queues.compared.any():
-            alone = _Alone.of(rows, q, queues.compared[flows.flow[q.index]])
-            alone_likely, last, first = alone.likely(q), _at_last(q, flows), np.flatnonzero(q.new)
+            uncopied = _Uncopied.of(rows, q, queues.compared[flows.flow[q.index]])
+            uncopied_likely, last, first = uncopied.likely(q), _at_last(q, flows), np.flatnonzero(q.new)
             intervals = (np.concatenate([ends, first]) for ends in pairs)
-            queues.alone_within.add(alone.between(q, flows, *intervals), counts)
-            queues.alone_likely.add(alone_likely, counts)
-            at_last = alone.between(q, flows, last, last)
-            queues.alone_last.add(replace(at_last, index=flows.flow[q.index[last]]), counts)
-            lost = lost + np.maximum(alone_likely.loss, 0)
+            queues.uncopied_within.add(uncopied.between(q, flows, *intervals), counts)
+            queues.uncopied_likely.add(uncopied_likely, counts)
+            at_last = uncopied.between(q, flows, last, last)
+            queues.uncopied_last.add(replace(at_last, index=flows.flow[q.index[last]]), counts)
+            lost = lost + np.maximum(uncopied_likely.loss, 0)
         queues.shares = _shares(rows, q, flows, lost * counts[0], within_us)
         return queues
 
@@ -171,9 +171,9 @@ class Queues:
             within=Sums.none(scopes, readings),
             likely=Sums.none(scopes, readings),
             last=Sums.none(scopes, outflows),
-            alone_within=Sums.none(scopes, readings * is_any),
-            alone_likely=Sums.none(scopes, readings * is_any),
-            alone_last=Sums.none(scopes, outflows * is_any),
+            uncopied_within=Sums.none(scopes, readings * is_any),
+            uncopied_likely=Sums.none(scopes, readings * is_any),
+            uncopied_last=Sums.none(scopes, outflows * is_any),
             compared=compared,
             accounted=np.zeros(readings),
             unread=Unread.none(scopes, readings, outflows),
@@ -182,7 +182,7 @@ class Queues:
 
     def values(self) -> Iterator[tuple[str, Any]]:
         """All that adds up; of ages the largest counts."""
-        for name in ("within", "likely", "last", "alone_within", "alone_likely", "alone_last", "unread"):
+        for name in ("within", "likely", "last", "uncopied_within", "uncopied_likely", "uncopied_last", "unread"):
             part = getattr(self, name)
             yield from ((column.name, getattr(part, column.name)) for column in fields(part))
         yield from (("accounted", self.accounted), ("compared", self.compared))
@@ -392,7 +392,7 @@ def _between(q: _Readings, flows: Outflows, cut: _Cut, acked: _Cut, b: Ints, e: 
 
 
 @dataclass(frozen=True, slots=True)
-class _Alone:
+class _Uncopied:
     """At each reading of a queue, how many of its messages have no copy at the other site: by the newest comparison of
     ids (`known`, `then` the reading at it), and by the next one (`later`); NA where none told of that queue lately.
     `compares`: ids of that queue are compared at all."""
@@ -436,9 +436,9 @@ class _Alone:
         held = np.where(~q.begins[e] | (b == e), q.depth[b] + q.sent[e] - q.sent[b], np.maximum(q.depth[b], q.depth[e]))
         put = flows.sends.added[q.index[e]] - flows.sends.added[q.index[then]]
         missed = np.where(goes_on, np.maximum(q.sent[e] - q.sent[then] - put, 0), held)
-        alone = np.minimum(np.maximum.reduce([self.known[b] + missed, self.known[e], self.later[e]]), held)
+        uncopied = np.minimum(np.maximum.reduce([self.known[b] + missed, self.known[e], self.later[e]]), held)
         left_out = (self.known[b] == NA) | ((self.known[e] == NA) & (self.later[e] == NA))
-        loss = np.where(self.compares[e], np.where(left_out, held, alone), 0)
+        loss = np.where(self.compares[e], np.where(left_out, held, uncopied), 0)
         took = q.us[e] - q.us[b]
         in_queue = np.where(q.depth[b] == 0, took, np.where(q.oldest_us[b] == NA, NA, q.oldest_us[b] + took))
         return self._aged(q, e, loss, in_queue, np.maximum(q.index[e] - q.index[b], 1))

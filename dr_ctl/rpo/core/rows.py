@@ -9,12 +9,12 @@ weights and counts are added, of `most` the largest counts, of `least` the small
 | --- | --- | --- | --- | --- | --- |
 | figure | scope, metric, likely, cell, bucket; of a drain `flow` and `acks` | time, us | | largest value | |
 | change | scope, metric, horizon_us, cell, level, stalled, bucket | time, us | moments | largest change | |
-| drained | scope (a flow), acks, level, bucket | | messages | | slowest, thousandths a second |
-| put | scope (a flow), bucket | | intervals | quickest, thousandths a second | |
+| shipped | scope (a flow), acks, level, bucket | | messages | | slowest, thousandths a second |
+| arrivals | scope (a flow), bucket | | intervals | quickest, thousandths a second | |
 | time | scope, metric (covered, late, taken over, idle, floor), cell | time, us | intervals | | |
-| looks | scope (a flow), cell | | readings | last, us | first, us |
-| told | scope (a flow) | things put in | of these told by queues | | |
-| read | scope (a class) | | flows that have a queue of it | | |
+| readings | scope (a flow), cell | | readings | last, us | first, us |
+| accounted | scope (a flow) | things put in | of these accounted for by queues | | |
+| queues | scope (a class) | | flows that have a queue of it | | |
 | curve | scope, metric, likely, cell; of a drain `flow` and `acks` | | | largest value | |
 | share | scope (a flow), name (a queue; none: of all others), cell | message-milliseconds | | most at a reading | |
 | now | scope, metric, likely; of a drain `flow` and `acks`; stalled | | | value at the last reading | |
@@ -44,13 +44,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dr_ctl.rpo.core.arrays import NA, NEVER, Floats, Ints
+from dr_ctl.rpo.core.arrays import DAY_US, HOUR_US, NA, NEVER, SECOND_US, Floats, Ints
 from dr_ctl.rpo.core.cut import AWAY_US
 from dr_ctl.rpo.core.quantities import PROBABILITIES, Interval, Number, Quantiles, Quantity, Z, t_value
-
-SECOND: Final = 1_000_000
-HOUR: Final = 3600 * SECOND
-DAY: Final = 24 * HOUR
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +57,14 @@ class CellLengths:
     curve_us: int
 
 
-LATELY: Final = CellLengths(300 * SECOND, 20 * SECOND)
-OF_A_DAY: Final = CellLengths(HOUR, 600 * SECOND)
+LATELY: Final = CellLengths(300 * SECOND_US, 20 * SECOND_US)
+OF_A_DAY: Final = CellLengths(HOUR_US, 600 * SECOND_US)
 
 
 def over_us(end_us: int) -> int:
     """Days that begin before are over in a history that ends then (exclusive), with the readings after them that say
     what was in step with them."""
-    return (end_us - AWAY_US) // DAY * DAY
+    return (end_us - AWAY_US) // DAY_US * DAY_US
 
 
 def fineness(us: int, end_us: int) -> CellLengths:
@@ -280,7 +276,7 @@ SCHEMA: Final = pa.schema(
 )
 """`is_total`: the row tells of the total too, for its flow is the only one."""
 REACH: Final = "reach"
-OWN: Final = ("drained", "put", "told")
+OWN: Final = ("shipped", "arrivals", "accounted")
 """Kinds of rows of single flows that the total and the classes are told by too."""
 ADDED: Final = (("weight", "sum"), ("count", "sum"), ("most", "max"), ("least", "min"))
 """How rows with equal keys are put together."""

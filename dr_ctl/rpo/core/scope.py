@@ -17,16 +17,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dr_ctl.rpo.core.arrays import NA, Flags, Floats, Ints, Rows
+from dr_ctl.rpo.core.arrays import DAY_US, HOUR_US, NA, SECOND_US, Flags, Floats, Ints, Rows
 from dr_ctl.rpo.core.hour import Changes
 from dr_ctl.rpo.core.quantities import PROBABILITIES, UNITS, Curves, Figures, Horizon, Number, Quantity
 from dr_ctl.rpo.core.rows import (
     CLASS,
-    DAY,
-    HOUR,
     MILLI,
     NUMBERS,
-    SECOND,
     TOTAL,
     UNKNOWN,
     VALUES,
@@ -42,7 +39,7 @@ from dr_ctl.rpo.core.step_functions import METRICS, drain_ms, rates
 
 BLOCKS: Final = 24
 BLOCKS_OF_A_WEEK: Final = 28
-ASKED: Final = (*PROBABILITIES.values(), 1.0)
+QUANTILES: Final = (*PROBABILITIES.values(), 1.0)
 Limits = Mapping[str, Number]
 """Of a scope: the most messages that may be lost (`loss`), and the most seconds of them (`age_s`), as far as there are
 limits."""
@@ -66,12 +63,12 @@ class ScopeQuery:
 
     @property
     def horizon_us(self) -> int:
-        return int(self.horizon_s * SECOND)
+        return int(self.horizon_s * SECOND_US)
 
     @property
     def since_us(self) -> int:
         """A day of the past says what may come; older days were other days."""
-        return self.last_us - DAY - self.horizon_us
+        return self.last_us - DAY_US - self.horizon_us
 
     @property
     def span_us(self) -> tuple[int, int]:
@@ -79,7 +76,7 @@ class ScopeQuery:
 
     @property
     def blocks(self) -> int:
-        return BLOCKS_OF_A_WEEK if self.last_us - self.first_us >= 7 * DAY else BLOCKS
+        return BLOCKS_OF_A_WEEK if self.last_us - self.first_us >= 7 * DAY_US else BLOCKS
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +110,13 @@ class OfScope:
     curves: Curves | None = None
 
 
-def figures(scope: str, table: pa.Table, ask: ScopeQuery) -> OfScope:
+def figures(scope: str, table: pa.Table, query: ScopeQuery) -> OfScope:
     """The figures of a scope, from the rows that tell of it."""
-    rows, is_total = Scope(scope, table, ask), scope == TOTAL
+    rows, is_total = Scope(scope, table, query), scope == TOTAL
     metrics = ("covered", "late", "taken over", "idle", "floor")
     covered, late, taken_over, idle, floor = map(rows.weight, metrics)
     shipped, came = rows.link
-    peak, curves = rows.peak if is_total else None, rows.curves() if is_total and ask.bins else None
+    peak, curves = rows.peak if is_total else None, rows.curves() if is_total and query.bins else None
     judged = rows.above_us, rows.uncompared_us
     return OfScope(rows.figures(), covered, late, taken_over, idle, floor, *judged, shipped, came, peak, curves)
 
@@ -148,10 +145,10 @@ class ScopeRows(Rows):
 class Scope:
     """The rows of a scope by kind and metric."""
 
-    def __init__(self, name: str, table: pa.Table, ask: ScopeQuery) -> None:
-        self._ask, self._is_class = ask, name.startswith(CLASS)
-        self._limits = ask.limits.get(name, {})
-        self._away = np.array(ask.away_us if self._is_class or name == TOTAL else (), np.int64)
+    def __init__(self, name: str, table: pa.Table, query: ScopeQuery) -> None:
+        self._query, self._is_class = query, name.startswith(CLASS)
+        self._limits = query.limits.get(name, {})
+        self._away = np.array(query.away_us if self._is_class or name == TOTAL else (), np.int64)
         columns = {name: table[name].to_numpy() for name in (*NUMBERS, "likely", "acks", "stalled", *VALUES)}
         self._words: dict[str, list[str]] = {}
         for word in ("kind", "metric", "flow"):
@@ -160,7 +157,7 @@ class Scope:
         self._whole = ScopeRows(**{column.name: columns[column.name] for column in fields(ScopeRows)})
         self._kind, self._metric, self._likely = (columns[name] for name in ("kind", "metric", "likely"))
 
-    def part(self, kind: str, metric: str = "", *, likely: bool = False) -> ScopeRows:
+    def rows_of(self, kind: str, metric: str = "", *, likely: bool = False) -> ScopeRows:
         kinds, metrics = self._words["kind"], self._words["metric"]
         if kind not in kinds or metric not in metrics:
             return self._whole.take(slice(0, 0))
@@ -169,15 +166,15 @@ class Scope:
 
     def _here(self, rows: ScopeRows) -> ScopeRows:
         """Without time in which a pair was not looked at."""
-        return rows.only(~np.isin(rows.cell - rows.cell % HOUR, self._away))
+        return rows.only(~np.isin(rows.cell - rows.cell % HOUR_US, self._away))
 
     def weight(self, metric: str) -> int:
-        rows = self.part("time", metric)
+        rows = self.rows_of("time", metric)
         return int((self._here(rows) if metric == "covered" else rows).weight.sum())
 
     def histogram(self, metric: str, *, likely: bool = False) -> Histogram:
         """In blocks of covered time of about equal length, each of whole cells."""
-        rows, blocks = self._here(self.part("figure", metric, likely=likely)), self._ask.blocks
+        rows, blocks = self._here(self.rows_of("figure", metric, likely=likely)), self._query.blocks
         cells, weight = self._covered
         block = covered_blocks(weight, blocks)
         at = block[np.searchsorted(cells, rows.cell)] if len(rows.cell) else rows.cell
@@ -185,14 +182,14 @@ class Scope:
 
     @cached_property
     def _covered(self) -> tuple[Ints, Ints]:
-        covered = self._here(self.part("time", "covered"))
+        covered = self._here(self.rows_of("time", "covered"))
         cells, at = np.unique(covered.cell, return_inverse=True)
         return cells, np.bincount(at, covered.weight, len(cells)).astype(np.int64)
 
     def folded(self, metric: str, folds: int) -> Histogram:
         """In blocks of the time from the first reading to the last."""
-        rows = self._here(self.part("figure", metric))
-        return Histogram.of(rows.values, rows.weight, wall_blocks(rows.cell, self._ask.span_us, folds), folds)
+        rows = self._here(self.rows_of("figure", metric))
+        return Histogram.of(rows.values, rows.weight, wall_blocks(rows.cell, self._query.span_us, folds), folds)
 
     def _values(self, metric: str, rows: ScopeRows) -> Ints:
         """The figures; of what waits how long it takes to drain, by all that is known."""
@@ -205,13 +202,13 @@ class Scope:
         return values
 
     def _rates(self, flow: int, *, acks: bool) -> Floats:
-        rows = self.part("drained")
+        rows = self.rows_of("shipped")
         rows = rows.only((rows.flow == flow) & (rows.acks == acks))
         return rates(rows.least / MILLI, rows.count, rows.level)
 
     def changes(self, metric: str, horizon_us: int, since_us: int) -> Changes:
-        rows = self.part("change", metric)
-        rows = rows.only((rows.cell >= since_us - since_us % HOUR) & (rows.horizon_us == horizon_us))
+        rows = self.rows_of("change", metric)
+        rows = rows.only((rows.cell >= since_us - since_us % HOUR_US) & (rows.horizon_us == horizon_us))
         return Changes(rows.flow, rows.cell, rows.level, rows.stalled, rows.most, rows.weight, rows.count)
 
     def _now(self, metric: str, *, likely: bool = False) -> tuple[int | None, bool]:
@@ -229,31 +226,31 @@ class Scope:
         return None if last is None else int(last.most[0])
 
     def _last(self, kind: str, metric: str, *, likely: bool = False) -> ScopeRows | None:
-        rows = self.part(kind, metric, likely=likely)
-        at = np.flatnonzero(rows.cell == self._ask.hour_us)
+        rows = self.rows_of(kind, metric, likely=likely)
+        at = np.flatnonzero(rows.cell == self._query.hour_us)
         return rows.take(at[:1]) if len(at) else None
 
     @property
     def _arrival_rates(self) -> list[float] | None:
         """The 50th, 95th and 99th percentile and the greatest rate at which things are put in, a second; None where
         nobody knows."""
-        put, by_flow = self.part("put"), []
+        put, by_flow = self.rows_of("arrivals"), []
         for flow in np.unique(put.flow).tolist():
             rows = put.only(put.flow == flow)
             by_rate = Histogram.of(rows.most, rows.count, np.zeros_like(rows.most), 1)
-            by_flow.append([(by_rate.quantile(probability) or 0) / MILLI for probability in ASKED])
+            by_flow.append([(by_rate.quantile(probability) or 0) / MILLI for probability in QUANTILES])
         return [sum(of_flows) for of_flows in zip(*by_flow, strict=True)] if by_flow else None
 
     @property
     def link(self) -> tuple[float | None, float | None]:
         """Of a flow: how fast it was shipped while something waited, and how fast most was put in."""
-        put = self.part("put")
+        put = self.rows_of("arrivals")
         own = {*put.flow.tolist()}
         shipped = self._rates(own.pop(), acks=False)[0] if len(own) == 1 else np.nan
         return (None, None) if np.isnan(shipped) else (float(shipped), int(put.most.max()) / MILLI)
 
     def figures(self) -> Figures:
-        rows = self.part("told")
+        rows = self.rows_of("accounted")
         put, of_queues = (0, 0) if self._is_class else (int(rows.weight.sum()), int(rows.count.sum()))
         loss, age_s, duplicates, drain_s = map(self._quantity, (*METRICS, "drain"))
         unexplained = round(1 - of_queues / put, 6) if put else None
@@ -265,19 +262,19 @@ class Scope:
         return quantity(now, bound, likely_now, likely, UNITS[metric])
 
     def _ahead(self) -> Horizon:
-        ask, stalled = self._ask, self._now("loss")[1]
+        query, stalled = self._query, self._now("loss")[1]
         come = self._arrival_rates if stalled and not self._is_class else None
-        more = None if come is None else [int(-(-rate * ask.horizon_s // 1)) for rate in come]
+        more = None if come is None else [int(-(-rate * query.horizon_s // 1)) for rate in come]
         level = (self._since("loss") or 0).bit_length()
 
         def figure(metric: str, fallback: Sequence[int] | None) -> Quantity:
-            similar = self.changes(metric, ask.horizon_us, ask.since_us).similar(level, stalled=stalled)
+            similar = self.changes(metric, query.horizon_us, query.since_us).similar(level, stalled=stalled)
             # From the bound of the last interval on: the changes are those of such bounds.
             now, since = self._now(metric)[0], self._since(metric)
             return ahead(now, since, similar, fallback, UNITS[metric])
 
-        later_ms = [int(ask.horizon_s * 1000)] * 4 if stalled else None
-        return Horizon(ask.horizon_s, loss=figure("loss", more), age_s=figure("age_ms", later_ms))
+        later_ms = [int(query.horizon_s * 1000)] * 4 if stalled else None
+        return Horizon(query.horizon_s, loss=figure("loss", more), age_s=figure("age_ms", later_ms))
 
     @property
     def above_us(self) -> int:
@@ -294,7 +291,7 @@ class Scope:
 
     @property
     def peak(self) -> Peak | None:
-        rows = self._here(self.part("curve", "loss", likely=True))
+        rows = self._here(self.rows_of("curve", "loss", likely=True))
         order = np.argsort(rows.cell, kind="stable")
         cells, most = rows.cell[order], rows.most[order]
         if not len(cells) or most.max() <= 0:
@@ -312,15 +309,19 @@ class Scope:
         return Peak(*worst, len(begins), int(cells[above][begins[longest]]), int(took[longest]))
 
     def _lengths(self, cells: Ints) -> Ints:
-        return np.array([fineness(us, self._ask.end_us).curve_us for us in cells.tolist()], np.int64)
+        return np.array([fineness(us, self._query.end_us).curve_us for us in cells.tolist()], np.int64)
 
     def curves(self) -> Curves:
         most = {metric: self._curve(metric) for metric in UNITS}
-        return Curves(*self._ask.span_us, most, {metric: self._curve(metric, likely=True) for metric in METRICS})
+        return Curves(*self._query.span_us, most, {metric: self._curve(metric, likely=True) for metric in METRICS})
 
     def _curve(self, metric: str, *, likely: bool = False) -> list[Number | None]:
         """The most of the cells that touch each bin."""
-        rows, span_us, bins = self._here(self.part("curve", metric, likely=likely)), self._ask.span_us, self._ask.bins
+        rows, span_us, bins = (
+            self._here(self.rows_of("curve", metric, likely=likely)),
+            self._query.span_us,
+            self._query.bins,
+        )
         values = self._values(metric, rows) if metric == "drain" else rows.most
         ends = rows.cell + self._lengths(rows.cell) - 1
         first, last = (wall_blocks(us, span_us, bins) for us in (rows.cell, ends))
@@ -338,9 +339,9 @@ def ahead(
     `fallback`: the changes at p50, p95, p99 and at most, where nothing similar is on record.
 
     The answer has no interval: the moments are too few and too much alike for one."""
-    changes: Sequence[int | None] = fallback or [None] * len(ASKED)
+    changes: Sequence[int | None] = fallback or [None] * len(QUANTILES)
     if moves is not None:
-        changes = [weighted_quantile(moves.change, moves.weight, p) for p in ASKED]
+        changes = [weighted_quantile(moves.change, moves.weight, p) for p in QUANTILES]
     p50, p95, p99, most = (
         None if since is None or more is None else scaled(max(0, since + more), per) for more in changes
     )
@@ -384,7 +385,7 @@ class Facts:
         facts = cls()
         spacing: dict[str, int] = {}
         for kind, scope, name, weight, count, most, least, cell in sums:
-            if kind == "looks":
+            if kind == "readings":
                 facts.flows[scope] = Samples(least, most, count)
                 facts.hour_us = max(facts.hour_us, cell)
             elif kind == "spacing":
@@ -393,7 +394,7 @@ class Facts:
                 facts.roles[name] = most
             elif kind == "share":
                 facts.shares.append((scope, name, weight, most))
-            elif kind == "read" and count:
+            elif kind == "queues" and count:
                 facts.classes.add(scope)
         facts.flows = {flow: facts.flows[flow] for flow in sorted(facts.flows, key=json.loads)}
         facts.shares.sort()

@@ -10,7 +10,7 @@ from typing import Final, Self
 
 import numpy as np
 
-from dr_ctl.rpo.core.arrays import NA, NEVER, Flags, Floats, Ints, Rows, begins_of, last_true
+from dr_ctl.rpo.core.arrays import NA, NEVER, SECOND_US, Flags, Floats, Ints, Rows, begins_of, last_true
 from dr_ctl.rpo.core.cut import AWAY_US, DOWN, NO_ROLE, SITE, STANDBY, Columns, Outflows, Side, roles_of
 from dr_ctl.rpo.core.queues import Queues
 from dr_ctl.rpo.core.rows import weighted_quantile
@@ -78,7 +78,7 @@ GAP_POLLS: Final = 5
 """An interval longer than this many usual ones is a gap: not covered time."""
 AROUND: Final = 10
 """Usual is the median of so many intervals before, this one, and so many after."""
-MIN_GAP_US: Final = 10 * 1_000_000
+MIN_GAP_US: Final = 10 * SECOND_US
 """However short intervals are: a reading may be late by so much."""
 LATE: Final = 60
 """An interval of up to so many usual ones, or of up to ten minutes, is one in which the site answered late or not."""
@@ -151,7 +151,7 @@ class LagSeries:
         newest = last_true(self.read, self._begins)
         self.full = np.maximum(newest, 0)
         self.near = (newest >= 0) & (flows.us - flows.us[self.full] <= AWAY_US)
-        self.alone = ~self.read & self.near
+        self.outflow_only = ~self.read & self.near
         self.put = np.zeros(len(flows.us))
         b, e = self.last - 1, self.last
         known = flows.goes_on[e] & flows.sends.known[e] & flows.sends.known[b]
@@ -203,7 +203,7 @@ class LagSeries:
         took = flows.us[e] - flows.us[b]
         unread = self.unread(scope)
         bound, is_floor = self.figures(scope, self.queues.within, e, b, flows.us[e], unread[e], sends, acks)
-        bound, is_floor = self._without_copy(scope, bound, is_floor, self.queues.alone_within, [e, self.full[e]], e)
+        bound, is_floor = self._without_copy(scope, bound, is_floor, self.queues.uncopied_within, [e, self.full[e]], e)
         likely = self.likely(scope, unread)
         idle = (flows.role[b] == STANDBY) | (flows.role[b] == DOWN)
         covered = on & (took <= self.gap_us) & ~idle
@@ -237,32 +237,32 @@ class LagSeries:
 
     def likely(self, scope: int, unread: Flags) -> Figures:
         figures, indices = self._under_way(scope, unread), np.arange(len(self.flows.us))
-        return self._without_copy(scope, figures, indices < 0, self.queues.alone_likely, [self.full], indices)[0]
+        return self._without_copy(scope, figures, indices < 0, self.queues.uncopied_likely, [self.full], indices)[0]
 
     def _under_way(self, scope: int, unread: Flags) -> Figures:
         """At each reading: no more than lies in the outflow, and that where some queue was not read. A reading of the
         outflow alone has the share of it that the reading before had."""
-        flows, sums, alone = self.flows, self.queues.likely, self.alone
+        flows, sums, outflow_only = self.flows, self.queues.likely, self.outflow_only
         sends, acks, indices = flows.sends.depth, flows.acks.depth, np.arange(len(flows.us))
         is_any = self.queues.unread.is_any[scope][flows.flow]
-        unread = (unread | (is_any & (sums.queues[scope] == 0))) & ~alone
+        unread = (unread | (is_any & (sums.queues[scope] == 0))) & ~outflow_only
         figures, _ = self.figures(scope, sums, indices, indices, flows.us, unread, sends, acks)
-        if not alone.any():
+        if not outflow_only.any():
             return figures
 
         def shared(figure: Ints, most: Ints) -> Ints:
-            last = last_true(~alone & (figure != NA) & (most > 0), self._begins)
+            last = last_true(~outflow_only & (figure != NA) & (most > 0), self._begins)
             share = np.where(last >= 0, figure[last] / np.maximum(1, most[last]), 1.0)
             some = np.rint(np.maximum(most, 0) * share).astype(np.int64)
-            return np.where(alone, np.where(most == NA, NA, some), figure)
+            return np.where(outflow_only, np.where(most == NA, NA, some), figure)
 
         loss, duplicates = shared(figures.loss, sends), shared(figures.duplicates, acks)
         since = flows.us - np.where(flows.sends.likely_us == NA, flows.oldest_us, flows.sends.likely_us)
         age_ms = np.where(loss > 0, -(-since // 1000), loss)
         # No older than what was oldest where it was told last has become.
-        last = last_true(~alone & (figures.age_ms != NA), self._begins)
+        last = last_true(~outflow_only & (figures.age_ms != NA), self._begins)
         aged = np.where(last >= 0, figures.age_ms[last] - (-(flows.us - flows.us[last]) // 1000), NEVER)
-        age_ms = np.where(alone, np.minimum(age_ms, aged), figures.age_ms)
+        age_ms = np.where(outflow_only, np.minimum(age_ms, aged), figures.age_ms)
         return replace(figures, loss=loss, duplicates=duplicates, age_ms=age_ms)
 
     def now(self, scope: int) -> Steps:
@@ -276,11 +276,11 @@ class LagSeries:
         gap[self.last] = self.gap_us
         at_last = us == last_us[pairs]
         sends, acks = (np.where(at_last, side.depth[ends], NA) for side in (flows.sends, flows.acks))
-        alone, full, unread = self.alone[ends], self.full[ends], self.unread(scope)
-        at_full = unread[np.where(alone, full, ends)]
+        outflow_only, full, unread = self.outflow_only[ends], self.full[ends], self.unread(scope)
+        at_full = unread[np.where(outflow_only, full, ends)]
         bound, floor = self.figures(scope, self.queues.last, indices, ends, us, at_full, sends, acks)
-        bound = self._grown(bound, alone, sends, acks)
-        bound, floor = self._without_copy(scope, bound, floor, self.queues.alone_last, [indices], ends)
+        bound = self._grown(bound, outflow_only, sends, acks)
+        bound, floor = self._without_copy(scope, bound, floor, self.queues.uncopied_last, [indices], ends)
         likely = self.likely(scope, unread).take(ends)
         before = np.maximum(ends - 1, 0)
         stalled = flows.goes_on[ends] & (flows.flow[before] == indices) & self._stalls(before, ends, ends)
@@ -294,18 +294,18 @@ class LagSeries:
         stalls: Flags = (sends.depth[at] > 0) & (sends.shipped[end] == sends.shipped[begin])
         return stalls
 
-    def _grown(self, bound: Figures, alone: Flags, sends: Ints, acks: Ints) -> Figures:
+    def _grown(self, bound: Figures, outflow_only: Flags, sends: Ints, acks: Ints) -> Figures:
         """Since the last reading of the queues no more can have come than was put into the outflow."""
         flows, end, full, breaks = self.flows, self.ends, self.full[self.ends], np.cumsum(~self.flows.goes_on)
 
         def grown(then: Ints, side: Side, most: Ints) -> Ints:
             known = (breaks[end] == breaks[full]) & side.known[full] & (then != NA)
             now = np.where(known, np.minimum(most, then + side.added[end] - side.added[full]), most)
-            return np.where(alone, now, then)
+            return np.where(outflow_only, now, then)
 
         loss, duplicates = grown(bound.loss, flows.sends, sends), grown(bound.duplicates, flows.acks, acks)
         age_ms = np.where(sends == NA, NA, -((flows.oldest_us[end] - flows.us[end]) // 1000))
-        age_ms = np.where(alone, np.where(loss == 0, 0, age_ms), bound.age_ms)
+        age_ms = np.where(outflow_only, np.where(loss == 0, 0, age_ms), bound.age_ms)
         return replace(bound, loss=loss, duplicates=duplicates, age_ms=age_ms)
 
     def figures(

@@ -14,9 +14,10 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role
 from dr_ctl.core.notation import duration, if_known
 from dr_ctl.core.system import Clock, SystemClock, stamp
+from dr_ctl.rpo.core.arrays import SECOND_US
 from dr_ctl.rpo.core.calibration import CalibrationResult
 from dr_ctl.rpo.core.quantities import Figures, Horizon, Quantity
-from dr_ctl.rpo.core.rows import SECOND, TOTAL, class_name
+from dr_ctl.rpo.core.rows import TOTAL, class_name
 from dr_ctl.rpo.core.scope import Facts, OfScope, ScopeQuery, pair_of
 from dr_ctl.rpo.estimate.request import Request, store
 from dr_ctl.rpo.estimate.result import (
@@ -44,7 +45,7 @@ MOST: Final = 0.5
 """A queue with this share of what was likely lost is where most comes from."""
 WIDE: Final = 3
 """A bound so many times what is likely is wide because readings are far apart."""
-NEAR_US: Final = SECOND
+NEAR_US: Final = SECOND_US
 
 
 def shares(facts: Facts) -> tuple[QueueShare, ...]:
@@ -78,8 +79,8 @@ def advice(
         times = "once" if peak.times == 1 else f"{peak.times} times"
         yield (
             f"A failure would likely have lost more than {if_known(limit)} {times} in the history, the longest time "
-            f"for about {duration(float(peak.longest_us) / SECOND)} from {stamp(moment(peak.from_us))} on: check link "
-            "and consumers at that time."
+            f"for about {duration(float(peak.longest_us) / SECOND_US)} from {stamp(moment(peak.from_us))} on: check "
+            "link and consumers at that time."
         )
     for flow in facts.flows:  # links that carried less than came while something waited
         scope = scopes[flow]
@@ -98,7 +99,7 @@ def advice(
     if is_wide and facts.spacing_us >= NEAR_US:  # what narrows the bound and not the loss
         yield (
             "The bound is far above the likely value because samples are "
-            f"{duration(facts.spacing_us / SECOND)} apart: a "
+            f"{duration(facts.spacing_us / SECOND_US)} apart: a "
             "shorter `history.every` narrows the bound, and does not change the loss."
         )
 
@@ -133,12 +134,14 @@ class LoadedHistory:
     ahead: tuple[int, int] | None = None
 
 
-Make = Callable[[Request, int], LoadedHistory | Finding]
+LoadHistory = Callable[[Request, int], LoadedHistory | Finding]
 """Reads a history; the finding says why there is nothing to tell."""
-SILENT_US: Final = 30 * SECOND
+SILENT_US: Final = 30 * SECOND_US
 
 
-def estimate(asked: Request, make: Make, *, charted: bool = False, clock: Clock | None = None) -> EstimateAnswer:
+def estimate(
+    request: Request, make: LoadHistory, *, charted: bool = False, clock: Clock | None = None
+) -> EstimateAnswer:
     """Say what would be lost if the site died: at the last reading, and at a random moment of the history.
 
     `charted` adds the curves of a page. Raises EnvironmentFault where Spark cannot start or finish, or the estimate
@@ -146,19 +149,21 @@ def estimate(asked: Request, make: Make, *, charted: bool = False, clock: Clock 
     """
     clock = clock or SystemClock()
     now_us = micros(clock.now())
-    made = make(asked, now_us)
-    answer = EstimateAnswer(None, (made,)) if isinstance(made, Finding) else _answer(asked, made, now_us, charted)
-    if asked.store:
-        store(asked.location, answer, clock.now())
+    loaded = make(request, now_us)
+    answer = (
+        EstimateAnswer(None, (loaded,)) if isinstance(loaded, Finding) else _answer(request, loaded, now_us, charted)
+    )
+    if request.store:
+        store(request.location, answer, clock.now())
     return answer
 
 
-def _answer(asked: Request, made: LoadedHistory, now_us: int, charted: bool) -> EstimateAnswer:
-    facts, objectives = made.facts, asked.objectives
+def _answer(request: Request, loaded: LoadedHistory, now_us: int, charted: bool) -> EstimateAnswer:
+    facts, objectives = loaded.facts, request.objectives
     if not facts.flows:
-        return EstimateAnswer(None, (*made.findings, nothing_of(made.site, {made.site})))
-    scopes = made.figures(ask_of(asked, made, BINS if charted else 0))
-    total, queues, classes = scopes[TOTAL], shares(facts), tuple(_classes(asked, facts, scopes))
+        return EstimateAnswer(None, (*loaded.findings, nothing_of(loaded.site, {loaded.site})))
+    scopes = loaded.figures(scope_query(request, loaded, BINS if charted else 0))
+    total, queues, classes = scopes[TOTAL], shares(facts), tuple(_classes(request, facts, scopes))
     coverage, stale_s = Coverage.of(total, facts.span_us), round(max(0.0, (now_us - facts.span_us[1]) / 1e6), 3)
     first, last = map(moment, facts.span_us)
     samples = sum(max(flow.readings for flow in own) for own in facts.pairs.values())
@@ -166,27 +171,27 @@ def _answer(asked: Request, made: LoadedHistory, now_us: int, charted: bool) -> 
     if objectives is not None:
         verdict = Verdict.worst([judged(total, coverage, objectives.loss), *(of.verdict for of in classes)])
     estimated = Estimate(
-        made.site,
+        loaded.site,
         last,
         stale_s,
         SeenWindow(first, last, samples, round(coverage.covered_us / 1e6, 3)),
         verdict,
         total.figures,
-        tuple(_flows(made.site, scopes, facts)),
+        tuple(_flows(loaded.site, scopes, facts)),
         classes,
         queues,
         tuple(advice(scopes, facts, queues, objectives)),
         _outage(facts),
     )
-    findings = (*_of_readings(made, stale_s, now_us), *_of_figures(total, coverage, estimated, facts, objectives))
-    return EstimateAnswer(estimated, (*made.findings, *findings), total.curves)
+    findings = (*_of_readings(loaded, stale_s, now_us), *_of_figures(total, coverage, estimated, facts, objectives))
+    return EstimateAnswer(estimated, (*loaded.findings, *findings), total.curves)
 
 
-def _of_readings(made: LoadedHistory, stale_s: float, now_us: int) -> Iterator[Finding]:
+def _of_readings(loaded: LoadedHistory, stale_s: float, now_us: int) -> Iterator[Finding]:
     """Where and when it was read."""
-    facts, newest_us = made.facts, made.facts.span_us[1]
-    if made.serving not in (None, made.site):  # things in its outflow came from the other, since that serves
-        yield found("DR-RPO-023", serving=made.serving, site=made.site)
+    facts, newest_us = loaded.facts, loaded.facts.span_us[1]
+    if loaded.serving not in (None, loaded.site):  # things in its outflow came from the other, since that serves
+        yield found("DR-RPO-023", serving=loaded.serving, site=loaded.site)
     limit_s = max(MIN_STALE_S, STALE_POLLS * facts.spacing_us / 1e6)
     if stale_s > limit_s:
         yield found("DR-RPO-003.newest", age=f"{stale_s:.0f}", at=stamp(moment(newest_us)))
@@ -196,8 +201,8 @@ def _of_readings(made: LoadedHistory, stale_s: float, now_us: int) -> Iterator[F
         if behind_s > limit_s:
             yield found("DR-RPO-006", pair=pair, behind=f"{behind_s:.0f}", at=stamp(moment(last_us)))
     ahead_s = (newest_us - now_us) / 1e6
-    if made.ahead is not None:
-        yield found("DR-RPO-020.left_out", files=made.ahead[0], last=stamp(moment(made.ahead[1])))
+    if loaded.ahead is not None:
+        yield found("DR-RPO-020.left_out", files=loaded.ahead[0], last=stamp(moment(loaded.ahead[1])))
     elif ahead_s > MIN_STALE_S:
         yield found("DR-RPO-020.newest", ahead=f"{ahead_s:.0f}", at=stamp(moment(newest_us)))
 
@@ -238,17 +243,17 @@ def _of_figures(
                 yield found("DR-RPO-026", name=name, what=what)
 
 
-def ask_of(asked: Request, made: LoadedHistory, bins: int, horizons_s: tuple[float, ...] = ()) -> ScopeQuery:
-    facts, objectives = made.facts, asked.objectives
+def scope_query(request: Request, loaded: LoadedHistory, bins: int, horizons_s: tuple[float, ...] = ()) -> ScopeQuery:
+    facts, objectives = loaded.facts, request.objectives
     limits = {} if objectives is None else {TOTAL: objectives.loss} | {
         class_name(number): loss_class.loss for number, loss_class in enumerate(objectives.classes)
     }  # fmt: skip
     return ScopeQuery(
         *facts.span_us,
         facts.hour_us,
-        made.end_us,
+        loaded.end_us,
         facts.away_us,
-        asked.horizon_s,
+        request.horizon_s,
         {name: limit.by_figure for name, limit in limits.items()},
         bins,
         horizons_s,
@@ -256,23 +261,23 @@ def ask_of(asked: Request, made: LoadedHistory, bins: int, horizons_s: tuple[flo
 
 
 def _flows(site: str, scopes: Mapping[str, OfScope], facts: Facts) -> list[FlowEstimate]:
-    is_alone = len(facts.flows) == 1  # the total says all of it
+    is_single = len(facts.flows) == 1  # the total says all of it
     return [
-        FlowEstimate(site, pair_of(flow), json.loads(flow)[1], scopes[TOTAL if is_alone else flow].figures)
+        FlowEstimate(site, pair_of(flow), json.loads(flow)[1], scopes[TOTAL if is_single else flow].figures)
         for flow in facts.flows
     ]
 
 
-def _classes(asked: Request, facts: Facts, scopes: Mapping[str, OfScope]) -> list[ClassEstimate]:
+def _classes(request: Request, facts: Facts, scopes: Mapping[str, OfScope]) -> list[ClassEstimate]:
     estimates = []
-    for number, loss_class in enumerate(asked.objectives.classes if asked.objectives is not None else ()):
+    for number, loss_class in enumerate(request.objectives.classes if request.objectives is not None else ()):
         name = class_name(number)
         if name in facts.classes:
             scope = scopes[name]
             verdict = judged(scope, Coverage.of(scope, facts.span_us), loss_class.loss)
             estimates.append(ClassEstimate(loss_class.queues, verdict, scope.figures))
         else:  # nobody ever read a queue of it: the figure is unknown, and not zero
-            nothing = Figures(Quantity(), Quantity(), Quantity(), Quantity(), Horizon(asked.horizon_s))
+            nothing = Figures(Quantity(), Quantity(), Quantity(), Quantity(), Horizon(request.horizon_s))
             estimates.append(ClassEstimate(loss_class.queues, Verdict.UNKNOWN, nothing))
     return estimates
 
@@ -292,16 +297,16 @@ HORIZONS_S: Final = (60.0, 300.0, 900.0)
 
 
 def backtest(
-    asked: Request, make: Make, *, horizons_s: Sequence[float] = HORIZONS_S, clock: Clock | None = None
+    request: Request, make: LoadHistory, *, horizons_s: Sequence[float] = HORIZONS_S, clock: Clock | None = None
 ) -> BacktestAnswer:
     """Test the estimate that is asked for on its own past, whatever its objectives. Contacts no broker."""
-    asked = replace(asked, objectives=None, from_summaries=False, store=False, is_backtest=True)
-    asked = replace(asked, horizons_s=tuple(horizons_s))
-    made = make(asked, micros((clock or SystemClock()).now()))
-    if isinstance(made, Finding):
-        return BacktestAnswer(None, (made,))
-    if not made.facts.flows:
-        return BacktestAnswer(None, (*made.findings, nothing_of(made.site, {made.site})))
-    ask = ask_of(asked, made, 0, asked.horizons_s)
-    tested, span = made.backtested(ask), Span(*map(moment, ask.span_us))
-    return BacktestAnswer(Backtest(made.site, span, tested.bound, tested.rows), made.findings)
+    request = replace(request, objectives=None, from_summaries=False, store=False, is_backtest=True)
+    request = replace(request, horizons_s=tuple(horizons_s))
+    loaded = make(request, micros((clock or SystemClock()).now()))
+    if isinstance(loaded, Finding):
+        return BacktestAnswer(None, (loaded,))
+    if not loaded.facts.flows:
+        return BacktestAnswer(None, (*loaded.findings, nothing_of(loaded.site, {loaded.site})))
+    query = scope_query(request, loaded, 0, request.horizons_s)
+    tested, span = loaded.backtested(query), Span(*map(moment, query.span_us))
+    return BacktestAnswer(Backtest(loaded.site, span, tested.bound, tested.rows), loaded.findings)

@@ -74,29 +74,29 @@ CODED: Final = pa.schema(
     [field.with_type(pa.dictionary(pa.int32(), pa.string())) if field.name in _WORDS else field for field in SCHEMA]
 )
 """The same with words as Parquet holds them: each once, and its number in each row."""
-Part = tuple[date, str]
+Partition = tuple[date, str]
 """A day and a site: what a file is of."""
 
 
 def write(rows: Iterable[Row], root: Path) -> list[Path]:
     """Append the rows, one new file per day and site. Raises EnvironmentFault; files written until then stay."""
-    return [write_table(table, part, root) for part, table in tables_of(rows)]
+    return [write_table(table, partition, root) for partition, table in tables_of(rows)]
 
 
-def tables_of(rows: Iterable[Row]) -> Iterator[tuple[Part, pa.Table]]:
+def tables_of(rows: Iterable[Row]) -> Iterator[tuple[Partition, pa.Table]]:
     """The rows as columns, apart by day and site."""
-    parts: dict[Part, list[Row]] = defaultdict(list)
+    partitions: dict[Partition, list[Row]] = defaultdict(list)
     for row in rows:
-        parts[row.day, row.site].append(row)
-    for key, part in parts.items():
-        columns = {column: [getattr(row, column) for row in part] for column in SCHEMA.names}
+        partitions[row.day, row.site].append(row)
+    for key, partition in partitions.items():
+        columns = {column: [getattr(row, column) for row in partition] for column in SCHEMA.names}
         yield key, pa.table(columns, schema=SCHEMA)
 
 
-def write_table(table: pa.Table, part: Part, root: Path) -> Path:
+def write_table(table: pa.Table, partition: Partition, root: Path) -> Path:
     """Write one file so that it is there whole or not at all, named by the time of its first reading. Raises
     EnvironmentFault."""
-    path = folder_of(part, root) / name_of(pc.min(table.column("ts")).as_py())
+    path = folder_of(partition, root) / name_of(pc.min(table.column("ts")).as_py())
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with hidden_until_whole(path) as file:
@@ -111,8 +111,8 @@ def name_of(first: datetime) -> str:
     return f"{first.astimezone(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex}.parquet"
 
 
-def folder_of(part: Part, root: Path) -> Path:
-    day, site = part
+def folder_of(partition: Partition, root: Path) -> Path:
+    day, site = partition
     return root / f"date={day.isoformat()}" / f"site={site}"
 
 

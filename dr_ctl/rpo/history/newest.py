@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role
+from dr_ctl.rpo.core.arrays import SECOND_US
 from dr_ctl.rpo.core.starts import one_of_each
 from dr_ctl.rpo.history.files import (
     ADDED,
@@ -54,7 +55,7 @@ def gaps(us: Stamps) -> npt.NDArray[np.bool_]:
 
 def longest_us(us: Stamps) -> int:
     """The longest time between two readings that is no gap: four times the usual one, and no less than a second."""
-    return max(1_000_000, 4 * usual_us(us))
+    return max(SECOND_US, 4 * usual_us(us))
 
 
 def usual_us(us: Stamps) -> int:
@@ -100,7 +101,6 @@ def _with_one_text_a_start(rows: pa.Table) -> pa.Table:
 OUTFLOWS: Final = ("mirror", "acks", "mixed")
 _FEW_KINDS: Final = ~pc.field("kind").isin(["queue", "staged", "uncopied"])
 """An hour of readings of ten thousand queues has millions of rows, and of these few."""
-SECOND_US: Final = 1_000_000
 WINDOW_US: Final = 600 * SECOND_US
 """How much time without gaps before the last reading of an outflow is read for its pace."""
 OTHERS_WITHIN_US: Final = 3600 * SECOND_US
@@ -396,17 +396,17 @@ class RolePeriod:
     last: datetime
 
 
-def spells(
+def role_periods(
     history: Path | HistoryLocation, sites: Sequence[str], since: datetime | None = None
 ) -> tuple[list[RolePeriod], list[Finding]]:
-    """The spells of each site, in the order of their first readings; findings name what could not be read. `since`
+    """The periods of each site, in the order of their first readings; findings name what could not be read. `since`
     leaves out earlier readings."""
     is_role = pc.field("kind") == "site"
     if since is not None:
         is_role &= pc.field("ts") >= moment(micros(since))
 
     def of_site(files: Sources, site: str, findings: list[Finding]) -> Iterator[RolePeriod]:
-        # The last minute's readings may stand in a file already: the same readings twice are the same spells.
+        # The last minute's readings may stand in a file already: the same readings twice are the same periods.
         sources = chain(files.newest_first(site, since), files.tails(site))
         readings = rows_of(sources, findings, ["ts", "name"], is_role).sort_by("ts")
         names = readings["name"].combine_chunks().dictionary_encode()
@@ -418,10 +418,10 @@ def spells(
 
     def listed(files: Sources) -> tuple[list[RolePeriod], list[Finding]]:
         findings: list[Finding] = []
-        return [spell for site in sites for spell in of_site(files, site, findings)], findings
+        return [period for site in sites for period in of_site(files, site, findings)], findings
 
-    (listed_spells, findings), silent = read(history, listed, within_s=_WITHIN_S)
-    return sorted(listed_spells, key=lambda spell: spell.first), [*silent, *findings]
+    (listed_periods, findings), silent = read(history, listed, within_s=_WITHIN_S)
+    return sorted(listed_periods, key=lambda period: period.first), [*silent, *findings]
 
 
 def takeovers(history: Path | HistoryLocation, sites: Sequence[str], since: datetime) -> list[Takeover]:

@@ -24,7 +24,7 @@ def micros(at: datetime) -> int:
     return ((at if at.tzinfo is not None else at.replace(tzinfo=UTC)) - _BEGIN) // timedelta(microseconds=1)
 
 
-GLANCED: Final = ("mirror", "acks", "mixed", "site")
+OUTFLOW_READING_KINDS: Final = ("mirror", "acks", "mixed", "site")
 """The kinds of rows that a reading of the outflows alone has."""
 
 

@@ -124,8 +124,8 @@ class Upkeep:
         """Bring new files to a store elsewhere; remove what is too old or what was joined, or join the files of one
         hour; false where there is nothing to do, or another monitor does it."""
         try:
-            with _alone(self._place.near) as is_alone:
-                did = is_alone and self._step(now)
+            with _locked(self._place.near) as is_ours:
+                did = is_ours and self._step(now)
         except (pa.ArrowException, OSError, EnvironmentFault) as error:
             what = "tidied" if self._place.folder is not None else f"brought to {self._place.shown}"
             self.trouble = f"the history cannot be {what}: {str(error).splitlines()[0]}"
@@ -208,7 +208,7 @@ def _brought(near: Store, store: Store, files: Mapping[str, fs.FileInfo], curren
 
 
 @contextmanager
-def _alone(root: Path) -> Iterator[bool]:
+def _locked(root: Path) -> Iterator[bool]:
     """Whether no other monitor is at it."""
     root.mkdir(parents=True, exist_ok=True)
     with (root / LOCK).open("ab") as file:

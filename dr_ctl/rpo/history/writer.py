@@ -27,8 +27,8 @@ import pyarrow.compute as pc
 
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.system import Clock, SystemClock, stamp
-from dr_ctl.rpo.history.files import SCHEMA, TAILS, Part, folder_of, rows_of_tail, tables_of, write_table
-from dr_ctl.rpo.history.row import GLANCED, Row
+from dr_ctl.rpo.history.files import SCHEMA, TAILS, Partition, folder_of, rows_of_tail, tables_of, write_table
+from dr_ctl.rpo.history.row import OUTFLOW_READING_KINDS, Row
 
 _OWNER: Final = b"dr-ctl.monitor"
 _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
@@ -38,8 +38,8 @@ class Tail:
     """One file of readings of one site. Raises EnvironmentFault where the disk takes nothing; what it held before may
     be torn then."""
 
-    def __init__(self, part: Part, root: Path, since: datetime) -> None:
-        folder = folder_of(part, root)
+    def __init__(self, partition: Partition, root: Path, since: datetime) -> None:
+        folder = folder_of(partition, root)
         self._path = folder / TAILS.replace("*", uuid.uuid4().hex)
         hidden = self._path.with_name(f".{self._path.name}.part")
         owner = {"process": os.getpid(), "host": socket.gethostname(), "since": stamp(since)}
@@ -98,7 +98,7 @@ def take_over(root: Path) -> None:
             if not _is_left(file):
                 continue
             if (rows := rows_of_tail(path)).num_rows:
-                write_table(rows, _part(path), root)
+                write_table(rows, _partition_of(path), root)
             path.unlink(missing_ok=True)
 
 
@@ -112,7 +112,7 @@ def _is_left(file: IO[bytes]) -> bool:
     return True
 
 
-def _part(path: Path) -> Part:
+def _partition_of(path: Path) -> Partition:
     return date.fromisoformat(path.parent.parent.name.removeprefix("date=")), path.parent.name.removeprefix("site=")
 
 
@@ -134,7 +134,7 @@ MAX_KEPT: Final = 200_000
 AGAIN_S: Final = 10.0
 """How long after a write that failed the next is tried."""
 TAIL_EVERY_S: Final = 1.0
-GLANCED_KINDS: Final = pa.array(GLANCED)
+OF_OUTFLOWS: Final = pa.array(OUTFLOW_READING_KINDS)
 EARLY_S: Final = 0.1
 """Readings come a little early and late."""
 MINUTE: Final = timedelta(minutes=1)
@@ -152,13 +152,13 @@ class _Held:
     tails: list[tuple[Tail, datetime | None]] = field(default_factory=list)
     grows: bool = False
 
-    def save(self, part: Part, root: Path, now: datetime) -> None:
+    def save(self, partition: Partition, root: Path, now: datetime) -> None:
         """Have all readings in a tail. Raises EnvironmentFault; then the next tail begins with all that waits."""
         if not self.unsaved:
             return
         try:
             if not self.grows:
-                self.tails.append((Tail(part, root, now), None))
+                self.tails.append((Tail(partition, root, now), None))
                 self.grows = True
             tail, _ = self.tails[-1]
             tail.add(self.unsaved)
@@ -201,7 +201,7 @@ class Writer:
         self._root = root
         self._every_s, self._whole_every = every_s, timedelta(seconds=whole_every_s - EARLY_S)
         self._clock = clock or SystemClock()
-        self._parts: dict[Part, _Held] = {}
+        self._parts: dict[Partition, _Held] = {}
         self._kept_whole: dict[str, datetime] = {}  # by site
         self.files = 0
         self.dropped = 0
@@ -219,8 +219,8 @@ class Writer:
 
     def add(self, rows: Iterable[Row]) -> list[Path]:
         """Take the rows of a reading; returns the files written because it was time."""
-        for part, reading in tables_of(rows):
-            held = self._parts.setdefault(part, _Held())
+        for partition, reading in tables_of(rows):
+            held = self._parts.setdefault(partition, _Held())
             held.waiting.append(reading)
             held.unsaved.append(reading)
         if self._clock.monotonic() - self._tail_at >= TAIL_EVERY_S:
@@ -237,54 +237,54 @@ class Writer:
 
     def _save(self) -> None:
         self._tail_at = self._clock.monotonic()
-        for part, held in self._parts.items():
+        for partition, held in self._parts.items():
             try:
-                held.save(part, self._root, self._clock.now())
+                held.save(partition, self._root, self._clock.now())
             except EnvironmentFault as error:
                 self.trouble = self.trouble or str(error)
 
     def _write(self, *, whole_minute: bool) -> list[Path]:
         self.trouble, self._tried_at = None, self._clock.monotonic()
         written = []
-        for part, held in list(self._parts.items()):
-            before = self._kept_whole.get(part[1])
+        for partition, held in list(self._parts.items()):
+            before = self._kept_whole.get(partition[1])
             kept, left_out, last = _thinned(held.waiting, self._whole_every, before)
             readings = [*held.left_out, *held.waiting] if whole_minute else kept
             try:
                 if readings:
-                    written.append(write_table(pa.concat_tables(readings), part, self._root))
+                    written.append(write_table(pa.concat_tables(readings), partition, self._root))
             except EnvironmentFault as error:
                 self.trouble = str(error)
                 held.waiting = [pa.concat_tables(held.waiting).combine_chunks()] if held.waiting else []
                 continue
             if last is not None:
-                self._kept_whole[part[1]] = last
-            self._keep_minute(part, held, None if whole_minute else left_out)
+                self._kept_whole[partition[1]] = last
+            self._keep_minute(partition, held, None if whole_minute else left_out)
         self.files += len(written)
         if self.trouble is not None:
             self._drop()
         return written
 
-    def _keep_minute(self, part: Part, held: _Held, left_out: Sequence[pa.Table] | None) -> None:
+    def _keep_minute(self, partition: Partition, held: _Held, left_out: Sequence[pa.Table] | None) -> None:
         """Let go of what the files hold; of the last minute what they lack stays, in memory and on disk."""
         newest = _newest(held.waiting) if held.waiting and left_out is not None else None
         try:
             if newest is not None:
-                held.save(part, self._root, self._clock.now())
+                held.save(partition, self._root, self._clock.now())
             held.left_out += left_out or ()
             held.waiting, held.unsaved = [], []
             held.let_go_before(newest - MINUTE if newest is not None else None)
         except EnvironmentFault as error:
             self.trouble = str(error)
         if newest is None and not held.tails:
-            del self._parts[part]
+            del self._parts[partition]
 
     def _drop(self) -> None:
         before = self.waiting
-        tables = {part: pa.concat_tables(held.waiting) for part, held in self._parts.items() if held.waiting}
+        tables = {partition: pa.concat_tables(held.waiting) for partition, held in self._parts.items() if held.waiting}
         kept = without_oldest(tables, MAX_KEPT)
-        for part, held in self._parts.items():
-            held.waiting = [kept[part]] if part in kept else []
+        for partition, held in self._parts.items():
+            held.waiting = [kept[partition]] if partition in kept else []
         self.dropped += before - self.waiting
 
 
@@ -296,7 +296,7 @@ def _thinned(
     kept: list[pa.Table] = []
     left_out: list[pa.Table] = []
     for reading in readings:
-        is_short = pc.is_in(reading["kind"], GLANCED_KINDS)
+        is_short = pc.is_in(reading["kind"], OF_OUTFLOWS)
         at = _newest([reading])
         if pc.all(is_short).as_py():
             kept.append(reading)
@@ -314,18 +314,20 @@ def _has_comparison(reading: pa.Table) -> bool:
     return pc.any(of_ids).as_py() is True
 
 
-def without_oldest(tables: Mapping[Part, pa.Table], most: int) -> dict[Part, pa.Table]:
+def without_oldest(tables: Mapping[Partition, pa.Table], most: int) -> dict[Partition, pa.Table]:
     """At most so many rows: the oldest readings of queues go first, and what is left of their readings last."""
     kept = dict(tables)
-    for spared in (GLANCED_KINDS, GLANCED_KINDS.slice(0, 0)):
+    for spared in (OF_OUTFLOWS, OF_OUTFLOWS.slice(0, 0)):
         over = sum(table.num_rows for table in kept.values()) - most
         if over <= 0:
             break
-        is_spared = {part: pc.is_in(table["kind"], spared) for part, table in kept.items()}
-        moments = [table["ts"].filter(pc.invert(is_spared[part])).combine_chunks() for part, table in kept.items()]
+        is_spared = {partition: pc.is_in(table["kind"], spared) for partition, table in kept.items()}
+        moments = [
+            table["ts"].filter(pc.invert(is_spared[partition])).combine_chunks() for partition, table in kept.items()
+        ]
         oldest = pa.concat_arrays(moments).sort()
         if not len(oldest):
             continue
         last = oldest[min(over, len(oldest)) - 1]
         kept = {p: table.filter(pc.or_(is_spared[p], pc.greater(table["ts"], last))) for p, table in kept.items()}
-    return {part: table for part, table in kept.items() if table.num_rows}
+    return {partition: table for partition, table in kept.items() if table.num_rows}

@@ -20,11 +20,11 @@ from pydantic import TypeAdapter
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from dr_ctl.rpo.core.arrays import Ints
+from dr_ctl.rpo.core.arrays import HOUR_US, SECOND_US, Ints
 from dr_ctl.rpo.core.calibration import CalibrationResult, backtested
 from dr_ctl.rpo.core.cut import AWAY_US, READ
 from dr_ctl.rpo.core.hour import HourQuery, hour
-from dr_ctl.rpo.core.rows import HOUR, LATELY, OF_A_DAY, OWN, SCHEMA, SECOND, TOTAL, class_name, over_us
+from dr_ctl.rpo.core.rows import LATELY, OF_A_DAY, OWN, SCHEMA, TOTAL, class_name, over_us
 from dr_ctl.rpo.core.scope import Facts, OfScope, ScopeQuery, figures
 from dr_ctl.rpo.history.files import CODED, Source, Store
 from dr_ctl.rpo.history.row import moment
@@ -106,7 +106,7 @@ class _Block:
 
     def __init__(self, readings: Readings, hours: Sequence[int], pieces: int) -> None:
         self._readings, self._pieces, self._begin_us = readings, pieces, hours[0] - AWAY_US
-        span = self._begin_us, hours[-1] + HOUR + AWAY_US
+        span = self._begin_us, hours[-1] + HOUR_US + AWAY_US
         held = readings.between(*span, None if pieces == 1 else ~_QUEUES)
         self._others, self._queues = held.filter(~_QUEUES), held.filter(_QUEUES)
 
@@ -164,7 +164,7 @@ class Hours:
         long = 1 if pieces else max(1, -(-len(hours) // max(least, int(sum(rows.values())) // ROWS_OF_A_TASK)))
         self._blocks: list[list[int]] = []
         for hour_us in hours:
-            if not self._blocks or len(self._blocks[-1]) == long or hour_us != self._blocks[-1][-1] + HOUR:
+            if not self._blocks or len(self._blocks[-1]) == long or hour_us != self._blocks[-1][-1] + HOUR_US:
                 self._blocks.append([])
             self._blocks[-1].append(hour_us)
         readings = Readings(history, [(file.name, file.first_us, file.last_us) for file in files])
@@ -184,7 +184,7 @@ def _rows_of(files: Sequence[File], hours: Sequence[int]) -> dict[int, float]:
     """About how many readings hours have."""
     rows = dict.fromkeys(hours, 0.0)
     for file in files:
-        own = range(file.first_us - file.first_us % HOUR, file.last_us + 1, HOUR)
+        own = range(file.first_us - file.first_us % HOUR_US, file.last_us + 1, HOUR_US)
         for hour_us in own:
             if hour_us in rows:
                 rows[hour_us] += file.rows / len(own)
@@ -198,8 +198,8 @@ _FACTS: Final = """
     SELECT kind, scope, name, sum(weight) AS weight, sum(count) AS count, max(most) AS most, min(least) AS least,
       max(cell) AS cell, pair, hour
     FROM (
-      SELECT *, CASE WHEN kind = 'looks' THEN get_json_object(scope, '$[0]') END AS pair
-      FROM {rows} WHERE kind IN ('looks', 'spacing', 'role', 'share', 'read'))
+      SELECT *, CASE WHEN kind = 'readings' THEN get_json_object(scope, '$[0]') END AS pair
+      FROM {rows} WHERE kind IN ('readings', 'spacing', 'role', 'share', 'queues'))
     GROUP BY GROUPING SETS ((kind, scope, name), (pair, hour))
 """
 _SCOPES: Final = """
@@ -224,31 +224,31 @@ def facts_of(rows: DataFrame) -> Facts:
     return Facts.of([row[:-2] for row in sums if row[0] is not None], hours)
 
 
-def figures_of(rows: DataFrame, facts: Facts, classes: int, ask: ScopeQuery) -> Mapping[str, OfScope]:
+def figures_of(rows: DataFrame, facts: Facts, classes: int, query: ScopeQuery) -> Mapping[str, OfScope]:
     """The figures of every scope."""
     scopes = [TOTAL, *map(class_name, range(classes))]
-    parts = _parts(rows, scopes, ask, _cell(ask.end_us), ask.since_us - ask.since_us % HOUR)
-    of_scopes = _scoped(parts, partial(figures, ask=ask), TypeAdapter(OfScope).validate_json)
-    return {name: of_scopes.get(name) or figures(name, SCHEMA.empty_table(), ask) for name in (*scopes, *facts.flows)}
+    parts = _parts(rows, scopes, query, _cell(query.end_us), query.since_us - query.since_us % HOUR_US)
+    of_scopes = _scoped(parts, partial(figures, query=query), TypeAdapter(OfScope).validate_json)
+    return {name: of_scopes.get(name) or figures(name, SCHEMA.empty_table(), query) for name in (*scopes, *facts.flows)}
 
 
-def backtest_of(rows: DataFrame, ask: ScopeQuery) -> CalibrationResult:
+def backtest_of(rows: DataFrame, query: ScopeQuery) -> CalibrationResult:
     """The test of the total on its own past. Its cells are not those of the calendar."""
     of_total = rows.where(f"is_total OR scope IN ({sql.text(TOTAL)}, '') OR kind IN ({_OWN})")
-    parts = _parts(of_total, [TOTAL], ask, "cell", 0).where(f"of = {sql.text(TOTAL)}")
-    return _scoped(parts, partial(backtested, ask=ask), TypeAdapter(CalibrationResult).validate_json)[TOTAL]
+    parts = _parts(of_total, [TOTAL], query, "cell", 0).where(f"of = {sql.text(TOTAL)}")
+    return _scoped(parts, partial(backtested, query=query), TypeAdapter(CalibrationResult).validate_json)[TOTAL]
 
 
-def _parts(rows: DataFrame, scopes: Sequence[str], ask: ScopeQuery, cell: str, since_us: int) -> DataFrame:
+def _parts(rows: DataFrame, scopes: Sequence[str], query: ScopeQuery, cell: str, since_us: int) -> DataFrame:
     """The rows that tell of each scope, put together."""
-    horizons = (str(int(horizon_s * SECOND)) for horizon_s in ask.horizons_s or (ask.horizon_s,))
+    horizons = (str(int(horizon_s * SECOND_US)) for horizon_s in query.horizons_s or (query.horizon_s,))
     return sql.over(
         _SCOPES,
         rows=rows,
         own=_OWN,
         total=sql.text(TOTAL),
         shared=", ".join(map(sql.text, scopes)),
-        hour=ask.hour_us,
+        hour=query.hour_us,
         cell=cell,
         since=since_us,
         horizons=", ".join(horizons),

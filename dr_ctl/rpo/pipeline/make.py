@@ -19,9 +19,10 @@ from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding
 from dr_ctl.core.system import in_background
+from dr_ctl.rpo.core.arrays import DAY_US, HOUR_US, SECOND_US
 from dr_ctl.rpo.core.cut import AWAY_US
 from dr_ctl.rpo.core.hour import HORIZON_US, HourQuery
-from dr_ctl.rpo.core.rows import DAY, HOUR, REACH, SECOND
+from dr_ctl.rpo.core.rows import REACH
 from dr_ctl.rpo.core.scope import Facts
 from dr_ctl.rpo.estimate.estimate import LoadedHistory, nothing_of
 from dr_ctl.rpo.estimate.request import Request
@@ -77,16 +78,16 @@ REACHABLE: Final = "Each worker has to reach the history at the path, or URL, th
 _FOLDER: Final = re.compile(r"PATH_NOT_FOUND.*((?:date=|summary/)\S*[^\s.])")
 
 
-def made(spark: SparkSession, asked: Request, now_us: int, say: Say = say_nothing) -> LoadedHistory | Finding:
+def made(spark: SparkSession, request: Request, now_us: int, say: Say = say_nothing) -> LoadedHistory | Finding:
     """Read what is asked for. If a file disappears meanwhile, the reading starts again. Files that are torn inside are
     left out; only the reading itself finds them."""
     torn: set[str] = set()
-    store = Store.of(asked.history)
+    store = Store.of(request.history)
 
     def ask() -> LoadedHistory | Finding:
         while True:
             try:
-                return _Question(spark, asked, now_us, torn, say).made()
+                return _Question(spark, request, now_us, torn, say).made()
             except FileNotFoundError:
                 raise
             except OSError as error:
@@ -112,36 +113,38 @@ def made(spark: SparkSession, asked: Request, now_us: int, say: Say = say_nothin
 
 
 class _Question:
-    def __init__(self, spark: SparkSession, asked: Request, now_us: int, torn: set[str], say: Say) -> None:
-        self._spark, self._asked, self._now_us, self._torn, self._say = spark, asked, now_us, torn, say
+    def __init__(self, spark: SparkSession, request: Request, now_us: int, torn: set[str], say: Say) -> None:
+        self._spark, self._request, self._now_us, self._torn, self._say = spark, request, now_us, torn, say
         spark.catalog.clearCache()  # of the question before
-        self._history = History(asked.history)
-        self._classes = () if asked.objectives is None else tuple(of.queues for of in asked.objectives.classes)
+        self._history = History(request.history)
+        self._classes = () if request.objectives is None else tuple(of.queues for of in request.objectives.classes)
 
     def made(self) -> LoadedHistory | Finding:
-        asked, history = self._asked, self._history
+        request, history = self._request, self._history
         if not history.sites:
-            return no_history(asked)
-        since_us = 0 if asked.since is None else micros(asked.since)
-        serving = history.serving(since_us, None if asked.until is None else micros(asked.until), self._now_us)
-        site = asked.site or serving
+            return no_history(request)
+        since_us = 0 if request.since is None else micros(request.since)
+        serving = history.serving(since_us, None if request.until is None else micros(request.until), self._now_us)
+        site = request.site or serving
         if site is None or site not in history.sites:
             return nothing_of(site, set(history.sites))
         self._say(f"looking through the files of {site}")
-        is_usual = asked.from_summaries and not asked.is_backtest
-        tables = SummaryTables(self._spark, asked.history, folder([asked.include, asked.exclude, self._classes], site))
+        is_usual = request.from_summaries and not request.is_backtest
+        tables = SummaryTables(
+            self._spark, request.history, folder([request.include, request.exclude, self._classes], site)
+        )
         files = Files.of(history, site, tables.known_files(), self._torn, anew=not is_usual)
         if not files.read:
             return nothing_of(site, set(history.sites))
         query, is_cut = self._query(files)
-        is_kept = asked.store and asked.since is None and asked.until is None and not asked.is_backtest
+        is_kept = request.store and request.since is None and request.until is None and not request.is_backtest
         if is_kept:
             tables.tidy(query.begin_us, query.end_us, self._now_us)
-        span = range(query.from_us - query.from_us % HOUR, query.to_us, HOUR)
+        span = range(query.from_us - query.from_us % HOUR_US, query.to_us, HOUR_US)
         kept = tables.cached() if is_usual else {}
         touched = files.touched(query.begin_us, query.end_us, {us: summary.reach_us for us, summary in kept.items()})
         todo = [hour_us for hour_us in span if hour_us in touched or hour_us not in kept or is_cut(hour_us)]
-        hours = Hours(self._spark, asked.history, files.read, query, todo)
+        hours = Hours(self._spark, request.history, files.read, query, todo)
         with counted(self._spark, self._say, len(todo), hours.tasks):
             fresh = hours.rows() if todo else None
         others = tables.hours({hour_us: kept[hour_us] for hour_us in set(span) & kept.keys() - {*todo}})
@@ -151,7 +154,7 @@ class _Question:
             tables.keep(fresh, files, self._now_us)
         self._say("adding up")
         facts = facts_of(rows)
-        if facts.flows and asked.horizon_s * SECOND != HORIZON_US and not asked.is_backtest:
+        if facts.flows and request.horizon_s * SECOND_US != HORIZON_US and not request.is_backtest:
             rows = rows.unionByName(self._custom_horizon(files, query, facts))
         torn = (
             file for file in files.all if file.why and file.first_us < query.to_us and query.from_us <= file.last_us
@@ -163,15 +166,15 @@ class _Question:
 
     def _custom_horizon(self, files: Files, query: HourQuery, facts: Facts) -> DataFrame:
         """Changes within another time than the usual, of the last day."""
-        (first, last), horizon_us = facts.span_us, int(self._asked.horizon_s * SECOND)
-        from_us = max(first, last - DAY - horizon_us)
+        (first, last), horizon_us = facts.span_us, int(self._request.horizon_s * SECOND_US)
+        from_us = max(first, last - DAY_US - horizon_us)
         day = replace(query, from_us=from_us, horizons_us=(horizon_us,))
-        hours = [*range(from_us - from_us % HOUR, query.to_us, HOUR)]
-        return Hours(self._spark, self._asked.history, files.read, day, hours).rows().where("kind = 'change'")
+        hours = [*range(from_us - from_us % HOUR_US, query.to_us, HOUR_US)]
+        return Hours(self._spark, self._request.history, files.read, day, hours).rows().where("kind = 'change'")
 
     def _query(self, files: Files) -> tuple[HourQuery, Callable[[int], bool]]:
         """What is asked of each hour, and which hours are cut by that."""
-        asked, read = self._asked, files.read
+        request, read = self._request, files.read
         begin_us = min(file.first_us for file in read)
         limit_us = (
             self._now_us + AHEAD_US if begin_us <= self._now_us + AHEAD_US else max(file.last_us for file in read)
@@ -184,30 +187,30 @@ class _Question:
             ends.append(pc.max(rows["ts"].cast(pa.int64())).as_py())
         last_us = max(ends)
         files.ahead = ahead
-        until_us = last_us if asked.until is None else min(last_us, micros(asked.until))
-        first_us = begin_us - begin_us % HOUR
-        since_us = first_us if asked.since is None else max(first_us, micros(asked.since))
-        cell_us = max(SECOND, (until_us + 1 - max(since_us, begin_us)) // CELLS) if asked.is_backtest else 0
+        until_us = last_us if request.until is None else min(last_us, micros(request.until))
+        first_us = begin_us - begin_us % HOUR_US
+        since_us = first_us if request.since is None else max(first_us, micros(request.since))
+        cell_us = max(SECOND_US, (until_us + 1 - max(since_us, begin_us)) // CELLS) if request.is_backtest else 0
         query = HourQuery(
             begin_us,
             until_us + 1,
             since_us,
             until_us + 1,
-            asked.include,
-            asked.exclude,
+            request.include,
+            request.exclude,
             self._classes,
-            tuple(int(horizon_s * SECOND) for horizon_s in asked.horizons_s),
+            tuple(int(horizon_s * SECOND_US) for horizon_s in request.horizons_s),
             cell_us,
         )
 
         def is_cut(hour_us: int) -> bool:
-            return hour_us < since_us or (until_us < last_us and hour_us + HOUR + AWAY_US > until_us + 1)
+            return hour_us < since_us or (until_us < last_us and hour_us + HOUR_US + AWAY_US > until_us + 1)
 
         return query, is_cut
 
 
-def no_history(asked: Request) -> Finding:
-    return found("DR-RPO-001.nothing", place=asked.location.shown)
+def no_history(request: Request) -> Finding:
+    return found("DR-RPO-001.nothing", place=request.location.shown)
 
 
 @contextmanager
@@ -217,26 +220,26 @@ def reading(say: Say = say_nothing) -> Iterator[Callable[[Request, int], LoadedH
     with ExitStack() as opened:
         started: list[SparkSession] = []
 
-        def make(asked: Request, now_us: int) -> LoadedHistory | Finding:
-            bytes_ = _unread(asked)
+        def make(request: Request, now_us: int) -> LoadedHistory | Finding:
+            bytes_ = _unread(request)
             if bytes_ is None:
-                return no_history(asked)
+                return no_history(request)
             if not started:
-                say(f"starting Spark ({master(asked.master)})")
+                say(f"starting Spark ({master(request.master)})")
                 is_busy = bytes_ > SHORT_WORK_BYTES
-                started.append(opened.enter_context(session(master=asked.master, conf=asked.conf, is_busy=is_busy)))
-            return made(started[0], asked, now_us, say)
+                started.append(opened.enter_context(session(master=request.master, conf=request.conf, is_busy=is_busy)))
+            return made(started[0], request, now_us, say)
 
         yield make
 
 
-def _unread(asked: Request) -> int | None:
+def _unread(request: Request) -> int | None:
     """About how many bytes of the history nobody has summed up; None where there is no history."""
-    store = Store.of(asked.history)
+    store = Store.of(request.history)
     try:
         files = store.listed()
     except OSError as error:
         raise store.fault(error) from error
     sizes = [info.size for name, info in files.items() if NAMED.fullmatch(name)]
     is_summed = any(name.startswith("summary/") for name in files)
-    return (0 if is_summed and asked.from_summaries and not asked.is_backtest else sum(sizes)) if sizes else None
+    return (0 if is_summed and request.from_summaries and not request.is_backtest else sum(sizes)) if sizes else None

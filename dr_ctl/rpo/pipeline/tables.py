@@ -24,8 +24,9 @@ from pyspark.sql.functions import broadcast
 
 from dr_ctl.core.model import Role
 from dr_ctl.core.system import together
+from dr_ctl.rpo.core.arrays import DAY_US, HOUR_US
 from dr_ctl.rpo.core.cut import AWAY_US
-from dr_ctl.rpo.core.rows import DAY, HOUR, REACH
+from dr_ctl.rpo.core.rows import REACH
 from dr_ctl.rpo.history.files import NAMED, Source, Store, day_us
 from dr_ctl.rpo.history.row import micros, moment
 from dr_ctl.rpo.pipeline import sql
@@ -35,7 +36,7 @@ SERVING: Final = Role.SERVING.value
 NEVER: Final = micros(datetime.max.replace(tzinfo=UTC))
 READERS: Final = 16
 """So many footers are read side by side: a store elsewhere takes its time for each."""
-AHEAD_US: Final = HOUR
+AHEAD_US: Final = HOUR_US
 """A reading this far in the future of the clock is one whose own clock was wrong, where others are not."""
 
 
@@ -122,7 +123,7 @@ class File:
 
     def torn(self, why: str) -> File:
         begin_us = day_us(self.name)
-        return replace(self, why=why, first_us=begin_us, last_us=begin_us + DAY - 1)
+        return replace(self, why=why, first_us=begin_us, last_us=begin_us + DAY_US - 1)
 
 
 @dataclass(slots=True)
@@ -171,8 +172,8 @@ class Files:
         near = {
             hour
             for first, last in self.spans
-            for hour in range((first - AWAY_US) // HOUR * HOUR, last + AWAY_US + 1, HOUR)
-            if begin_us - begin_us % HOUR <= hour < end_us
+            for hour in range((first - AWAY_US) // HOUR_US * HOUR_US, last + AWAY_US + 1, HOUR_US)
+            if begin_us - begin_us % HOUR_US <= hour < end_us
         }
         spans = self.spans
         far = {hour for hour, back in reach.items() for first, last in spans if back <= last and first < hour}
