@@ -24,17 +24,17 @@ Queues = dict[str, tuple[str, dict[str, Any]]]
 class Broker:
     """One broker's console."""
 
-    def __init__(self, folder: Path, site: str, told: dict[str, Any]) -> None:
-        self.url, self.server = told["jolokia"], f'{DOMAIN}:broker="{told.get("broker", site)}"'
+    def __init__(self, folder: Path, site: str, document: dict[str, Any]) -> None:
+        self.url, self.server = document["jolokia"], f'{DOMAIN}:broker="{document.get("broker", site)}"'
         self.service = f'{self.server},component=continuity,name="continuity.service"'
         self.http = requests.Session()
-        self.http.auth = (told["username"], (folder / told["password"]["file"]).read_text().strip())
+        self.http.auth = (document["username"], (folder / document["password"]["file"]).read_text().strip())
         self.http.headers["Origin"] = "http://127.0.0.1"
 
     def post(self, *bodies: dict[str, Any]) -> list[Any]:
-        told = self.http.post(self.url, json=[{**body, "config": CONFIG} for body in bodies], timeout=30).json()
-        assert all(each["status"] == 200 for each in told), told
-        return [each["value"] for each in told]
+        document = self.http.post(self.url, json=[{**body, "config": CONFIG} for body in bodies], timeout=30).json()
+        assert all(item["status"] == 200 for item in document), document
+        return [item["value"] for item in document]
 
     def call(self, mbean: str, operation: str, *arguments: Any) -> dict[str, Any]:
         return {"type": "exec", "mbean": mbean, "operation": operation, "arguments": list(arguments)}
@@ -42,72 +42,72 @@ class Broker:
     def queues(self) -> Queues:
         """Bean and figures of each queue, by name."""
         patterns = (f"{self.server},queue=*,*", f"{self.server},component=addresses,*,queue=*")
-        found = {}
-        for told in self.post(*({"type": "read", "mbean": each, "attribute": COUNTS} for each in patterns)):
-            for bean, figures in told.items():
+        items = {}
+        for item in self.post(*({"type": "read", "mbean": pattern, "attribute": COUNTS} for pattern in patterns)):
+            for bean, figures in item.items():
                 name = next(part for part in bean.split(",") if part.startswith("queue="))[7:-1]
-                found[name] = bean, figures
-        return found
+                items[name] = bean, figures
+        return items
 
     def ids(self, bean: str) -> frozenset[str]:
         plain, later = self.post(
             self.call(bean, "countMessages(java.lang.String,java.lang.String)", "", ID),
             self.call(bean, "listScheduledMessagesAsJSON()"),
         )
-        return frozenset([*json.loads(plain), *(each[ID] for each in json.loads(later))])
+        return frozenset([*json.loads(plain), *(load[ID] for load in json.loads(later))])
 
     def remove(self, bean: str, ids: frozenset[str]) -> None:
         every = sorted(ids)
         for at in range(0, len(every), 50):
-            told = ", ".join(f"'{each}'" for each in every[at : at + 50])
-            self.post(self.call(bean, "removeMessages(java.lang.String)", f"{ID} IN ({told})"))
+            text = ", ".join(f"'{item}'" for item in every[at : at + 50])
+            self.post(self.call(bean, "removeMessages(java.lang.String)", f"{ID} IN ({text})"))
 
 
 def under_way(queues: Queues) -> bool:
-    return any(told["MessageCount"] for name, (_, told) in queues.items() if name.endswith(FLOWS))
+    return any(queue["MessageCount"] for name, (_, queue) in queues.items() if name.endswith(FLOWS))
 
 
 def waits(queues: Queues, *, target: bool) -> bool:
     """Say whether a command is under way, or at the target something waits for the staging delay."""
-    if any(told["MessageCount"] for name, (_, told) in queues.items() if name.endswith(COMMANDS)):
+    if any(queue["MessageCount"] for name, (_, queue) in queues.items() if name.endswith(COMMANDS)):
         return True
-    return target and any(told["ScheduledCount"] for name, (_, told) in queues.items() if name.endswith(STAGED))
+    return target and any(queue["ScheduledCount"] for name, (_, queue) in queues.items() if name.endswith(STAGED))
 
 
 def added(queues: Queues) -> dict[str, int]:
-    return {name: told["MessagesAdded"] for name, (_, told) in queues.items() if not name.endswith(COMMANDS)}
+    return {name: queue["MessagesAdded"] for name, (_, queue) in queues.items() if not name.endswith(COMMANDS)}
 
 
-def settle(pool: ThreadPoolExecutor, here: Broker, there: Broker, names: list[str]) -> None:
+def settle(pool: ThreadPoolExecutor, local: Broker, remote: Broker, names: list[str]) -> None:
     """Remove what must not be delivered as soon as nothing waits; then see the rest of the window out, and compare
     again."""
     since: tuple[float, Any] | None = None
     compared = False
     while True:
-        source, target = pool.map(Broker.queues, (here, there))
+        source, target = pool.map(Broker.queues, (local, remote))
         if under_way(source) or under_way(target):
             since = None
         elif since is None or since[1] != (added(source), added(target)):
             since = time.monotonic(), (added(source), added(target))
         if since is not None and not (waits(source, target=False) or waits(target, target=True)):
             if not compared:
-                remove_done(here, there, source, target, names)
+                remove_done(local, remote, source, target, names)
                 compared = True
-            elif time.monotonic() - since[0] >= WINDOW_S and not remove_done(here, there, source, target, names):
+            elif time.monotonic() - since[0] >= WINDOW_S and not remove_done(local, remote, source, target, names):
                 return
         time.sleep(POLL_S)
 
 
-def remove_done(here: Broker, there: Broker, source: Queues, target: Queues, names: list[str]) -> bool:
+def remove_done(local: Broker, remote: Broker, source: Queues, target: Queues, names: list[str]) -> bool:
     """Compare by id; whether anything was removed at the target."""
     removed = False
     for name in names:
         staged, queue = target[name + STAGED][0], target[name][0]
-        lying, waiting, delivered = here.ids(source[name][0]), there.ids(staged), there.ids(queue)
+        lying, waiting, delivered = local.ids(source[name][0]), remote.ids(staged), remote.ids(queue)
         assert lying <= waiting | delivered, name
         for bean, gone in ((staged, (waiting - lying) | (waiting & delivered)), (queue, delivered - lying)):
             if gone:
-                there.remove(bean, gone)
+                remote.remove(bean, gone)
                 removed = True
     return removed
 
@@ -116,17 +116,17 @@ def main(settings: Path, target: str) -> None:
     """Move the service of a lab to `target`."""
     sites = yaml.safe_load(settings.read_text())["sites"]
     source = next(site for site in sites if site != target)
-    here, there = (Broker(settings.parent, site, sites[site]["brokers"][0]) for site in (source, target))
+    local, remote = (Broker(settings.parent, site, sites[site]["brokers"][0]) for site in (source, target))
     with ThreadPoolExecutor(2) as pool:
-        queues = here.queues()
+        queues = local.queues()
         names = [name for name in queues if name + STAGED in queues]
-        here.post(*(here.call(queues[name][0], "pause()") for name in names))
-        while any(here.queues()[name][1]["DeliveringCount"] for name in names):
+        local.post(*(local.call(queues[name][0], "pause()") for name in names))
+        while any(local.queues()[name][1]["DeliveringCount"] for name in names):
             time.sleep(POLL_S)
-        here.post(here.call(here.service, "deactivateSite()"))
-        here.post(*(here.call(queues[name][0], "resume()") for name in names))
-        settle(pool, here, there, names)
-        there.post(there.call(there.service, "activateSite(java.lang.Long)", 1000))
+        local.post(local.call(local.service, "deactivateSite()"))
+        local.post(*(local.call(queues[name][0], "resume()") for name in names))
+        settle(pool, local, remote, names)
+        remote.post(remote.call(remote.service, "activateSite(java.lang.Long)", 1000))
 
 
 if __name__ == "__main__":

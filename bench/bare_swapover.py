@@ -24,10 +24,10 @@ CONFIG = {"ignoreErrors": True, "includeRequest": False, "canonicalNaming": True
 class Broker:
     """One broker's console."""
 
-    def __init__(self, folder: Path, peer: str, told: dict[str, Any]) -> None:
-        self.url, self.node = told["jolokia"], ""
+    def __init__(self, folder: Path, peer: str, document: dict[str, Any]) -> None:
+        self.url, self.node = document["jolokia"], ""
         self.http = requests.Session()
-        self.http.auth = (told["username"], (folder / told["password"]["file"]).read_text().strip())
+        self.http.auth = (document["username"], (folder / document["password"]["file"]).read_text().strip())
         self.http.headers["Origin"] = "http://127.0.0.1"
         [name] = self.post({"type": "search", "mbean": f"{DOMAIN}:broker=*"})[0]
         self.name = name.partition(":")[2]
@@ -43,9 +43,9 @@ class Broker:
         self.business: list[str] = []
 
     def post(self, *bodies: dict[str, Any]) -> list[Any]:
-        told = self.http.post(self.url, json=[{**body, "config": CONFIG} for body in bodies], timeout=10).json()
-        assert all(each["status"] == 200 for each in told), told
-        return [each["value"] for each in told]
+        document = self.http.post(self.url, json=[{**body, "config": CONFIG} for body in bodies], timeout=10).json()
+        assert all(item["status"] == 200 for item in document), document
+        return [item["value"] for item in document]
 
     def read(self, mbean: str, *attributes: str) -> dict[str, Any]:
         return {"type": "read", "mbean": mbean, "attribute": list(attributes)}
@@ -57,16 +57,16 @@ class Broker:
         return f"{self.server},component=addresses,address=*,subcomponent=queues,routing-type=*,queue=*"
 
     def find(self) -> None:
-        told = self.post(self.read(self.queues(), "InternalQueue"))[0]
-        self.business = [bean for bean, each in told.items() if not each["InternalQueue"]]
+        answers = self.post(self.read(self.queues(), "InternalQueue"))[0]
+        self.business = [bean for bean, value in answers.items() if not value["InternalQueue"]]
         self.known = {*self.business}
 
     def all_queues(self, operation: str) -> None:
         self.post(*[self.call(queue, operation) for queue in self.business])
 
     def delivering(self) -> int:
-        told = self.post(self.read(self.queues(), "DeliveringCount"))[0]
-        return sum(told[queue]["DeliveringCount"] for queue in self.business)
+        answers = self.post(self.read(self.queues(), "DeliveringCount"))[0]
+        return sum(answers[queue]["DeliveringCount"] for queue in self.business)
 
     def clients(self, operation: str) -> None:
         self.post(self.call(self.listener, operation))
@@ -97,8 +97,8 @@ class Broker:
         assert server["PendingMirrorAcks"] == 0
         self.node = server["NodeID"]
         return {
-            bean.replace(self.name, "HERE"): (each["MessageCount"], each["MessagesAdded"])
-            for bean, each in queues.items()
+            bean.replace(self.name, "HERE"): (queue["MessageCount"], queue["MessagesAdded"])
+            for bean, queue in queues.items()
             if bean in self.known
         }
 
@@ -126,32 +126,32 @@ def main(settings: Path, target: str) -> None:
         def brokers(site: str, peer: str) -> list[Broker]:
             return together(partial(Broker, settings.parent, peer), sites[site]["brokers"])
 
-        here, there, lifting = brokers(source, target), brokers(target, source), brokers(source, target)
-        together(Broker.flow, (*here, *there))
-        together(Broker.find, (*here, *there, *lifting))
-        together(lambda broker: broker.all_queues("pause()"), here)
+        local, remote, lifting = brokers(source, target), brokers(target, source), brokers(source, target)
+        together(Broker.flow, (*local, *remote))
+        together(Broker.find, (*local, *remote, *lifting))
+        together(lambda broker: broker.all_queues("pause()"), local)
         in_a_row = 0
-        while (in_a_row := in_a_row + 1 if not any(together(Broker.delivering, here)) else 0) < 2:
+        while (in_a_row := in_a_row + 1 if not any(together(Broker.delivering, local)) else 0) < 2:
             time.sleep(POLL_S)
         began = time.perf_counter()
-        together(lambda broker: broker.clients("stop()"), here)
+        together(lambda broker: broker.clients("stop()"), local)
         lifted = [pool.submit(broker.all_queues, "resume()") for broker in lifting]
         in_a_row = 0
-        while (in_a_row := in_a_row + 1 if not any(map(any, together(Broker.flow, (*here, *there)))) else 0) < 2:
+        while (in_a_row := in_a_row + 1 if not any(map(any, together(Broker.flow, (*local, *remote)))) else 0) < 2:
             time.sleep(POLL_S)
-        for each in lifted:
-            each.result()
+        for item in lifted:
+            item.result()
         window: list[Any] = []
         while True:
-            now = together(Broker.everything, (*here, *there))
+            now = together(Broker.everything, (*local, *remote))
             window = [*window, now] if not window or window[0] == now else [now]
-            counts = [{name: depth for name, (depth, _) in each.items() if depth} for each in now]
-            if len(window) >= STABLE and counts[: len(here)] == counts[len(here) :]:
-                ids = together(Broker.origins, (*here, *there), [[*each] for each in counts])
-                assert ids[: len(here)] == ids[len(here) :], ids
+            counts = [{name: depth for name, (depth, _) in row.items() if depth} for row in now]
+            if len(window) >= STABLE and counts[: len(local)] == counts[len(local) :]:
+                ids = together(Broker.origins, (*local, *remote), [[*count] for count in counts])
+                assert ids[: len(local)] == ids[len(local) :], ids
                 break
             time.sleep(POLL_S)
-        together(lambda broker: broker.clients("start()"), there)
+        together(lambda broker: broker.clients("start()"), remote)
         print(time.perf_counter() - began)
 
 

@@ -57,5 +57,7 @@ def _detection_s(lab: Lab, lost: str) -> float:
     with closing(opened(loader.load(lab.settings_path), SystemClock(), Timeouts(), lab.directory)) as topology:
         began = time.monotonic()
         snapshot = topology.observe()
-        assert snapshot.roles[lost] is Role.DOWN, [(each.site, each.role, each.silent) for each in snapshot.brokers]
+        assert snapshot.roles[lost] is Role.DOWN, [
+            (broker.site, broker.role, broker.silent) for broker in snapshot.brokers
+        ]
         return time.monotonic() - began

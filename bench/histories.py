@@ -73,11 +73,11 @@ def make_monitored(folder: Path, rows: int) -> None:
         length = pa.scalar(3600)
         hours = pc.subtract(seconds, pc.subtract(seconds, pc.multiply(pc.divide(seconds, length), length)))
         for hour in pc.unique(hours).to_pylist():
-            mine = whole.filter(pc.equal(hours, hour))
+            own = whole.filter(pc.equal(hours, hour))
             is_open = day == days[-1] and last < hour + 3600
             step = (QUEUES + 2) * 60 // POLL_S if is_open else FILE_ROWS
-            for begin in range(0, mine.num_rows, step):
-                part = mine.slice(begin, step)
+            for begin in range(0, own.num_rows, step):
+                part = own.slice(begin, step)
                 name = f"{part['ts'][0].as_py():%Y%m%dT%H%M%S}-{begin:012}.parquet"
                 pq.write_table(part, day.with_name(name))
 
@@ -122,7 +122,7 @@ def make_long(
     from dr_ctl.rpo.history.files import SCHEMA, WRITTEN  # noqa: PLC0415
 
     begin_us = 1_772_323_200_000_000  # 2026-03-01
-    stall = [each * 3600 for each in stall_h]
+    stall = [item * 3600 for item in stall_h]
     for hour in range(hours):
         at = np.arange(hour * 3600, hour * 3600 + 3600, apart_s)
         counts = (at / every_s).astype(np.int64)
@@ -153,10 +153,12 @@ def _table(part: dict[str, Any], begin_us: int, schema: pa.Schema) -> pa.Table:
     moments = pa.array((begin_us + part["at"] * 1e6).astype(np.int64)).cast(schema.field("ts").type)
     columns = []
     for field in schema:
-        told = {"ts": moments, "pair": "p", "start": "1", **part}.get(field.name)
-        if told is None:
+        options = {"ts": moments, "pair": "p", "start": "1", **part}.get(field.name)
+        if options is None:
             columns.append(pa.nulls(length, field.type))
         else:
-            is_column = isinstance(told, pa.Array | np.ndarray)
-            columns.append(pa.array(told, field.type) if is_column else pa.repeat(pa.scalar(told, field.type), length))
+            is_column = isinstance(options, pa.Array | np.ndarray)
+            columns.append(
+                pa.array(options, field.type) if is_column else pa.repeat(pa.scalar(options, field.type), length)
+            )
     return pa.table(columns, schema=schema)

@@ -34,7 +34,7 @@ def plugin() -> list[Figure]:
     if not os.environ.get(JAR):
         print(f"the plugin's figures are NOT measured: {JAR} names no jar")
         return []
-    found = []
+    items = []
     queues = (*FAST, *SLOW)
     for waiting, words in ((0, "nothing waiting"), (WAITING, f"{WAITING} messages waiting")):
         with (
@@ -47,8 +47,8 @@ def plugin() -> list[Figure]:
                     load.pause_producing()
             gaps = _gaps(lab, folder, "bare_plugin.py", PLUGIN_RATE, FAST)
         name = f"plugin: receive gap of a move under {PLUGIN_RATE} messages/s, {words}"
-        found.append(Figure(name, "s", *gaps, goal=1.2))
-    return found
+        items.append(Figure(name, "s", *gaps, goal=1.2))
+    return items
 
 
 def _gaps(

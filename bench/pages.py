@@ -112,11 +112,11 @@ def _key(path: str, field: FieldInfo) -> str:
 
 def _keys(part: type[Section], within: str) -> Iterator[tuple[str, FieldInfo]]:
     for name, field in part.model_fields.items():
-        inner = [each for each in _inside(field.annotation) if each[1] is not Secret]
+        inner = [item for item in _inside(field.annotation) if item[1] is not Secret]
         if not inner:
             yield f"{within}{name}", field
-        for mark, each in inner:
-            yield from _keys(each, f"{within}{name}{mark}.")
+        for mark, value in inner:
+            yield from _keys(value, f"{within}{name}{mark}.")
 
 
 def _inside(kind: Any) -> list[tuple[str, type[Section]]]:
@@ -125,7 +125,7 @@ def _inside(kind: Any) -> list[tuple[str, type[Section]]]:
         return [("", kind)]
     origin = get_origin(kind)
     mark = "[]" if origin is tuple else ".NAME" if origin is dict else ""
-    return [(mark + inner, part) for each in get_args(kind) for inner, part in _inside(each)]
+    return [(mark + inner, part) for get_arg in get_args(kind) for inner, part in _inside(get_arg)]
 
 
 def _default(field: FieldInfo) -> str:

@@ -38,7 +38,7 @@ class Moved:
 
     @property
     def out_s(self) -> tuple[float, ...]:
-        return tuple(each.out_s for each in self.ours)
+        return tuple(our.out_s for our in self.ours)
 
 
 def measured() -> list[Figure]:
@@ -51,7 +51,7 @@ def measured() -> list[Figure]:
         *_by_step(SIMULATED[-1], most),
         *_compared("real", _moved(REAL, _lab)),
         Figure(
-            f"threads of dr-ctl with {SIMULATED[-1]} pairs, at most", "", (float(max(each.threads for each in most)),)
+            f"threads of dr-ctl with {SIMULATED[-1]} pairs, at most", "", (float(max(item.threads for item in most)),)
         ),
     ]
 
@@ -61,14 +61,14 @@ def _compared(what: str, moved: dict[int, Moved]) -> Iterator[Figure]:
     for pairs in others:
         name = f"{what}: clients out, {pairs} pairs beside one"
         yield Figure(name, "s", moved[pairs].out_s, moved[one].out_s, goal=1.2)
-    for pairs, each in moved.items():
-        yield Figure(f"{what}: clients out, {pairs} pair(s) beside the bare script", "s", each.out_s, each.bare)
+    for pairs, item in moved.items():
+        yield Figure(f"{what}: clients out, {pairs} pair(s) beside the bare script", "s", item.out_s, item.bare)
 
 
 def _by_step(pairs: int, moves: Sequence[Move]) -> Iterator[Figure]:
     for name in WHILE_OUT:
         yield Figure(
-            f"simulated: {pairs} pairs, of that the step {name}", "s", tuple(each.steps[name] for each in moves)
+            f"simulated: {pairs} pairs, of that the step {name}", "s", tuple(move.steps[name] for move in moves)
         )
 
 
@@ -82,18 +82,18 @@ def _lab(pairs: int, folder: Path) -> Place:
 
 def _moved(sizes: tuple[int, ...], up: Callable[[int, Path], Place]) -> dict[int, Moved]:
     """By how many pairs there were. Two moves of one tool, then two of the other; the first ones warm the brokers."""
-    found = dict[int, Moved]()
+    result = dict[int, Moved]()
     for pairs in sizes:
         ours, bare = list[Move](), list[float]()
-        with tempfile.TemporaryDirectory() as folder, up(pairs, Path(folder) / "sites") as there:
+        with tempfile.TemporaryDirectory() as folder, up(pairs, Path(folder) / "sites") as remote:
             for number in range(-WARM, 2 * MOVES):
                 target = ("paris", "london")[number % 2]
                 if number // 2 % 2:
-                    ours.append(_move(there, folder, target))
+                    ours.append(_move(remote, folder, target))
                 else:
-                    bare.append(_move_bare(there.settings_path, target))
-        found[pairs] = Moved(ours[WARM:], tuple(bare))
-    return found
+                    bare.append(_move_bare(remote.settings_path, target))
+        result[pairs] = Moved(ours[WARM:], tuple(bare))
+    return result
 
 
 def _move_bare(settings: Path, target: str) -> float:
@@ -101,8 +101,8 @@ def _move_bare(settings: Path, target: str) -> float:
     return float(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
 
 
-def _move(there: Lab | PlayedTwin, folder: str, target: str) -> Move:
-    env = environment(there, folder)
+def _move(remote: Lab | PlayedTwin, folder: str, target: str) -> Move:
+    env = environment(remote, folder)
     command = [sys.executable, "-m", "dr_ctl", "swapover", "--to", target, "--yes", "--json"]
     threads = 0
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
@@ -113,16 +113,16 @@ def _move(there: Lab | PlayedTwin, folder: str, target: str) -> Move:
                 process.wait(0.02)
             except subprocess.TimeoutExpired:
                 continue
-        told = json.loads(process.stdout.read())
-    assert (told["exit_code"], {each["serving"] for each in told["data"]["pairs"]}) == (0, {target}), told
-    return Move(told["data"]["outage_s"], threads, _steps(Path(folder) / "state" / "runs" / told["run"]))
+        document = json.loads(process.stdout.read())
+    assert (document["exit_code"], {item["serving"] for item in document["data"]["pairs"]}) == (0, {target}), document
+    return Move(document["data"]["outage_s"], threads, _steps(Path(folder) / "state" / "runs" / document["run"]))
 
 
 def _steps(run: Path) -> dict[str, float]:
     """How long each took, as its run's journal says."""
     lines = (run / "journal.jsonl").read_text(encoding="utf-8").splitlines()
     ended = [each for line in lines if (each := json.loads(line))["kind"] == "step" and "took_s" in each["evidence"]]
-    return {each["step"].partition("-")[2]: each["evidence"]["took_s"] for each in ended}
+    return {entry["step"].partition("-")[2]: entry["evidence"]["took_s"] for entry in ended}
 
 
 def _threads(pid: int) -> int:

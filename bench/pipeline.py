@@ -99,7 +99,7 @@ def duck_plugins(folder: Path) -> None:
     """Loss alone: every queue is cut by its own outflow."""
     con = duckdb.connect()
     con.execute("SET threads = 2")
-    [told] = con.execute(
+    [fetchall] = con.execute(
         f"""
         WITH h AS (SELECT *, epoch_us(ts) AS us FROM '{folder}/date=*/site=*/*.parquet'),
         flow AS (SELECT name, us, depth, added, removed, max(removed + depth) OVER (
@@ -120,7 +120,7 @@ def duck_plugins(folder: Path) -> None:
           min(loss) FILTER (below >= 0.99 * whole), max(loss) FROM weighed
         """
     ).fetchall()
-    print([(*map(int, told), 0, 0)])
+    print([(*map(int, fetchall), 0, 0)])
 
 
 def our(folder: Path, **more: Any) -> None:
@@ -170,11 +170,11 @@ def our_backtest(folder: Path) -> None:
     print([(answer.backtest.bound.moments, len(answer.backtest.rows))])
 
 
-def agree(told: dict[str, tuple[int, ...]]) -> None:
+def agree(value: dict[str, tuple[int, ...]]) -> None:
     """See that all gave the same answer: the maxima alike, quantiles but for the rounding up to a bucket."""
-    ours, theirs = told.values()
-    assert all(ours[k] == theirs[k] for k in (3, 5)), told
-    assert all(theirs[k] <= ours[k] <= theirs[k] * (1 + BUCKET) + 1 for k in (0, 1, 2, 4)), told
+    ours, theirs = value.values()
+    assert all(ours[k] == theirs[k] for k in (3, 5)), value
+    assert all(theirs[k] <= ours[k] <= theirs[k] * (1 + BUCKET) + 1 for k in (0, 1, 2, 4)), value
 
 
 def our_kept(folder: Path) -> None:
@@ -190,21 +190,21 @@ def our_kept(folder: Path) -> None:
 
     with reading() as make:
         with without_last_hour(folder):
-            told = [asked() for _ in range(1 + TIMES)][1:]
-        print([(*told, asked())])
+            rows = [asked() for _ in range(1 + TIMES)][1:]
+        print([(*rows, asked())])
 
 
 @contextmanager
 def without_last_hour(folder: Path) -> Iterator[None]:
     """The files of the last hour come once the block is over."""
-    files = sorted(folder.glob("date=*/site=*/*.parquet"), key=lambda each: each.name)
+    files = sorted(folder.glob("date=*/site=*/*.parquet"), key=lambda options: options.name)
     with tempfile.TemporaryDirectory(dir=folder.parent) as aside:
-        late = [each for each in files if each.name.startswith(files[-1].name[: len("YYYYMMDDTHH")])]
-        for each in late:
-            each.rename(Path(aside) / each.name)
+        late = [file for file in files if file.name.startswith(files[-1].name[: len("YYYYMMDDTHH")])]
+        for item in late:
+            item.rename(Path(aside) / item.name)
         yield
-        for each in late:
-            (Path(aside) / each.name).rename(each)
+        for item in late:
+            (Path(aside) / item.name).rename(item)
 
 
 class Took(NamedTuple):
@@ -234,11 +234,11 @@ def held_mib(session: int, used: dict[str, int]) -> float:
     """What the processes of a session hold; pages that they share count for each of them. `used`: the ticks that each
     has used so far. Processes whose parent is killed are in nobody's sum of its children."""
     pages = 0
-    for each in Path("/proc").glob("[0-9]*"):
+    for path in Path("/proc").glob("[0-9]*"):
         try:
-            fields = [*map(int, (each / "stat").read_text().rpartition(")")[2].split()[1:])]
+            fields = [*map(int, (path / "stat").read_text().rpartition(")")[2].split()[1:])]
             if fields[2] == session:
-                pages, used[each.name] = pages + fields[20], fields[10] + fields[11]
+                pages, used[path.name] = pages + fields[20], fields[10] + fields[11]
         except (OSError, IndexError):
             continue  # it has ended
     return pages * PAGE / MIB
@@ -248,12 +248,12 @@ def beside(
     name: str, ours: str, theirs: str, folder: Path, goal: float | None, times: int, most: float | None = None
 ) -> list[Figure]:
     """Both in turn, after each other's answers were found to be the same."""
-    found: dict[str, list[Took]] = {ours: [], theirs: []}
+    item: dict[str, list[Took]] = {ours: [], theirs: []}
     for _ in range(times):
-        for who, each in found.items():
-            each.append(took(who, folder))
-        agree({who: each[-1].answer for who, each in found.items()})
-    return in_turn(f"estimate of {name}", found[ours], found[theirs], goal, most)
+        for who, value in item.items():
+            value.append(took(who, folder))
+        agree({who: item[-1].answer for who, item in item.items()})
+    return in_turn(f"estimate of {name}", item[ours], item[theirs], goal, most)
 
 
 def in_turn(
@@ -261,7 +261,7 @@ def in_turn(
 ) -> list[Figure]:
     """Seconds and memory of both."""
     seconds, cpu_s, mib = (
-        [tuple(getattr(each, what) for each in took) for took in (ours, theirs)] for what in ("seconds", "cpu_s", "mib")
+        [tuple(getattr(item, what) for item in took) for took in (ours, theirs)] for what in ("seconds", "cpu_s", "mib")
     )
     return [
         Figure(f"{name}, beside DuckDB", "s", seconds[0], seconds[1], goal, most),
@@ -295,7 +295,7 @@ def measured(sizes: Sequence[int] = SMALL) -> list[Figure]:
 
 
 def in_a_session(rows: str, folder: Path) -> list[Figure]:
-    *nothing, hour = (each / 1000 for each in took("our_kept", folder).answer)
+    *nothing, hour = (item / 1000 for item in took("our_kept", folder).answer)
     name = f"estimate of {rows} in a session that is kept"
     return [
         Figure(f"{name}, nothing new", "s", tuple(nothing), most=KEPT_S[0]),

@@ -22,14 +22,14 @@ def make_ledgers(folder: Path, ids: int, *, lost: str = "n % 10000 = 7", twice: 
     folder.mkdir(parents=True)
     con = duckdb.connect()
     con.execute("SET threads = 2; SET TimeZone = 'UTC'")
-    told = "'run-' || n AS id, 'orders.' || n % 20 AS queue"
+    text = "'run-' || n AS id, 'orders.' || n % 20 AS queue"
     moment = "TIMESTAMPTZ '2026-03-01 00:00:00Z' + to_milliseconds(n)"
     con.execute(
-        f"COPY (SELECT {told}, 'sent' AS event, 'london' AS site, {moment} AS ts FROM range({ids}) r(n)) "
+        f"COPY (SELECT {text}, 'sent' AS event, 'london' AS site, {moment} AS ts FROM range({ids}) r(n)) "
         f"TO '{folder}/sent.parquet' (FORMAT parquet)"
     )
     con.execute(
-        f"""COPY (SELECT {told}, 'consumed' AS event, 'london' AS site, {moment} + INTERVAL 1 MINUTE AS ts
+        f"""COPY (SELECT {text}, 'consumed' AS event, 'london' AS site, {moment} + INTERVAL 1 MINUTE AS ts
             FROM (SELECT n FROM range({ids}) r(n) WHERE NOT ({lost}) UNION ALL
                   SELECT n FROM range({ids}) r(n) WHERE {twice}))
             TO '{folder}/consumed.parquet' (FORMAT parquet)"""
@@ -57,10 +57,10 @@ def our_reconcile(folder: Path) -> None:
     from dr_ctl.rpo.ledgers.reconcile import reconcile  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory() as out:
-        found = reconcile(
+        outcome = reconcile(
             [str(folder / f"{name}.parquet") for name in ("sent", "consumed")], Path(out), master="local[2]"
         )
-    print([tuple(found.parts[kind].count for kind in ("lost", "doubled", "unexpected"))])
+    print([tuple(outcome.parts[kind].count for kind in ("lost", "doubled", "unexpected"))])
 
 
 def measured() -> list[Figure]:
@@ -73,14 +73,14 @@ def beside(ids: int) -> list[Figure]:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "data"
         make_ledgers(folder, ids)
-        found: dict[str, list[Took]] = {"our_reconcile": [], "duck_reconcile": []}
+        item: dict[str, list[Took]] = {"our_reconcile": [], "duck_reconcile": []}
         for _ in range(TIMES):
-            for who, each in found.items():
-                each.append(took(who, folder, "bench.reconcile"))
-            ours, theirs = (each[-1].answer for each in found.values())
+            for who, value in item.items():
+                value.append(took(who, folder, "bench.reconcile"))
+            ours, theirs = (item[-1].answer for item in item.values())
             assert ours == theirs, (ours, theirs)
     name = f"reconcile of 1e{len(str(ids)) - 1} ids sent and as many consumed"
-    return in_turn(name, found["our_reconcile"], found["duck_reconcile"])
+    return in_turn(name, item["our_reconcile"], item["duck_reconcile"])
 
 
 def by_difference(ids: int, lost: int) -> Figure:
@@ -89,9 +89,9 @@ def by_difference(ids: int, lost: int) -> Figure:
         folder = Path(scratch) / "data"
         # Of every queue alike: where nobody tells of consumption, what is gone is unknown, not lost.
         make_ledgers(folder, ids, lost=f"n * 7919 % {ids} < {lost}", twice="false")
-        found = took("our_reconcile", folder, "bench.reconcile")
-    assert found.answer == (lost, 0, 0), found
-    return Figure(f"reconcile of 1e{len(str(ids)) - 1} ids, {lost} of them lost", "s", (found.seconds,))
+        durations = took("our_reconcile", folder, "bench.reconcile")
+    assert durations.answer == (lost, 0, 0), durations
+    return Figure(f"reconcile of 1e{len(str(ids)) - 1} ids, {lost} of them lost", "s", (durations.seconds,))
 
 
 if __name__ == "__main__":

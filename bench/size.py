@@ -31,15 +31,15 @@ DELAYS_MS = (50, 150)
 
 
 def measured() -> list[Figure]:
-    found = []
+    items = []
     for size in SIZES:
         with lab_of(size) as (lab, folder):
-            found += _looks(lab) if size == MOST else []
-            found += [_moves(lab, folder, size, behind) for behind in (0, BEHIND)]
+            items += _looks(lab) if size == MOST else []
+            items += [_moves(lab, folder, size, behind) for behind in (0, BEHIND)]
     for delay_ms in DELAYS_MS:
         with lab_of(1_000, delay_ms) as (lab, folder):
-            found.append(_moves(lab, folder, 1_000, 0, f", {delay_ms} ms each way"))
-    return found
+            items.append(_moves(lab, folder, 1_000, 0, f", {delay_ms} ms each way"))
+    return items
 
 
 @contextmanager
@@ -61,12 +61,12 @@ def _looks(lab: Lab) -> list[Figure]:
     }
     http = requests.Session()
     http.auth, http.headers["Origin"] = (site.admin.user, site.admin.password), "http://127.0.0.1"
-    told = load(lab.settings_path)
-    [broker] = told.settings.sites["london"].brokers
+    payload = load(lab.settings_path)
+    [broker] = payload.settings.sites["london"].brokers
     assert isinstance(broker, ArtemisBroker)
     assert broker.jolokia is not None
     ours, bare = [], []
-    with closing(Observer(READS, told, SystemClock(), Timeouts(), Path())) as observer:
+    with closing(Observer(READS, payload, SystemClock(), Timeouts(), Path())) as observer:
         access = observer.brokers["london"]["orders-1"]
         for _ in range(LOOKS + 2):  # the first ones warm the broker
             began = time.perf_counter()
@@ -114,7 +114,7 @@ def _move(lab: Lab, folder: str, target: str) -> float:
     ended = subprocess.run(command, check=True, env=environment(lab, folder), capture_output=True, text=True)
     run = Path(json.loads(ended.stdout)["data"]["report"]).parent
     lines = [json.loads(line) for line in (run / "journal.jsonl").read_text().splitlines()]
-    mine = [each for each in lines if each["kind"] in ("intent", "result")]
-    fence = next(each for each in mine if each["step"].endswith("-fence"))
-    opened_ = [each for each in mine if each["step"].endswith("-activate") and each["kind"] == "result"]
+    own = [line for line in lines if line["kind"] in ("intent", "result")]
+    fence = next(entry for entry in own if entry["step"].endswith("-fence"))
+    opened_ = [entry for entry in own if entry["step"].endswith("-activate") and entry["kind"] == "result"]
     return (datetime.fromisoformat(opened_[0]["time"]) - datetime.fromisoformat(fence["time"])).total_seconds()

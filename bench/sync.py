@@ -38,15 +38,15 @@ class Depths:
         self.wires = {}
         for name in ("london", "paris"):
             site = lab.site(name)
-            told = Account(jolokia(site), site.admin.user, site.admin.password, ORIGIN)
+            result = Account(jolokia(site), site.admin.user, site.admin.password, ORIGIN)
             bean = f"org.apache.activemq:type=Broker,brokerName={site.broker}"
-            self.wires[name] = Wire(told), f"{bean},destinationType=Queue,destinationName={QUEUE}"
+            self.wires[name] = Wire(result), f"{bean},destinationType=Queue,destinationName={QUEUE}"
 
     def read(self, name: str) -> tuple[int, int]:
         """Depth, and how many have left."""
         wire, bean = self.wires[name]
-        told = Reader(wire).read([Read(bean, ("QueueSize", "DequeueCount"))], timeout_s=30)[0].value()
-        return told["QueueSize"], told["DequeueCount"]
+        value = Reader(wire).read([Read(bean, ("QueueSize", "DequeueCount"))], timeout_s=30)[0].value()
+        return value["QueueSize"], value["DequeueCount"]
 
     def apart(self) -> int:
         return self.read("paris")[0] - self.read("london")[0]
@@ -102,8 +102,8 @@ def agent(lab: Lab, state: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 def usage(pid: int) -> tuple[float, float]:
     """Memory now in MB, and processor time so far in seconds."""
-    told = Path(f"/proc/{pid}/status").read_text()
-    kb = next(int(line.split()[1]) for line in told.splitlines() if line.startswith("VmRSS"))
+    text = Path(f"/proc/{pid}/status").read_text()
+    kb = next(int(line.split()[1]) for line in text.splitlines() if line.startswith("VmRSS"))
     times = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return kb / 1024, (int(times[11]) + int(times[12])) / os.sysconf("SC_CLK_TCK")
 

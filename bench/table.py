@@ -65,20 +65,20 @@ def _short(value: float) -> str:
 
 def show(figures: Sequence[Figure]) -> None:
     """Print them, a line each."""
-    for each in figures:
-        print(" | ".join(filter(None, each.cells())), flush=True)
+    for figure in figures:
+        print(" | ".join(filter(None, figure.cells())), flush=True)
 
 
 def keep(figures: Sequence[Figure]) -> None:
     """Put them beside what other parts have measured before, as JSON and as the table in the docs."""
     kept = json.loads(JSON_FILE.read_text()) if JSON_FILE.exists() else {}
     machine = f"{os.cpu_count()} cores, Python {platform.python_version()}, load {os.getloadavg()[1]:.1f}"
-    for each in figures:
-        kept[each.name] = {**asdict(each), "median": each.median, "ratio": each.ratio, "machine": machine}
-    rows = ",\n".join(f"{json.dumps(name)}: {json.dumps(told)}" for name, told in kept.items())
+    for figure in figures:
+        kept[figure.name] = {**asdict(figure), "median": figure.median, "ratio": figure.ratio, "machine": machine}
+    rows = ",\n".join(f"{json.dumps(name)}: {json.dumps(item)}" for name, item in kept.items())
     JSON_FILE.write_text(f"{{\n{rows}\n}}\n")  # a line each: of some there are thousands
-    read = [Figure(**{key: told[key] for key in Figure.__slots__}) for told in kept.values()]
-    lines = [row(_HEAD), row(["---"] * len(_HEAD)), *(row(each.cells()) for each in read)]
+    read = [Figure(**{key: item[key] for key in Figure.__slots__}) for item in kept.values()]
+    lines = [row(_HEAD), row(["---"] * len(_HEAD)), *(row(item.cells()) for item in read)]
     before, _, rest = DOCS.read_text(encoding="utf-8").partition(BEGIN)
     _, _, after = rest.partition(END)
     DOCS.write_text(f"{before}{BEGIN}\n" + "\n".join(lines) + f"\n{END}{after}", encoding="utf-8")

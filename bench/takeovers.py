@@ -86,20 +86,20 @@ def row(lab: Lab, operator: Operator, step: str, *, at_source: bool) -> str:
 
 
 def served(operator: Operator) -> str:
-    found: list[str] = []
+    lines: list[str] = []
 
     def one_serves() -> bool:
-        found[:] = [operator.run("status")["summary"]]
-        return found[0] in ("london serves", "paris serves")
+        lines[:] = [operator.run("status")["summary"]]
+        return lines[0] in ("london serves", "paris serves")
 
     until(one_serves)
-    return found[0].split()[0]
+    return lines[0].split()[0]
 
 
 def whole(lab: Lab, operator: Operator, site: str) -> None:
     """The node is back, and active again; where clients are to be kept out, each takeover has opened the listener."""
     lab.start(site, node="a")
-    until(lambda: any(each.name == site and each.node == "a" and each.active for each in lab.status().sites))
+    until(lambda: any(item.name == site and item.node == "a" and item.active for item in lab.status().sites))
     until(lambda: operator.run("status")["outcome"] == "ok")
     if "split brain" in operator.run("status")["summary"]:
         operator.run("fence", site, "--yes")

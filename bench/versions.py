@@ -34,8 +34,8 @@ def own(topology: str) -> str:
 
 def stories() -> Mapping[tuple[str, str], str]:
     """The id of each story on brokers, by topology and version."""
-    told = {(topology, own(topology)): f"{topology} on brokers" for topology in TOPOLOGIES}
-    return told | {(each, version): f"{each} {version}" for version, named in VERSIONS.items() for each in named}
+    by_name = {(topology, own(topology)): f"{topology} on brokers" for topology in TOPOLOGIES}
+    return by_name | {(name, version): f"{name} {version}" for version, named in VERSIONS.items() for name in named}
 
 
 def ran(ident: str) -> str:
@@ -61,9 +61,9 @@ def main(wanted: Sequence[str]) -> None:
         print(f"{topology} {version}: {ended}", flush=True)
         if ended != "skipped":
             kept[f"{topology} {version}"] = {"ended": ended, "on": f"{datetime.now(UTC):%Y-%m-%d}"}
-    kept = {name: kept[name] for name in (" ".join(each) for each in known) if name in kept}
+    kept = {name: kept[name] for name in (" ".join(name) for name in known) if name in kept}
     KEPT.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
-    rows = [row((*name.split(" "), told["ended"], told["on"])) for name, told in kept.items()]
+    rows = [row((*name.split(" "), item["ended"], item["on"])) for name, item in kept.items()]
     before, _, rest = DOCS.read_text(encoding="utf-8").partition(BEGIN)
     table = "\n".join([row(HEAD), row(["---"] * len(HEAD)), *rows])
     DOCS.write_text(f"{before}{BEGIN}\n{table}\n{END}{rest.partition(END)[2]}", encoding="utf-8")

@@ -44,13 +44,13 @@ def measured() -> list[Figure]:
         bytes_a_row = sum(path.stat().st_size for path in files) / rows
     assert rows > MOST * LOOKS
     middle = len(used) // 2
-    first, second = (tuple(each.now for each in half) for half in (used[:middle], used[middle:]))
+    first, second = (tuple(item.now for item in half) for half in (used[:middle], used[middle:]))
     share = 100 * used[-1].cpu_s / LASTING_S
     what = f"monitor of {MOST} queues a site for {LASTING_S // 60} minutes"
     return [
         Figure(f"{what}: memory at most", "MiB", (used[-1].most,), most=143),
         Figure("monitor of 1 queue a site: memory at most", "MiB", (_of_one_queue()[-1].most,)),
-        Figure(f"{what}: of that its own, without the pages of libraries", "MiB", (max(each.own for each in used),)),
+        Figure(f"{what}: of that its own, without the pages of libraries", "MiB", (max(item.own for item in used),)),
         Figure(f"{what}: memory of the second half beside the first", "MiB", second, first, goal=1.1),
         Figure(f"{what}: of a core", "%", (share,), most=15),
         Figure(f"{what}: history, bytes a row", "bytes", (bytes_a_row,), most=40),
@@ -93,13 +93,13 @@ def _used(process: subprocess.Popen[bytes]) -> Iterator[Used]:
     """Once a second while it runs."""
     while process.poll() is None:
         try:
-            told = Path(f"/proc/{process.pid}/status").read_text()
+            text = Path(f"/proc/{process.pid}/status").read_text()
             ticks = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
         except FileNotFoundError:
             return
-        if "VmRSS:" not in told:
+        if "VmRSS:" not in text:
             return  # it has ended, and nobody has waited for it
-        now, most, own = (int(told.partition(f"{key}:")[2].split()[0]) / 1024 for key in ("VmRSS", "VmHWM", "RssAnon"))
+        now, most, own = (int(text.partition(f"{key}:")[2].split()[0]) / 1024 for key in ("VmRSS", "VmHWM", "RssAnon"))
         yield Used(now, most, own, (int(ticks[11]) + int(ticks[12])) / _HZ)
         try:
             process.wait(1.0)

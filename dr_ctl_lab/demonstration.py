@@ -129,16 +129,16 @@ class _Lost:
     def wrong(self) -> list[str]:
         """Everything in which what was said does not hold."""
         duplicates = self.bounds["duplicates"]["at_most"]
-        found = []
+        items = []
         if duplicates is None or len(self.before.duplicates) > duplicates:
-            found.append(f"{len(self.before.duplicates)} duplicates, at most {duplicates} were announced")
+            items.append(f"{len(self.before.duplicates)} duplicates, at most {duplicates} were announced")
         if not self.after.drained:
-            found.append(f"the queues were not seen empty: {len(self.after.lost)} message(s) lie there, or are lost")
+            items.append(f"the queues were not seen empty: {len(self.after.lost)} message(s) lie there, or are lost")
         elif self.after.lost:
-            found.append(f"{len(self.after.lost)} lost after the return")
+            items.append(f"{len(self.after.lost)} lost after the return")
         if doubled := set(self.after.duplicates) - set(self.before.duplicates):
-            found.append(f"{len(doubled)} doubled by the return")
-        return found
+            items.append(f"{len(doubled)} doubled by the return")
+        return items
 
 
 def _typed(at_most: int | None) -> str:
@@ -188,7 +188,7 @@ def _until_recorded(lab: Stage) -> None:
 def _judged(planned: Verdict, lost: _Lost, tell: _Teller, codes: Mapping[str, int], notes: Sequence[Finding]) -> Result:
     runs = sorted((tell.state / "runs").glob("*-*"))
     # The waiting site may have taken the service over before anybody asked: a failover finds that done, without a run.
-    is_run = any("-failover-" in each.name for each in runs)
+    is_run = any("-failover-" in run.name for run in runs)
     costs = is_run and any(lost.bounds[key]["at_most"] != 0 for key in ("lost", "duplicates"))
     allowed = {
         "estimate": (ExitCode.OK, ExitCode.LOSS_REFUSED, ExitCode.UNKNOWN),
@@ -197,7 +197,7 @@ def _judged(planned: Verdict, lost: _Lost, tell: _Teller, codes: Mapping[str, in
     wrong = [f"{name} ended with {code}" for name, code in codes.items() if code not in allowed.get(name, (0,))]
     clean = planned.clean and not planned.redelivered
     unkept = lost.wrong()
-    shown = [str(each / "report.html") for each in runs if (each / "report.html").exists()]
+    shown = [str(run / "report.html") for run in runs if (run / "report.html").exists()]
     least = max(len(runs), LEAST_RUNS if is_run else LEAST_RUNS - 1)
     if len(shown) < least:
         wrong.append(f"{len(shown)} reports were written, not {least}")
@@ -276,8 +276,8 @@ class _Teller:
         document: dict[str, Any] = json.loads(done.stdout)
         if "bounds" not in document["data"]:
             raise EnvironmentFault(f"{' '.join(words)}: {document['summary']}")
-        found: Mapping[str, Any] = document["data"]["bounds"]
-        return found
+        mapping: Mapping[str, Any] = document["data"]["bounds"]
+        return mapping
 
 
 def _take_down_old(directory: Path) -> None:

@@ -196,14 +196,14 @@ def serve(directory: Path, wanted: dict[str, Any]) -> None:
         key = secrets.token_bytes(32)
         server = _Manager((LOOPBACK, 0), key).get_server()
         _, port = cast("tuple[str, int]", server.address)
-        told = {
+        options = {
             "process": {"pid": process.pid, "started": process.started},
             "port": port,
             "key": key.hex(),
             "queues": twin.queues,
             "pairs": twin.pairs,
         }
-        write_text(directory / FILE, json.dumps(told, indent=2))
+        write_text(directory / FILE, json.dumps(options, indent=2))
         (directory / FILE).chmod(0o600)
         server.serve_forever()
 

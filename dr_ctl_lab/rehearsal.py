@@ -103,17 +103,17 @@ def rehearse(caller: Caller, *, variations: int, seed: int) -> Result:
     like = _like(caller)
     began, played = boottime_s(), list[Played]()
     for number in range(variations):
-        each = _variation(like, seed + number)
-        played.append(each)
-        word = "; ".join(each.wrong) or "PASS"
-        caller.say(f"{number + 1}/{variations} seed {each.seed}, {each.scene}: {_codes(each)}: {word}")
-    wrong = [each for each in played if each.wrong]
-    outages = sorted(each.outage_s for each in played if each.outage_s is not None)
+        variation = _variation(like, seed + number)
+        played.append(variation)
+        word = "; ".join(variation.wrong) or "PASS"
+        caller.say(f"{number + 1}/{variations} seed {variation.seed}, {variation.scene}: {_codes(variation)}: {word}")
+    wrong = [step for step in played if step.wrong]
+    outages = sorted(step.outage_s for step in played if step.outage_s is not None)
     findings: list[Finding] = [
         found("DR-REHEARSE-003", seed=finding.seed, scene=finding.scene, wrong=some(finding.wrong)) for finding in wrong
     ]
     evidence = caller.state() / "rehearsals" / f"{caller.clock.now():%Y%m%dT%H%M%SZ}-twin.json"
-    ends = Counter(end.exit_code for each in played for end in each.ends)
+    ends = Counter(end.exit_code for step in played for end in step.ends)
     data = TwinData(
         caller.clock.now(),
         *(like.topology, like.sites, like.depths, like.notes, played),
@@ -129,8 +129,8 @@ def rehearse(caller: Caller, *, variations: int, seed: int) -> Result:
     return Result(ExitCode.LOSS_REFUSED if wrong else ExitCode.OK, summary, findings, data, text="\n".join(like.notes))
 
 
-def _codes(each: Played) -> str:
-    return ", ".join(f"{end.command.split()[0]} {end.exit_code}" for end in each.ends)
+def _codes(played: Played) -> str:
+    return ", ".join(f"{end.command.split()[0]} {end.exit_code}" for end in played.ends)
 
 
 def _like(caller: Caller) -> Like:
@@ -293,16 +293,18 @@ class _Play:
         if self._twin.kind.topology not in LABS:  # nobody but the twin itself knows its console
             brokers = {site: self._twin.host(site).broker for site in self._twin.sites}
             return [
-                site for site, each in brokers.items() if each.alive and each.acceptors[each.clients_listener].started
+                site
+                for site, broker in brokers.items()
+                if broker.alive and broker.acceptors[broker.clients_listener].started
             ]
-        found = []
+        items = []
         for site in self._twin.sites:
             try:
                 if self._twin.admin(site).served(self._twin.queues):
-                    found.append(site)
+                    items.append(site)
             except BrokerError:
                 continue
-        return found
+        return items
 
     def _type(self, *words: str) -> Mapping[str, Any]:
         """The command as it is typed, in this process."""
@@ -324,8 +326,8 @@ class _Play:
             self._played.wrong.append(f"split brain: both sites let clients in after `{' '.join(words)}`")
         if code == ExitCode.INTERNAL:
             self._played.wrong.append(f"a defect: {envelope['summary']}")
-        told = [pair["serving"] for pair in envelope["data"].get("pairs", ())]
-        if code == ExitCode.OK and words[0] in ("swapover", "failover") and told and self._there not in told:
+        rows = [pair["serving"] for pair in envelope["data"].get("pairs", ())]
+        if code == ExitCode.OK and words[0] in ("swapover", "failover") and rows and self._there not in rows:
             self._played.wrong.append(f"{words[0]} ended 0, and {self._there} does not serve")
 
 

@@ -42,9 +42,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Where the time went, beside the slowest tests: the seconds of each folder, of all workers together."""
     spent = Counter[str]()
     for reports in terminalreporter.stats.values():
-        for each in reports:
-            if isinstance(each, pytest.TestReport):
-                spent["/".join(each.nodeid.split("/")[:2]).partition("::")[0]] += each.duration
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                spent["/".join(report.nodeid.split("/")[:2]).partition("::")[0]] += report.duration
     if len(spent) > 1:
         terminalreporter.section("seconds by folder")
         terminalreporter.write_line(", ".join(f"{folder} {seconds:.0f}" for folder, seconds in spent.most_common()))
@@ -90,9 +90,9 @@ def inside(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pyte
     def command(*words: str) -> Ended:
         capsys.readouterr()
         code = run([*words, "--json"], time_now())
-        told = capsys.readouterr()
+        output = capsys.readouterr()
         goes_on = {"sync", "monitor"} & {*words}
-        return Ended(code, json.loads(told.out.splitlines()[-1] if goes_on else told.out), told.err)
+        return Ended(code, json.loads(output.out.splitlines()[-1] if goes_on else output.out), output.err)
 
     yield command
     for number, handler in before.items():

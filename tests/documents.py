@@ -19,14 +19,14 @@ _TRACEBACK = re.compile(r"^Traceback \(most.*\n(?: .*\n)*", re.MULTILINE)
 def hold(document: dict[str, Any], command: str | None = None) -> None:
     """Fail where the document is not as its schema says, or the line that a `command` writes before it."""
     problems = list(_validator(document["command"] if command is None else command).iter_errors(document))
-    assert not problems, [(each.json_path, each.message) for each in problems]
+    assert not problems, [(problem.json_path, problem.message) for problem in problems]
     no_none(json.dumps(document, ensure_ascii=False))
 
 
 def no_none(text: str) -> None:
     """What is not known is said in words, wherever dr-ctl says something; lines of its source are none of that."""
-    found = _NONE.search(_TRACEBACK.sub("", text))
-    assert found is None, text[max(0, found.start() - 100) : found.end() + 100] if found else ""
+    match = _NONE.search(_TRACEBACK.sub("", text))
+    assert match is None, text[max(0, match.start() - 100) : match.end() + 100] if match else ""
 
 
 @cache
@@ -46,10 +46,10 @@ def closed(schema: Any) -> Any:
 
 def _close(schema: Any) -> None:
     if isinstance(schema, list):
-        for each in schema:
-            _close(each)
+        for item in schema:
+            _close(item)
     elif isinstance(schema, dict):
         if isinstance(schema.get("properties"), dict):
             schema.setdefault("additionalProperties", False)
-        for each in schema.values():
-            _close(each)
+        for item in schema.values():
+            _close(item)

@@ -34,10 +34,10 @@ def _may_be_none(type_: Type) -> bool:
     proper = get_proper_type(type_)
     if not isinstance(proper, UnionType):
         return isinstance(proper, NoneType)
-    parts = [get_proper_type(each) for each in proper.items]
-    if any(isinstance(each, Instance) and each.type.fullname in CONTAINERS for each in parts):
+    parts = [get_proper_type(item) for item in proper.items]
+    if any(isinstance(part, Instance) and part.type.fullname in CONTAINERS for part in parts):
         return False
-    return any(isinstance(each, NoneType) for each in parts)
+    return any(isinstance(part, NoneType) for part in parts)
 
 
 def plugin(version: str) -> type[Plugin]:

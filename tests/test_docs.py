@@ -49,19 +49,19 @@ def test_every_finding_is_in_the_catalogue_and_is_made_of_what_its_texts_name() 
     for path, call in nodes:
         if isinstance(call, ast.Call) and getattr(call.func, "id", "") in ("found", "refused") and call.args:
             given = {keyword.arg for keyword in call.keywords}
-            for key in (each.value for each in ast.walk(call.args[0]) if isinstance(each, ast.Constant)):
+            for key in (node.value for node in ast.walk(call.args[0]) if isinstance(node, ast.Constant)):
                 if not KEY.fullmatch(str(key)):
                     continue
                 text, remedy, *_ = cases[str(key)]
                 shown = ("" if "text" in given else text, "" if "remedy" in given else remedy)
-                places = {name for each in shown for _, name, *_ in Formatter().parse(each) if name}
+                places = {name for line in shown for _, name, *_ in Formatter().parse(line) if name}
                 assert given - OWN == places, f"{path}:{call.lineno}"
                 assert text or "text" in given, f"{path}:{call.lineno}"
 
 
 def test_a_text_beside_the_catalogue_is_one_that_another_layer_has_worded() -> None:
     calls = [node for text in sources().values() for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
-    made = [{each.arg for each in call.keywords} for call in calls if getattr(call.func, "id", "") == "found"]
+    made = [{keyword.arg for keyword in call.keywords} for call in calls if getattr(call.func, "id", "") == "found"]
 
     assert 0 < sum(bool(given & {"text", "remedy"}) for given in made) <= 20
 
@@ -113,8 +113,8 @@ def test_every_command_is_listed() -> None:
 
     for name, command in get_command(app).commands.items():  # type: ignore[attr-defined]
         assert f"`{name}" in words, name
-        for each in getattr(command, "commands", {}):
-            assert re.search(rf"`{name}[^|]*`?{each}", words), f"{name} {each}"
+        for item in getattr(command, "commands", {}):
+            assert re.search(rf"`{name}[^|]*`?{item}", words), f"{name} {item}"
 
 
 def test_the_shipped_runbook_is_the_one_shown() -> None:

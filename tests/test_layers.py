@@ -76,13 +76,13 @@ def imports(tree: ast.AST) -> Iterator[str]:
 def ties() -> dict[str, frozenset[str]]:
     """Which modules of the product each of them imports."""
 
-    found = {}
+    result = {}
     for name, tree in modules().items():
-        told = {each.removeprefix("dr_ctl.") for each in imports(tree) if each.startswith("dr_ctl.")}
+        rows = {text.removeprefix("dr_ctl.") for text in imports(tree) if text.startswith("dr_ctl.")}
         # What is named is a module, or something in one.
-        told |= {each.rpartition(".")[0] for each in told}
-        found[name] = frozenset(told & modules().keys() - {name})
-    return found
+        rows |= {item.rpartition(".")[0] for item in rows}
+        result[name] = frozenset(rows & modules().keys() - {name})
+    return result
 
 
 def floor(name: str) -> str:
@@ -94,21 +94,21 @@ def test_every_module_says_what_it_is_for() -> None:
 
 
 def test_imports_point_down_only() -> None:
-    crossing = [(name, told) for name, all_told in ties().items() for told in all_told if floor(name) != floor(told)]
+    crossing = [(name, item) for name, all_told in ties().items() for item in all_told if floor(name) != floor(item)]
 
     assert len(crossing) > 100
-    assert [each for each in crossing if LEVEL[floor(each[1])] >= LEVEL[floor(each[0])]] == []
+    assert [item for item in crossing if LEVEL[floor(item[1])] >= LEVEL[floor(item[0])]] == []
 
 
 def test_the_twin_knows_nothing_of_the_product_but_its_core() -> None:
     twin = {name: imported for name, imported in ties().items() if name.startswith(TWIN)}
 
     assert len(twin) > 50
-    assert [(name, each) for name, all_ in twin.items() for each in all_ if not each.startswith(TWIN_MAY)] == []
+    assert [(name, text) for name, all_ in twin.items() for text in all_ if not text.startswith(TWIN_MAY)] == []
 
 
 def test_libraries_have_one_home_and_the_twin_none_at_all() -> None:
-    foreign = [(name, told.partition(".")[0]) for name, tree in modules().items() for told in imports(tree)]
+    foreign = [(name, item.partition(".")[0]) for name, tree in modules().items() for item in imports(tree)]
 
     for name, library in foreign:
         if library in HOMES:
@@ -125,30 +125,32 @@ def test_the_mathematics_of_a_history_knows_neither_spark_nor_files() -> None:
 
     assert len(pure) > 5
     for name, all_told in pure.items():
-        for told in all_told:
-            library = told.partition(".")[0]
-            assert told.startswith(near) or told == "pyarrow" or library in sys.stdlib_module_names - reads, (
+        for text in all_told:
+            library = text.partition(".")[0]
+            assert text.startswith(near) or text == "pyarrow" or library in sys.stdlib_module_names - reads, (
                 name,
-                told,
+                text,
             )
 
 
 def test_a_topology_knows_what_is_common_and_its_family_and_no_other_one() -> None:
     for name, all_told in ties().items():
-        mine = name.split(".")
-        if mine[0] == "topologies" and len(mine) > 2:
-            others = {told.split(".")[1] for told in all_told if floor(told) == "topologies"}
-            assert others - SHARED <= {mine[1], *BELOW[mine[1]]}, name
-            asks = mine[1] != "common" or mine[2] in {*ACTING, "group"}
-            assert asks or not [told for told in all_told if floor(told) == "jolokia"], name
+        own = name.split(".")
+        if own[0] == "topologies" and len(own) > 2:
+            others = {text.split(".")[1] for text in all_told if floor(text) == "topologies"}
+            assert others - SHARED <= {own[1], *BELOW[own[1]]}, name
+            asks = own[1] != "common" or own[2] in {*ACTING, "group"}
+            assert asks or not [item for item in all_told if floor(item) == "jolokia"], name
 
 
 def test_what_decides_uses_nothing_that_acts() -> None:
     """A draft or a want is given no tools; it names nothing that asks or changes a broker, nor does what it calls."""
     drafts = 0
     for name, tree in modules().items():
-        functions = {each.name: each for each in tree.body if isinstance(each, ast.FunctionDef)}
-        names = {each: {n.id for n in ast.walk(body) if isinstance(n, ast.Name)} for each, body in functions.items()}
+        functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+        names = {
+            function: {n.id for n in ast.walk(body) if isinstance(n, ast.Name)} for function, body in functions.items()
+        }
         acting = {
             alias.asname or alias.name
             for node in tree.body
@@ -157,13 +159,13 @@ def test_what_decides_uses_nothing_that_acts() -> None:
             if ACTING & {*str(node.module).split("."), alias.name}
         }
         deciding = {
-            each
-            for each, body in functions.items()
+            function
+            for function, body in functions.items()
             if (body.returns and ast.unparse(body.returns) == "StepPlan")
             or any(arg.annotation and ast.unparse(arg.annotation) == "AtBroker" for arg in body.args.args)
         }
-        calls = {each: frozenset(used & functions.keys()) for each, used in names.items()}
-        used = {each for draft in deciding for part in {draft, *reach(draft, calls)} for each in names[part]}
+        calls = {name: frozenset(used & functions.keys()) for name, used in names.items()}
+        used = {name for draft in deciding for part in {draft, *reach(draft, calls)} for name in names[part]}
         assert not used & acting, name
         drafts += len(deciding)
     assert drafts > 30
@@ -171,10 +173,10 @@ def test_what_decides_uses_nothing_that_acts() -> None:
 
 def test_from_outside_a_topology_is_known_by_its_contract_only() -> None:
     behind = [
-        (name, told)
+        (name, item)
         for name, all_told in ties().items()
-        for told in all_told
-        if floor(told) == "topologies" and floor(name) != "topologies" and told not in CONTRACT
+        for item in all_told
+        if floor(item) == "topologies" and floor(name) != "topologies" and item not in CONTRACT
     ]
 
     assert sorted(behind) == []
@@ -187,17 +189,17 @@ def test_no_imports_run_in_a_circle() -> None:
 def circles(ties: dict[str, frozenset[str]]) -> list[list[str]]:
     """The sets of modules of which each reaches all others."""
     reached = {name: reach(name, ties) for name in ties}
-    found = {
-        frozenset(each for each in reached[name] if name in reached[each]) for name in ties if name in reached[name]
+    rows = {
+        frozenset(state for state in reached[name] if name in reached[state]) for name in ties if name in reached[name]
     }
-    return sorted(sorted(each) for each in found)
+    return sorted(sorted(item) for item in rows)
 
 
 def reach(name: str, ties: dict[str, frozenset[str]]) -> set[str]:
-    found: set[str] = set()
+    value: set[str] = set()
     left = [name]
     while left:
-        for each in ties[left.pop()] - found:
-            found.add(each)
-            left.append(each)
-    return found
+        for tie in ties[left.pop()] - value:
+            value.add(tie)
+            left.append(tie)
+    return value

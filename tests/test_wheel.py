@@ -19,9 +19,9 @@ def closure(name: str) -> set[str]:
     required: set[str] = set()
     waiting = [name]
     while waiting:
-        for each in map(Requirement, requires(waiting.pop()) or ()):
-            wanted = canonicalize_name(each.name)
-            if wanted not in required and (each.marker is None or each.marker.evaluate({"extra": ""})):
+        for value in map(Requirement, requires(waiting.pop()) or ()):
+            wanted = canonicalize_name(value.name)
+            if wanted not in required and (value.marker is None or value.marker.evaluate({"extra": ""})):
                 required.add(wanted)
                 waiting.append(wanted)
     return required

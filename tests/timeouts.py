@@ -21,7 +21,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch, of: type[Any] | None = None, **le
     if of is None:
         brief = replace(PATIENCE, **less)
     else:
-        others = [each for each in PATIENCE.own if not isinstance(each, of)]
+        others = [name for name in PATIENCE.own if not isinstance(name, of)]
         brief = replace(PATIENCE, own=(replace(PATIENCE.of(of), **less), *others))
     monkeypatch.setattr(sys.modules[__name__], "PATIENCE", brief)
     return brief

@@ -149,18 +149,18 @@ def load(session: Session, directory: Path, rate: float, lasting: str, protocols
 def _spoken(session: Session, target: Target, asked: Sequence[str]) -> tuple[Speaks, ...]:
     """The protocols of the clients: those asked for, else all that the brokers speak and this machine has clients of.
     UsageError for one that the brokers do not speak."""
-    named = {each.value: each for each in target.speaks}
-    if unknown := [each for each in asked if each not in named]:
+    named = {protocol.value: protocol for protocol in target.speaks}
+    if unknown := [request for request in asked if request not in named]:
         raise UsageError(f"--protocol {unknown[0]}: the brokers of this lab speak {', '.join(named)}")
     if asked:
-        wanted = tuple(named[each] for each in dict.fromkeys(asked))
-        if missing := [fault for each in wanted if (fault := lacking(each)) is not None]:
+        wanted = tuple(named[fromkey] for fromkey in dict.fromkeys(asked))
+        if missing := [fault for item in wanted if (fault := lacking(item)) is not None]:
             raise missing[0]
         return wanted
-    found = []
-    for each in target.speaks:
-        if (fault := lacking(each)) is None:
-            found.append(each)
+    items = []
+    for speak in target.speaks:
+        if (fault := lacking(speak)) is None:
+            items.append(speak)
         else:
-            session.say(f"no client speaks {each.value}: {fault}. {fault.remedy}")
-    return tuple(found)
+            session.say(f"no client speaks {speak.value}: {fault}. {fault.remedy}")
+    return tuple(items)

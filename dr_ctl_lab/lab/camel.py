@@ -52,15 +52,15 @@ class Camel:
     process: daemons.Process
 
     @classmethod
-    def up(cls, folder: Path, routes: str, *, port: int, name: str, told: Mapping[str, str] | None = None) -> Self:
-        """Start an application with these routes (YAML) in a new folder; return when all of them are started. `told`
-        are properties beside its own. EnvironmentFault, with the end of its log, where they do not start."""
+    def up(cls, folder: Path, routes: str, *, port: int, name: str, settings: Mapping[str, str] | None = None) -> Self:
+        """Start an application with these routes (YAML) in a new folder; return when all of them are started.
+        `settings` are properties beside its own. EnvironmentFault, with the end of its log, where they do not start."""
         jars = obtain()
         folder.mkdir(mode=0o700, parents=True)
         (folder / "routes.yaml").write_text(routes, encoding="utf-8")
         properties = folder / "application.properties"
         properties.touch(mode=0o600)  # a broker's password may stand in it
-        properties.write_text(_properties(name, told or {}), encoding="utf-8")
+        properties.write_text(_properties(name, settings or {}), encoding="utf-8")
         # Several threads: with one, nobody can look while a `stop` waits for its exchanges.
         agent = f"host=127.0.0.1,port={port},discoveryEnabled=false,executor=fixed,threadNr=5"
         argv = [
@@ -92,8 +92,8 @@ class Camel:
         pattern = f"org.apache.camel:context={self.name},type=routes,name=*"
         request: dict[str, Json] = {"type": "read", "mbean": pattern, "attribute": ["RouteId", "State"]}
         with closing(Wire(Account(self.jolokia, "", "", "http://127.0.0.1"))) as wire:
-            told = wire.post([request], timeout_s=2.0)[0].value()
-        return {one["RouteId"]: one["State"] for one in told.values()}
+            value = wire.post([request], timeout_s=2.0)[0].value()
+        return {one["RouteId"]: one["State"] for one in value.values()}
 
     def down(self) -> None:
         """End it, letting it finish what it has in hand at most as long as it takes by itself. Twice is once."""
@@ -125,10 +125,10 @@ def connected(address: Address, login: Login) -> dict[str, str]:
     return {**beans, "camel.component.amqp.connectionFactory": "#bean:broker"}
 
 
-def _properties(name: str, told: Mapping[str, str]) -> str:
+def _properties(name: str, options: Mapping[str, str]) -> str:
     own = {
         "camel.main.name": name,
         "camel.main.routesIncludePattern": "file:routes.yaml",
         "camel.main.shutdownTimeout": str(SHUTDOWN_S),
     }
-    return "".join(f"{key}={value}\n" for key, value in {**own, **told}.items())
+    return "".join(f"{key}={value}\n" for key, value in {**own, **options}.items())

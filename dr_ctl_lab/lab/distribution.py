@@ -42,11 +42,11 @@ class Coordinates:
     @property
     def numbers(self) -> tuple[int, ...]:
         """The version, to be compared. UsageError where it has no number."""
-        if not (found := re.findall(r"\d+", self.version)):
+        if not (matches := re.findall(r"\d+", self.version)):
             raise UsageError(
                 f"{self.version!r} is no version of the brokers", remedy="As in `--broker-version 2.40.0`."
             )
-        return tuple(map(int, found))
+        return tuple(map(int, matches))
 
     def at(self, version: str) -> Coordinates:
         """The same in another version; the empty text is this one. Artemis has a group of its own since 2.50."""
@@ -133,8 +133,8 @@ def need_java() -> None:
     java = shutil.which("java")
     if java is None:
         raise no_java("the brokers of a lab run on it", ON_TWIN)
-    told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False).stderr
-    version = told.partition('"')[2].partition(".")[0]
+    result = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False).stderr
+    version = result.partition('"')[2].partition(".")[0]
     if version.isdigit() and int(version) < LEAST_JAVA:
         raise PartMissing(
             f"Java {version} is too old for the brokers", remedy=f"Put a Java {LEAST_JAVA} or later first on the PATH."

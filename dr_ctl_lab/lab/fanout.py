@@ -38,8 +38,8 @@ class FanOut:
 
     def least(self) -> int:
         """How many; the full number while the file is being written."""
-        told = self.least_in.read_text().strip()
-        return int(told) if told.isdigit() else len({site for site, _ in self.sites})
+        text = self.least_in.read_text().strip()
+        return int(text) if text.isdigit() else len({site for site, _ in self.sites})
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +112,9 @@ class _Lines:
             self._what.no_more.wait(timeout_s)
         for site, client in list(self.open.items()):
             try:
-                for each in client.receive(timeout_s / len(self.open)):
-                    if isinstance(each, Confirmed):
-                        yield site, each.name
+                for frame in client.receive(timeout_s / len(self.open)):
+                    if isinstance(frame, Confirmed):
+                        yield site, frame.name
                 client.beat()
             except ConnectionLost:
                 self.lose(site)

@@ -62,14 +62,16 @@ class IdStore:
 
     def known(self, queue: str, ident: str) -> Where | None:
         """Say who processed a message, or None where nobody did, as far as this site knows."""
-        found = self._file.execute("SELECT here FROM processed WHERE queue = ? AND id = ?", (queue, ident)).fetchone()
-        return None if found is None else Where(found[0])
+        fetchone = self._file.execute(
+            "SELECT here FROM processed WHERE queue = ? AND id = ?", (queue, ident)
+        ).fetchone()
+        return None if fetchone is None else Where(fetchone[0])
 
-    def add(self, told: Iterable[tuple[str, str]], where: Where) -> None:
+    def add(self, iterable: Iterable[tuple[str, str]], where: Where) -> None:
         """Write (queue, id) down, all or none; known ids stay as they are."""
         self._file.execute("BEGIN IMMEDIATE")
         with self._file:
-            rows = ((queue, ident, where.value) for queue, ident in told)
+            rows = ((queue, ident, where.value) for queue, ident in iterable)
             self._file.executemany("INSERT OR IGNORE INTO processed VALUES (?, ?, ?)", rows)
 
     def every(self) -> set[tuple[str, str]]:

@@ -111,7 +111,7 @@ class Lab(Played):
             lab._start_brokers([spec.site for spec in specs if kind.links_at_boot(spec)], first=serving)
             settings_file.write(directory, lab.state)
             lab._start_processors()
-            for broker in lab._leading([each for each in lab.state.sites if each.node and each.name != serving]):
+            for broker in lab._leading([site for site in lab.state.sites if site.node and site.name != serving]):
                 lab._admin(broker).keep_out()
             if serving is not None:
                 lab.open_clients(serving)
@@ -282,7 +282,7 @@ class Lab(Played):
             ids,
             kind.dialect,
             fan_out,
-            speaks=tuple(each for each in kind.speaks if each not in kind.lacks(self._version)),
+            speaks=tuple(speak for speak in kind.speaks if speak not in kind.lacks(self._version)),
             odd=kind.odd,
             home=distribution.obtain(kind.distribution.at(self.state.version))
             if kind.distribution is not None
@@ -425,7 +425,7 @@ class Lab(Played):
 
     def _left(self, pair: str, queues: Sequence[str]) -> int | None:
         """Count what lies in a pair's queues where clients are served (None: one of them is served nowhere)."""
-        found: dict[str, int] = {}
+        value: dict[str, int] = {}
         for broker in self.state.sites:
             if broker.pair != pair:
                 continue
@@ -433,10 +433,10 @@ class Lab(Played):
             try:
                 if served := admin.served(queues):
                     depths = admin.depths()
-                    found |= {name: found.get(name, 0) + depths.get(name_of(name), 0) for name in served}
+                    value |= {name: value.get(name, 0) + depths.get(name_of(name), 0) for name in served}
             except BrokerError:
                 continue
-        return sum(found.values()) if found.keys() >= set(queues) else None
+        return sum(value.values()) if value.keys() >= set(queues) else None
 
     def _signal(self, site: str, node: str | None, signum: signal.Signals) -> None:
         self._as_written()

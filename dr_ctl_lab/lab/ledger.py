@@ -163,11 +163,11 @@ class Ledger:
         for path in paths:
             lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
             events += [json.loads(line) for line in lines if line.endswith("\n")]
-        for told in sorted(events, key=lambda told: str(told["ts"])):
-            key, event = (told["queue"], told["id"]), Event(told["event"])
+        for row in sorted(events, key=lambda options: str(options["ts"])):
+            key, event = (row["queue"], row["id"]), Event(row["event"])
             if event in {Event.SENT, Event.SEND_IN_DOUBT}:
                 ledger.attempt(*key)
-            ledger._take(event, key, told["at_s"], told["ts"])
+            ledger._take(event, key, row["at_s"], row["ts"])
         return ledger
 
     def attempt(self, queue: str, ident: str) -> None:
@@ -183,8 +183,8 @@ class Ledger:
             at_s, ts = self._clock.monotonic(), stamp(self._clock.now())
             self._take(event, (queue, ident), at_s, ts)
             if self._file is not None:
-                told = {"id": ident, "queue": queue, "event": event.value, "site": site, "ts": ts, "at_s": at_s}
-                self._file.write(_to_line(told) + "\n")
+                options = {"id": ident, "queue": queue, "event": event.value, "site": site, "ts": ts, "at_s": at_s}
+                self._file.write(_to_line(options) + "\n")
                 if at_s - self._flushed_s > FLUSH_EVERY_S:
                     self._file.flush()
                     self._flushed_s = at_s

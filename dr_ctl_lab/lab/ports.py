@@ -25,17 +25,17 @@ def reserve_ports(count: int, owner: Path) -> list[int]:
         held = {port: lab for port, lab in _read(book).items() if Path(lab).exists()}
         candidates = [port for port in range(*_range()) if str(port) not in held]
         random.shuffle(candidates)
-        found: list[int] = []
+        numbers: list[int] = []
         for port in candidates:
-            if len(found) == count:
+            if len(numbers) == count:
                 break
             if _is_free(port):
-                found.append(port)
-        if len(found) < count:
+                numbers.append(port)
+        if len(numbers) < count:
             raise EnvironmentFault(f"fewer than {count} free ports on the loopback interface")
-        held |= {str(port): str(owner) for port in found}
+        held |= {str(port): str(owner) for port in numbers}
         write_text(book, json.dumps(held))
-        return found
+        return numbers
 
 
 def release_ports(owner: Path) -> None:

@@ -47,9 +47,9 @@ def _broker(kind: Kind, nodes: Sequence[SiteState]) -> dict[str, Any]:
     own = [{key: row[key] for key in OF_A_NODE} for row in rows]
     common = {key: value for key, value in rows[0].items() if key not in OF_A_NODE}
     if "sync" in common:  # one login, and at each node an address
-        own = [{**each, "sync": row["sync"]["stomp"]} for each, row in zip(own, rows, strict=True)]
+        own = [{**value, "sync": row["sync"]["stomp"]} for value, row in zip(own, rows, strict=True)]
         common["sync"] = {key: value for key, value in common["sync"].items() if key != "stomp"}
-    named = [{"name": node.node, **each} for node, each in zip(nodes, own, strict=True)]
+    named = [{"name": node.node, **row} for node, row in zip(nodes, own, strict=True)]
     return {**common, "nodes": named, **deepcopy(kind.group.settings)}
 
 

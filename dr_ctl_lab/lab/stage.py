@@ -53,7 +53,7 @@ class Played:
     ) -> Load:
         """Prepare traffic for all its queues, or for those; the ledger goes under `ledgers`. Without a pair the clients
         are dealt out over all of them."""
-        first, *beside = [self.target(each) for each in (self.pairs if pair is None else (pair,))]
+        first, *beside = [self.target(item) for item in (self.pairs if pair is None else (pair,))]
         path = self.ledgers / f"{system().now():%Y%m%dT%H%M%S.%fZ}.jsonl"
         names = self.queues if queues is None else tuple(queues)
         return Load(first, names, rate, beside=beside, ledger_path=path, **options)

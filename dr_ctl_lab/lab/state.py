@@ -119,14 +119,14 @@ class LabState:
     def brokers(self, name: str, pair: str | None = None, node: str | None = None) -> tuple[SiteState, ...]:
         """The brokers of a site with all their nodes, or its one of that pair, and that node. UsageError where there is
         none."""
-        found = tuple(
+        result = tuple(
             site for site in self.sites if site.name == name and pair in (None, site.pair) and node in (None, site.node)
         )
-        if not found:
+        if not result:
             have = ", ".join(site.broker for site in self.sites)
-            asked = "/".join(each for each in (name, pair, node) if each)
+            asked = "/".join(case for case in (name, pair, node) if case)
             raise UsageError(f"the lab has no broker {asked}; it has {have}")
-        return found
+        return result
 
     def site(self, name: str, pair: str | None = None, node: str | None = None) -> SiteState:
         """The broker of a site, of its first pair and first node unless others are asked for. UsageError where there is
@@ -134,8 +134,8 @@ class LabState:
         return self.brokers(name, pair, node)[0]
 
     def other(self, name: str, pair: str | None = None) -> SiteState:
-        mine = self.site(name, pair)
-        return next(site for site in self.sites if site.name != name and site.pair == mine.pair)
+        at_site = self.site(name, pair)
+        return next(site for site in self.sites if site.name != name and site.pair == at_site.pair)
 
     def with_site(self, site: SiteState) -> LabState:
         return replace(self, sites=tuple(site if one.broker == site.broker else one for one in self.sites))
@@ -150,8 +150,8 @@ class LabState:
 def load(directory: Path) -> LabState:
     """Read a lab's state; UsageError where the directory holds none."""
     try:
-        told = json.loads((directory / FILE).read_text(encoding="utf-8"))
-        return TypeAdapter(LabState).validate_python(told)
+        document = json.loads((directory / FILE).read_text(encoding="utf-8"))
+        return TypeAdapter(LabState).validate_python(document)
     except FileNotFoundError:
         raise UsageError(f"{directory} holds no lab", remedy="`dr-ctl lab up` starts one.") from None
     except (ValueError, KeyError, TypeError) as error:

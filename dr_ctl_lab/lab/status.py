@@ -84,14 +84,14 @@ def _site_status(state: LabState, site: SiteState) -> SiteStatus:
 
 def _link_status(state: LabState, link: LinkState) -> LinkStatus:
     try:
-        told: wire.WireState | None = wire.ask(link.control, timeout_s=2)
+        text: wire.WireState | None = wire.ask(link.control, timeout_s=2)
     except EnvironmentFault:
-        told = None
+        text = None
     connected: bool | None = None
     for source in state.brokers(link.source, link.pair):
         try:
             connected = KINDS.named(state.topology).admin(source, timeout_s=2).link_attached(link.target)
         except BrokerError:
             continue
-    mode, delay_ms = (told.mode, told.delay_ms) if told else (None, None)
+    mode, delay_ms = (text.mode, text.delay_ms) if text else (None, None)
     return LinkStatus(link.source, link.target, link.pair, link.node, mode, delay_ms, connected)

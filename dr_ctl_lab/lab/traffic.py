@@ -102,8 +102,8 @@ class Load:
         clients are dealt out over the target and those `beside` it, and over their queues where each is served by
         itself; a share has at least one of a kind that there is. Of several consumers of a share, the first takes a
         part of what comes by a selector, where clients speak several protocols."""
-        self._shares = [share for each in (target, *beside) for share in _shares(each, tuple(queues))]
-        producers, consumers = (max(each, len(self._shares)) if each else 0 for each in (producers, consumers))
+        self._shares = [share for case in (target, *beside) for share in _shares(case, tuple(queues))]
+        producers, consumers = (max(case, len(self._shares)) if case else 0 for case in (producers, consumers))
         self.run = uuid.uuid4().hex[:8]
         self.ledger = Ledger(ledger_path)
         self._targets = (target, *beside)
@@ -237,14 +237,14 @@ class Load:
         able = [(protocol, names) for protocol in self._protocols if (names := reached(protocol, queues))]
         able = able or [(Speaks.STOMP, tuple(queues))]
         first = number % len(able)
-        others = [each for each in (*able[first:], *able[:first]) if each[0] is not Speaks.MQTT]
+        others = [case for case in (*able[first:], *able[:first]) if case[0] is not Speaks.MQTT]
         return itertools.repeat(able[first]) if able[first][0] is Speaks.MQTT else itertools.cycle(others)
 
     def _see_them_live(self) -> None:
         """A client that ended by itself is a defect, and must not look like a quiet broker."""
-        for clients, told in ((self._producers, self._no_more_sends), (self._consumers, self._no_more_work)):
+        for clients, case in ((self._producers, self._no_more_sends), (self._consumers, self._no_more_work)):
             for name, client in clients.items():
-                if client.wait(0) and not told.is_set():
+                if client.wait(0) and not case.is_set():
                     client.result()
                     raise RuntimeError(f"{name} ended by itself")
 
@@ -256,9 +256,9 @@ class Load:
             return
         dialler = Dialler(target, self._opener)
         for speaks, reached in speaking:
-            if (found := dialler.dial(self._no_more_sends, speaks)) is None:
+            if (connection := dialler.dial(self._no_more_sends, speaks)) is None:
                 return
-            sending = Sending(*found, reached, let_in=target.ids is None)
+            sending = Sending(*connection, reached, let_in=target.ids is None)
             try:
                 self._send_all(sending, numbered)
                 sending.client.close()
@@ -303,11 +303,11 @@ class Load:
                 due = max(due + self._interval_s, now - 1.0)
             # Who may not send has nothing to be in time for, and is woken by what comes.
             sends = stopped_at is None and self._producing.is_set() and sending.may_send
-            for each in sending.client.receive(max(0.0005, min(due - boottime_s(), TURN_S)) if sends else TURN_S):
-                if isinstance(each, Confirmed) and (queue := sending.outstanding.pop(each.name, None)) is not None:
+            for frame in sending.client.receive(max(0.0005, min(due - boottime_s(), TURN_S)) if sends else TURN_S):
+                if isinstance(frame, Confirmed) and (queue := sending.outstanding.pop(frame.name, None)) is not None:
                     sending.let_in = True
-                    self.ledger.attempt(queue, each.name)
-                    self.ledger.record(Event.SENT, queue, each.name, sending.site)
+                    self.ledger.attempt(queue, frame.name)
+                    self.ledger.record(Event.SENT, queue, frame.name, sending.site)
             sending.client.beat()
 
     def _consume(self, number: int, name: str, target: Target, queues: Sequence[str]) -> None:
@@ -316,9 +316,9 @@ class Load:
         # Whatever no selector sees, as what was sent with MQTT, is left to the others of that share.
         selects = number < len(self._shares) < self._many[1] - number and len(self._protocols) > 1
         for speaks, reached in self._speaking(number, queues, target.taken_from):
-            if (found := dialler.dial(self._no_more_work, speaks)) is None:
+            if (connection := dialler.dial(self._no_more_work, speaks)) is None:
                 return
-            site, client = found
+            site, client = connection
             store = target.store(site)
             selector = f"part = '{PARTS[0]}'" if selects and speaks is not Speaks.MQTT else ""
             work = Work(client, site, reached, self.ledger, work_s=self._working, store=store, selector=selector)
@@ -341,8 +341,8 @@ class Load:
                 stopped_at = stopped_at or boottime_s()
                 if not work.unconfirmed or boottime_s() - stopped_at > FINISH_S:
                     return
-            for each in client.receive(TURN_S):
-                work.take(each, begin=stopped_at is None)
+            for frame in client.receive(TURN_S):
+                work.take(frame, begin=stopped_at is None)
             client.beat()
 
 

@@ -291,12 +291,12 @@ def ask(control: int, change: Mapping[str, str | float] | None = None, *, timeou
     try:
         with socket.create_connection((LOOPBACK, control), timeout=timeout_s) as sock:
             sock.sendall(json.dumps(change or {}).encode() + b"\n")
-            told = json.loads(sock.makefile().readline() or "{}")
+            document = json.loads(sock.makefile().readline() or "{}")
     except (OSError, ValueError) as error:
         raise EnvironmentFault(f"the lab's proxy at control port {control} does not answer: {error}") from error
-    if "mode" not in told:
-        raise EnvironmentFault(f"the lab's proxy at control port {control}: {told.get('error', 'an empty answer')}")
-    return WireState(**told)
+    if "mode" not in document:
+        raise EnvironmentFault(f"the lab's proxy at control port {control}: {document.get('error', 'an empty answer')}")
+    return WireState(**document)
 
 
 async def run(port: int, target: tuple[str, int], control: int, delay_ms: float) -> None:

@@ -83,15 +83,15 @@ class Work:
         """Say whether an acknowledgement has no receipt yet."""
         return bool(self._unconfirmed)
 
-    def take(self, each: Came | Confirmed, *, begin: bool) -> None:
+    def take(self, came: Came | Confirmed, *, begin: bool) -> None:
         """Take what came; without `begin` no work is begun any more."""
-        if isinstance(each, Confirmed):
+        if isinstance(came, Confirmed):
             self.let_in = True
-            done = self._unconfirmed.pop(each.name, None)
+            done = self._unconfirmed.pop(came.name, None)
             if done is not None:
                 self._ledger.record(Event.CONSUMED, *done, self._site)
         else:
-            self._waiting.append(each)
+            self._waiting.append(came)
         while begin and self._waiting and len(self._unconfirmed) < (1 if self._store else MOST_UNCONFIRMED):
             self._work(self._waiting.popleft())
 

@@ -239,8 +239,8 @@ class Scheduler:
         """A task has ended: whoever waits for it goes on."""
         task = worker.task
         assert task is not None
-        for each in task.waiting:
-            self.wake(each)
+        for waiter in task.waiting:
+            self.wake(waiter)
         task.waiting.clear()
         worker.task = None
         self._idle.append(worker)

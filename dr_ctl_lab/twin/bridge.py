@@ -53,7 +53,7 @@ class Bridge(Taker):
             return
         self.connected = False
         self.queue.takers.remove(self)
-        for message in reversed([*self.refused, *(each for _, each in (*self.back, *self.held))]):
+        for message in reversed([*self.refused, *(case for _, case in (*self.back, *self.held))]):
             self.queue.give_back(message)
         self._forget()
 
@@ -88,7 +88,7 @@ class Bridge(Taker):
 
     def due_s(self) -> list[float]:
         """When something of it is due."""
-        return [each[0][0] for each in (self.held, self.back) if each]
+        return [case[0][0] for case in (self.held, self.back) if case]
 
     def _forget(self) -> None:
         self.held.clear()

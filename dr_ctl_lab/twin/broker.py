@@ -137,8 +137,8 @@ class Broker(ABC):
 
     def waiting(self, queue: str) -> int:
         """How many messages clients of a queue have still to get."""
-        found = self.queues.get(queue)
-        return len(found.messages) if found is not None else 0
+        found_queues = self.queues.get(queue)
+        return len(found_queues.messages) if found_queues is not None else 0
 
     @abstractmethod
     def booted(self) -> None:
@@ -159,7 +159,7 @@ class Broker(ABC):
     def told_of_end(self, queue: Queue) -> None:
         """A queue was destroyed by somebody here."""
 
-    def routed(self, message: Message, found: Sequence[Queue], *, aside: bool) -> None:
+    def routed(self, message: Message, queues: Sequence[Queue], *, aside: bool) -> None:
         """Note that a message lies in these queues; `aside`: put there past its address."""
 
     @abstractmethod
@@ -228,9 +228,9 @@ class Broker(ABC):
         self.security.kept = dict(other.security.kept)
         for name, routings in other.addresses.items():
             self.addresses.setdefault(name, set()).update(routings)
-        for queue in [each for each in other.queues.values() if each.durable]:
-            told = {"name": queue.name, "address": queue.address, "routing-type": queue.routing, "user": queue.user}
-            made = {**queue.options, **told, "filter": queue.filter, "internal": queue.internal}
+        for queue in [queue for queue in other.queues.values() if queue.durable]:
+            options = {"name": queue.name, "address": queue.address, "routing-type": queue.routing, "user": queue.user}
+            made = {**queue.options, **options, "filter": queue.filter, "internal": queue.internal}
             copy = self.queues.get(queue.name) or self.create_queue(made, here_only=True)
             copy.paused = copy.lasting = queue.lasting
             for message in queue.messages.values():
@@ -313,17 +313,17 @@ class Broker(ABC):
 
     def route(self, message: Message, *, only: tuple[str, ...] | None = None) -> list[Queue]:
         """Put a message into the queues of its address: all multicast ones and one anycast."""
-        found = [queue for queue in self.queues.values() if queue.address == message.address]
+        result = [queue for queue in self.queues.values() if queue.address == message.address]
         if only is not None:
-            found = [queue for queue in found if queue.name in only]
+            result = [queue for queue in result if queue.name in only]
         if message.anycast:
-            found = [queue for queue in found if queue.routing == "anycast"][:1]
-        for queue in found:
+            result = [queue for queue in result if queue.routing == "anycast"][:1]
+        for queue in result:
             queue.add(message)
-        self.routed(message, found, aside=only is not None)
-        for queue in found:
+        self.routed(message, result, aside=only is not None)
+        for queue in result:
             queue.dispatch()
-        return found
+        return result
 
     def remove(self, queue: Queue, message: Message, reason: Reason = Reason.NORMAL) -> None:
         """A message is done with here."""

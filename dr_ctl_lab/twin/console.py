@@ -165,8 +165,8 @@ class Console:
         return None
 
     def _done(self, requests: list[Request], struck: list[tuple[Fault, list[Request]]], visit: Visit) -> list[Any]:
-        idle = [each for fault, mine in struck if fault.kind is FaultKind.IDLE for each in mine]
-        lies = [(fault, mine) for fault, mine in struck if fault.kind is FaultKind.LIE]
+        idle = [item for fault, value in struck if fault.kind is FaultKind.IDLE for item in value]
+        lies = [(fault, value) for fault, value in struck if fault.kind is FaultKind.LIE]
         answers = []
         broker = self.host.broker
         for request in requests:
@@ -174,14 +174,14 @@ class Console:
             with broker.lock:
                 if not visit.live:
                     raise Hung
-                if any(request is each for each in idle):
+                if any(request is item for item in idle):
                     reply: dict[str, Any] = {"value": None, "status": 200}
                 else:
                     reply = answer(self.host.management, request)
                 if request.changes:
                     self.host.note(request, reply["status"])
-            for fault, mine in lies:
-                if any(request is each for each in mine):
+            for fault, lie in lies:
+                if any(request is item for item in lie):
                     reply = falsified(reply, fault)
             answers.append(reply)
         return answers

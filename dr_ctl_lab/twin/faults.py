@@ -72,7 +72,7 @@ class Faults:
     def from_seed(cls, seed: int, *, count: int = 3) -> Self:
         """A few faults that a careful tool survives, equal for equal seeds."""
         chance = random.Random(seed)  # noqa: S311 - no secret depends on it
-        kinds = [each for each in FaultKind if each is not FaultKind.LIE]
+        kinds = [item for item in FaultKind if item is not FaultKind.LIE]
         return cls(_by_chance(chance.choice(kinds), chance) for _ in range(count))
 
     def add(self, fault: Fault) -> None:
@@ -88,7 +88,7 @@ class Faults:
 
     def due(self, requests: Sequence[Request]) -> list[tuple[Fault, list[Request]]]:
         """The faults that strike this POST, with their requests; counts them down."""
-        found = []
+        items = []
         for fault, left in list(self._armed):
             struck = []
             for request in requests:
@@ -100,10 +100,10 @@ class Faults:
                     left[1] -= 1
                     struck.append(request)
             if struck:
-                found.append((fault, struck))
+                items.append((fault, struck))
             if left[1] == 0:
                 self._armed.remove((fault, left))
-        return found
+        return items
 
 
 def _by_chance(kind: FaultKind, chance: random.Random) -> Fault:

@@ -55,4 +55,4 @@ def _holds(term: re.Match[str], named: Named) -> bool:
 @lru_cache(maxsize=8)
 def _listed(text: str) -> frozenset[str]:
     """The texts of a list, cached, because long lists are needed for each message."""
-    return frozenset(each.replace("''", "'") for each in _QUOTED.findall(text))
+    return frozenset(match.replace("''", "'") for match in _QUOTED.findall(text))

@@ -51,4 +51,4 @@ def cut_frame(data: bytes) -> tuple[Frame | None, bytes]:
 
 def plain(text: str) -> str:
     """A header without its escapes."""
-    return re.sub(r"\\[\\rnc]", lambda found: _UNESCAPED[found[0]], text)
+    return re.sub(r"\\[\\rnc]", lambda options: _UNESCAPED[options[0]], text)

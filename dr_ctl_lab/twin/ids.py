@@ -25,12 +25,12 @@ class IdStore:
         self._file.execute(_TABLE)
 
     def knows(self, queue: str, ident: str) -> bool:
-        found = self._file.execute("SELECT 1 FROM processed WHERE queue = ? AND id = ?", (queue, ident))
-        return found.fetchone() is not None
+        rows = self._file.execute("SELECT 1 FROM processed WHERE queue = ? AND id = ?", (queue, ident))
+        return rows.fetchone() is not None
 
-    def add(self, queue: str, ident: str, *, here: bool) -> None:
+    def add(self, queue: str, ident: str, *, local: bool) -> None:
         """Write an id down; a known id stays unchanged."""
-        self._file.execute("INSERT OR IGNORE INTO processed VALUES (?, ?, ?)", (queue, ident, int(here)))
+        self._file.execute("INSERT OR IGNORE INTO processed VALUES (?, ?, ?)", (queue, ident, int(local)))
 
     def forget(self, queue: str, ident: str) -> None:
         """Lose an id that had been written down, or that never arrived."""

@@ -117,7 +117,7 @@ def requests_in(body: Any) -> list[Request]:
     """Read a POST's document. NotARequest where it is none."""
     if not isinstance(body, list | dict):
         raise NotARequest("Invalid JSON Request. Expected Object or Array")
-    return [_request(each) for each in (body if isinstance(body, list) else [body])]
+    return [_request(node) for node in (body if isinstance(body, list) else [body])]
 
 
 def _request(body: Any) -> Request:
@@ -208,20 +208,20 @@ def _read(at: Management, request: Request) -> Answer:
         if forbidden:
             refused = {key: f"ERROR: {text} (class java.lang.SecurityException)" for key, text in forbidden.items()}
             return _value({key: refused.get(key, known.get(key)) for key in keys_of})
-    found = [_guarded(at, bean, keys_of, request) for bean in _found(meant, request, "reading attributes")]
+    items = [_guarded(at, bean, keys_of, request) for bean in _found(meant, request, "reading attributes")]
     if not exact:
         # Missing attributes are left out, and so is a bean with none of the attributes.
         keys = keys_of
         rows: dict[str, Any] = {}
-        for bean in found:
+        for bean in items:
             attributes = bean.read()
             if row := {key: _told(attributes[key]) for key in keys or attributes if key in attributes}:
                 rows[names.canonical(bean.name)] = row
         if not rows:
             text = f"No matching attributes [{', '.join(keys or ())}] found on MBeans "
-            raise BrokerSaysNo(ILLEGAL, f"{text}[{', '.join(bean.name for bean in found)}]", 400)
+            raise BrokerSaysNo(ILLEGAL, f"{text}[{', '.join(bean.name for bean in items)}]", 400)
         return _value(rows)
-    attributes = found[0].read()
+    attributes = items[0].read()
     if isinstance(wanted, str):
         if wanted not in attributes:
             raise BrokerSaysNo(NO_ATTRIBUTE, f"No such attribute: {wanted}", 404)
@@ -271,10 +271,10 @@ def _execute(at: Management, request: Request) -> Answer:
     if at.policy is not None and at.policy().forbids_operation(request.bean, request.operation):
         text = f"Operation {request.operation} forbidden for MBean {names.canonical(request.bean)}"
         raise BrokerSaysNo(REFUSED, text, 403)
-    found = _found(_meant(at, request.bean), request, "invoking JMX operations")
+    result = _found(_meant(at, request.bean), request, "invoking JMX operations")
     if not names.is_pattern(request.bean):
-        return _value(_call(found[0], request))
-    return _value({names.canonical(bean.name): _call(bean, request) for bean in found})
+        return _value(_call(result[0], request))
+    return _value({names.canonical(bean.name): _call(bean, request) for bean in result})
 
 
 def _call(bean: Bean, request: Request) -> Any:
@@ -282,7 +282,7 @@ def _call(bean: Bean, request: Request) -> Any:
     verb, arguments, offered = request.verb, request.arguments, bean.offer()
     known = signatures(offered, verb)
     # The real one drops the first bracket of a signature without arguments.
-    listed = ",".join(")" if each == "()" else each for each in known)
+    listed = ",".join(")" if name == "()" else name for name in known)
     if not known:
         raise BrokerSaysNo(ILLEGAL, f"No operation {verb} found on MBean {called}", 400)
     operation = request.operation
@@ -294,7 +294,7 @@ def _call(bean: Bean, request: Request) -> Any:
     if operation not in offered:
         text = f"No operation {operation} on MBean {called} exists. Known signatures: {listed}"
         raise BrokerSaysNo(ILLEGAL, text, 400)
-    wanted = len([each for each in operation.partition("(")[2][:-1].split(",") if each])
+    wanted = len([word for word in operation.partition("(")[2][:-1].split(",") if word])
     if len(arguments) < wanted:
         text = f"Invalid number of operation arguments. Operation {operation} on {request.bean} requires "
         raise BrokerSaysNo(ILLEGAL, f"{text}{wanted} parameters, not {len(arguments)} as given", 400)

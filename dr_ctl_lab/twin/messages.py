@@ -110,7 +110,7 @@ class Queue:
 
     def let_due_in(self, now_ms: int) -> int | None:
         """Let in whose time has come; the time of the next, None where none waits for it."""
-        for number in [each for each, at_ms in self.scheduled.items() if at_ms <= now_ms]:
+        for number in [value for value, at_ms in self.scheduled.items() if at_ms <= now_ms]:
             del self.scheduled[number]
             message = self.messages[number]
             self.waiting[message.priority].append(message)
@@ -165,9 +165,9 @@ class Queue:
 
     def restart(self) -> None:
         """Keep what survives a death: durable messages in order and lasting pauses; counters count from the rest."""
-        kept = [each for level in reversed(self.waiting) for each in level if each.number in self.messages]
+        kept = [item for level in reversed(self.waiting) for item in level if item.number in self.messages]
         held = [self.messages[number] for number in (*self.delivering, *self.scheduled) if number in self.messages]
-        left = sorted((each for each in {*kept, *held} if each.durable), key=lambda each: each.number)
+        left = sorted((case for case in {*kept, *held} if case.durable), key=lambda options: options.number)
         self.messages, self.delivering, self.by_origin, self.takers = {}, {}, {}, []
         self.scheduled = {}
         self.waiting = [deque() for _ in range(PRIORITIES)]

@@ -22,19 +22,19 @@ def keys_of(name: str) -> Mapping[str, str]:
     domain, colon, rest = name.partition(":")
     if not (domain and colon and rest):
         raise ValueError("Key properties cannot be empty")
-    found: dict[str, str] = {"": domain}
+    result: dict[str, str] = {"": domain}
     at = 0
     while at < len(rest):
         if rest[at:] == "*" or rest[at : at + 2] == "*,":
-            found["*"] = "*"
+            result["*"] = "*"
             at += 2
             continue
-        each = _KEY.match(rest, at)
-        if each is None:
+        item = _KEY.match(rest, at)
+        if item is None:
             raise ValueError(f"Key properties cannot be read: {rest[at:]}")
-        found[each[1]] = each[2]
-        at = each.end()
-    return found
+        result[item[1]] = item[2]
+        at = item.end()
+    return result
 
 
 @lru_cache(maxsize=65536)
@@ -45,11 +45,11 @@ def is_pattern(name: str) -> bool:
 @lru_cache(maxsize=65536)
 def matches(pattern: str, name: str) -> bool:
     """Say whether a full name is one of those a pattern means."""
-    wanted, mine = keys_of(pattern), keys_of(name)
+    wanted, items = keys_of(pattern), keys_of(name)
     keys = {key for key in wanted if key != "*"}
-    if keys - set(mine) or ("*" not in wanted and set(mine) - keys):
+    if keys - set(items) or ("*" not in wanted and set(items) - keys):
         return False
-    return all(_glob(wanted[key]).fullmatch(mine[key]) for key in keys)
+    return all(_glob(wanted[key]).fullmatch(items[key]) for key in keys)
 
 
 @lru_cache(maxsize=4096)

@@ -37,7 +37,7 @@ class Pages:
     def cut(self) -> None:
         with self._lock:
             served, self._served = self._served, {}
-            self._ending = [each for each in self._ending if each.is_alive()]
+            self._ending = [item for item in self._ending if item.is_alive()]
             self._ending += [thread for thread, _ in served.values()]
         for sock in served:
             with contextlib.suppress(OSError):

@@ -42,10 +42,10 @@ class Security:
 
     def add(self, match: str, *roles: str) -> None:
         """Say of each word, in their order, which roles have it, separated by commas."""
-        named = [[role.strip() for role in each.split(",") if role.strip()] for each in roles]
-        everyone = dict.fromkeys(role for each in named for role in each)
+        named = [[role.strip() for role in text.split(",") if role.strip()] for text in roles]
+        everyone = dict.fromkeys(role for name in named for role in name)
         grants = {
-            role: frozenset(word for word, each in zip(WORDS, named, strict=False) if role in each) for role in everyone
+            role: frozenset(word for word, row in zip(WORDS, named, strict=False) if role in row) for role in everyone
         }
         self.kept[match] = self._in_force[match] = grants
 
@@ -53,7 +53,8 @@ class Security:
         """Leave every other role what it may do there."""
         grants = self.grants(match)
         self.add(
-            match, *(",".join(each for each, may in grants.items() if word in may and each != role) for word in WORDS)
+            match,
+            *(",".join(grant for grant, may in grants.items() if word in may and grant != role) for word in WORDS),
         )
 
     def remove(self, match: str) -> None:

@@ -100,7 +100,7 @@ class Twin:
         new or empty, but for the files named `beside`."""
         kind = cls.possible(topology, sites, serving, pairs, layout)
         directory = directory.resolve()
-        if directory.exists() and any(each.name not in beside for each in directory.iterdir()):
+        if directory.exists() and any(path.name not in beside for path in directory.iterdir()):
             raise UsageError(f"{directory} is not empty", remedy="Name another directory, or empty that one.")
         directory.mkdir(parents=True, exist_ok=True)
         directory.chmod(0o700)
@@ -173,21 +173,21 @@ class Twin:
 
     def nodes(self, site: str, pair: str | None = None) -> Nodes:
         """The nodes of one broker; of the first pair by default."""
-        found = self._groups.get((site, pair or self.pairs[0]))
-        if found is None:
+        result = self._groups.get((site, pair or self.pairs[0]))
+        if result is None:
             raise UsageError(f"the twin has no broker {pair or ''} at {site}; its sites are {' and '.join(self.sites)}")
-        return found
+        return result
 
     def host(self, site: str, pair: str | None = None, node: str | None = None) -> Host:
         """The host of one node; by default of the active one, and where none is, of the first."""
         nodes = self.nodes(site, pair)
         if node is None:
             return next(iter(nodes.active), nodes.hosts[0])
-        found = next((host for host in nodes.hosts if host.node == node), None)
-        if found is None:
+        result = next((host for host in nodes.hosts if host.node == node), None)
+        if result is None:
             known = " and ".join(host.node for host in nodes.hosts)
             raise UsageError(f"the broker at {site} has no node {node}; its nodes are {known}")
-        return found
+        return result
 
     def way(self, site: str, pair: str) -> Way[Any]:
         """The way by which a site's broker ships to its peer."""
@@ -201,10 +201,10 @@ class Twin:
         return [broker for nodes in self._groups.values() for broker in nodes.brokers]
 
     def other(self, site: str) -> str:
-        return next(each for each in self.sites if each != site)
+        return next(item for item in self.sites if item != site)
 
     def _sites_nodes(self, site: str, pair: str | None) -> list[Nodes]:
-        return [self.nodes(site, each) for each in ((pair,) if pair is not None else self.pairs)]
+        return [self.nodes(site, case) for case in ((pair,) if pair is not None else self.pairs)]
 
     def _of(self, site: str, pair: str | None, node: str | None) -> list[Host]:
         hosts = [host for nodes in self._sites_nodes(site, pair) for host in nodes.hosts if node in (None, host.node)]
@@ -332,9 +332,12 @@ class Twin:
         """The settable state and the messages of every broker, at one moment."""
         with self._lock:
             return {
-                f"{site}/{pair}{'/copy' * number}": {"settable": dump.settable(each), "messages": dump.messages(each)}
+                f"{site}/{pair}{'/copy' * number}": {
+                    "settable": dump.settable(broker),
+                    "messages": dump.messages(broker),
+                }
                 for (site, pair), nodes in self._groups.items()
-                for number, each in enumerate(nodes.brokers)
+                for number, broker in enumerate(nodes.brokers)
             }
 
     def settable(self) -> dict[str, Any]:
@@ -349,15 +352,15 @@ class Twin:
     def depth(self, site: str, queue: str, pair: str | None = None) -> int:
         """Count the messages of a queue; 0 where it does not exist."""
         with self._lock:
-            found = self.host(site, pair).broker.queues.get(queue)
-            return len(found.messages) if found is not None else 0
+            found_queues = self.host(site, pair).broker.queues.get(queue)
+            return len(found_queues.messages) if found_queues is not None else 0
 
     def left(self, queues: Sequence[str]) -> int | None:
         """Count the messages in the queues where clients are served; None if a queue is served nowhere."""
         with self._lock:
             brokers = self._brokers()
             serving = {queue: [broker for broker in brokers if broker.serves_queue(queue)] for queue in queues}
-            depths = [broker.waiting(queue) for queue, found in serving.items() for broker in found]
+            depths = [broker.waiting(queue) for queue, site in serving.items() for broker in site]
             return sum(depths) if all(serving.values()) else None
 
     def _described(self, nodes: Nodes) -> dict[str, Any]:
@@ -369,7 +372,7 @@ class Twin:
         apart = {"cluster": [nodes.layout.listener]} if nodes.meet_apart else {}
         described = [{key: row[key] for key in OF_A_NODE} for row in rows]
         if "sync" in common:  # one login, and at each node an address
-            described = [{**each, "sync": row["sync"]["stomp"]} for each, row in zip(described, rows, strict=True)]
+            described = [{**value, "sync": row["sync"]["stomp"]} for value, row in zip(described, rows, strict=True)]
             common["sync"] = {key: text for key, text in common["sync"].items() if key != "stomp"}
         return {**common, "nodes": described, "takeover": f"{nodes.layout.takeover_s * 2:g}s", **apart}
 

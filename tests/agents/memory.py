@@ -21,7 +21,7 @@ def main() -> None:
     [model] = [queue for queue in london.queues if queue.name == "orders.in"]
     many = tuple(replace(model, name=f"orders.in.{number:05}") for number in range(QUEUES))
     views = [
-        replace(view, queues=(*[each for each in view.queues if each.internal], *many)) for view in (london, paris)
+        replace(view, queues=(*[queue for queue in view.queues if queue.internal], *many)) for view in (london, paris)
     ]
     at = datetime(2026, 3, 1, tzinfo=UTC)
     writer = Writer(Path(sys.argv[1]))
@@ -32,8 +32,8 @@ def main() -> None:
             writer.flush()
     writer.flush()
     # Not from getrusage: that begins with the size of the process that started this one.
-    told = Path("/proc/self/status").read_text(encoding="ascii")
-    print(int(told.partition("VmHWM:")[2].split()[0]) // 1024)
+    text = Path("/proc/self/status").read_text(encoding="ascii")
+    print(int(text.partition("VmHWM:")[2].split()[0]) // 1024)
 
 
 if __name__ == "__main__":

@@ -350,7 +350,7 @@ def test_a_trouble_is_said_once_and_so_is_its_end_with_what_it_cost() -> None:
     assert [said.partition(";")[0] for said in heard] == ["full", "the history is written again"] * 2
     assert "5 row(s) were dropped" in heard[1]
     assert "nothing was lost" in heard[3]
-    assert [each.id for each in recorded.findings] == ["DR-MON-001"]
+    assert [finding.id for finding in recorded.findings] == ["DR-MON-001"]
 
 
 REQUEST = Request(history=Path("h"), store=True)
@@ -608,7 +608,7 @@ def test_figures_and_health_are_served() -> None:
         board.shown = Shown(well=True, health={"phase": "running"}, metrics=figures, problems=problems)
 
         assert json.loads(_get(port, "/health")) == {"phase": "running"}
-        assert [each["id"] for each in json.loads(_get(port, "/ready"))["problems"]] == ["DR-MON-002"]
+        assert [row["id"] for row in json.loads(_get(port, "/ready"))["problems"]] == ["DR-MON-002"]
         assert "one 1.0" in _get(port, "/metrics")
         head = urllib.request.Request(f"http://127.0.0.1:{port}/metrics", method="HEAD")
         with urllib.request.urlopen(head, timeout=5) as answer:

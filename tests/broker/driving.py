@@ -66,15 +66,15 @@ class Ended:
 
     @property
     def ids(self) -> list[str]:
-        return [each["id"] for each in self.document["findings"]]
+        return [finding["id"] for finding in self.document["findings"]]
 
     @property
     def errors(self) -> list[str]:
-        return [each["text"] for each in self.document["findings"] if each["severity"] == "error"]
+        return [finding["text"] for finding in self.document["findings"] if finding["severity"] == "error"]
 
     def rows(self, ident: str) -> list[dict[str, Any]]:
         """Its findings of one kind."""
-        return [each for each in self.document["findings"] if each["id"] == ident]
+        return [finding for finding in self.document["findings"] if finding["id"] == ident]
 
     def finding(self, ident: str) -> dict[str, Any]:
         """The one of that kind."""
@@ -82,7 +82,7 @@ class Ended:
         return row
 
     def texts(self, ident: str) -> list[str]:
-        return [each["text"] for each in self.rows(ident)]
+        return [row["text"] for row in self.rows(ident)]
 
 
 class Operator:
@@ -128,10 +128,10 @@ def state_of(lab: Lab) -> Mapping[str, Any]:
     with closing(opened(load(lab.settings_path), SystemClock(), Timeouts(), lab.directory)) as topology:
         snapshot = topology.observe()
         assert all(broker.silent is None for broker in snapshot.brokers), snapshot
-        told = topology.recipe.baseline(snapshot)
+        baseline = topology.recipe.baseline(snapshot)
     return {
         site: {pair: {key: value for key, value in state.items() if key != "start"} for pair, state in pairs.items()}
-        for site, pairs in told.items()
+        for site, pairs in baseline.items()
     }
 
 
@@ -175,7 +175,7 @@ def send_as_client(lab: Lab, queue: str, count: int, at: str | None = None, **mo
     """Send durable messages to the site that serves, or to that one, with more headers, each confirmed: they are on
     disk, whatever comes."""
     target = lab.target()
-    sites = tuple(each for each in target.sites if at in (None, each[0]))
+    sites = tuple(site for site in target.sites if at in (None, site[0]))
     dialled = Dialler(replace(target, sites=sites)).dial(threading.Event())
     assert dialled is not None
     client = dialled[1]
@@ -211,7 +211,9 @@ def send_speaking(
         for ident in idents:
             headers = {id_header: ident} if id_header else {}
             client.send(Outgoing(ident, queue, body_of(ident, size), traits or Traits(), headers), confirm=ident)
-            until(lambda: [each for each in client.receive(0.1) if isinstance(each, Confirmed)], why="it is confirmed")
+            until(
+                lambda: [frame for frame in client.receive(0.1) if isinstance(frame, Confirmed)], why="it is confirmed"
+            )
     finally:
         client.close()
         opener.close()
@@ -229,12 +231,12 @@ def taken(lab: Lab, site: str, queue: str, count: int) -> list[str]:
     confirmed: set[str] = set()
 
     def all_are() -> bool:
-        for each in client.receive(0.1):
-            if isinstance(each, Came):
-                came.append(each.ident)
-                client.ack(each, confirm=f"{len(came)}")
+        for frame in client.receive(0.1):
+            if isinstance(frame, Came):
+                came.append(frame.ident)
+                client.ack(frame, confirm=f"{len(came)}")
             else:
-                confirmed.add(each.name)
+                confirmed.add(frame.name)
         return len(confirmed) >= count
 
     try:
@@ -248,10 +250,10 @@ def taken(lab: Lab, site: str, queue: str, count: int) -> list[str]:
 def changed_settings(lab: Stage, folder: Path, change: Callable[[dict[str, Any]], None]) -> Path:
     """A copy of the lab's settings with something changed: beside them, named for a folder, so that each path in it
     holds."""
-    told = yaml.safe_load(lab.settings_path.read_text(encoding="utf-8"))
-    change(told)
+    settings = yaml.safe_load(lab.settings_path.read_text(encoding="utf-8"))
+    change(settings)
     path = lab.directory / f"{folder.name}.yaml"
-    path.write_text(yaml.safe_dump(told), encoding="utf-8")
+    path.write_text(yaml.safe_dump(settings), encoding="utf-8")
     return path
 
 
@@ -281,9 +283,9 @@ def killed_at(
     changing: list[list[Snapshot]] = []
 
     def before(changes: list[Snapshot]) -> tuple[int, str] | None:
-        mine = [each for each in changes if each.operation.startswith(operation)]
+        own = [change for change in changes if change.operation.startswith(operation)]
         # Nor what an id names: a copy of what was consumed may go at any time.
-        if all("dr-ctl." in str(each.arguments) or each.operation in BY_ID for each in mine):
+        if all("dr-ctl." in str(item.arguments) or item.operation in BY_ID for item in own):
             return None
         changing.append(changes)
         if len(changing) != nth:
@@ -293,9 +295,9 @@ def killed_at(
 
     recorders[site].before = before
     started.append(operator.start(*words))
-    told, _ = started[0].communicate()
+    output, _ = started[0].communicate()
     recorders[site].before = None
-    assert len(changing) == nth, told
+    assert len(changing) == nth, output
 
 
 def reset(lab: Lab) -> None:
@@ -354,6 +356,6 @@ def _settled(lab: Lab, site: str) -> bool:
 
 def accepting(refused: Ended) -> list[str]:
     """The options that a refusal for loss or duplicates names, with their figures."""
-    remedies = " ".join(str(each["remedy"]) for each in refused.document["findings"])
+    remedies = " ".join(str(finding["remedy"]) for finding in refused.document["findings"])
     named = dict(re.findall(r"(--accept-(?:loss|duplicates)) (\w+)", remedies))
     return [word for pair in named.items() for word in pair]

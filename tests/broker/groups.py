@@ -9,9 +9,9 @@ from dr_ctl_lab.lab.lab import Lab
 
 
 def name_in(xml: str) -> str:
-    found = re.search(r"<name>([^<]+)</name>", xml)
-    assert found is not None
-    return found[1]
+    match = re.search(r"<name>([^<]+)</name>", xml)
+    assert match is not None
+    return match[1]
 
 
 def settings(lab: Lab, *, named: bool) -> Path:
@@ -33,11 +33,11 @@ def meeting_at_the_clients(xml: str) -> str:
     """The nodes of London meet at the clients' acceptor, and the link of Paris names one of them."""
     if "london" not in name_in(xml):
         return re.sub(r'uri="([^"#]+)#[^"]+"', r'uri="\1"', xml)
-    found = re.search(r'name="clients">tcp://127.0.0.1:(\d+)', xml)
-    assert found is not None
-    return re.sub(r'(name="own">tcp://127.0.0.1:)\d+', rf"\g<1>{found[1]}", xml)
+    match = re.search(r'name="clients">tcp://127.0.0.1:(\d+)', xml)
+    assert match is not None
+    return re.sub(r'(name="own">tcp://127.0.0.1:)\d+', rf"\g<1>{match[1]}", xml)
 
 
 def is_active(lab: Lab, node: str) -> bool:
     """Of London's broker."""
-    return any(each.active for each in lab.status().sites if (each.name, each.node) == ("london", node))
+    return any(site.active for site in lab.status().sites if (site.name, site.node) == ("london", node))

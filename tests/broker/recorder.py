@@ -59,14 +59,14 @@ def _handler(recorder: Recorder) -> type[BaseHTTPRequestHandler]:
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            told = json.loads(body)
+            document = json.loads(body)
             changes = [
-                Snapshot(each["mbean"], each["operation"], tuple(each["arguments"]))
-                for each in (told if isinstance(told, list) else [told])
-                if each["type"] == "exec"
-                and NOBODY not in each["mbean"]
-                and not each["operation"].startswith(READING)
-                and each["operation"] not in LOCKING
+                Snapshot(item["mbean"], item["operation"], tuple(item["arguments"]))
+                for item in (document if isinstance(document, list) else [document])
+                if item["type"] == "exec"
+                and NOBODY not in item["mbean"]
+                and not item["operation"].startswith(READING)
+                and item["operation"] not in LOCKING
             ]
             instead = recorder.before(changes) if recorder.before is not None and changes else None
             if instead is not None:

@@ -53,7 +53,7 @@ def apps(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Came
         stack.callback(release_ports, folder)
         yield {
             site: stack.enter_context(
-                Camel.up(folder / site, ROUTES, port=port, name=f"work-{site}", told={"audit.ms": ms})
+                Camel.up(folder / site, ROUTES, port=port, name=f"work-{site}", settings={"audit.ms": ms})
             )
             for site, port, ms in (("london", ports[0], "60000"), ("paris", ports[1], "50"))
         }
@@ -69,8 +69,8 @@ def twin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inside: Command) -> It
 
 def named(twin: PlayedTwin, apps: Mapping[str, Camel], *routes: str) -> None:
     """Name a workload of these routes, and let it run at London alone."""
-    with edited(twin) as told:
-        for site, part in told["sites"].items():
+    with edited(twin) as settings_file:
+        for site, part in settings_file["sites"].items():
             route = {"name": "billing", "kind": "camel-route", "jolokia": apps[site].jolokia, "routes": list(routes)}
             part["workloads"] = [{**route, "singleton": True, "timeout": "2s"}]
     with closing(WorkloadSites(load(twin.settings_path), Timeouts())) as sites:
@@ -81,8 +81,8 @@ def named(twin: PlayedTwin, apps: Mapping[str, Camel], *routes: str) -> None:
 
 
 def states(inside: Command) -> dict[str, str]:
-    told: list[Any] = inside("status").document["data"]["workloads"]
-    return {each["site"]: each["state"] for each in told}
+    items: list[Any] = inside("status").document["data"]["workloads"]
+    return {item["site"]: item["state"] for item in items}
 
 
 def said(app: Camel, word: str) -> int:
@@ -94,16 +94,16 @@ def test_what_is_in_flight_is_finished_or_ends_the_run(
 ) -> None:
     named(twin, apps, "billing")
     until(lambda: said(apps["london"], "begun") > said(apps["london"], "ended"))
-    here, there = {"london": "running", "paris": "stopped"}, {"london": "stopped", "paris": "running"}
-    assert states(inside) == here
+    local, remote = {"london": "running", "paris": "stopped"}, {"london": "stopped", "paris": "running"}
+    assert states(inside) == local
 
     moved = done(inside("swapover", "--to", "paris", "--yes"))
 
-    assert states(inside) == there
+    assert states(inside) == remote
     assert said(apps["london"], "begun") == said(apps["london"], "ended"), "none was cut"
     assert moved.document["data"]["workloads"][0]["state"] == "stopped"
     done(inside("swapover", "--to", "london", "--yes"))
-    assert states(inside) == here
+    assert states(inside) == local
 
     named(twin, apps, "billing", "audit")
     before = at_rest(twin)
@@ -112,6 +112,6 @@ def test_what_is_in_flight_is_finished_or_ends_the_run(
     assert ended.code == 20, ended.document
     assert "DR-WORK-003" in ended.ids
     assert "was not finished within 2 s" in ended.told
-    assert (serving(twin), at_rest(twin), states(inside)) == (("london",), before, here), "nothing is half stopped"
+    assert (serving(twin), at_rest(twin), states(inside)) == (("london",), before, local), "nothing is half stopped"
     began = said(apps["london"], "begun")
     until(lambda: said(apps["london"], "begun") > began)

@@ -26,8 +26,8 @@ def boots_open(tmp_path: Path) -> Iterator[Lab]:
 
 
 def keeping_out(lab: Lab, folder: Path) -> Operator:
-    def keep_out(told: dict[str, object]) -> None:
-        for site in told["sites"].values():  # type: ignore[attr-defined]
+    def keep_out(options: dict[str, object]) -> None:
+        for site in options["sites"].values():  # type: ignore[attr-defined]
             site["brokers"][0]["lasting_fence"] = {"roles": ["apps"]}
 
     return Operator(lab, folder / "state", changed_settings(lab, folder, keep_out))
@@ -45,8 +45,8 @@ def may_send(lab: Lab, site: str) -> bool:
     login_result, connection = probe(place.stomp, place.app, None, timeout_s=5, headers={})
     assert connection is not None, login_result
     try:
-        told = {"destination": "orders.in", "destination-type": "ANYCAST", "persistent": "true", "receipt": "r"}
-        connection.stomp.send_frame("SEND", told, "work")
+        options = {"destination": "orders.in", "destination-type": "ANYCAST", "persistent": "true", "receipt": "r"}
+        connection.stomp.send_frame("SEND", options, "work")
         frames = []
         until(lambda: frames.extend(connection.receive(0.1)) or frames, why="an answer")  # type: ignore[func-returns-value]
         return any(frame.cmd == "RECEIPT" for frame in frames)
@@ -61,9 +61,9 @@ def may_send(lab: Lab, site: str) -> bool:
 def test_clients_that_find_a_restarted_site_open_may_do_nothing_there(boots_open: Lab, operator: Operator) -> None:
     lab = boots_open
     assert may_send(lab, "london")
-    there = operator.run("swapover", "--to", "paris", "--yes")
-    assert there.code == 0, there.document
-    assert "a restart does not let clients in" in there.err
+    remote = operator.run("swapover", "--to", "paris", "--yes")
+    assert remote.code == 0, remote.document
+    assert "a restart does not let clients in" in remote.err
     assert may_send(lab, "paris")
 
     lab.kill("london")

@@ -65,7 +65,7 @@ def test_brokers_of_one_site_in_a_cluster_move_there_and_back(tmp_path: Path) ->
 
     assert looked.code == 0, looked.document
     assert not {"DR-DOOR-005", "DR-DOOR-006", "DR-DOOR-011"} & {*looked.ids}
-    assert [each.code for each in ended] == [0, 0], [each.document for each in ended]
+    assert [entry.code for entry in ended] == [0, 0], [entry.document for entry in ended]
     assert sum(row["MessagesAdded"] for row in shared) > 0
     assert (verdict.drained, verdict.lost, verdict.duplicates) == (True, (), ())
 
@@ -111,7 +111,7 @@ def test_a_lock_over_both_sites_is_driven_there_and_back_and_says_what_it_did_by
         lost = operator.run("failover", "--to", "paris", "--yes", *ACCEPTED)
 
     assert [row["severity"] for row in looked.rows(LOCKS)] == ["info", "info"]
-    assert [each.code for each in ended] == [0] * 4, [each.document for each in ended]
+    assert [entry.code for entry in ended] == [0] * 4, [entry.document for entry in ended]
     assert seen == [["Stopped", "Locked"], ["Locked", "Stopped"], ["Stopped", "Stopped"], ["Locked", "Stopped"]]
     assert (verdict.drained, verdict.lost, verdict.duplicates) == (True, (), ())
     assert lost.code == 0, lost.document

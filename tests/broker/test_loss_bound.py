@@ -121,7 +121,7 @@ def killed(lab: Lab, folder: Path, death: Death, site: str) -> Told:
     highest rate of the minutes before would be that of the last death.
     """
     history = {"path": str(folder / f"history-{death.seed}")}
-    settings = changed_settings(lab, folder / f"settings-{death.seed}", lambda told: told.update(history=history))
+    settings = changed_settings(lab, folder / f"settings-{death.seed}", lambda options: options.update(history=history))
     operator = Operator(lab, folder / "state", settings)
     target = lab.state.other(site).name
     with lab.load(death.rate, work_ms=death.work_ms) as traffic:
@@ -142,22 +142,24 @@ def killed(lab: Lab, folder: Path, death: Death, site: str) -> Told:
     bounds = moved.document["data"]["bounds"]
     lost, duplicates = bounds["lost"], bounds["duplicates"]
     stated = (lost["at_most"], lost["likely"], len(verdict.duplicates), duplicates["at_most"])
-    told = Told(death, len(verdict.lost), *stated)
+    result = Told(death, len(verdict.lost), *stated)
     print(
-        told.line, *(each["text"] for each in moved.document["findings"] if each["id"] == "DR-LOSS-002"), sep="\n    "
+        result.line,
+        *(finding["text"] for finding in moved.document["findings"] if finding["id"] == "DR-LOSS-002"),
+        sep="\n    ",
     )
-    return told
+    return result
 
 
 @pytest.mark.chaos
 def test_of_forty_deaths_none_costs_more_than_was_said(lab: Lab, tmp_path: Path) -> None:
     """With the readings of the default settings."""
-    found = [killed(lab, tmp_path, Death.of_forty(seed), ("london", "paris")[seed % 2]) for seed in range(40)]
+    rows = [killed(lab, tmp_path, Death.of_forty(seed), ("london", "paris")[seed % 2]) for seed in range(40)]
 
-    assert [told.line for told in found if told.lost > told.lost_at_most] == []
-    assert [told.line for told in found if told.duplicates > told.duplicates_at_most] == []
-    assert median(told.width for told in found) <= 2
-    assert sum(told.is_likely for told in found) >= 0.95 * len(found)
+    assert [item.line for item in rows if item.lost > item.lost_at_most] == []
+    assert [item.line for item in rows if item.duplicates > item.duplicates_at_most] == []
+    assert median(item.width for item in rows) <= 2
+    assert sum(item.is_likely for item in rows) >= 0.95 * len(rows)
 
 
 def until_told(monitor: subprocess.Popen[str], role: str) -> None:
@@ -172,8 +174,8 @@ def until_told(monitor: subprocess.Popen[str], role: str) -> None:
 def test_the_monitor_outlives_the_brokers(
     lab: Lab, operator: Operator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def often(told: dict[str, Any]) -> None:
-        told["history"] = {"path": str(tmp_path / "history"), "every": "200ms"}
+    def often(document: dict[str, Any]) -> None:
+        document["history"] = {"path": str(tmp_path / "history"), "every": "200ms"}
 
     watched = Operator(lab, operator.state, changed_settings(lab, tmp_path, often))
     with monkeypatch.context() as without_java:  # or an estimate that it began would outlive it

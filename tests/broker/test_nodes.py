@@ -48,13 +48,13 @@ def test_the_nodes_that_the_settings_name_are_one_broker(
         moved = operator.run(*FAILOVER)
 
     def nodes(ended: Ended) -> dict[str, str]:
-        return {each["name"]: each["state"] for each in ended.document["data"]["nodes"]["london/orders-1"]}
+        return {item["name"]: item["state"] for item in ended.document["data"]["nodes"]["london/orders-1"]}
 
     assert (before.document["summary"], nodes(before)) == ("london serves", {"a": "active", "b": "passive"})
     assert not {NODES, CUTS} & {*looked.ids}, looked.document
-    assert [each.code for each in asked] == [12] * len(asked), [each.document["summary"] for each in asked]
+    assert [request.code for request in asked] == [12] * len(asked), [request.document["summary"] for request in asked]
     assert nodes(after) == {"a": "refuses", "b": "active"}
-    assert [each.code for each in serving] == [12, 12], [each.document for each in serving]
+    assert [site.code for site in serving] == [12, 12], [site.document for site in serving]
     assert not opened
     assert (gone.code, gone.ids[0]) == (12, "DR-NODE-004"), gone.document
     assert "a refuses, b refuses; within " in gone.finding("DR-NODE-004")["text"]
@@ -127,8 +127,8 @@ def test_no_site_is_opened_beside_a_node_that_may_serve(tmp_path: Path, *, by_li
     for refused in serving[:2]:
         assert refused.code == 12, refused.document
         assert "the link between london/orders-1 and paris is attached" in refused.finding(ALIVE)["text"]
-    for each in serving:
-        assert "--presume-down london --reason" not in each.told
+    for site in serving:
+        assert "--presume-down london --reason" not in site.told
     assert not opened
-    assert [each.code for each in gone] == [12, 0], [each.document for each in gone]
+    assert [name.code for name in gone] == [12, 0], [name.document for name in gone]
     assert gone[1].finding(NODES)["severity"] == "warning"

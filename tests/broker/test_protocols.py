@@ -20,12 +20,12 @@ SESSIONS = "$sys.mqtt.sessions"
 @pytest.mark.parametrize("speaks", Speaks)
 def test_messages_at_rest_move_there_and_back_compared_one_by_one(lab: Lab, operator: Operator, speaks: Speaks) -> None:
     """A copy keeps its origin over a restart of its broker: an AMQP message's annotations do not."""
-    odd = [each for each in lab.target().odd if each.name != "DELAYED"]  # where one waits, counts decide
+    odd = [item for item in lab.target().odd if item.name != "DELAYED"]  # where one waits, counts decide
     with lab.load(100, protocols=[speaks], odd=odd, consumers=0) as traffic:
         traffic.wait_for(60, within_s=60)
         traffic.pause_producing()
         until(lambda: traffic.counts().sent == traffic.counts().attempted)
-    there = operator.run("swapover", "--to", "paris", "--yes")
+    remote = operator.run("swapover", "--to", "paris", "--yes")
     lab.stop("london")
     lab.start("london")
     lab.wait_mirrored()
@@ -33,16 +33,16 @@ def test_messages_at_rest_move_there_and_back_compared_one_by_one(lab: Lab, oper
     back = operator.run("swapover", "--to", "london", "--yes")
 
     lying = sum(lab.admin("london").depth(queue) for queue in lab.queues)
-    assert (there.code, back.code) == (0, 0), (there.told, back.told)
+    assert (remote.code, back.code) == (0, 0), (remote.told, back.told)
     assert lying >= 60
     assert compared(operator) == lying
-    assert not [each for each in back.document["findings"] if each["id"].startswith("DR-PARITY")]
+    assert not [finding for finding in back.document["findings"] if finding["id"].startswith("DR-PARITY")]
 
 
 def compared(operator: Operator) -> int:
     """How many messages the last run compared by their ids."""
-    told: list[dict[str, Any]] = [entry["evidence"] for entry in operator.journal() if entry["kind"] == "step"]
-    [by_pair] = [each for each in told if "orders-1" in each]
+    value: list[dict[str, Any]] = [entry["evidence"] for entry in operator.journal() if entry["kind"] == "step"]
+    [by_pair] = [item for item in value if "orders-1" in item]
     return int(by_pair["orders-1"]["ids_compared"])
 
 
@@ -64,8 +64,8 @@ def test_what_mqtt_retains_and_the_sessions_it_keeps_are_said_to_stay(lab: Lab, 
     validated, planned = operator.run("validate"), operator.run("plan", "swapover", "--to", "paris")
     moved = operator.run("swapover", "--to", "paris", "--yes")
 
-    [told] = [each for each in validated.document["findings"] if each["id"] == "DR-MQTT-001"]
-    assert all(part in told["text"] for part in stays), told["text"]
+    [content] = [finding for finding in validated.document["findings"] if finding["id"] == "DR-MQTT-001"]
+    assert all(part in content["text"] for part in stays), content["text"]
     assert set(stays) <= {*planned.document["data"]["plan"]["not_replicated"]}
     assert moved.code == 0, moved.told
     came: list[str] = []

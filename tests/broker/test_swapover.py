@@ -230,9 +230,9 @@ def test_a_prepared_transaction_refuses_a_move_before_the_first_call(lab: Lab, o
 
     ended = operator.run(*SWAPOVER)
 
-    after, told = state_of(lab), execute(lab, "london", "", "listPreparedTransactionDetailsAsJSON()")
-    for each in json.loads(told):
-        execute(lab, "london", "", "rollbackPreparedTransaction(java.lang.String)", each["xid_as_base64"])
+    after, items = state_of(lab), execute(lab, "london", "", "listPreparedTransactionDetailsAsJSON()")
+    for load in json.loads(items):
+        execute(lab, "london", "", "rollbackPreparedTransaction(java.lang.String)", load["xid_as_base64"])
     assert (ended.code, ended.document["outcome"]) == (10, "precheck_failed"), ended.document
     named = ended.finding("DR-TX-001")
     assert (named["severity"], bool(named["remedy"])) == ("error", True)

@@ -39,8 +39,8 @@ class Ended:
 
     @property
     def document(self) -> dict[str, Any]:
-        told: dict[str, Any] = json.loads(self.out)
-        return told
+        document: dict[str, Any] = json.loads(self.out)
+        return document
 
     @property
     def lines(self) -> list[dict[str, Any]]:
@@ -66,10 +66,10 @@ class Shell:
     def __call__(self, *words: str) -> Ended:
         self.capture.readouterr()
         code = run(list(words), tests.timeouts.time_now())
-        told = self.capture.readouterr()
-        ended = Ended(code, told.out, told.err)
-        tests.documents.no_none(told.out + told.err)
-        if told.out.startswith('{"'):
+        output = self.capture.readouterr()
+        ended = Ended(code, output.out, output.err)
+        tests.documents.no_none(output.out + output.err)
+        if output.out.startswith('{"'):
             for document in ended.lines:
                 tests.documents.hold(document, ended.lines[-1]["command"])
         return ended
@@ -88,14 +88,14 @@ class Shell:
     def edited(self) -> Iterator[dict[str, Any]]:
         """The settings, to be written anew as they are left."""
         path = self.folder / "dr-ctl.yaml"
-        told: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
-        yield told
-        path.write_text(yaml.safe_dump(told), encoding="utf-8")
+        document: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+        yield document
+        path.write_text(yaml.safe_dump(document), encoding="utf-8")
 
     def add(self, **more: Any) -> None:
         """Add to the settings."""
-        with self.edited() as told:
-            told.update(more)
+        with self.edited() as settings_file:
+            settings_file.update(more)
 
     def settings(
         self, london: str = LONDON, paris: str = PARIS, password: Mapping[str, Any] = SECRET, **more: Any
@@ -114,9 +114,9 @@ class Shell:
             site: {"brokers": [{**usual, "name": name, "jolokia": url} for name, url in pairs.items()]}
             for site, pairs in urls.items()
         }
-        told = {"version": 1, "name": "orders", "topology": "artemis-mirror", "sites": sites, **more}
+        options = {"version": 1, "name": "orders", "topology": "artemis-mirror", "sites": sites, **more}
         path = self.folder / "dr-ctl.yaml"
-        path.write_text(yaml.safe_dump(told, sort_keys=False), encoding="utf-8")
+        path.write_text(yaml.safe_dump(options, sort_keys=False), encoding="utf-8")
         return path
 
 
@@ -147,8 +147,8 @@ def failover(dr_ctl: Shell, *words: str) -> Ended:
 def begun(dr_ctl: Shell, sites: Sites, *verbs: str) -> None:
     """A run whose process died after these steps, with what it had changed until then."""
     dr_ctl("plan", "swapover", "--to", "paris", "--out", "plan.json")
-    told = json.loads((dr_ctl.folder / "plan.json").read_text(encoding="utf-8"))
-    scribe = Scribe(dr_ctl.run(), plan=read(Plan, told))
+    document = json.loads((dr_ctl.folder / "plan.json").read_text(encoding="utf-8"))
+    scribe = Scribe(dr_ctl.run(), plan=read(Plan, document))
     scribe.begin()
     for verb in verbs:
         calls = [call for call in scribe.step(verb).calls if call.when is None]

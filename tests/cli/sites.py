@@ -54,9 +54,9 @@ class Site:
         if request.operation in LOCKING or not request.changes:
             return answer(self.host.management, request)
         self.before_change(request.operation)
-        told = answer(self.host.management, request)
+        reply = answer(self.host.management, request)
         self.after_change(request.operation)
-        return told
+        return reply
 
     def do(self, call: Call) -> None:
         """Do what a run did before it died."""
@@ -72,13 +72,15 @@ class Site:
     @property
     def changes(self) -> list[str]:
         """The operations that changed something here, without locks and receipts."""
-        return [each.operation for each in self.host.changes if each.status == 200 and each.operation not in LOCKING]
+        return [item.operation for item in self.host.changes if item.status == 200 and item.operation not in LOCKING]
 
     def document(self, name: str) -> dict[str, Any] | None:
         """What a document of dr-ctl's own says; None where it is not there."""
-        found = self.broker.queues.get(name)
-        told: dict[str, Any] | None = json.loads(found.user) if found is not None and found.user is not None else None
-        return told
+        found_queues = self.broker.queues.get(name)
+        value: dict[str, Any] | None = (
+            json.loads(found_queues.user) if found_queues is not None and found_queues.user is not None else None
+        )
+        return value
 
     @property
     def settable(self) -> dict[str, Any]:
@@ -113,8 +115,8 @@ class Site:
         """Make a queue, here alone."""
         paused = more.pop("paused", False)
         with self.twin.still():
-            told = {"name": name, "address": name, "routing-type": "ANYCAST", "durable": True, **more}
-            self.broker.create_queue(told, here_only=True)
+            options = {"name": name, "address": name, "routing-type": "ANYCAST", "durable": True, **more}
+            self.broker.create_queue(options, here_only=True)
             self.broker.queues[name].paused = paused
 
     def put(self, queue: str, count: int = 1) -> None:
@@ -168,9 +170,9 @@ class Sites:
 
     def logged_in(self, **addresses: str) -> None:
         """Where the clients of a site are greeted, as the settings say."""
-        with self._dr_ctl.edited() as told:
+        with self._dr_ctl.edited() as result:
             for site, address in addresses.items():
-                told["sites"][site]["brokers"][0]["stomp"] = address
+                result["sites"][site]["brokers"][0]["stomp"] = address
 
     def lose(self, *, shown: bool = True) -> None:
         """London is gone, with two messages and an acknowledgement that Paris lacks; its ports are `shown` to refuse
@@ -199,16 +201,16 @@ class Sites:
 
 def listen(sites: Sequence[Site], monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every request at these sites, which are all there are, come by the test."""
-    mine = {id(site.host.management): site for site in sites}
+    by_name = {id(site.host.management): site for site in sites}
 
     def heard(at: Management, request: Request) -> Answer:
-        return mine[id(at)].answer(request)
+        return by_name[id(at)].answer(request)
 
     monkeypatch.setattr(console, "answer", heard)
     let_in = Console.why_not_let_in
 
     def asked(at: Console, authorization: str | None) -> Any:
-        mine[id(at.host.management)].logins.add(authorization)
+        by_name[id(at.host.management)].logins.add(authorization)
         return let_in(at, authorization)
 
     monkeypatch.setattr(Console, "why_not_let_in", asked)

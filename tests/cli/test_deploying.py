@@ -49,14 +49,14 @@ def test_systemd_takes_the_units(dr_ctl: Shell) -> None:
     ended = dr_ctl("init", "--systemd", "units", "--auto-unfence")
 
     files = sorted((dr_ctl.folder / "units").iterdir())
-    assert [each.name for each in files] == [
+    assert [file.name for file in files] == [
         f"dr-ctl-{name}" for name in ("monitor.service", "rehearsal.service", "rehearsal.timer", "unfence@.service")
     ]
     assert ended.out.startswith("Wrote dr-ctl-monitor.service, ")
     history, read = dr_ctl.folder / "history", f"{dr_ctl.folder}/dr-ctl.yaml"
     assert f"install -d -m 0700 {history} && chown -R dr-ctl:dr-ctl {history}\n" in ended.out
     assert re.search(rf"chgrp dr-ctl {read} .+ && chmod 0640 {read} ", ended.out)
-    assert PASSWORD not in "".join(each.read_text("utf-8") for each in files)
+    assert PASSWORD not in "".join(file.read_text("utf-8") for file in files)
     assert "/dr-ctl monitor --auto-unfence --metrics" in files[0].read_text("utf-8")
     if (analyze := shutil.which("systemd-analyze")) is None:
         assert not os.environ.get("CI"), "systemd-analyze is missing: the Debian package systemd has it"
@@ -73,9 +73,9 @@ def test_a_standby_of_classic_has_the_unit_of_its_agent(dr_ctl: Shell) -> None:
     text = re.sub(r"jolokia: http://(.+)\n.* stomp: stomp://(\S+)", f"nodes: [{nodes}]", text)
     (dr_ctl.folder / "dr-ctl.yaml").write_text(text, "utf-8")
 
-    told, does = (dr_ctl("init", "--systemd", out, *of) for out, of in (("units", ()), ("do", ["--auto-quarantine"])))
+    rows, does = (dr_ctl("init", "--systemd", out, *of) for out, of in (("units", ()), ("do", ["--auto-quarantine"])))
 
-    assert "does not keep it out again" in told.out + told.err
+    assert "does not keep it out again" in rows.out + rows.err
     assert "does not keep it out again" not in does.out + does.err
     assert "--auto-quarantine" in unit(dr_ctl.folder / "do" / "dr-ctl-monitor.service")["ExecStart"][0]
     assert unit(dr_ctl.folder / "units" / "dr-ctl-sync.service")["ExecStart"][0].endswith(
@@ -90,11 +90,11 @@ def test_the_monitor_runs_behind_a_read_only_root_as_its_unit_says(dr_ctl: Shell
     wanted = unit(dr_ctl.folder / "units" / "dr-ctl-monitor.service")
     writable = wanted["ReadWritePaths"]
     assert writable == [str(dr_ctl.folder / "kept"), str(dr_ctl.folder / "history")]
-    for each in writable:
-        Path(each).mkdir(exist_ok=True)
+    for item in writable:
+        Path(item).mkdir(exist_ok=True)
     handed = dr_ctl.folder / "handed"
     handed.mkdir()
-    for name, _, path in (each.partition(":") for each in wanted["LoadCredential"]):
+    for name, _, path in (name.partition(":") for name in wanted["LoadCredential"]):
         shutil.move(path, handed / name)  # nobody but systemd reads it where it lies
 
     namespace = ["unshare", "--mount", *(() if os.geteuid() == 0 else ("--map-root-user",))]
@@ -123,12 +123,12 @@ def test_the_manifests_fit_the_schemas_of_the_api(dr_ctl: Shell) -> None:
     ended = dr_ctl("init", "--kubernetes", "manifests", "--image", "registry.example/dr-ctl:1")
 
     documents = [*yaml.safe_load_all((dr_ctl.folder / "manifests" / "dr-ctl.yaml").read_text("utf-8"))]
-    assert [each["kind"] for each in documents] == ["PersistentVolumeClaim", "Service", "Deployment", "CronJob"]
+    assert [row["kind"] for row in documents] == ["PersistentVolumeClaim", "Service", "Deployment", "CronJob"]
     pods = [documents[2]["spec"]["template"], documents[3]["spec"]["jobTemplate"]["spec"]["template"]]
     monitor, rehearsal = (pod["spec"]["containers"][0] for pod in pods)
     assert [monitor[f"{probe}Probe"]["httpGet"]["path"] for probe in ("liveness", "readiness")] == ["/health", "/ready"]
     assert dr_ctl(*rehearsal["args"], "--dry-run", "--help").code == 0
     assert f"--from-file=orders-password={dr_ctl.folder}/{FILE['file']}" in ended.out
     kubernetes_validate = pytest.importorskip("kubernetes_validate", reason="`make setup` installs it")
-    for each in documents:
-        kubernetes_validate.validate(each, kubernetes_validate.latest_version(), strict=True)
+    for document in documents:
+        kubernetes_validate.validate(document, kubernetes_validate.latest_version(), strict=True)

@@ -34,9 +34,9 @@ def carried_out(
 
 
 def test_each_command_among_them_is_a_shell_script_that_parses() -> None:
-    scripts = [each for each in EXAMPLES.iterdir() if os.access(each, os.X_OK) and each.is_file()]
+    scripts = [path for path in EXAMPLES.iterdir() if os.access(path, os.X_OK) and path.is_file()]
 
-    assert {each.name for each in scripts} == COMMANDS
+    assert {script.name for script in scripts} == COMMANDS
     for script in scripts:
         subprocess.run(["sh", "-n", script], check=True, timeout=10)
 
@@ -166,8 +166,8 @@ def test_the_tasks_of_a_playbook_judge_what_the_commands_answer(dr_ctl: Shell, s
     changed = []
     for task in tasks + tasks:
         if "ansible.builtin.debug" in task:
-            told = language.from_string(task["ansible.builtin.debug"]["msg"]).render(facts)
-            assert "paris serves" in told
+            text = language.from_string(task["ansible.builtin.debug"]["msg"]).render(facts)
+            assert "paris serves" in text
             continue
         argv = [language.from_string(word).render(facts) for word in task["ansible.builtin.command"]["argv"]]
         assert argv[0] == "dr-ctl"

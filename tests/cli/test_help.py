@@ -37,13 +37,13 @@ GROUPS = (*(str(group.name) for group in app.registered_groups), "lab")
 
 def commands() -> set[str]:
     """Every command there is, by its whole name."""
-    found = {str(each.name) for each in app.registered_commands}
+    rows = {str(registered_command.name) for registered_command in app.registered_commands}
     groups = [(group.name, group.typer_instance) for group in app.registered_groups]
     for name, group in (*groups, *((name, added(name)) for name in TEXTS)):
         assert group is not None
         for command in group.registered_commands:
-            found.add(f"{name} {command.name}" if command.name != name else name)
-    return found
+            rows.add(f"{name} {command.name}" if command.name != name else name)
+    return rows
 
 
 COMMANDS = sorted(commands())
@@ -105,14 +105,14 @@ def test_help_asks_nothing_of_settings_or_brokers(dr_ctl: Shell) -> None:
 
 
 def test_commands_stand_by_what_they_are_for_in_whole_sentences_with_the_exit_codes(dr_ctl: Shell) -> None:
-    told = dr_ctl("--help").out
+    result = dr_ctl("--help").out
 
-    shown = {each.split()[0] if each.split()[0] in GROUPS else each for each in commands()}
+    shown = {command.split()[0] if command.split()[0] in GROUPS else command for command in commands()}
     assert {name for names in SECTIONS.values() for name in names} == shown
-    assert [title for title in SECTIONS if f"\n{title}:\n" not in told] == []
-    assert "..." not in told.partition("\n")[2]
+    assert [title for title in SECTIONS if f"\n{title}:\n" not in result] == []
+    assert "..." not in result.partition("\n")[2]
     for code, meaning in meanings().items():
-        assert re.search(rf"^  {int(code)} +{re.escape(meaning.brief)}$", told, re.MULTILINE), code
+        assert re.search(rf"^  {int(code)} +{re.escape(meaning.brief)}$", result, re.MULTILINE), code
 
 
 def test_one_letter_asks_for_help_everywhere_and_it_says_which_version_it_is(dr_ctl: Shell) -> None:
@@ -146,9 +146,9 @@ def why_not(words: list[str], command: Any) -> str | None:
         while isinstance(context.command, TyperGroup):
             if not (rest := [*context._protected_args, *context.args]):
                 return "no command"
-            name, found, rest = context.command.resolve_command(context, rest)
-            assert found is not None
-            context = found.make_context(name, rest, parent=context)
+            name, resolve_command, rest = context.command.resolve_command(context, rest)
+            assert resolve_command is not None
+            context = resolve_command.make_context(name, rest, parent=context)
     except Exit:
         return None  # --help
     except UsageError as error:
@@ -173,19 +173,19 @@ def in_sources() -> Iterator[tuple[str, str]]:
             continue
         for node in ast.walk(ast.parse(source)):
             if isinstance(node, ast.JoinedStr):
-                inside |= {id(each) for each in ast.walk(node) if each is not node}
-                text = "".join(str(each.value) if isinstance(each, ast.Constant) else HOLE for each in node.values)
+                inside |= {id(item) for item in ast.walk(node) if item is not node}
+                text = "".join(str(value.value) if isinstance(value, ast.Constant) else HOLE for value in node.values)
             elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inside:
                 text = node.value
             else:
                 continue
-            yield from ((f"{path.relative_to(SOURCES)}:{node.lineno}", each) for each in COMMAND.findall(text))
+            yield from ((f"{path.relative_to(SOURCES)}:{node.lineno}", match) for match in COMMAND.findall(text))
 
 
 def in_tables() -> Iterator[tuple[str, str]]:
     for entry in (*explaining.codes().values(), *explaining.findings().values()):
         for text in (entry.what, entry.do, entry.costs, entry.undo):
-            yield from ((entry.name, each) for each in COMMAND.findall(text))
+            yield from ((entry.name, match) for match in COMMAND.findall(text))
 
 
 @pytest.mark.parametrize("found", [in_tables, in_sources], ids=["tables", "sources"])
@@ -193,7 +193,7 @@ def test_the_command_line_takes_every_command_that_a_text_names(found: object) -
     command, wrong = whole(), []
     named = sorted(set(found()))  # type: ignore[operator]
     for where, text in named:
-        if text.startswith(HOLE) or any(each in text for each in NOT_TYPED):
+        if text.startswith(HOLE) or any(item in text for item in NOT_TYPED):
             continue
         if all(why_not(words, command) for words in filled(text)):
             wrong.append(f"{where}: `dr-ctl {text.replace(HOLE, '{}')}`")
@@ -223,9 +223,9 @@ def offered(dr_ctl: Shell, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
         monkeypatch.setenv("COMP_CWORD", str(len(line.split(" ")) - 1))
         with pytest.raises(SystemExit):
             run([])
-        told = capsys.readouterr()
-        assert told.err == ""
-        return told.out.split()
+        output = capsys.readouterr()
+        assert output.err == ""
+        return output.out.split()
 
     return words
 
@@ -275,11 +275,11 @@ def test_a_shell_gets_it_of_the_program_itself(offered: Offered, monkeypatch: py
     "word", ["22", "DR-UNKNOWN", "DR-RUN-003", "dr-run-003", "reverted", "drain_timeout", *map(str, map(int, ExitCode))]
 )
 def test_each_says_what_is_so_what_to_do_what_it_costs_and_whether_it_can_be_undone(dr_ctl: Shell, word: str) -> None:
-    ended, told = dr_ctl("explain", word), dr_ctl("explain", word, "--json").document["data"]
+    ended, items = dr_ctl("explain", word), dr_ctl("explain", word, "--json").document["data"]
 
     assert (ended.code, ended.err) == (0, "")
-    parts = [" ".join(told[name].split()) for name in ("what", "do", "costs", "undo")]
-    assert [each for each in parts if each not in " ".join(ended.out.split())] == []
+    parts = [" ".join(items[name].split()) for name in ("what", "do", "costs", "undo")]
+    assert [part for part in parts if part not in " ".join(ended.out.split())] == []
     heads = [line.partition(":")[0] for line in ended.out.partition("\n\n")[2].splitlines() if line[0] != " "]
     assert heads == ["To do", "Effect", "Undo"]
     assert all(len(line) <= 80 for line in ended.out.splitlines())
@@ -324,11 +324,11 @@ TO_TEXT = [RUNBOOKS, ["--output", "text", *RUNBOOKS], ["--json", *RUNBOOKS, "--o
 
 
 def test_json_is_asked_for_before_the_command_and_after_it_and_text_is_the_default(dr_ctl: Shell) -> None:
-    told, text = dr_ctl(*RUNBOOKS, "--json"), dr_ctl(*RUNBOOKS)
+    items, text = dr_ctl(*RUNBOOKS, "--json"), dr_ctl(*RUNBOOKS)
 
     assert text.out.startswith("failback ")
-    assert (told.code, text.code, told.out.count("\n")) == (0, 0, 1)
-    for words, shown in [(each, told) for each in TO_JSON] + [(each, text) for each in TO_TEXT]:
+    assert (items.code, text.code, items.out.count("\n")) == (0, 0, 1)
+    for words, shown in [(item, items) for item in TO_JSON] + [(item, text) for item in TO_TEXT]:
         assert dr_ctl(*words) == shown, words
 
 

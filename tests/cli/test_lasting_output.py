@@ -185,11 +185,11 @@ def test_commands_find_the_sites_that_an_earlier_one_started(dr_ctl: Shell, lab:
     snapshot = dr_ctl("lab", "status", "--json", *on)
 
     assert (loaded.code, loaded.document["data"]["lost"], moved.code, cut.code) == (0, 0, 0, 0), moved.err
-    assert {each["name"]: (each["running"], each["serves"]) for each in snapshot.document["data"]["sites"]} == {
+    assert {item["name"]: (item["running"], item["serves"]) for item in snapshot.document["data"]["sites"]} == {
         "north": (False, []),
         "south": (True, ["jobs"]),
     }
-    modes = {each["source"]: (each["mode"], each["connected"]) for each in snapshot.document["data"]["links"]}
+    modes = {item["source"]: (item["mode"], item["connected"]) for item in snapshot.document["data"]["links"]}
     assert modes == {"north": ("open", False), "south": ("hang", False)}
     assert (dr_ctl("lab", "down", *on).code, lab.exists()) == (0, False)
 

@@ -29,9 +29,9 @@ def test_both_sites_are_asked_before_what_tells_of_them_is_loaded() -> None:
     late = ("dr_ctl.application.status", "dr_ctl.engine.planner", "dr_ctl.rpo.estimate.result", "stomp", "rich")
     code = f"import sys, dr_ctl.cli.show; print([each for each in {late} if each in sys.modules])"
 
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
 
-    assert told.stdout.strip() == "[]"
+    assert done.stdout.strip() == "[]"
 
 
 class Frozen:
@@ -67,12 +67,12 @@ def test_a_plan_names_every_call_however_many(dr_ctl: Shell, sites: Sites) -> No
         sites.london.queue(f"q{number}")
         sites.paris.queue(f"q{number}")
 
-    text, told = (dr_ctl("plan", "swapover", "--to", "paris", *more) for more in ([], ["--json"]))
+    text, rows = (dr_ctl("plan", "swapover", "--to", "paris", *more) for more in ([], ["--json"]))
 
     lines = [line.strip() for line in text.out.splitlines()]
     assert {f"pause q{number} at london" for number in range(20)} <= {*lines}
     assert " more" not in text.out
-    plan = told.document["data"]["plan"]
+    plan = rows.document["data"]["plan"]
     assert [len(step["calls"]) for step in plan["steps"] if step["verb"] == "quiesce"] == [23]
     assert plan["point_of_no_return"] == 9
 
@@ -92,15 +92,15 @@ SITUATIONS: dict[str, Callable[[Sites], object]] = {
 def test_a_dry_run_with_what_it_needs_says_the_verdict(dr_ctl: Shell, sites: Sites, situation: str, to: str) -> None:
     SITUATIONS[situation](sites)
 
-    for name, told in dr_ctl("validate", "--to", to, "--json").document["data"]["operations"].items():
+    for name, item in dr_ctl("validate", "--to", to, "--json").document["data"]["operations"].items():
         site = [to] if name == "reinstate" else ["--to", to]
-        needs = [word.replace("TEXT", "it is gone") for need in told["needs"] for word in need.split(" ")]
+        needs = [word.replace("TEXT", "it is gone") for need in item["needs"] for word in need.split(" ")]
         ended = dr_ctl(name, *site, *needs, "--dry-run", "--json")
-        waits = "not attached" in told["verdict"]  # the checks do not refuse that: the run would wait, and give up
-        exposed = told["verdict"].startswith("refused without --")  # who owns the limit may say those words
-        is_well = told["exit_code"] == 0 or waits or exposed
-        assert (ended.code == 0) is is_well, (name, told, ended.document["summary"])
-        assert ("ready" in told["verdict"].split(" ")[:1][0]) <= (told["exit_code"] == 0)
+        waits = "not attached" in item["verdict"]  # the checks do not refuse that: the run would wait, and give up
+        exposed = item["verdict"].startswith("refused without --")  # who owns the limit may say those words
+        is_well = item["exit_code"] == 0 or waits or exposed
+        assert (ended.code == 0) is is_well, (name, item, ended.document["summary"])
+        assert ("ready" in item["verdict"].split(" ")[:1][0]) <= (item["exit_code"] == 0)
 
 
 def test_every_check_has_a_name_a_verdict_its_evidence_and_its_age(dr_ctl: Shell, sites: Sites) -> None:
@@ -108,10 +108,10 @@ def test_every_check_has_a_name_a_verdict_its_evidence_and_its_age(dr_ctl: Shell
     text = dr_ctl("validate", "--verbose").out
 
     checks = ended.document["data"]["checks"]
-    assert len({each["name"] for each in checks}) >= 40
-    assert {each["verdict"] for each in checks} <= {"holds", "warns", "fails", "not read"}
-    assert all(each["evidence"] and each["age_s"] >= 0 for each in checks if each["verdict"] != "not read")
-    assert all(f"{each['verdict']:<8}  {each['name']} (" in text for each in checks)
+    assert len({check["name"] for check in checks}) >= 40
+    assert {check["verdict"] for check in checks} <= {"holds", "warns", "fails", "not read"}
+    assert all(check["evidence"] and check["age_s"] >= 0 for check in checks if check["verdict"] != "not read")
+    assert all(f"{check['verdict']:<8}  {check['name']} (" in text for check in checks)
     assert f"{len(checks)} checks: " in text
     assert dr_ctl("--verbose", "validate", "--json").document["data"].keys() == ended.document["data"].keys()
 
@@ -121,14 +121,14 @@ def test_what_was_not_read_is_never_ready_and_what_fails_is_named(dr_ctl: Shell,
     sites.london.broker.link.started = False
     fails = dr_ctl("validate", "--verbose", "--json").document["data"]["checks"]
     dr_ctl.settings(nobody, sites.urls["paris"])
-    told = dr_ctl("validate", "--verbose", "--json").document["data"]
+    content = dr_ctl("validate", "--verbose", "--json").document["data"]
 
-    [link] = [each for each in fails if each["findings"] == ["DR-LINK-003"]]
+    [link] = [fail for fail in fails if fail["findings"] == ["DR-LINK-003"]]
     assert (link["where"], link["name"], link["verdict"]) == ("london/orders-1", "the link is started", "fails")
-    of_london = [each for each in told["checks"] if each["where"] == "london/orders-1"]
+    of_london = [item for item in content["checks"] if item["where"] == "london/orders-1"]
     assert len(of_london) > 20
-    assert {(each["verdict"], each["evidence"], each["age_s"]) for each in of_london} == {("not read", None, None)}
-    assert "ready" not in {told["operations"][name]["verdict"] for name in ("swapover", "failback", "reinstate")}
+    assert {(item["verdict"], item["evidence"], item["age_s"]) for item in of_london} == {("not read", None, None)}
+    assert "ready" not in {content["operations"][name]["verdict"] for name in ("swapover", "failback", "reinstate")}
 
 
 Stop = Callable[[int, int], list[float]]
@@ -176,7 +176,7 @@ def test_as_json_each_look_is_a_document_and_the_end_is_one(dr_ctl: Shell, sites
     interrupted = dr_ctl("status", "--watch")
 
     first, second, last = ended.lines
-    assert [each["summary"] for each in (first, second)] == ["london serves"] * 2
+    assert [result["summary"] for result in (first, second)] == ["london serves"] * 2
     assert (ended.code, last["outcome"], last["data"], interrupted.code) == (0, "ok", {}, 143)
 
 
@@ -211,7 +211,7 @@ def test_what_does_not_fit_is_counted_and_what_matters_fits(dr_ctl: Shell, sites
 
 
 ROOT = Path(__file__).parents[2]
-EXAMPLES = [each for each in sorted((ROOT / "examples").glob("*.yaml")) if "\ntopology:" in each.read_text("utf-8")]
+EXAMPLES = [path for path in sorted((ROOT / "examples").glob("*.yaml")) if "\ntopology:" in path.read_text("utf-8")]
 PEM = re.compile(r"^ +tls: .*ca: ", re.MULTILINE)
 
 
@@ -235,7 +235,9 @@ def test_every_example_stands_but_for_certificates_that_it_does_not_have(dr_ctl:
     ended = dr_ctl("--config", str(example), "validate", "--offline", "--json")
 
     assert (ended.code, ended.ids) == ((10, ["DR-SETTINGS-001"]) if PEM.search(text) else (0, [])), ended.document
-    assert all(".tls.ca" in each["text"] for each in ended.document["findings"])  # these are the installation's own
+    assert all(
+        ".tls.ca" in finding["text"] for finding in ended.document["findings"]
+    )  # these are the installation's own
     assert not dr_ctl.state.exists()
 
 
@@ -246,6 +248,6 @@ def test_an_estimate_that_no_run_would_take_is_old(dr_ctl: Shell, sites: Sites, 
 
     ended = dr_ctl("validate", "--verbose", "--json")
 
-    [check] = [each for each in ended.document["data"]["checks"] if each["name"] == "an estimate is stored, and fresh"]
+    [check] = [item for item in ended.document["data"]["checks"] if item["name"] == "an estimate is stored, and fresh"]
     assert ("DR-RPO-018" in ended.ids) is is_told
     assert check["verdict"] == ("warns" if is_told else "holds")

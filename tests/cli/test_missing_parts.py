@@ -64,7 +64,7 @@ def test_a_failover_works_without_the_packages_that_read_the_history(dr_ctl: She
     assert (refused["exit_code"], refused["data"]["bounds"]["lost"]["at_most"]) == (11, None)
     assert done["exit_code"] == 0, done
     assert done["data"]["pairs"] == [{"name": "orders-1", "serving": "paris"}]
-    assert ("DR-PART-001", "warning") in [(each["id"], each["severity"]) for each in done["findings"]]
+    assert ("DR-PART-001", "warning") in [(finding["id"], finding["severity"]) for finding in done["findings"]]
 
 
 @pytest.mark.wire
@@ -78,11 +78,13 @@ def test_a_host_without_pyspark_moves_and_knows_the_loss_bound_and_how_to_instal
     )
 
     assert (status["exit_code"], status["data"]["bounds"]["lost"]["at_most"]) == (0, 0)
-    [told] = [each for each in validate["findings"] if each["id"].startswith("DR-PART")]
-    assert (validate["exit_code"], told["id"], told["severity"]) == (0, "DR-PART-002", "info")
-    assert told["remedy"] == f"{PIP}'pyspark<5,>=4.1'` installs it."
+    [result] = [finding for finding in validate["findings"] if finding["id"].startswith("DR-PART")]
+    assert (validate["exit_code"], result["id"], result["severity"]) == (0, "DR-PART-002", "info")
+    assert result["remedy"] == f"{PIP}'pyspark<5,>=4.1'` installs it."
     assert (moved["exit_code"], estimate["exit_code"]) == (0, 3)
-    assert [each["severity"] for each in moved["findings"] if each["id"] in ("DR-PART-002", "DR-RPO-009")] == ["info"]
+    assert [finding["severity"] for finding in moved["findings"] if finding["id"] in ("DR-PART-002", "DR-RPO-009")] == [
+        "info"
+    ]
 
 
 def test_schemas_examples_and_past_runs_are_shown_without_them(dr_ctl: Shell, nobody: str) -> None:
@@ -94,11 +96,11 @@ def test_schemas_examples_and_past_runs_are_shown_without_them(dr_ctl: Shell, no
         *("runs verify", f"runs report {NAME}", "history"),
     )
 
-    assert [each["exit_code"] for each in (*documents, history)] == [0] * 8, documents
+    assert [result["exit_code"] for result in (*documents, history)] == [0] * 8, documents
     assert list((dr_ctl.folder / "written").iterdir())
     assert (run / "report.html").exists()
-    assert [each["id"] for each in history["findings"]] == ["DR-HISTORY-001"]
-    assert [each["run"] for each in history["data"]["history"]] == [NAME]
+    assert [row["id"] for row in history["findings"]] == ["DR-HISTORY-001"]
+    assert [row["run"] for row in history["data"]["history"]] == [NAME]
 
 
 @pytest.mark.wire
@@ -119,8 +121,8 @@ def test_all_that_needs_no_history_works_without_them_and_the_rest_is_named(dr_c
     documents = dict(zip([*works, *lacks], ended(*works, *lacks), strict=True))
 
     assert {words: documents[words]["exit_code"] for words in works} == works, documents
-    told = [each["text"] for each in documents["validate"]["findings"] if each["id"] == "DR-PART-001"]
-    assert [text.partition(" are ")[0] for text in told] == ["the Python packages numpy and pyarrow"]
+    rows = [document["text"] for document in documents["validate"]["findings"] if document["id"] == "DR-PART-001"]
+    assert [text.partition(" are ")[0] for text in rows] == ["the Python packages numpy and pyarrow"]
     assert "no monitor" not in documents["validate"]["summary"]
     for words in lacks:
         document = documents[words]

@@ -132,15 +132,15 @@ def test_one_is_made_where_none_is_fresh_and_clients_are_not_out(
 
 def test_what_a_stored_estimate_found_is_told_with_it(dr_ctl: Shell, sites: Sites) -> None:
     (dr_ctl.folder / "history").mkdir()
-    told = Finding("DR-RPO-002", Severity.WARNING, "two files were not read", "See them.")
-    store(HistoryLocation.at(dr_ctl.folder / "history"), replace(answer(lost=7), findings=(told,)), system().now())
+    finding = Finding("DR-RPO-002", Severity.WARNING, "two files were not read", "See them.")
+    store(HistoryLocation.at(dr_ctl.folder / "history"), replace(answer(lost=7), findings=(finding,)), system().now())
     preflight = Preflight(load(dr_ctl.folder / "dr-ctl.yaml"), "london")
     preflight.begin()
 
     outcome = preflight.end(within_s=0, wait=pytest.fail)
 
     assert isinstance(outcome, Done)
-    assert outcome.findings == (told,)
+    assert outcome.findings == (finding,)
 
 
 @pytest.mark.wire
@@ -198,18 +198,18 @@ def test_status_and_plan_show_a_stored_estimate_with_its_age(dr_ctl: Shell, site
     without = dr_ctl("status", "--json")
     keep(dr_ctl)
 
-    told, text = dr_ctl("status", "--json"), dr_ctl("status")
+    items, text = dr_ctl("status", "--json"), dr_ctl("status")
     planned = dr_ctl("plan", "swapover", "--to", "paris", "--json")
 
     assert without.document["data"]["estimate"] is None
-    estimate = told.document["data"]["estimate"]
+    estimate = items.document["data"]["estimate"]
     assert estimate["total"]["loss"]["now"] == 7
     assert 180 <= estimate["age_s"] < 240
     assert "estimate of london, 3 min" in text.out
     assert " old: p99 of all readings: messages lost 9, age of the oldest 1.50 s" in text.out
     assert "drain not known; objectives met" in text.out
     assert "messages lost 7" not in text.out, "what a failover would cost now is its own figure"
-    assert "DR-RPO-018" not in told.ids
+    assert "DR-RPO-018" not in items.ids
     assert planned.document["data"]["estimate"]["site"] == "london"
 
 
@@ -273,9 +273,9 @@ SEEN: dict[str, Any] = {"loss": {"p99": 9}, "age_s": {"p99": 1.5}}
 def test_the_words_on_objectives(
     verdict: str | None, total: dict[str, Any], limits: Objectives | None, text: str
 ) -> None:
-    told = {"verdict": verdict, "total": total, "classes": [{"queues": ["audit.#"], **total}]}
+    options = {"verdict": verdict, "total": total, "classes": [{"queues": ["audit.#"], **total}]}
 
-    said = estimates.verdict(told, limits)
+    said = estimates.verdict(options, limits)
 
     assert said.startswith(text)
     assert ("no violation seen" in said) is ("no violation seen" in text)
@@ -322,7 +322,9 @@ def test_the_ids_go_under_the_state_unless_told_otherwise_and_no_ledger_ends_it_
     (dr_ctl.folder / "a.txt").write_text("queue,id\n")
     missing, wrong = dr_ctl("rpo", "reconcile", "none.jsonl", "--json"), dr_ctl("rpo", "reconcile", "a.txt", "--json")
     asked: list[Path] = []
-    monkeypatch.setattr(rpo.ledgers, "reconcile", lambda told, out, **more: asked.append(out) or found(dr_ctl.folder))
+    monkeypatch.setattr(
+        rpo.ledgers, "reconcile", lambda options, out, **more: asked.append(out) or found(dr_ctl.folder)
+    )
     for more in ((), ("--out", "here")):
         dr_ctl("rpo", "reconcile", "x.jsonl", *more)
 

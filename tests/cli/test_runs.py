@@ -204,12 +204,12 @@ def test_waits_are_told_once_a_second_to_people_and_whole_to_scripts(dr_ctl: She
         scribe.sample("drain", {"london": {"outflow": 40 - left, "attached": False}, "paris": {"outflow": 0}}).let(0.1)
     scribe.close()
 
-    text, told = dr_ctl("runs", "show", "--follow"), dr_ctl("runs", "show", "--follow", "--json")
+    text, items = dr_ctl("runs", "show", "--follow"), dr_ctl("runs", "show", "--follow", "--json")
 
     waits = [line for line in text.out.splitlines() if "outflow" in line]
     assert waits[0].endswith("Z      london: outflow 40, not attached; paris: outflow 0")
     assert len(waits) == 4
-    assert sum(json.loads(line).get("kind") == "sample" for line in told.out.splitlines()) == 40
+    assert sum(json.loads(line).get("kind") == "sample" for line in items.out.splitlines()) == 40
 
 
 def test_ctrl_c_ends_the_showing_and_not_the_run(dr_ctl: Shell, folder: Path, meanwhile: Meanwhile) -> None:
@@ -399,7 +399,7 @@ def test_a_file_with_a_password_in_it_stays_here_and_that_is_told(dr_ctl: Shell,
 
     document, parts = bundled(dr_ctl)
 
-    [text] = [each["text"] for each in document["findings"] if "plan.json" in each["text"]]
+    [text] = [finding["text"] for finding in document["findings"] if "plan.json" in finding["text"]]
     assert text == "plan.json was left out: a password of the settings stands in it"
     assert "plan.json" not in parts
     assert "plan.json was left out" in " ".join(json.loads(parts["bundle.json"])["left_out"])
@@ -412,32 +412,32 @@ def test_it_can_be_verified_where_it_arrives(dr_ctl: Shell, tmp_path: Path) -> N
 
     manifest = json.loads(parts["bundle.json"])
     assert manifest["verified"]["verdict"] == "whole"
-    assert {name: each["sha256"] for name, each in manifest["files"].items()} == {
+    assert {name: value["sha256"] for name, value in manifest["files"].items()} == {
         name: hashlib.sha256(content).hexdigest() for name, content in parts.items() if name != "bundle.json"
     }
     packed = (dr_ctl.folder / f"{NAME}.tar.gz").read_bytes()
     assert document["data"]["sha256"] == hashlib.sha256(packed).hexdigest()
     versions = json.loads(parts["versions.json"])
     assert versions["packages"]["pydantic"] is not None
-    there = tmp_path / "there"
+    remote = tmp_path / "there"
     for name, content in parts.items():
-        path = there / "runs" / NAME / name
+        path = remote / "runs" / NAME / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
-    assert dr_ctl("--state-dir", str(there), "runs", "verify", NAME).code == 0
+    assert dr_ctl("--state-dir", str(remote), "runs", "verify", NAME).code == 0
 
 
 def test_the_hour_before_the_run_goes_with_it_and_no_more(dr_ctl: Shell, nobody: str) -> None:
     done(dr_ctl.run())
     minutes = (-61, -59, -1, 0, 5)
-    write([read(BEGAN + timedelta(minutes=each)) for each in minutes], dr_ctl.folder / "history")
+    write([read(BEGAN + timedelta(minutes=minute)) for minute in minutes], dr_ctl.folder / "history")
 
     _, parts = bundled(dr_ctl)
 
     (name,) = [name for name in parts if name.endswith(".parquet")]
     stamps = pq.read_table(BytesIO(parts[name]))["ts"].to_pylist()
     assert name.startswith("history/date=2026-11-21/site=london/20261121T010100-")
-    assert stamps == [BEGAN + timedelta(minutes=each) for each in (-59, -1, 0)]
+    assert stamps == [BEGAN + timedelta(minutes=case) for case in (-59, -1, 0)]
 
 
 def test_an_open_run_without_settings_that_can_be_read_is_bundled_and_what_is_missing_told(dr_ctl: Shell) -> None:
@@ -448,9 +448,9 @@ def test_an_open_run_without_settings_that_can_be_read_is_bundled_and_what_is_mi
     unread, beside = bundled(dr_ctl, "--out", "another.tar.gz")
 
     assert {*parts} == {"bundle.json", "plan.json", "journal.jsonl", "report.html", "versions.json"}
-    assert [each["id"] for each in document["findings"]] == ["DR-BUNDLE-001"]
+    assert [finding["id"] for finding in document["findings"]] == ["DR-BUNDLE-001"]
     assert json.loads(parts["bundle.json"])["verified"]["verdict"] == "open"
-    assert any("settings could not be read" in each["text"] for each in unread["findings"])
+    assert any("settings could not be read" in finding["text"] for finding in unread["findings"])
     assert beside.keys() == parts.keys()
     assert [name for name, content in beside.items() if WORD.encode() in content] == []
     assert dr_ctl("runs", "bundle", "--out", "nowhere/b.tar.gz").code == 2
@@ -476,7 +476,7 @@ def told_anywhere(dr_ctl: Shell, texts: list[str]) -> list[str]:
     kept = [path for path in (*dr_ctl.state.rglob("*"), dr_ctl.folder / "plan.json") if path.is_file()]
     places = {path.name: path.read_text(encoding="utf-8") for path in kept}
     places |= {f"output {number}": text for number, text in enumerate(texts)}
-    return [place for place, text in places.items() if any(each in text for each in SEARCHED)]
+    return [place for place, text in places.items() if any(item in text for item in SEARCHED)]
 
 
 def everything(dr_ctl: Shell) -> list[str]:
@@ -512,8 +512,8 @@ def test_it_is_used_and_not_kept(dr_ctl: Shell, sites: Sites, monkeypatch: pytes
     table = pq.read_table(BytesIO(parts[looks]))  # the texts in it are packed
     parts["texts"] = repr([table.column(name).to_pylist() for name in ("pair", "kind", "name", "start")]).encode()
     parts["all"] = (dr_ctl.folder / document["data"]["bundle"]).read_bytes()
-    words = [each.encode() for each in (*SEARCHED, *TOKENS)]
-    assert [(name, each) for name, content in parts.items() for each in words if each in content] == []
+    words = [case.encode() for case in (*SEARCHED, *TOKENS)]
+    assert [(name, word) for name, content in parts.items() for word in words if word in content] == []
     assert document["findings"] == []
 
 
@@ -578,8 +578,8 @@ def test_no_name_commands_the_terminal_or_forges_a_line(dr_ctl: Shell, hostile: 
     shown = ended.out + ended.err
     assert "\x1b" not in shown
     assert "\u202e" not in shown
-    assert FORGED not in [each.strip() for each in shown.splitlines()]
-    assert words != ["status"] or all(each in shown for each in (r"a\npar", r"\x1b[2J", "größe→.in"))
+    assert FORGED not in [text.strip() for text in shown.splitlines()]
+    assert words != ["status"] or all(name in shown for name in (r"a\npar", r"\x1b[2J", "größe→.in"))
 
 
 @pytest.mark.wire

@@ -73,10 +73,10 @@ def test_a_run_that_lives_is_under_way_and_keeps_others_out(dr_ctl: Shell, sites
         lock.flush()
         status, moved = dr_ctl("status", "--json"), swapover(dr_ctl, "--yes")
 
-    told = {each["id"]: each for each in status.document["findings"]}
-    assert (status.code, status.document["data"]["open_run"], told["DR-RUN-003"]["severity"]) == (0, NAME, "info")
-    assert f"{NAME} is under way" in told["DR-RUN-003"]["text"]
-    assert all("dr-ctl resume" not in each["remedy"] for each in told.values())
+    by_name = {finding["id"]: finding for finding in status.document["findings"]}
+    assert (status.code, status.document["data"]["open_run"], by_name["DR-RUN-003"]["severity"]) == (0, NAME, "info")
+    assert f"{NAME} is under way" in by_name["DR-RUN-003"]["text"]
+    assert all("dr-ctl resume" not in finding["remedy"] for finding in by_name.values())
     assert (moved.code, moved.document["outcome"], sites.changes) == (13, "locked", [])
     assert "swapover to paris (process 4711 on ops-1, since 02:00)" in moved.document["summary"]
 
@@ -127,8 +127,8 @@ def test_the_lock_keeps_the_end_of_the_journal_and_the_journal_the_lock(dr_ctl: 
     broken = swapover(dr_ctl, "--yes", "--break-lock", "--reason", "that host burnt down", to="london")
     assert broken.code == 0, broken.document
     for run, reason in ((ended.document["run"], None), (broken.document["run"], "that host burnt down")):
-        told = dr_ctl.journal(run)[0]["evidence"]["by"]["lock"]
-        assert (told["at"], told["reason"]) == (["london/orders-1", "paris/orders-1"], reason)
+        entries = dr_ctl.journal(run)[0]["evidence"]["by"]["lock"]
+        assert (entries["at"], entries["reason"]) == (["london/orders-1", "paris/orders-1"], reason)
 
 
 DOUBLES = ("--accept-duplicates", "1000000")
@@ -169,12 +169,12 @@ def test_a_site_that_is_back_before_the_listeners_open_is_seen_whatever_was_spen
     dr_ctl: Shell, sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     books = runbooks(dr_ctl.folder / "runbooks", "lost: 5s", "lost: 50ms")
-    named, found = threading.Event(), socket.getaddrinfo
+    named, items = threading.Event(), socket.getaddrinfo
 
     def resolve(host: Any, *more: Any, **others: Any) -> Any:
         if host == "london.test":
             named.wait()
-        return found("127.0.0.1" if host == "london.test" else host, *more, **others)
+        return items("127.0.0.1" if host == "london.test" else host, *more, **others)
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
     sites.settings(london=sites.london.url.replace("127.0.0.1", "london.test"), runbooks=books)
@@ -202,15 +202,18 @@ def test_what_a_lost_site_brought_is_counted_by_its_identity_or_not_at_all(
 
     run = dr_ctl("reinstate", "london", "--yes", "--json").document["run"]
 
-    told = {each["step"]: each["evidence"] for each in dr_ctl.journal(run) if each["outcome"] == "succeeded"}
+    by_name = {entry["step"]: entry["evidence"] for entry in dr_ctl.journal(run) if entry["outcome"] == "succeeded"}
     if not is_looked_at:
-        assert told["05-reconcile"]["recovered"] is None
-        assert "not looked at one by one: orders.in" in told["05-reconcile"]["text"]
+        assert by_name["05-reconcile"]["recovered"] is None
+        assert "not looked at one by one: orders.in" in by_name["05-reconcile"]["text"]
         return
     # A broker that starts tells its peer each address and each queue again: they are no acknowledgements.
-    assert (told["03-residue"]["messages"], told["03-residue"]["acknowledgements"]) == (2, 1)
-    assert (told["05-reconcile"]["recovered"], told["05-reconcile"]["ids"]) == (2, {"orders.in": sites.lost_ids})
-    assert (told["05-reconcile"]["acknowledgements_without_message"], told["05-reconcile"]["left_over"]) == (0, [])
+    assert (by_name["03-residue"]["messages"], by_name["03-residue"]["acknowledgements"]) == (2, 1)
+    assert (by_name["05-reconcile"]["recovered"], by_name["05-reconcile"]["ids"]) == (2, {"orders.in": sites.lost_ids})
+    assert (by_name["05-reconcile"]["acknowledgements_without_message"], by_name["05-reconcile"]["left_over"]) == (
+        0,
+        [],
+    )
 
 
 @pytest.fixture
@@ -239,7 +242,7 @@ def test_a_word_on_its_end_makes_the_bound_finite_and_stands_in_the_journal(dr_c
     served = failover(dr_ctl, "--yes", "--accept-loss", "107", *DOUBLES, *SURE, "--silent-since", word)
 
     assert refused.code == 11
-    [finding] = [each for each in refused.document["findings"] if each["id"] == "DR-LOSS-001"]
+    [finding] = [item for item in refused.document["findings"] if item["id"] == "DR-LOSS-001"]
     assert "= 7 neither shipped nor consumed at the reading of" in finding["text"]
     assert "above what was accepted. The owner of that limit decides" in finding["remedy"]
     assert "--silent-since T --reason TEXT" in finding["remedy"]
@@ -332,16 +335,16 @@ AWAY = Silent(PAIR, "london", Unreachable("no route", refused=False))
 def test_a_site_that_was_down_and_is_unseen_may_have_lived(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = Shell(tmp_path, capsys).settings()
     began = row.moment(PARIS.now_ms * 1000)
-    write([replace(each, ts=began + (each.ts - at(0))) for each in STEADY], tmp_path / "history")
+    write([replace(item, ts=began + (item.ts - at(0))) for item in STEADY], tmp_path / "history")
     clock = FixedClock(began)
     exposure = LossBound(load(path), "london", clock)
-    told = []
+    items = []
     for second, view in ((12, REFUSED), (14, REFUSED), (16, AWAY), (18, REFUSED)):
         clock.moment = began + timedelta(seconds=second)
         exposure.saw(snapshot(view, PARIS))
-        told.append(exposure.bounds()["lost"]["at_most"])  # type: ignore[call-overload, index]
+        items.append(exposure.bounds()["lost"]["at_most"])  # type: ignore[call-overload, index]
 
-    assert told == [7 + came(2), 7 + came(2), 7 + came(6), 7 + came(8)]
+    assert items == [7 + came(2), 7 + came(2), 7 + came(6), 7 + came(8)]
 
 
 ALL = ["ok", "reverted", "incomplete", "stranded", "unknown", "interrupted", "drain_timeout", "debt"]
@@ -356,7 +359,7 @@ def script(folder: Path, text: str = "touch told", name: str = "tell.sh") -> dic
 
 
 def warned(ended: Ended) -> list[str]:
-    return [each["text"] for each in ended.document["findings"] if each["id"] == "DR-HOOK-002"]
+    return [finding["text"] for finding in ended.document["findings"] if finding["id"] == "DR-HOOK-002"]
 
 
 class Webhook(BaseHTTPRequestHandler):
@@ -386,8 +389,8 @@ def test_who_is_told_gets_variables_and_document(dr_ctl: Shell, sites: Sites, mo
     assert (dr_ctl.folder / "was-free").exists(), "the lock is free by then"
     lines = (dr_ctl.folder / "told.env").read_text(encoding="utf-8").splitlines()
     variables = dict(line.removeprefix("DR_CTL_").split("=", 1) for line in lines)
-    told = {"RUN": ended.document["run"], "INSTALLATION": "orders", "STATE_DIR": str(dr_ctl.state)}
-    assert {**variables, **told} == variables
+    options = {"RUN": ended.document["run"], "INSTALLATION": "orders", "STATE_DIR": str(dr_ctl.state)}
+    assert {**variables, **options} == variables
     assert "TEST_PASSWORD" not in variables
     monkeypatch.delenv("TELL_URL")
     [text] = warned(swapover(dr_ctl, "--yes", to="london"))

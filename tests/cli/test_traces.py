@@ -60,7 +60,8 @@ def spans(body: bytes) -> list[Any]:
 
 def told(span: Any) -> dict[str, Any]:
     return {
-        each.key.removeprefix("dr_ctl."): each.value.string_value or each.value.int_value for each in span.attributes
+        attribute.key.removeprefix("dr_ctl."): attribute.value.string_value or attribute.value.int_value
+        for attribute in span.attributes
     }
 
 
@@ -94,7 +95,7 @@ def test_a_collector_that_is_slow_or_away_changes_nothing(
 
     ended = dr_ctl(*MOVE)
 
-    assert (ended.code, [each for each in ended.ids if each == "DR-PART-003"]) == (0, [])
+    assert (ended.code, [item for item in ended.ids if item == "DR-PART-003"]) == (0, [])
     assert time.monotonic() - began < 25
     if where == "slow":
         assert collector.bodies.get(timeout=60)[0] == "/v1/traces"

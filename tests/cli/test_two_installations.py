@@ -33,12 +33,12 @@ def both(dr_ctl: Shell, monkeypatch: pytest.MonkeyPatch) -> Iterator[Both]:
         PlayedTwin.up(dr_ctl.folder / "one", queues=QUEUES) as one,
         PlayedTwin.up(dr_ctl.folder / "two", queues=QUEUES) as two,
     ):
-        found = Both(dr_ctl, Sites(dr_ctl, one), Sites(dr_ctl, two))
-        listen([*found.orders.both, *found.billing.both], monkeypatch)
-        for each in (found.orders, found.billing):
-            each.london.put("orders.in", 3)
-            each.even()
-        yield found
+        result = Both(dr_ctl, Sites(dr_ctl, one), Sites(dr_ctl, two))
+        listen([*result.orders.both, *result.billing.both], monkeypatch)
+        for case in (result.orders, result.billing):
+            case.london.put("orders.in", 3)
+            case.even()
+        yield result
 
 
 @pytest.fixture
@@ -55,10 +55,10 @@ def test_a_run_that_was_interrupted_is_gone_on_with_by_its_own_installation_only
     assert dr_ctl("swapover", "--to", "paris", "--yes").code == 10  # whose place it is is known from here on
 
     both.use(both.billing)
-    told = [dr_ctl(*words, "--yes", "--json") for words in (["resume"], ["abort"], ["swapover", "--to", "paris"])]
+    rows = [dr_ctl(*words, "--yes", "--json") for words in (["resume"], ["abort"], ["swapover", "--to", "paris"])]
 
-    assert [each.code for each in told] == [2, 2, 2]
-    assert all("are of orders, whose brokers are not those of billing" in each.document["summary"] for each in told)
+    assert [item.code for item in rows] == [2, 2, 2]
+    assert all("are of orders, whose brokers are not those of billing" in item.document["summary"] for item in rows)
     assert both.billing.settable == before
     assert both.billing.changes == []
     both.use(both.orders)
@@ -71,9 +71,9 @@ def test_a_run_is_known_by_its_brokers_also_where_both_have_the_same_name(dr_ctl
     before = both.billing.settable
     both.billing.settings()
 
-    told = [dr_ctl(word, "--yes", "--json") for word in ("resume", "abort")]
+    rows = [dr_ctl(word, "--yes", "--json") for word in ("resume", "abort")]
 
-    assert [(each.code, each.ids[0]) for each in told] == [(10, "DR-ROLE-017")] * 2
+    assert [(item.code, item.ids[0]) for item in rows] == [(10, "DR-ROLE-017")] * 2
     assert both.billing.settable == before
     both.use(both.orders)
     assert dr_ctl("abort", "--yes").code == 0
@@ -89,8 +89,8 @@ def test_by_default_each_has_a_place_of_its_own(dr_ctl: Shell, both: Both, by_de
 
     assert (moved.code, other.code) == (0, 0)
     assert nothing.out == "0 run(s)\n"
-    assert sorted(each.name.rpartition("-")[0] for each in by_default.iterdir()) == ["billing", "orders"]
-    assert all((each / "installation.json").stat().st_mode & 0o777 == 0o600 for each in by_default.iterdir())
+    assert sorted(path.name.rpartition("-")[0] for path in by_default.iterdir()) == ["billing", "orders"]
+    assert all((path / "installation.json").stat().st_mode & 0o777 == 0o600 for path in by_default.iterdir())
 
 
 LONDON, PARIS = "http://127.0.0.1:1/console/jolokia", "http://127.0.0.1:2/console/jolokia"
@@ -151,11 +151,11 @@ class TestEdited:
         self.edited(pair="broker-1")
         ended = [dr_ctl(word, "--yes", "--json") for word in ("resume", "abort")]
 
-        assert [(each.code, each.ids[0]) for each in ended] == [(10, "DR-ROLE-017")] * 2
-        for each in ended:
-            told = each.document["findings"][0]
-            assert told["text"].endswith("the settings have no such pair; that broker is called broker-1 now")
-            assert "its old name orders-1" in told["remedy"]
+        assert [(end.code, end.ids[0]) for end in ended] == [(10, "DR-ROLE-017")] * 2
+        for entry in ended:
+            content = entry.document["findings"][0]
+            assert content["text"].endswith("the settings have no such pair; that broker is called broker-1 now")
+            assert "its old name orders-1" in content["remedy"]
         assert orders.settable == before
         self.edited()
         assert dr_ctl("abort", "--yes").code == 0
@@ -165,11 +165,11 @@ class TestEdited:
         ended = self.edited(london=LONDON, paris=PARIS)
 
         assert (ended.document["data"]["runs"], ended.ids) == ([], ["DR-STATE-001"])
-        told = ended.document["findings"][0]
-        assert told["severity"] == "warning"
-        assert str(self.place) in told["text"]
-        assert "1 run(s)" in told["text"]
-        [option] = re.findall(r"`(--state-dir [^`]+)`", told["remedy"])
+        content = ended.document["findings"][0]
+        assert content["severity"] == "warning"
+        assert str(self.place) in content["text"]
+        assert "1 run(s)" in content["text"]
+        [option] = re.findall(r"`(--state-dir [^`]+)`", content["remedy"])
         assert self.dr_ctl(*option.split(), "validate").code == 22
         assert self.runs() == 1
         other = self.edited(london=ELSEWHERE[0], paris=ELSEWHERE[1], name="billing")

@@ -29,7 +29,7 @@ OUTCOMES = """0 ok, 1 internal, 2 usage, 3 missing, 10 precheck_failed, 11 loss_
 
 
 def test_each_exit_code_has_its_word() -> None:
-    assert ", ".join(f"{int(each)} {each.outcome}" for each in ExitCode) == OUTCOMES.replace("\n", " ")
+    assert ", ".join(f"{int(entry)} {entry.outcome}" for entry in ExitCode) == OUTCOMES.replace("\n", " ")
 
 
 @pytest.mark.parametrize(
@@ -50,13 +50,13 @@ def test_what_a_person_has_set_for_arrow_stays_and_a_c_library_that_has_no_such_
     monkeypatch.setenv("ARROW_DEFAULT_MEMORY_POOL", before or "")
     if before is None:
         monkeypatch.delenv("ARROW_DEFAULT_MEMORY_POOL")
-    told: list[tuple[int, int]] = []
-    libraries = SimpleNamespace(mallopt=lambda *option: told.append(option)), SimpleNamespace()
+    value: list[tuple[int, int]] = []
+    libraries = SimpleNamespace(mallopt=lambda *option: value.append(option)), SimpleNamespace()
     for library in libraries:
         monkeypatch.setattr(ctypes, "CDLL", lambda _, library=library: library)
         machine.give_back()
 
-    assert (os.environ["ARROW_DEFAULT_MEMORY_POOL"], len(told)) == (pool, 3)
+    assert (os.environ["ARROW_DEFAULT_MEMORY_POOL"], len(value)) == (pool, 3)
 
 
 def test_a_process_lives_until_it_has_ended() -> None:
@@ -70,20 +70,20 @@ def test_a_process_lives_until_it_has_ended() -> None:
 
 def test_the_same_state_on_two_machines_is_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a home that both mount, or on a copy of the whole disk; and so is a copy of it on one."""
-    told, kept = tmp_path / "machine-id", tmp_path / "state" / "id"
-    monkeypatch.setattr(machine, "MACHINE", told)
-    found = []
+    items, kept = tmp_path / "machine-id", tmp_path / "state" / "id"
+    monkeypatch.setattr(machine, "MACHINE", items)
+    expected = []
     for name in ("one", "two", "two"):
-        told.write_text(f"{name}\n", encoding="utf-8")
-        found.append(Runs(tmp_path / "state", SystemClock()).identity())
+        items.write_text(f"{name}\n", encoding="utf-8")
+        expected.append(Runs(tmp_path / "state", SystemClock()).identity())
 
-    assert found[0] != found[1] == found[2]
-    assert "one" not in found[0]
+    assert expected[0] != expected[1] == expected[2]
+    assert "one" not in expected[0]
     monkeypatch.setattr(machine, "BOOT", tmp_path / "nothing")
     assert machine.boot_id() == ""
     kept.rename(tmp_path / "before")
     kept.write_bytes((tmp_path / "before").read_bytes())
-    assert Runs(tmp_path / "state", SystemClock()).identity() != found[2]
+    assert Runs(tmp_path / "state", SystemClock()).identity() != expected[2]
 
 
 def test_time_goes_on_while_the_machine_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,7 +122,7 @@ def test_a_line_stays_one_and_can_be_written(text: str) -> None:
 
     assert len(shown.splitlines()) <= 1
     assert shown.encode("utf-8").decode("utf-8") == shown
-    assert not [each for each in shown if unicodedata.category(each).startswith("C") and each.isascii()]
+    assert not [row for row in shown if unicodedata.category(row).startswith("C") and row.isascii()]
     assert page(["one\ntwo", "three"]) == "one\\ntwo\nthree"
 
 
@@ -164,8 +164,8 @@ def test_all_is_done_at_the_same_time_and_in_order_and_the_first_error_is_raised
 
 @pytest.mark.parametrize(("error", "is_told"), [(ValueError("a defect"), True), (OSError("away"), False)])
 def test_a_defect_nobody_asks_for_is_told(error: Exception, is_told: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[BaseException | None] = []
-    monkeypatch.setattr(threading, "excepthook", lambda args: told.append(args.exc_value))
+    value: list[BaseException | None] = []
+    monkeypatch.setattr(threading, "excepthook", lambda args: value.append(args.exc_value))
 
     def fails() -> None:
         raise error
@@ -174,7 +174,7 @@ def test_a_defect_nobody_asks_for_is_told(error: Exception, is_told: bool, monke
     work.wait()
     del work
 
-    assert told == ([error] if is_told else [])
+    assert value == ([error] if is_told else [])
 
 
 def test_the_system_that_stands_in_is_gone_after_the_block() -> None:

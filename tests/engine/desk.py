@@ -144,8 +144,8 @@ class Desk:
 
     def lines(self, kind: str) -> list[str]:
         """The steps of all lines of one kind, with the outcome where the line has one."""
-        told = [(entry.step or "", entry.outcome) for entry in self.entries() if entry.kind == kind]
-        return [f"{step} {outcome}" if outcome else step for step, outcome in told]
+        rows = [(entry.step or "", entry.outcome) for entry in self.entries() if entry.kind == kind]
+        return [f"{step} {outcome}" if outcome else step for step, outcome in rows]
 
     def past(self) -> RunState | None:
         """What the journal says so far; None where the run never began."""

@@ -144,8 +144,8 @@ class Machine:
         }
 
     def read(self) -> Snapshot:
-        there = [name for name, site in self.sites.items() if not (site.silent or site.down)]
-        flags = {name: told for name, told in self.dump().items() if name in there}
+        remote = [name for name, site in self.sites.items() if not (site.silent or site.down)]
+        flags = {name: value for name, value in self.dump().items() if name in remote}
         return Snapshot({name: site.role for name, site in self.sites.items()}, flags, self.debts)
 
     def ask(self, name: str) -> Site:
@@ -201,7 +201,7 @@ def _flags(site: Site, call: Call) -> dict[str, bool]:
 
 def _calls(goal: Goal, things: Sequence[str], site: str) -> tuple[Call, ...]:
     word = WORDS.get(goal, goal.value)
-    return tuple(Call(site, "orders-1", goal, each, {}, f"{word} {each} at {site}") for each in things)
+    return tuple(Call(site, "orders-1", goal, thing, {}, f"{word} {thing} at {site}") for thing in things)
 
 
 def _both_ways(goal: Goal, things: Sequence[str], site: str, back: Goal) -> tuple[tuple[Call, ...], tuple[Call, ...]]:
@@ -223,7 +223,7 @@ class Recipe:
 
     def baseline(self, snapshot: Snapshot) -> Mapping[str, Json]:
         return {
-            site: {kind: dict[str, Json](told) for kind, told in flags.items()}
+            site: {kind: dict[str, Json](flag) for kind, flag in flags.items()}
             for site, flags in snapshot.flags.items()
         }
 

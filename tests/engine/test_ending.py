@@ -53,27 +53,27 @@ def test_an_end_is_only_ever_told_where_it_was_seen(operation: str, changed: boo
     for london, paris, code, undone in itertools.product(Role, Role, ExitCode, [None, True, False]):
         if (code is OK and undone is False) or (code is INCOMPLETE and undone is not None):
             continue  # an undo that failed is no success; past the point of no return nothing is undone
-        told, served = ended(operation, london, paris, code, undone=undone, changed=changed), serving(london, paris)
+        items, served = ended(operation, london, paris, code, undone=undone, changed=changed), serving(london, paris)
         wanted = "london" if operation in ("reinstate", "quiesce", "unfence") else "paris"
         # A site that was taken for lost and serves after all is what a failover wishes for.
         as_before = (served in ([], ["london"]) and paris is STANDBY) if lost else served == ["london"]
-        case = (london, paris, code, undone, told)
+        case = (london, paris, code, undone, items)
 
         if code is OK and undone is None:
-            assert told.code is (OK if BELIEVED[operation](london, paris) else NOT_KNOWN), case
+            assert items.code is (OK if BELIEVED[operation](london, paris) else NOT_KNOWN), case
         elif undone and changed:
-            assert told.undone is as_before, case
-            assert not as_before or code is STRANDED or told.code is code, case
+            assert items.undone is as_before, case
+            assert not as_before or code is STRANDED or items.code is code, case
         elif code is OK:
-            assert told.code is (OK if as_before else NOT_KNOWN), case
+            assert items.code is (OK if as_before else NOT_KNOWN), case
         elif code not in CLAIMS:
-            assert told == End(code, "it ended", undone), case
-        assert told.code is not OK or code is OK, case
-        assert told.code is not INCOMPLETE or served in ([wanted], ["paris"]), case
-        assert told.code is not STRANDED or (served != ["paris"] and len(served) < 2 and told.findings), case
-        if told.code is NOT_KNOWN and code is not NOT_KNOWN:
-            assert ": look at " in told.text, case
-            assert f"london is {london.value}, paris is {paris.value}" in told.text, case
+            assert items == End(code, "it ended", undone), case
+        assert items.code is not OK or code is OK, case
+        assert items.code is not INCOMPLETE or served in ([wanted], ["paris"]), case
+        assert items.code is not STRANDED or (served != ["paris"] and len(served) < 2 and items.findings), case
+        if items.code is NOT_KNOWN and code is not NOT_KNOWN:
+            assert ": look at " in items.text, case
+            assert f"london is {london.value}, paris is {paris.value}" in items.text, case
 
 
 @pytest.mark.parametrize(
@@ -124,8 +124,8 @@ def test_an_end_says_what_is(
 def test_an_undo_that_failed_says_what_to_do(
     operation: str, london: Role, paris: Role, more: Any, code: ExitCode, text: str, remedy: str
 ) -> None:
-    told = ended(operation, london, paris, STRANDED, undone=False, **more)
-    assert (told.code, text in told.findings[0].text, remedy in told.findings[0].remedy) == (code, True, True)
+    end = ended(operation, london, paris, STRANDED, undone=False, **more)
+    assert (end.code, text in end.findings[0].text, remedy in end.findings[0].remedy) == (code, True, True)
 
 
 @pytest.mark.parametrize(
@@ -133,10 +133,10 @@ def test_an_undo_that_failed_says_what_to_do(
 )
 def test_an_end_that_leaves_another_unit_closed_is_not_whole(code: ExitCode, undone: bool | None, to: ExitCode) -> None:
     roles = (STANDBY, SERVING) if code is OK else (SERVING, STANDBY) if undone else (STANDBY, STANDBY)
-    told = ended("swapover", *roles, code, undone=undone, shut={"orders & in": "london"})
-    assert (told.code, told.undone) == (to, None if undone is None else False)
-    assert told.text.endswith("; served nowhere any more: orders & in of london")
-    assert "`dr-ctl unfence london --queues 'orders & in'`" in told.findings[-1].remedy
+    end = ended("swapover", *roles, code, undone=undone, shut={"orders & in": "london"})
+    assert (end.code, end.undone) == (to, None if undone is None else False)
+    assert end.text.endswith("; served nowhere any more: orders & in of london")
+    assert "`dr-ctl unfence london --queues 'orders & in'`" in end.findings[-1].remedy
 
 
 @pytest.mark.parametrize(

@@ -454,30 +454,30 @@ class TestQuestions:
 
 
 def test_a_hold_waits_and_can_be_stopped(tmp_path: Path) -> None:
-    told: list[float | None] = []
+    value: list[float | None] = []
     at = Desk(tmp_path, book=with_line("fence", RunbookStep("hold", "both", 1, {"for": 0.05})))
-    ended = at.go(listener=lambda event: told.append(event.left_s) if isinstance(event, WaitProgress) else None)
+    ended = at.go(listener=lambda event: value.append(event.left_s) if isinstance(event, WaitProgress) else None)
     assert ended.code is ExitCode.OK
-    assert told[0] == pytest.approx(0.05, abs=0.02)
+    assert value[0] == pytest.approx(0.05, abs=0.02)
 
 
 def test_a_move_is_undone_when_clients_would_be_out_for_too_long_from_the_fence_on(tmp_path: Path) -> None:
     book = with_line("fence", RunbookStep("hold", "both", 1, {"for": 0.02}))
     at = Desk(tmp_path, spec=replace(ASK, max_outage_s=0.2), machine=Machine(cut=True), book=book)
-    told: list[tuple[bool, float | None]] = []
+    value: list[tuple[bool, float | None]] = []
     fenced: list[str] = []
 
     def listener(event: Event) -> None:
         if isinstance(event, StepStarted) and event.verb == "fence":
             fenced.append(event.verb)
         elif isinstance(event, WaitProgress):
-            told.append((bool(fenced), event.outage_s))
+            value.append((bool(fenced), event.outage_s))
 
     ended = at.go(listener=listener)
     assert (ended.code, ended.undone, at.machine.dump()) == (ExitCode.REVERTED, True, START)
     assert "clients would be out for longer than 0.2 s" in ended.text
-    assert {fenced for fenced, _ in told} == {False, True}
-    assert all((outage_s is not None) is fenced for fenced, outage_s in told)
+    assert {fenced for fenced, _ in value} == {False, True}
+    assert all((outage_s is not None) is fenced for fenced, outage_s in value)
 
 
 def test_the_estimate_says_how_much_is_left_of_its_time(tmp_path: Path) -> None:
@@ -491,9 +491,9 @@ def test_the_estimate_says_how_much_is_left_of_its_time(tmp_path: Path) -> None:
     desk = Desk(tmp_path, estimates=Slow())
     desk.go(listener=lambda event: heard.append(event) if isinstance(event, WaitProgress) else None)
 
-    [told] = [each for each in heard if each.about.startswith("estimating from the history (given up after 30 s)")]
-    assert told.left_s is not None
-    assert 29 < told.left_s <= 30
+    [result] = [event for event in heard if event.about.startswith("estimating from the history (given up after 30 s)")]
+    assert result.left_s is not None
+    assert 29 < result.left_s <= 30
 
 
 class Looks:

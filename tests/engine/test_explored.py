@@ -90,8 +90,8 @@ class Explorer:
         edge = [start()]
         self.seen = {edge[0].key: edge[0]}
         for _ in range(depth):
-            reached = (each for world in edge for each in self.from_(world))
-            edge = [each for each in reached if self.seen.setdefault(each.key, each) is each]
+            reached = (item for world in edge for item in self.from_(world))
+            edge = [state for state in reached if self.seen.setdefault(state.key, state) is state]
 
     def from_(self, world: World) -> Iterator[World]:
         yield from failures(world)
@@ -107,8 +107,8 @@ class Explorer:
         return [f"{operation} {site}" for operation in OPERATIONS for site in SITES]
 
     def _with(self, world: World, name: str, faults: dict[int, Fault]) -> Iterator[World]:
-        told = "".join(f", call {number}: {fault.value}" for number, fault in faults.items())
-        reached = world.then(f"{name}{told}")
+        text = "".join(f", call {number}: {fault.value}" for number, fault in faults.items())
+        reached = world.then(f"{name}{text}")
         calls = self.run(reached, name, faults)
         yield reached
         return calls
@@ -163,7 +163,7 @@ def asked(name: str) -> Spec:
     operation, _, site = name.partition(" ")
     if operation in ("resume", "abort"):
         return Spec(SWAPOVER, "paris")
-    other = next(each for each in SITES if each != site)
+    other = next(item for item in SITES if item != site)
     return Spec(
         operation, other if operation == FENCE else site, accept_loss="unknown" if operation == FAILOVER else None
     )
@@ -172,7 +172,7 @@ def asked(name: str) -> Spec:
 def judge(world: World, spec: Spec, name: str, code: int, served: tuple[str, ...]) -> None:
     """A code that claims something is true of the machine. A site that cannot be seen claims nothing."""
     story = f"{'; '.join(world.path)} ended {code}"
-    source = next(each for each in SITES if each != spec.target)
+    source = next(site for site in SITES if site != spec.target)
     open_ = world.serving
     if code in UNDONE or (code == ExitCode.OK and name == "abort"):
         assert not served or [*served] == open_ or any(_dark(world, site) for site in SITES), story
@@ -192,7 +192,7 @@ def _dark(world: World, site: str) -> bool:
 def failures(world: World) -> Iterator[World]:
     """What happens to sites and link; one site is away at a time."""
     for name in SITES:
-        other = next(each for each in SITES if each != name)
+        other = next(site for site in SITES if site != name)
         site = world.machine.sites[name]
         if site.down:
             for opened in (False, True) if world.machine.sites[other].open else (True,):
@@ -220,7 +220,7 @@ def failures(world: World) -> Iterator[World]:
 
 def _owed(world: World, name: str) -> Iterator[Debt]:
     """A site that dies while the other serves owes what a failover writes down."""
-    other = next(each for each in SITES if each != name)
+    other = next(site for site in SITES if site != name)
     if world.machine.sites[other].open and not any(debt.about == name for debt in world.machine.debts):
         yield Debt(DebtKind.FENCE, name, other, "2026-11-21T02:00:00Z")
 
@@ -230,7 +230,7 @@ def healed(world: World) -> World:
     well = world.then("all is there again")
     well.machine.cut = False
     for name, site in well.machine.sites.items():
-        other = next(each for each in SITES if each != name)
+        other = next(site for site in SITES if site != name)
         if site.down and well.machine.sites[other].open:
             site.listeners["clients"] = False
         site.down = site.silent = False
@@ -241,9 +241,9 @@ def way_out(explorer: Explorer, world: World, most: int, accept: Callable[[World
     """The shortest commands that lead from a healed state to an accepted one; None where there are none."""
     edge = [world]
     for _ in range(most + 1):
-        for each in edge:
-            if accept(each):
-                return each.path[len(world.path) :]
+        for item in edge:
+            if accept(item):
+                return item.path[len(world.path) :]
         edge = [reached for each in edge for reached in _next(explorer, each)]
     return None
 
@@ -273,9 +273,9 @@ def check(folder: Path, depth: int) -> Explorer:
     explorer = Explorer(folder)
     explorer.explore(depth)
     stuck = [
-        each.path
-        for each in explorer.seen.values()
-        if way_out(explorer, healed(each), LONGEST, one_site_serves) is None
+        item.path
+        for item in explorer.seen.values()
+        if way_out(explorer, healed(item), LONGEST, one_site_serves) is None
     ]
     assert not stuck, "\n".join("; ".join(path) for path in sorted(stuck, key=len)[:5])
     return explorer

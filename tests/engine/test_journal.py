@@ -57,8 +57,8 @@ KEYS = ["seq", "time", "kind", "step", "call", "outcome", "evidence", "previous"
 
 def begins(path: Path, *plans: Plan) -> list[Entry]:
     with closing(Journal(path, Clock())) as journal:
-        for each in plans or (PLAN,):
-            journal.run(each, BY)
+        for item in plans or (PLAN,):
+            journal.run(item, BY)
     return read_entries(path)
 
 
@@ -107,13 +107,13 @@ def small(tmp_path: Path) -> RunFiles:
 
 def test_every_line_has_the_nine_fields_and_follows_the_line_before(path: Path) -> None:
     entries = short(path)
-    told = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    assert [list(line) for line in told] == [KEYS] * 6
-    assert [line["seq"] for line in told] == list(range(1, 7))
-    assert [line["kind"] for line in told] == ["run", "step", "intent", "result", "step", "sample"]
-    assert [line["previous"] for line in told] == [GENESIS, *(line["hash"] for line in told[:-1])]
-    assert told[3]["evidence"] == {"text": "answered", "intent": 3}
-    assert [entry.hash() for entry in entries] == [line["hash"] for line in told]
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    assert [list(line) for line in rows] == [KEYS] * 6
+    assert [line["seq"] for line in rows] == list(range(1, 7))
+    assert [line["kind"] for line in rows] == ["run", "step", "intent", "result", "step", "sample"]
+    assert [line["previous"] for line in rows] == [GENESIS, *(line["hash"] for line in rows[:-1])]
+    assert rows[3]["evidence"] == {"text": "answered", "intent": 3}
+    assert [entry.hash() for entry in entries] == [line["hash"] for line in rows]
     # A run says its plan and who runs it.
     assert entries[0].evidence == {"plan": json.loads(json.dumps(document(PLAN))), "by": BY}
 
@@ -213,10 +213,10 @@ def told_anew(line: int, *, sealed: bool, **more: Json) -> Callable[[Lines], Lin
     """One line with other values, and where it is `sealed` with a hash of its own."""
 
     def alter(lines: Lines) -> Lines:
-        told: dict[str, Any] = json.loads(lines[line - 1]) | more
+        options: dict[str, Any] = json.loads(lines[line - 1]) | more
         if sealed:
-            told.pop("hash")
-        text = Entry(**told).to_line().encode() if sealed else json.dumps(told).encode() + b"\n"
+            options.pop("hash")
+        text = Entry(**options).to_line().encode() if sealed else json.dumps(options).encode() + b"\n"
         return [*lines[: line - 1], text, *lines[line:]]
 
     return alter
@@ -475,7 +475,7 @@ def test_a_plan_comes_back_as_it_was_whatever_a_later_one_says(path: Path) -> No
     asked = Spec("swapover", "paris", 90.0, cut_in_flight=True, accept_difference={"q": 3}, expect_serving="london")
     first = replace(WHOLE_PLAN, spec=asked)
     past = replay(begins(path, first))
-    assert (tuple(each.step for each in past.steps), past.last_number) == (first.steps, 11)
+    assert (tuple(step.step for step in past.steps), past.last_number) == (first.steps, 11)
     later = replay(begins(path, replace(WHOLE_PLAN, source="rome", baseline={})))
     assert (past.plan, later.plan) == (first, first)
 
@@ -486,7 +486,7 @@ def test_a_resumed_run_keeps_the_source_and_baseline_of_the_first_and_adds_its_s
     at.go()
     past = replay(at.entries())
     assert (past.plan, past.last_number) == (WHOLE_PLAN, 22)
-    assert [each.step.number for each in past.steps] == list(range(1, 23))
+    assert [step.step.number for step in past.steps] == list(range(1, 23))
 
 
 @pytest.mark.parametrize(
@@ -527,7 +527,7 @@ def test_a_journal_without_a_run_says_that_nothing_was_changed(path: Path) -> No
 @pytest.mark.parametrize(
     ("kind", "step", "outcome", "evidence"),
     [
-        *(("run", None, None, told) for told in ({}, {"plan": None}, {"plan": {"steps": [{"number": 1}]}})),
+        *(("run", None, None, case) for case in ({}, {"plan": None}, {"plan": {"steps": [{"number": 1}]}})),
         ("run", None, None, {"plan": {"steps": [], "ask": {}, "source": "london", "baseline": {}}}),
         ("step", "99-none", "started", {}),
         ("step", "06-fence", "flew", {}),
@@ -587,10 +587,10 @@ def test_every_byte_of_the_result_counts(small: RunFiles) -> None:
 def chained(files: RunFiles, line: int, **more: Any) -> None:
     """Write a line anew, and with it every hash after it: the chain fits in itself."""
     previous, text = GENESIS, ""
-    for number, told in enumerate(map(json.loads, files.journal.read_bytes().splitlines()), start=1):
-        told |= {"previous": previous, **(more if number == line else {})}
-        told.pop("hash")
-        previous, text = Entry(**told).hash(), text + Entry(**told).to_line()
+    for number, value in enumerate(map(json.loads, files.journal.read_bytes().splitlines()), start=1):
+        value |= {"previous": previous, **(more if number == line else {})}
+        value.pop("hash")
+        previous, text = Entry(**value).hash(), text + Entry(**value).to_line()
     files.journal.write_text(text, encoding="utf-8")
 
 
@@ -713,12 +713,12 @@ def test_a_second_run_is_told_who_holds_the_lock(
             end(other)
         other.wait()
         with runs.lock("resume"):
-            told = json.loads((state / "lock").read_text(encoding="utf-8"))
+            data = json.loads((state / "lock").read_text(encoding="utf-8"))
 
     assert refused.value.exit_code is ExitCode.LOCKED
     holder = rf"swapover to paris \(process {other.pid} on \S+, since \d{{4}}-\S+Z\)"
     assert re.fullmatch(f"another run is under way: {holder}", str(refused.value))
-    assert (told["what"], told["pid"]) == ("resume", os.getpid())
+    assert (data["what"], data["pid"]) == ("resume", os.getpid())
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", "null"])
@@ -777,7 +777,7 @@ def test_a_document_is_written_whole_or_not_at_all(
         write(path, new)
 
     assert json.loads(path.read_text(encoding="utf-8")) == (new if step is None else old)
-    assert step is not None or [each.name for each in tmp_path.iterdir()] == ["result.json"]
+    assert step is not None or [path.name for path in tmp_path.iterdir()] == ["result.json"]
 
 
 def test_a_run_is_found_by_its_name_by_a_beginning_of_it_or_as_the_last_one(runs: Runs) -> None:
@@ -793,8 +793,8 @@ def test_a_run_is_found_by_its_name_by_a_beginning_of_it_or_as_the_last_one(runs
     write(runs.all()[1].plan, {})
     assert [run.name for run in runs.all()][:2] == [first.name, second.name]
     shutil.rmtree(runs.all()[2].folder)
-    for name, told in (("20261121", "2 runs with the"), ("2025", "no run with the"), ("swapover", "no run with the")):
-        with pytest.raises(UsageError, match=f"{told} name {name}"):
+    for name, case in (("20261121", "2 runs with the"), ("2025", "no run with the"), ("swapover", "no run with the")):
+        with pytest.raises(UsageError, match=f"{case} name {name}"):
             runs.find(name)
 
 

@@ -76,20 +76,20 @@ class Reach:
 
     def read(self, kind: str) -> tuple[int, Sequence[tuple[int, str]]]:
         self._ask()
-        told = [(number, text) for (each, number), text in self._shelf.documents.items() if each == kind]
-        return self._shelf.now_ms, told
+        rows = [(number, text) for (document, number), text in self._shelf.documents.items() if document == kind]
+        return self._shelf.now_ms, rows
 
     def lately(self, kind: str) -> tuple[float, int, Sequence[tuple[int, str]]] | None:
         """What `read_for_another` was told, and how long that is ago."""
         if self._told is None:
             return None
-        at_s, now_ms, told = self._told
-        return self._shelf.time.s - at_s, now_ms, [(number, text) for each, number, text in told if each == kind]
+        at_s, now_ms, result = self._told
+        return self._shelf.time.s - at_s, now_ms, [(number, text) for value, number, text in result if value == kind]
 
     def read_for_another(self) -> None:
         """Look at the broker for something else."""
-        told = [(kind, number, text) for (kind, number), text in self._shelf.documents.items()]
-        self._told = self._shelf.time.s, self._shelf.now_ms, told
+        rows = [(kind, number, text) for (kind, number), text in self._shelf.documents.items()]
+        self._told = self._shelf.time.s, self._shelf.now_ms, rows
 
     def create(self, kind: str, number: int, text: str) -> bool:
         self._ask()
@@ -121,8 +121,8 @@ class Reach:
 
 def who(name: str, **more: str) -> LockDocument:
     """The document of a run to be; each run has a STATE of its own unless told otherwise."""
-    told = {"holder": "ada", "host": f"host-{name}", "state": f"state-{name}", "what": "swapover to paris", **more}
-    return LockDocument(0, name, pid=4711, **told)  # type: ignore[arg-type]
+    options = {"holder": "ada", "host": f"host-{name}", "state": f"state-{name}", "what": "swapover to paris", **more}
+    return LockDocument(0, name, pid=4711, **options)  # type: ignore[arg-type]
 
 
 def lease(
@@ -191,12 +191,12 @@ class Contender:
 
 def play(contenders: Sequence[Contender], order: Iterable[int]) -> None:
     """Move the contenders in this order, then each to its end."""
-    for each in contenders:
-        each.start()
+    for contender in contenders:
+        contender.start()
     for number in order:
         contenders[number].step()
-    for each in contenders:
-        each.end()
+    for contender in contenders:
+        contender.end()
 
 
 NOW = 1_000_000
@@ -242,9 +242,9 @@ class TestDecisions:
         ],
     )
     def test_of_the_same_state_one_that_may_live_keeps_others_out(self, more: dict[str, Any], keeps_out: bool) -> None:
-        mine, there = replace(MINE, pid=os.getpid(), **HERE), replace(OTHER, **{"pid": GONE, **HERE, **more})
-        assert against(snapshot(there), mine) == (there if keeps_out else None)
-        assert against(snapshot(replace(there, expires_ms=NOW)), mine) is None
+        items, remote = replace(MINE, pid=os.getpid(), **HERE), replace(OTHER, **{"pid": GONE, **HERE, **more})
+        assert against(snapshot(remote), items) == (remote if keeps_out else None)
+        assert against(snapshot(replace(remote, expires_ms=NOW)), items) is None
 
     def test_a_run_without_a_state_takes_nobody_for_dead(self) -> None:
         assert against(snapshot(LockDocument.of_text(6, "?")), replace(MINE, state="")) is not None
@@ -300,8 +300,8 @@ class TestDecisions:
         assert LockDocument.of_text(3, document.to_text()) == document
 
     @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))  # fmt: skip  # noqa: E501
-    def test_anything_else_is_held_by_somebody(self, told: object) -> None:
-        assert LockDocument.of_text(3, json.dumps(told)).live(NOW)
+    def test_anything_else_is_held_by_somebody(self, value: object) -> None:
+        assert LockDocument.of_text(3, json.dumps(value)).live(NOW)
 
 
 ORDERS = st.lists(st.integers(0, 1), max_size=40)
@@ -331,9 +331,9 @@ def two(
     return got
 
 
-def with_released(here: list[int], there: list[int]) -> tuple[Shelf, Shelf]:
+def with_released(local: list[int], there: list[int]) -> tuple[Shelf, Shelf]:
     shelves = pair()
-    for shelf, epochs in zip(shelves, (here, there), strict=True):
+    for shelf, epochs in zip(shelves, (local, there), strict=True):
         for epoch in epochs:
             shelf.documents[LOCK, epoch] = replace(OTHER, epoch=epoch, released=True).to_text()
     return shelves
@@ -342,20 +342,20 @@ def with_released(here: list[int], there: list[int]) -> tuple[Shelf, Shelf]:
 class TestTwoAtOnce:
     @settings(deadline=None)
     @given(ORDERS, EPOCHS, EPOCHS)
-    def test_exactly_one_gets_it(self, order: list[int], here: list[int], there: list[int]) -> None:
-        shelves = with_released(here, there)
+    def test_exactly_one_gets_it(self, order: list[int], local: list[int], there: list[int]) -> None:
+        shelves = with_released(local, there)
         got = two(shelves, order)
         assert len(got) == 1
-        assert [shelf.epochs() for shelf in shelves] == [[max([*here, *there, 0]) + 1]] * 2
+        assert [shelf.epochs() for shelf in shelves] == [[max([*local, *there, 0]) + 1]] * 2
         assert may_call(got[0], "london")
         assert may_call(got[0], "paris")
 
     @settings(deadline=None)
     @given(ORDERS, EPOCHS, EPOCHS, st.sampled_from(["london", "paris"]))
     def test_never_both_where_one_site_is_away(
-        self, order: list[int], here: list[int], there: list[int], away: str
+        self, order: list[int], local: list[int], there: list[int], away: str
     ) -> None:
-        shelves = with_released(here, there)
+        shelves = with_released(local, there)
         got = two(shelves, order, frozenset({away}))
         shelves[0].time.s += 2 * FRESH_S
         for site in ("london", "paris"):
@@ -579,9 +579,9 @@ class TestPauses:
         run.before("london", PAIR, ["z"])
         run.facts = lambda: ("abc", 12)
         assert [run.paused("london", PAIR, names) for names in (["b", "a"], ["c"])] == [None, None]
-        told = london.lock(1)
-        assert (told.paused, told.paused_before) == ({"run": ("a", "b", "c")}, ("z",))
-        assert (told.last_hash, told.count) == ("abc", 12)
+        held_lock = london.lock(1)
+        assert (held_lock.paused, held_lock.paused_before) == ({"run": ("a", "b", "c")}, ("z",))
+        assert (held_lock.last_hash, held_lock.count) == ("abc", 12)
         # A broker that does not take them down gets no pause.
         london.silent = True
         assert run.paused("london", PAIR, ["d"]) is not None

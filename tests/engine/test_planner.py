@@ -40,7 +40,7 @@ def table(serving: tuple[str, ...], standby: tuple[str, ...], *dark: str) -> Tab
 
 
 def rows(of: Table) -> list[tuple[Role, Role, str]]:
-    return [(here, there, told) for here, row in of.items() for there, told in zip(Role, row, strict=True)]
+    return [(local, remote, value) for local, row in of.items() for remote, value in zip(Role, row, strict=True)]
 
 
 MOVED = table((BOTH, THERE, TARGET_ALONE, TARGET_ALONE, TARGET_ALONE), (PLAN, *[NOBODY] * 4), UNFIT, *[NOBODY] * 4)
@@ -92,7 +92,7 @@ def past(spec: Spec = ASK, sites: dict[str, Site] | None = None, reached: str = 
     machine.sites = sites or machine.sites
     before = planned(decide(spec, machine.read()))
     last = next(step.number for step in before.steps if step.verb == reached)
-    steps = tuple(StepPast(each, StepState.DONE if each.number <= last else StepState.PENDING) for each in before.steps)
+    steps = tuple(StepPast(step, StepState.DONE if step.number <= last else StepState.PENDING) for step in before.steps)
     return RunState(before, steps, activation=False)
 
 
@@ -133,8 +133,8 @@ class TestWhoIsLeft:
         assert cannot.findings[0].text.endswith("steps that cannot be done yet: catch-up, probe")
         assert isinstance(above, Refusal)
         assert [finding.id for finding in above.findings] == [LOSS, WARNING.id]
-        there = AlreadyThere("paris serves already; nothing was changed", (WARNING,))
-        assert decide(ASK, snapshot(STANDBY, SERVING), recipe=both) == there
+        remote = AlreadyThere("paris serves already; nothing was changed", (WARNING,))
+        assert decide(ASK, snapshot(STANDBY, SERVING), recipe=both) == remote
         assert decide(ASK, snapshot(), recipe=both) == Refusal((*ERRORS, WARNING))
         assert decide(ASK, snapshot(), past(), recipe=Recipe(ERRORS)) == Refusal(ERRORS)
         assert planned(decide(ASK, snapshot(), recipe=warning)).findings == (WARNING,)
@@ -418,8 +418,8 @@ def test_hooks_questions_pauses_and_looks_may_stand_more_than_once(tmp_path: Pat
 
 
 def test_one_that_is_no_text_is_told(tmp_path: Path) -> None:
-    told = "0: cannot be read: 'utf-8' codec can't decode byte 0xff in position 0: invalid start byte"
-    assert linted(tmp_path, b"\xff\xfe") == [told]
+    text = "0: cannot be read: 'utf-8' codec can't decode byte 0xff in position 0: invalid start byte"
+    assert linted(tmp_path, b"\xff\xfe") == [text]
 
 
 RULES = [(operation, *rule) for operation, rules in ORDER.items() for rule in rules]
@@ -432,9 +432,9 @@ def test_the_wrong_order_is_told_with_the_reason(
     text = exchanged(GOOD[operation], first, then)
     assert f"{line_of(text, then)}: {then} stands before {first}: {because}" in linted(tmp_path, text)
     text = without(GOOD[operation], first)
-    told = linted(tmp_path, text)
+    problems = linted(tmp_path, text)
     expected = f"{line_of(text, then)}: {then} without {first} before it: {because}"
-    assert expected in told or any(f"{first} is missing after" in each for each in told)
+    assert expected in problems or any(f"{first} is missing after" in item for item in problems)
 
 
 MOVE = ("check", "quiesce", "fence", "drain", "verify", "point-of-no-return", "activate", "probe")

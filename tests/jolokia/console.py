@@ -69,14 +69,14 @@ def closed_port() -> str:
 
 def send(status: int, body: str | bytes, headers: Mapping[str, str] | None = None) -> Reply:
     """A whole answer with these bytes."""
-    told = body.encode() if isinstance(body, str) else body
+    result = body.encode() if isinstance(body, str) else body
 
     def reply(handler: Handler) -> None:
         handler.send_response(status)
-        for name, value in ({"Content-Length": str(len(told))} | dict(headers or {})).items():
+        for name, value in ({"Content-Length": str(len(result))} | dict(headers or {})).items():
             handler.send_header(name, value)
         handler.end_headers()
-        handler.wfile.write(told)
+        handler.wfile.write(result)
 
     return reply
 
@@ -86,8 +86,8 @@ def answers(*told: object) -> Reply:
     return send(200, json.dumps(list(told)), {"Content-Type": "application/json"})
 
 
-def value(told: object) -> dict[str, object]:
-    return {"status": 200, "value": told}
+def value(options: object) -> dict[str, object]:
+    return {"status": 200, "value": options}
 
 
 def chunked(*parts: bytes) -> Reply:

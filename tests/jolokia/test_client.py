@@ -61,8 +61,8 @@ def depths(url: str, *, timeout_s: float = 5.0) -> list[int]:
     """Ask twice for a number: what a reading does, from the wire to a value that is checked."""
     asking = wire(url)
     try:
-        told = Reader(asking).read([Read(BEAN, ("Depth",)), Read(BEAN, ("Depth",))], timeout_s=timeout_s)
-        return [Fields(BEAN, answer.value()).number("Depth") for answer in told]
+        reading = Reader(asking).read([Read(BEAN, ("Depth",)), Read(BEAN, ("Depth",))], timeout_s=timeout_s)
+        return [Fields(BEAN, answer.value()).number("Depth") for answer in reading]
     finally:
         asking.close()
 
@@ -136,8 +136,8 @@ def test_a_good_answer_becomes_its_values(reply: Reply) -> None:
         pytest.param(OperationFailed, answers({"status": True, "value": {"Depth": 7}}, GOOD), id="status as a flag"),
         pytest.param(OperationFailed, answers({"status": None, "value": {"Depth": 7}}, GOOD), id="status null"),
         *(
-            pytest.param(BadValue, answers(GOOD, value(told)), id=f"value {name}")
-            for name, told in {
+            pytest.param(BadValue, answers(GOOD, value(item)), id=f"value {name}")
+            for name, item in {
                 "an error": {"Depth": {".error": True, "error": "no such attribute"}},
                 "an error text": {"Depth": "ERROR: No such attribute: Depth"},
                 "not a number": {"Depth": float("nan")},
@@ -176,13 +176,13 @@ def test_an_answer_that_does_not_come_in_time_is_not_waited_for(reply: Reply) ->
 
 
 def test_a_closed_port_is_told_apart_from_one_that_cannot_be_reached() -> None:
-    told = []
+    items = []
     for url in (closed_port(), "http://refused.invalid:8161/console/jolokia"):
         with pytest.raises(Unreachable) as caught:
             depths(url)
-        told.append(caught.value.refused)
+        items.append(caught.value.refused)
 
-    assert told == [True, False]
+    assert items == [True, False]
     assert str(caught.value) == "http://refused.invalid:8161/console/jolokia: its name cannot be resolved"
 
 
@@ -225,9 +225,9 @@ def test_a_login_goes_out_whole_whatever_its_letters() -> None:
     with console(answers(GOOD, GOOD)) as server:
         depths(server.url)
 
-    [told] = server.headers
-    assert base64.b64decode(told["Authorization"].removeprefix("Basic ")).decode() == f"dr-ctl:{PASSWORD}"
-    assert told["Origin"] == "http://127.0.0.1"
+    [result] = server.headers
+    assert base64.b64decode(result["Authorization"].removeprefix("Basic ")).decode() == f"dr-ctl:{PASSWORD}"
+    assert result["Origin"] == "http://127.0.0.1"
 
 
 def test_a_proxy_meant_for_the_web_never_sees_a_password(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,11 +259,12 @@ def body(act: Callable[[Wire], object]) -> list[dict[str, object]]:
         asking = wire(server.url)
         act(asking)
         asking.close()
-    [[*told]] = server.asked
+    [[*result]] = server.asked
     assert all(
-        each.pop("config") == {"ignoreErrors": True, "includeRequest": False, "canonicalNaming": True} for each in told
+        item.pop("config") == {"ignoreErrors": True, "includeRequest": False, "canonicalNaming": True}
+        for item in result
     )
-    return told
+    return result
 
 
 @pytest.mark.parametrize(
@@ -353,9 +354,9 @@ def depth(url: str, verify: bool | str, cert: tuple[str, str] | None = None) -> 
     """Ask twice: the second time over the connection that was kept."""
     account = Account(url, "dr-ctl", "secret", "http://127.0.0.1", verify=verify, cert=cert)
     with closing(Wire(account)) as wire:
-        told = [Reader(wire).read([Read(BEAN, ("Depth",))])[0].value() for _ in range(2)]
-    assert told[0] == told[1]
-    return told[0]
+        rows = [Reader(wire).read([Read(BEAN, ("Depth",))])[0].value() for _ in range(2)]
+    assert rows[0] == rows[1]
+    return rows[0]
 
 
 def test_an_authority_that_is_named_is_trusted_and_no_other(certificate: tuple[Path, Path], tmp_path: Path) -> None:
@@ -428,9 +429,9 @@ def test_a_value_of_the_right_type_is_given(kind: str, told: object, given: obje
     ],
 )
 def test_a_value_of_another_type_is_never_given(kind: str, wanted: str, bad: list[Any]) -> None:
-    for told in bad:
+    for item in bad:
         with pytest.raises(BadValue, match=f"^bean: X should be {wanted}, but is "):
-            getattr(Fields("bean", {"X": told}), kind)("X")
+            getattr(Fields("bean", {"X": item}), kind)("X")
     if kind != "optional_text":
         with pytest.raises(BadValue, match=r"X should be .*, but is None"):
             getattr(Fields("bean", {"Y": 1}), kind)("X")
@@ -478,10 +479,10 @@ def test_what_is_not_quoted_stays_as_it_is(value: str) -> None:
 
 @given(st.text(), st.text(), st.sampled_from(["anycast", "multicast"]), st.text())
 def test_a_queues_name_comes_apart_into_what_it_was_made_of(broker: str, address: str, routing: str, name: str) -> None:
-    told = beans.parts(beans.queue(broker, address, routing, name))
+    sections = beans.parts(beans.queue(broker, address, routing, name))
 
     own = {"broker": broker, "address": address, "routing-type": routing, "queue": name}
-    assert told == {**own, "component": "addresses", "subcomponent": "queues"}
+    assert sections == {**own, "component": "addresses", "subcomponent": "queues"}
 
 
 NO_NAMES = [

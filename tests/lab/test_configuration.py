@@ -44,17 +44,17 @@ def test_what_is_written_down_tells_no_password_and_is_the_owners_alone(tmp_path
     secret = tmp_path / broker["password"]["file"]
     assert secret.read_text() == "admin-p\n"
     assert state.load(tmp_path) == LAB
-    assert [each.stat().st_mode & 0o777 for each in (secret, tmp_path / state.FILE)] == [0o600] * 2
-    assert not [each for each in ("admin-l", "admin-p", "app-pw") if each in path.read_text() + repr(LAB)]
+    assert [case.stat().st_mode & 0o777 for case in (secret, tmp_path / state.FILE)] == [0o600] * 2
+    assert not [name for name in ("admin-l", "admin-p", "app-pw") if name in path.read_text() + repr(LAB)]
 
 
 def test_where_copies_go_one_way_the_other_site_has_no_way_back() -> None:
-    def copied(here: SiteState, there: SiteState) -> dict[str, str | None]:
+    def copied(local: SiteState, remote: SiteState) -> dict[str, str | None]:
         """The queues from which messages are copied, with where to; shipped copies come in by one of their own."""
-        site = replace(here, others={"agent": "a", "bridge": "b"})
-        made = BrokerSpec(site, there, [20021], ["orders.in"], options=brokersync.options({"one_way": "london"}))
+        site = replace(local, others={"agent": "a", "bridge": "b"})
+        made = BrokerSpec(site, remote, [20021], ["orders.in"], options=brokersync.options({"one_way": "london"}))
         queues = ET.fromstring(create.configured(made, brokersync.joined(Path(), made))).iter(f"{CORE}compositeQueue")
-        return {each.attrib["name"]: to.get("physicalName") or to.get("queue") for each in queues for to in each[0]}
+        return {queue.attrib["name"]: to.get("physicalName") or to.get("queue") for queue in queues for to in queue[0]}
 
     assert copied(LONDON, PARIS) == {"orders.in": "orders.in.DR"}
     assert copied(PARIS, LONDON) == {"orders.in.DR": "orders.in"}
@@ -129,17 +129,17 @@ def test_a_directory_that_holds_something_is_left_alone(tmp_path: Path) -> None:
 def test_the_jar_that_is_told_goes_before_that_of_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told, other = tmp_path / "told.jar", tmp_path / "other.jar"
+    items, other = tmp_path / "told.jar", tmp_path / "other.jar"
     monkeypatch.setenv(JAR, "")
-    for asked, said in ((None, "none was named"), (told, "no plugin at")):
+    for asked, said in ((None, "none was named"), (items, "no plugin at")):
         with pytest.raises(PartMissing, match=said) as failed:
             find_jar(asked)
         assert asked or "docs/artemis-continuity.md" in failed.value.remedy
-    told.touch()
+    items.touch()
     other.touch()
     monkeypatch.setenv(JAR, str(other))
 
-    assert [KIND.options(each) for each in ({"plugin": told}, {})] == [{"plugin": told}, {"plugin": other}]
+    assert [KIND.options(case) for case in ({"plugin": items}, {})] == [{"plugin": items}, {"plugin": other}]
 
 
 HOSTS = {"127.0.0.1:1": "london-1a:61618", "127.0.0.1:2": "london-1b:61618"}
@@ -170,9 +170,9 @@ def test_the_page_shows_what_the_lab_writes() -> None:
     for tag in ("connectors", "cluster-user", "cluster-password", "cluster-connections", "ha-policy"):
         [shown], [made] = page.findall(tag), lab.findall(tag)
         assert canonical(shown) == canonical(made)
-    [cluster] = (canonical(each) for each in lab.iter("acceptor") if each.get("name") == "cluster")
-    assert [canonical(each) for each in page.iter("acceptor")] == [cluster]
-    [shown], [made] = ([*each.iter("amqp-connection")] for each in (page, lab))
+    [cluster] = (canonical(element) for element in lab.iter("acceptor") if element.get("name") == "cluster")
+    assert [canonical(element) for element in page.iter("acceptor")] == [cluster]
+    [shown], [made] = ([*case.iter("amqp-connection")] for case in (page, lab))
     assert {*shown.items()} <= {*made.items()}
     assert all(policy in text for policy in (SHARED[1], *REPLICATED))
-    assert all("autoStart" not in str(each.text) for each in lab.iter("acceptor"))
+    assert all("autoStart" not in str(element.text) for element in lab.iter("acceptor"))

@@ -120,7 +120,7 @@ def test_a_broker_that_cannot_start_is_quoted_and_leaves_nothing(
 def test_brokers_of_bridges_copy_a_queue_that_is_made_later(tmp_path: Path) -> None:
     odd = 'it\'s a "quoted" queue'
     with Lab.up(tmp_path / "lab", topology=BRIDGES, queues=("A", odd)) as lab:
-        told = [(site.name, site.clients_open, site.serves, site.processor) for site in lab.status().sites]
+        rows = [(site.name, site.clients_open, site.serves, site.processor) for site in lab.status().sites]
         with pytest.raises(UsageError, match="comma"):
             lab.create_queue("a,b")  # no divert can copy it
         lab.create_queue("late")
@@ -132,7 +132,7 @@ def test_brokers_of_bridges_copy_a_queue_that_is_made_later(tmp_path: Path) -> N
         until(lambda: lab.admin("paris").depth("late") == before + sent)
         served = ["late" in site.serves for site in lab.status().sites]
 
-    assert told == [("london", True, ("A", odd), True), ("paris", False, (), True)]
+    assert rows == [("london", True, ("A", odd), True), ("paris", False, (), True)]
     assert (served, "a,b" in lab.queues) == ([True, False], False)
 
 
@@ -159,16 +159,16 @@ ROUTE = """
 
 @pytest.fixture
 def port(tmp_path: Path) -> Iterator[int]:
-    [found] = reserve_ports(1, tmp_path)
-    yield found
+    [reserve_ports_] = reserve_ports(1, tmp_path)
+    yield reserve_ports_
     release_ports(tmp_path)
 
 
 def test_a_route_works_on_a_brokers_messages_and_is_seen_until_it_ends(tmp_path: Path, port: int) -> None:
     with Lab.up(tmp_path / "lab", topology=BRIDGES, queues=("A",)) as lab:
         london = lab.site("london")
-        told = {**connected(london.stomp, london.app), "greeting": "billed"}
-        with Camel.up(tmp_path / "app", ROUTE, port=port, name="billing", told=told) as app:
+        options = {**connected(london.stomp, london.app), "greeting": "billed"}
+        with Camel.up(tmp_path / "app", ROUTE, port=port, name="billing", settings=options) as app:
             assert app.states() == {"billing": "Started"}
             with lab.load(100, consumers=0) as load:
                 load.wait_for(20)

@@ -56,9 +56,9 @@ def test_what_became_of_a_message(
     assert tuple(map(len, (verdict.lost, verdict.duplicates, verdict.redelivered))) == (lost, duplicates, redelivered)
     assert (verdict.in_doubt, verdict.in_doubt_arrived, verdict.unexpected) == (in_doubt, arrived, ())
     assert verdict.clean is (not lost and not duplicates)
-    told = document(verdict)
-    assert (told["lost"], told["clean"]) == (lost, verdict.clean)
-    assert json.loads(json.dumps(told)) == told
+    data = document(verdict)
+    assert (data["lost"], data["clean"]) == (lost, verdict.clean)
+    assert json.loads(json.dumps(data)) == data
 
 
 def test_a_message_is_known_by_queue_and_id() -> None:
@@ -181,7 +181,7 @@ def test_an_estimate_need_not_meet_the_objectives(
 
     ended = _judged(drained(), lost, tell, {"estimate": estimate}, [])
 
-    assert (ended.code, [each.id for each in ended.findings]) == (code, told)
+    assert (ended.code, [finding.id for finding in ended.findings]) == (code, told)
 
 
 def test_what_was_not_received_is_lost_only_where_the_queues_were_seen_empty(tell: _Teller) -> None:

@@ -16,7 +16,7 @@ from tests.twin.conftest import prompt
 
 # One of each family with each change, the others at night.
 QUICK = (MIRROR, BROKERSYNC)
-ALL = [each if each in QUICK else pytest.param(each, marks=pytest.mark.deep) for each in KINDS]
+ALL = [kind if kind in QUICK else pytest.param(kind, marks=pytest.mark.deep) for kind in KINDS]
 
 
 pytestmark = pytest.mark.usefixtures("system_of_test")
@@ -47,22 +47,22 @@ def test_each_scene_is_played_on_the_callers_names_and_touches_nothing(installed
     assert ended.code == 0, ended.document
     assert data["sites"] == ["gent", "brugge"]
     assert {"a", "b", "c"} <= {*data["queues"]}
-    assert {each["scene"] for each in data["variations"]} == {*rehearsal.SCENES}
-    assert all("--to brugge" in each["commands"][0]["command"] for each in data["variations"])
+    assert {row["scene"] for row in data["variations"]} == {*rehearsal.SCENES}
+    assert all("--to brugge" in row["commands"][0]["command"] for row in data["variations"])
     assert json.loads(Path(data["evidence"]).read_text(encoding="utf-8"))["variations"] == data["variations"]
     assert installed.changes() == before
 
 
 def test_own_runbooks_are_rehearsed_without_their_hooks(installed: PlayedTwin, inside: Command, tmp_path: Path) -> None:
-    told = tmp_path / "carried out"
+    folder = tmp_path / "carried out"
     document = yaml.safe_load(installed.settings_path.read_text(encoding="utf-8"))
-    document["hooks"] = {"tell": {"run": ["touch", str(told)]}}
+    document["hooks"] = {"tell": {"run": ["touch", str(folder)]}}
     document["runbooks"] = runbooks(tmp_path / "books", "  - probe: target", "  - probe: target\n  - hook: tell")
     installed.settings_path.write_text(yaml.safe_dump(document), encoding="utf-8")
 
     ended = inside("rehearse", "--on", "twin", "--variations", "1", "--seed", "5", "--quiet")
 
-    assert (ended.code, told.exists()) == (0, False), ended.document
+    assert (ended.code, folder.exists()) == (0, False), ended.document
     assert "hooks are not carried out: tell" in ended.document["data"]["notes"]
 
 

@@ -118,11 +118,11 @@ def test_a_send_without_a_receipt_is_in_doubt_and_not_sent_again() -> None:
 def dialled(dialler: Dialler) -> str:
     """The site that is found, at once."""
     began = time.monotonic()
-    found = dialler.dial(threading.Event())
-    assert found is not None
-    found[1].close()
+    connection = dialler.dial(threading.Event())
+    assert connection is not None
+    connection[1].close()
     assert time.monotonic() - began < 1.0
-    return found[0]
+    return connection[0]
 
 
 def test_who_serves_is_found_whatever_others_do() -> None:
@@ -219,14 +219,14 @@ def test_what_a_site_processed_is_only_acknowledged_and_an_id_is_told_before_tha
 def test_clients_go_where_their_queue_is_open_and_what_was_refused_is_not_in_doubt(tmp_path: Path) -> None:
     london, paris = Queue("a"), Queue("b")
     with (
-        listener(london.answer) as here,
-        listener(paris.answer) as there,
-        Load(knowing(tmp_path, here, there), ["a", "b"], 200) as load,
+        listener(london.answer) as local,
+        listener(paris.answer) as remote,
+        Load(knowing(tmp_path, local, remote), ["a", "b"], 200) as load,
     ):
         load.wait_until(lambda _: len(london.sent) > 5 and len(paris.sent) > 5, what="sends at both")
         verdict = load.stop(drain_s=0)
 
-    assert [{each.headers["destination"] for each in site.sent} for site in (london, paris)] == [{"b"}, {"a"}]
+    assert [{message.headers["destination"] for message in site.sent} for site in (london, paris)] == [{"b"}, {"a"}]
     assert verdict.in_doubt == 0
     assert verdict.counts.attempted == verdict.counts.sent == len(london.sent) + len(paris.sent)
 
@@ -247,7 +247,7 @@ def spoken(
 
 def test_each_client_begins_with_another_protocol_and_goes_on_with_the_next() -> None:
     assert [spoken(number, *ALL)[0][0] for number in range(4)] == [*ALL]
-    assert [each for each, _ in spoken(1, *ALL)] == [Speaks.AMQP, Speaks.CORE, Speaks.STOMP, Speaks.AMQP, Speaks.CORE]
+    assert [value for value, _ in spoken(1, *ALL)] == [Speaks.AMQP, Speaks.CORE, Speaks.STOMP, Speaks.AMQP, Speaks.CORE]
 
 
 def test_who_speaks_mqtt_stays_with_it_and_reaches_what_takes_it() -> None:
@@ -259,14 +259,14 @@ def test_who_speaks_mqtt_stays_with_it_and_reaches_what_takes_it() -> None:
 
 def test_all_that_can_be_odd_about_messages_is_among_a_few() -> None:
     numbers = range(1, 200)
-    told = [traits.of(number, Odd) for number in numbers]
+    rows = [traits.of(number, Odd) for number in numbers]
 
-    assert {each.part for each in told} == {*traits.PARTS}
-    assert all(any(getattr(each, name) for each in told) for name in ("group", "delay_ms", "lasts_ms", "urgent"))
+    assert {item.part for item in rows} == {*traits.PARTS}
+    assert all(any(getattr(item, name) for item in rows) for name in ("group", "delay_ms", "lasts_ms", "urgent"))
     assert max(traits.size(number, 200, Odd) for number in numbers) == traits.LARGE
     # And nothing is odd where nothing may be.
     plain = [traits.of(number, ()) for number in numbers]
-    assert not any(each.group or each.delay_ms or each.lasts_ms or each.urgent for each in plain)
+    assert not any(item.group or item.delay_ms or item.lasts_ms or item.urgent for item in plain)
     assert {traits.size(number, 200, ()) for number in numbers} == {200}
 
 

@@ -33,8 +33,8 @@ def script(folder: Path, text: str) -> Path:
 
 
 def run(folder: Path, *words: str, timeout: str = "10s", name: str = "tell") -> Outcome:
-    told = settings(folder, {"run": list(words or ("./hook.sh",)), "timeout": timeout})
-    return HookRunner(told, folder, {"run": "20261121T020000Z"}).run(name, FACTS)
+    written = settings(folder, {"run": list(words or ("./hook.sh",)), "timeout": timeout})
+    return HookRunner(written, folder, {"run": "20261121T020000Z"}).run(name, FACTS)
 
 
 def settings(folder: Path, hook: Mapping[str, Any], password: Mapping[str, str] | None = None) -> Settings:
@@ -107,10 +107,10 @@ def test_it_has_no_password_and_none_that_it_prints_is_kept(tmp_path: Path, monk
     monkeypatch.setenv("LONDON_PASSWORD", "b1rd-song")
     monkeypatch.setenv("OTHER", "kept")
     script(tmp_path, 'echo "${LONDON_PASSWORD-unset} $OTHER b1rd-song"; exit 3')
-    told = settings(tmp_path, {}, password={"env": "LONDON_PASSWORD"})
+    written = settings(tmp_path, {}, password={"env": "LONDON_PASSWORD"})
     assert resolve(Secret(env="LONDON_PASSWORD"), tmp_path) == "b1rd-song"
 
-    outcome = HookRunner(told, tmp_path, {}).run("tell", FACTS)
+    outcome = HookRunner(written, tmp_path, {}).run("tell", FACTS)
 
     assert isinstance(outcome, Refused)
     assert outcome.evidence["said"] == "unset kept ***\n"
@@ -151,10 +151,10 @@ def test_one_that_leaves_a_daemon_with_its_output_is_over_when_it_is_and_the_dae
 
 @pytest.mark.parametrize("address", ["{}/notify", "@dr-ctl-{}"])
 def test_a_service_manager_that_listens_is_told(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = address.format(tmp_path if address.startswith("{") else tmp_path.name)
-    monkeypatch.setenv("NOTIFY_SOCKET", told)
+    text = address.format(tmp_path if address.startswith("{") else tmp_path.name)
+    monkeypatch.setenv("NOTIFY_SOCKET", text)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
-        manager.bind(told.replace("@", "\0"))
+        manager.bind(text.replace("@", "\0"))
         manager.settimeout(5)
 
         assert exposing.notify(exposing.READY, exposing.ALIVE, "STATUS=london serves")

@@ -33,36 +33,36 @@ def played(topology: str, operation: str, *, whole: bool) -> tuple[dict[str, str
     undisturbed = play(topology, operation)
     troubles = _troubles(topology, operation, undisturbed)
     troubles = troubles if whole else _spread(troubles[len(troubles) // 4 :], PART)
-    told, untrue = {PLAN: _plan(undisturbed), CALM: _calm(undisturbed)}, list[str]()
-    for each in troubles:
+    items, untrue = {PLAN: _plan(undisturbed), CALM: _calm(undisturbed)}, list[str]()
+    for trouble in troubles:
         try:
-            other = play(topology, operation, each, undisturbed)
+            other = play(topology, operation, trouble, undisturbed)
         except AssertionError as error:
-            untrue.append(f"{each}: {error}")
+            untrue.append(f"{trouble}: {error}")
         else:
-            told |= {str(each): _beside(undisturbed, other)} if other.was_met else {}
-    return told, untrue
+            items |= {str(trouble): _beside(undisturbed, other)} if other.was_met else {}
+    return items, untrue
 
 
 def read(path: Path) -> dict[str, str]:
     """The course of each trouble that a file has."""
-    told = {}
+    options = {}
     _, *paragraphs = path.read_text(encoding="utf-8").split("\n\n") if path.exists() else [""]
-    for each in paragraphs:
-        lines = each.rstrip("\n").split("\n")
+    for paragraph in paragraphs:
+        lines = paragraph.rstrip("\n").split("\n")
         body = "\n".join(line for line in lines if line.startswith(" "))
         for heading in (line for line in lines if not line.startswith(" ")):
             words, _, numbers = heading.partition(": ")
-            told.update({f"{words}: {number}": body for number in numbers.split()} or {words: body})
-    return told
+            options.update({f"{words}: {number}": body for number in numbers.split()} or {words: body})
+    return options
 
 
-def write(path: Path, operation: str, told: Mapping[str, str]) -> None:
+def write(path: Path, operation: str, options: Mapping[str, str]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     title = f"{path.parent.name}: {' '.join(OPERATIONS[operation].words)}"
     paragraphs = (
-        "\n".join([*_headings([each for each, course in told.items() if course == body]), body])
-        for body in dict.fromkeys(told.values())
+        "\n".join([*_headings([value for value, course in options.items() if course == body]), body])
+        for body in dict.fromkeys(options.values())
     )
     path.write_text("\n\n".join([title, *paragraphs]) + "\n", encoding="utf-8")
 
@@ -83,10 +83,10 @@ def _spread(troubles: Sequence[Trouble], count: int) -> Sequence[Trouble]:
 
 def _headings(troubles: Sequence[str]) -> list[str]:
     numbers: dict[str, list[str]] = {}
-    for each in troubles:
-        words, _, number = each.partition(": ")
+    for trouble in troubles:
+        words, _, number = trouble.partition(": ")
         numbers.setdefault(words, []).append(number)
-    return [f"{words}: {' '.join(found)}" if found != [""] else words for words, found in numbers.items()]
+    return [f"{words}: {' '.join(number)}" if number != [""] else words for words, number in numbers.items()]
 
 
 def _plan(undisturbed: Played) -> str:
@@ -95,8 +95,8 @@ def _plan(undisturbed: Played) -> str:
     for step in undisturbed.plan["steps"] if undisturbed.plan is not None else []:
         for verb, calls in ((step["verb"], step["calls"]), (f"to undo {step['verb']}", step["inverse"])):
             cases: dict[str | None, list[str]] = {}
-            for each in calls:
-                cases.setdefault(each["when"], []).append(each["about"])
+            for call in calls:
+                cases.setdefault(call["when"], []).append(call["about"])
             for case, abouts in cases.items():
                 lines += _wrapped(f"{verb}{f', if {case}' if case else ''}: {'; '.join(abouts)}")
     return "\n".join(lines or ["  nothing is called"])
@@ -115,15 +115,15 @@ def _beside(undisturbed: Played, other: Played) -> str:
     first = _in_common(undisturbed.calls, other.calls)
     left = len(other.calls) - first
     last = min(
-        left, _in_common([_bare(each) for each in reversed(undisturbed.calls)], map(_bare, reversed(other.calls)))
+        left, _in_common([_bare(call) for call in reversed(undisturbed.calls)], map(_bare, reversed(other.calls)))
     )
     last = last if last >= SHORTEST else 0
-    told = [
+    items = [
         *([f"as calm to {first}"] if first else []),
         *other.calls[first : len(other.calls) - last],
         *([f"as calm from {len(undisturbed.calls) - last + 1}"] if last else []),
     ]
-    return "\n".join([*_wrapped("; ".join(told)), *_ends(other)])
+    return "\n".join([*_wrapped("; ".join(items)), *_ends(other)])
 
 
 def _in_common(some: Iterable[str], others: Iterable[str]) -> int:
@@ -135,8 +135,8 @@ def _bare(call: str) -> str:
     return re.sub(r"(?<= lock\.)(\w+)\.\d+", r"\1", call)
 
 
-def _ends(each: Played) -> list[str]:
-    return [line for end in each.ends for line in _wrapped(f"= {end}")]
+def _ends(value: Played) -> list[str]:
+    return [line for end in value.ends for line in _wrapped(f"= {end}")]
 
 
 def _wrapped(text: str) -> list[str]:

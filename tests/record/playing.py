@@ -76,7 +76,7 @@ def play(topology: str, name: str, trouble: Trouble | None = None, undisturbed: 
         played.ends.append(_situation(twin))
         assert not killed or dr_ctl("runs", "verify").code == 0
         normal = Normal(twin.directory.parent)
-        played.calls, played.ends = [[normal(each) for each in lines] for lines in (played.calls, played.ends)]
+        played.calls, played.ends = [[normal(line) for line in lines] for lines in (played.calls, played.ends)]
     return played
 
 
@@ -113,7 +113,7 @@ def _typed(played: Played, dr_ctl: Command, *words: str) -> Ended | None:
         played.calls.append("-- killed; resume --")
         return None
     document = ended.document
-    findings = ", ".join(each["id"] for each in document["findings"])
+    findings = ", ".join(finding["id"] for finding in document["findings"])
     summary = f"{words[0]} {ended.code} {document['outcome']}: {document['summary']}"
     played.ends.append(f"{summary} [{findings}]" if findings else summary)
     return ended

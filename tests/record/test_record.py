@@ -24,12 +24,12 @@ def test_it_is_as_recorded(topology: str, operation: str, whole: bool, request: 
         write(path, operation, now)
         recorded = now
 
-    differ = [each for each, body in now.items() if recorded.get(each) != body]
+    differ = [row for row, body in now.items() if recorded.get(row) != body]
     gone = sorted(recorded.keys() - now.keys()) if whole else []
-    told = [line for each in differ for line in _both(each, recorded.get(each, ""), now[each])]
+    differences = [line for name in differ for line in _both(name, recorded.get(name, ""), now[name])]
 
     assert not untrue, "\n".join(untrue)
-    assert not differ, "\n".join([f"{path.name} of {topology}: `make record` where this is meant", *told])
+    assert not differ, "\n".join([f"{path.name} of {topology}: `make record` where this is meant", *differences])
     assert not gone, f"recorded, and not played any more: {gone}"
 
 

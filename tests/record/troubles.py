@@ -62,14 +62,14 @@ def of_calls(changes: Sequence[Change]) -> Iterator[Trouble]:
     """A fault at one call; that it is refused lasts for its operation: no hiccup, and what undoes it is another one."""
     at_site, of_verb = Counter[str](), Counter[tuple[str, str]]()
     middle = changes[len(changes) // 2] if changes else None
-    for each in changes:
-        when = When(changing=True, after=at_site[each.site])
-        for kind in (*_EACH, *(_SOME if each is middle else ())):
-            yield Trouble(f"{kind.value} at call", each.call, each.site, Fault(kind, when))
-        refused = When(operation=each.verb, after=of_verb[each.site, each.verb], changing=True)
-        yield Trouble("refused from call", each.call, each.site, Fault(FaultKind.ERROR, refused, times=None))
-        at_site[each.site] += 1
-        of_verb[each.site, each.verb] += 1
+    for change in changes:
+        when = When(changing=True, after=at_site[change.site])
+        for kind in (*_EACH, *(_SOME if change is middle else ())):
+            yield Trouble(f"{kind.value} at call", change.call, change.site, Fault(kind, when))
+        refused = When(operation=change.verb, after=of_verb[change.site, change.verb], changing=True)
+        yield Trouble("refused from call", change.call, change.site, Fault(FaultKind.ERROR, refused, times=None))
+        at_site[change.site] += 1
+        of_verb[change.site, change.verb] += 1
 
 
 def of_looks(topology: str, sites: Sequence[str]) -> Iterator[Trouble]:
@@ -86,10 +86,10 @@ def of_looks(topology: str, sites: Sequence[str]) -> Iterator[Trouble]:
 
 def deaths(requests: Sequence[tuple[int, int]]) -> Iterator[Trouble]:
     """Around each request; those that make no call of their own are told apart by nothing."""
-    told = set()
+    seen = set()
     for at, calls in enumerate(requests, 1):
         for after, number in zip((False, True), calls, strict=True):
             trouble = Trouble("killed after call" if after else "killed before call", number, dies=(at, after))
-            if str(trouble) not in told:
-                told.add(str(trouble))
+            if str(trouble) not in seen:
+                seen.add(str(trouble))
                 yield trouble

@@ -63,17 +63,17 @@ def as_planned(plan: dict[str, Any], run: Path) -> None:
         return (verb, *(str(row.get(key)) for key in keys))
 
     lines = [json.loads(line) for line in (run / "journal.jsonl").read_text(encoding="utf-8").splitlines()]
-    sent = Counter(call(each["step"].partition("-")[2], each["call"]) for each in lines if each["kind"] == "intent")
-    planned = [(call(step["verb"], each), each) for step in plan["steps"] for each in step["calls"]]
+    sent = Counter(call(line["step"].partition("-")[2], line["call"]) for line in lines if line["kind"] == "intent")
+    planned = [(call(step["verb"], item), item) for step in plan["steps"] for item in step["calls"]]
     at_most = Counter[tuple[str, ...]]()
-    for key, each in planned:
-        at_most[key] += each["at_most"]
-    assert not {key for key, each in planned if each["when"] is None} - sent.keys(), "certain, and not sent"
+    for key, value in planned:
+        at_most[key] += value["at_most"]
+    assert not {key for key, step in planned if step["when"] is None} - sent.keys(), "certain, and not sent"
     assert not sent - at_most, "sent, and not planned"
 
 
 def tells_who_serves(twin: PlayedTwin, status: Ended) -> None:
     """Once a run was killed half way, `status` tells of no site that lets clients in that it is closed."""
-    roles = {site: each["role"] for site, each in status.document["data"]["sites"].items()}
+    roles = {site: item["role"] for site, item in status.document["data"]["sites"].items()}
     assert {roles[site] for site in serving(twin)} <= {"serving", "unknown", "sick"}, status.document
     assert {site for site, role in roles.items() if role == "serving"} <= {*serving(twin)}, status.document

@@ -60,7 +60,7 @@ def plan(first: int = 1, **more: Any) -> Plan:
         PlannedStep(number, verb, _SITES.get(verb, ""), f"about {verb}", undoable=number - first < 8)
         for number, verb in enumerate(VERBS, start=first)
     )
-    told = Plan(
+    result = Plan(
         spec=Spec("swapover", "paris", reason="CHG-4711"),
         source="london",
         steps=steps,
@@ -69,7 +69,7 @@ def plan(first: int = 1, **more: Any) -> Plan:
         not_replicated=("temporary queues",),
         cannot_know=("whether clients reconnect",),
     )
-    return replace(told, **more)
+    return replace(result, **more)
 
 
 @dataclass
@@ -167,7 +167,7 @@ class Scribe:
     def end(
         self, code: int, outcome: str, summary: str, findings: Sequence[Mapping[str, Json]] = (), **data: Any
     ) -> Scribe:
-        told: dict[str, Any] = {
+        pop: dict[str, Any] = {
             "schema": "dr-ctl/1",
             "command": "swapover",
             "outcome": outcome,
@@ -178,10 +178,10 @@ class Scribe:
             "debts": [],
             "data": data,
         }
-        told["command"] = data.pop("command", "swapover")
-        self.journal.end(told)
+        pop["command"] = data.pop("command", "swapover")
+        self.journal.end(pop)
         sealed: dict[str, Json] = {"last_hash": self.journal.last_hash, "count": self.journal.count}
-        write(self.files.result, {**told, "journal": sealed})
+        write(self.files.result, {**pop, "journal": sealed})
         return self.close()
 
     def close(self) -> Scribe:

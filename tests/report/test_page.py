@@ -73,9 +73,9 @@ class Form(HTMLParser):
         return {name: " ".join(plain(" ".join(texts)).split()) for name, texts in self._texts.items()}
 
 
-def plain(told: str) -> str:
+def plain(text: str) -> str:
     """Without the spaces that hold figures and units together."""
-    return told.replace("\N{NO-BREAK SPACE}", " ").replace("\N{NARROW NO-BREAK SPACE}", " ")
+    return text.replace("\N{NO-BREAK SPACE}", " ").replace("\N{NARROW NO-BREAK SPACE}", " ")
 
 
 def read(run: Scribe) -> Form:
@@ -98,8 +98,8 @@ def page_of(run: Scribe) -> RunPage:
 
 
 def test_figures_for_people() -> None:
-    told = [plain(seconds(figure)) for figure in (None, 0, 0.0001, 0.25, 300, 61)]
-    assert told == ["not known", "0 s", "under 1 ms", "250 ms", "5 min", "1 min 1 s"]
+    rows = [plain(seconds(figure)) for figure in (None, 0, 0.0001, 0.25, 300, 61)]
+    assert rows == ["not known", "0 s", "under 1 ms", "250 ms", "5 min", "1 min 1 s"]
     assert [plain(count(figure)) for figure in (None, 0, 12345, True)] == ["not known", "0", "12 345", "not known"]
     assert [number(float("inf")), moment("yesterday"), moment(7)] == [None] * 3
 
@@ -390,7 +390,7 @@ def test_the_bars_of_two_parts_with_one_outage(tmp_path: Path) -> None:
     first, second = page_of(scribe.resumed(tmp_path)).chapters
 
     assert (first.rows[-1].mark, first.rows[-1].bar.after) == (Mark.NO_END, True)
-    bands = [(each.band.before, each.band.after) for each in (first, second) if each.band is not None]
+    bands = [(case.band.before, case.band.after) for case in (first, second) if case.band is not None]
     assert bands == [(False, True), (True, False)]
 
 
@@ -422,8 +422,8 @@ UNREAD = {"outflow": None, "pending": None}
 )  # fmt: skip
 def test_what_is_drawn_of_a_wait_and_what_is_said(tmp_path: Path, samples: Any, note: str, caption: str) -> None:
     run = Scribe(tmp_path).begin().start("drain")
-    for each in samples:
-        run.sample("drain", each).let(0.5)
+    for sample in samples:
+        run.sample("drain", sample).let(0.5)
     (chart,) = page_of(run.stop("drain").close()).charts
     assert all(words in chart.note for words in note.split("; ", 1))
     assert all(words in chart.caption for words in caption.split("; "))
@@ -557,8 +557,8 @@ def test_a_report_is_written_for_files_that_are_not_what_they_should_be(junk: by
 def test_a_report_is_written_when_figures_have_other_shapes(tmp_path: Path) -> None:
     run = Scribe(tmp_path).begin().start("drain")
     odd: list[Any] = [None, 7, "x", [], {}, {"outflow": "many", "pending": None}, {"delivering": [1]}]
-    for told in odd:
-        run.sample("drain", {"london": told, "delivering": told}).let(0.1)
+    for item in odd:
+        run.sample("drain", {"london": item, "delivering": item}).let(0.1)
     run.stop("drain", took_s=[0.2], proof=[1]).did("verify", 1, **{"orders-1": {"depths": 3}})
     run.start("estimate").stop("estimate", estimate={"total": {"loss": 3, "horizon": [], "unexplained": "x"}})
     run.end(0, "ok", "odd", pairs=7, bounds=[1], outage_s="x")
@@ -628,15 +628,15 @@ class Shelf:
         self.scribe(days, "rehearse").did("observe", 0.3).end(code, outcome, "walked", command="rehearse")
 
     def on_twin(self, days: float, *wrong: str) -> None:
-        played = [{"wrong": [each]} for each in wrong] + [{"wrong": []}] * 5
+        played = [{"wrong": [item]} for item in wrong] + [{"wrong": []}] * 5
         folder = self.state / "rehearsals"
         folder.mkdir(exist_ok=True)
-        told = {
+        options = {
             "at": (NOW - timedelta(days=days)).isoformat(),
             "variations": played,
             "outage_s": {"median": 0.3, "most": 0.9},
         }
-        (folder / f"{days}-twin.json").write_text(json.dumps(told), encoding="utf-8")
+        (folder / f"{days}-twin.json").write_text(json.dumps(options), encoding="utf-8")
 
     def page(self, since: datetime = NOW - YEAR) -> IndexPage:
         runs = [RunFiles(path.name, path) for path in sorted((self.state / "runs").glob("*"))]

@@ -16,8 +16,8 @@ def call(request: Request) -> str:
     keys = {key: value.strip('"') for key, value in keys_of(request.bean).items()}
     named = ("queue", "bridge", "destinationName", "connectorName", "name")
     thing = next((keys[key] for key in named if key in keys), "broker")
-    arguments = [_argument(each) for each in request.arguments]
-    own = next((each for each in reversed(arguments) if each.startswith("dr-ctl.")), None)
+    arguments = [_argument(argument) for argument in request.arguments]
+    own = next((argument for argument in reversed(arguments) if argument.startswith("dr-ctl.")), None)
     return " ".join([request.verb, own] if own is not None else [request.verb, thing, *arguments])
 
 
@@ -25,10 +25,10 @@ def _argument(value: Any) -> str:
     """A document is told by its name: what stands in it differs from run to run."""
     text = str(value)
     try:
-        told = json.loads(text)
+        document = json.loads(text)
     except ValueError:
         return text
-    return str(told["name"]) if isinstance(told, dict) and "name" in told else text
+    return str(document["name"]) if isinstance(document, dict) and "name" in document else text
 
 
 class Normal:
@@ -46,8 +46,8 @@ class Normal:
             text = pattern.sub(words, text)
         return text
 
-    def _run(self, found: re.Match[str]) -> str:
-        return self._runs.setdefault(found[0], f"RUN{len(self._runs) + 1}-{found[1]}")
+    def _run(self, match: re.Match[str]) -> str:
+        return self._runs.setdefault(match[0], f"RUN{len(self._runs) + 1}-{match[1]}")
 
 
 _ROOT: Final = f"{Path(dr_ctl.__file__).parents[1]}/"

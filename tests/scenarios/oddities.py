@@ -96,22 +96,22 @@ def cluster(stage: Stage, place: str, named: str = "") -> None:
 def forget(stage: Stage, count: str, queue: str, place: str) -> None:
     """Some ids of processed messages are gone from a store."""
     ids = at(stage, place, BridgesBroker).ids
-    for name, ident in sorted(each for each in ids.every() if each[0] == queue)[: int(count)]:
+    for name, ident in sorted(item for item in ids.every() if item[0] == queue)[: int(count)]:
         ids.forget(name, ident)
 
 
 def announce(stage: Stage, place: str) -> None:
     """Its peer's store takes again what this one has."""
-    here, there = (at(stage, each, BridgesBroker).ids for each in (place, stage.twin.other(place)))
-    for queue, ident in here.every() - there.every():
-        there.add(queue, ident, here=False)
+    local, remote = (at(stage, case, BridgesBroker).ids for case in (place, stage.twin.other(place)))
+    for queue, ident in local.every() - remote.every():
+        remote.add(queue, ident, local=False)
 
 
 def unannounced(stage: Stage, place: str, count: str, queue: str) -> None:
     """As by a consumer that has not announced or acknowledged yet what it has done."""
     broker = at(stage, place, BridgesBroker)
     for message in [*broker.queues[queue].live()][: int(count)]:
-        broker.ids.add(queue, broker.identity(message), here=True)
+        broker.ids.add(queue, broker.identity(message), local=True)
 
 
 def bridge_stops(stage: Stage, queue: str, place: str) -> None:
@@ -166,8 +166,8 @@ def sought_at(stage: Stage, place: str, path: str) -> None:
 
 def workloads(stage: Stage) -> None:
     """Those of London run; what they are asked for stands in `work/workloads.log`."""
-    with edited(stage.twin) as told:
-        for site, part in told["sites"].items():
+    with edited(stage.twin) as settings_file:
+        for site, part in settings_file["sites"].items():
             part["workloads"] = []
             for name in ("billing", "mailer"):
                 stage.works[f"{name} at {site}"] = work = Work(

@@ -72,7 +72,7 @@ def parse(path: Path) -> list[Step]:
             steps.append(Step(number, text.rstrip()))
     if not steps or not steps[0].text.startswith("# "):
         raise Unmet(f"{path}:1: the first line says what it is about: # …")
-    if not any(each.is_command for each in steps):
+    if not any(step.is_command for step in steps):
         raise Unmet(f"{path}:{len(steps)}: no command is typed")
     return steps
 
@@ -80,7 +80,7 @@ def parse(path: Path) -> list[Step]:
 def play(path: Path) -> list[Step]:
     """The same lines, with what the commands show now."""
     steps, said_before = parse(path), Said()
-    firsts = [0, *(at for at, each in enumerate(steps) if not each.text), len(steps)]
+    firsts = [0, *(at for at, step in enumerate(steps) if not step.text), len(steps)]
     for first, end in pairwise(firsts):
         with Stage.set() as stage:
             player = Player(stage, said_before)
@@ -109,7 +109,7 @@ class Said:
         """These lines; where several are as some that were said before, the first of them and how many follow."""
         at = 0
         while at < len(lines):
-            same = max((self._same(lines[at:], there) for there in self._at.get(lines[at], ())), default=0)
+            same = max((self._same(lines[at:], remote) for remote in self._at.get(lines[at], ())), default=0)
             is_brief = same > 1 and len(lines[at]) > len("> ")
             yield f"{lines[at]} …+{same - 1}" if is_brief else lines[at]
             at += same if is_brief else 1
@@ -117,11 +117,11 @@ class Said:
             self._at.setdefault(line, []).append(len(self._lines))
             self._lines.append(line)
 
-    def _same(self, lines: Sequence[str], there: int) -> int:
-        pairs = zip(lines, self._lines[there : there + len(lines)], strict=False)
+    def _same(self, lines: Sequence[str], remote: int) -> int:
+        pairs = zip(lines, self._lines[remote : remote + len(lines)], strict=False)
         return next(
             (count for count, (one, other) in enumerate(pairs) if one != other),
-            min(len(lines), len(self._lines) - there),
+            min(len(lines), len(self._lines) - remote),
         )
 
 
@@ -139,7 +139,7 @@ class Player:
         elif step.text.startswith("dr-ctl "):
             self._set(step.text)
         elif step.text.startswith("file "):
-            self._stage.write(step.text.removeprefix("file "), [each.removeprefix("    ") for each in step.lines])
+            self._stage.write(step.text.removeprefix("file "), [line.removeprefix("    ") for line in step.lines])
         elif step.text and not step.text.startswith("#"):
             self._stage.do(step.text)
 
@@ -160,26 +160,26 @@ class Player:
         if program != "dr-ctl":
             raise Unmet("only dr-ctl and cat are typed here")
         assert stage.twin
-        told, journals = self._told or self._normally(stage.at_first), _journals(stage.home)
+        items, journals = self._told or self._normally(stage.at_first), _journals(stage.home)
         code, said = self._typed(words)
         out = "".join(text for mark, text in said if mark == ">")
         cut, paths = (paths, []) if paths[:1] in (["tail"], ["grep"]) else ([], paths)
-        lines = [each for mark, text in said if mark == "!" or not paths for each in _marked(mark, normal(text))]
+        lines = [item for mark, text in said if mark == "!" or not paths for item in _marked(mark, normal(text))]
         reports = self._reports(journals) if not paths else set()
         unsaid = reports - {*lines} if not cut and code.isdigit() else set()
-        shown = [*self._said.briefly(_cut([each for each in lines if each not in reports], *cut))]
+        shown = [*self._said.briefly(_cut([line for line in lines if line not in reports], *cut))]
         yield from shown
         for path in paths:
             yield f"> {path}: {normal(json.dumps(_part(json.loads(out), path.split('.')), ensure_ascii=False))}"
-        if code != "0" and not any(re.match(rf"> \w+ \({code}\)(?!.* …\+)", each) for each in shown):
+        if code != "0" and not any(re.match(rf"> \w+ \({code}\)(?!.* …\+)", line) for line in shown):
             yield f"exit {code}"
-        yield from (f"call {normal(each)}" for each in _grouped(_without_lock(stage.calls, stage.locks_of_others)))
+        yield from (f"call {normal(item)}" for item in _grouped(_without_lock(stage.calls, stage.locks_of_others)))
         self._told = self._normally(stage.situation())
         width = max(map(len, self._told))
-        for place in [*self._told, *(told.keys() - self._told.keys())]:
-            if self._told.get(place) != told.get(place):
+        for place in [*self._told, *(items.keys() - self._told.keys())]:
+            if self._told.get(place) != items.get(place):
                 yield f"now {place:<{width}}  {self._told.get(place, 'nothing')}"
-        yield from (f"now no {each.removeprefix('> ')}" for each in sorted(unsaid))
+        yield from (f"now no {line.removeprefix('> ')}" for line in sorted(unsaid))
 
     def _reports(self, journals_before: Mapping[Path, int]) -> set[str]:
         """The lines that say where the reports of the runs are that were written on since."""
@@ -187,14 +187,14 @@ class Player:
         return {f"> report: {self._normal(str(path.parent))}/report.html" for path, _ in written}
 
     def _normally(self, situation: Mapping[str, str]) -> dict[str, str]:
-        return {place: self._normal(told) for place, told in situation.items()}
+        return {place: self._normal(value) for place, value in situation.items()}
 
     def _typed(self, words: Sequence[str]) -> tuple[str, list[tuple[str, str]]]:
         """Type a command; its exit code, and what it said, each piece with the stream that it came by."""
         stage = self._stage
         assert stage.twin
         stage.calls.clear()
-        newest = max((each.name for each in (stage.home / "state" / "runs").glob("*")), default="RUN")
+        newest = max((path.name for path in (stage.home / "state" / "runs").glob("*")), default="RUN")
         code, said = _typed(stage, [newest if word == "RUN" else word for word in words])
         tests.documents.no_none("".join(text for _, text in said))
         _tells_no_secret(stage, said)
@@ -207,7 +207,7 @@ class Player:
 
 
 def _cut(lines: Sequence[str], how: str = "", what: str = "") -> Sequence[str]:
-    return lines[-int(what) :] if how == "tail" else [each for each in lines if re.search(what, each[2:])]
+    return lines[-int(what) :] if how == "tail" else [line for line in lines if re.search(what, line[2:])]
 
 
 def _journals(home: Path) -> dict[Path, int]:
@@ -225,7 +225,7 @@ def _without_lock(calls: Sequence[tuple[str, str]], of_others: set[str]) -> Sequ
     goes_as_always = given_back == own.keys() and all(
         name not in of_others if verb == "destroyQueue" else name == own.get(place) for _, place, verb, name in of_lock
     )
-    return [each for each in calls if LOCK not in each[1]] if goes_as_always else calls
+    return [call for call in calls if LOCK not in call[1]] if goes_as_always else calls
 
 
 def _grouped(calls: Sequence[tuple[str, str]]) -> list[str]:
@@ -233,19 +233,19 @@ def _grouped(calls: Sequence[tuple[str, str]]) -> list[str]:
     lines: list[tuple[str, list[str], list[str]]] = []
     for place, of_place in groupby(calls, itemgetter(0)):
         site, _, pair = place.partition("/")
-        made = [_times(len([*same]), each) for each, same in groupby(call for _, call in of_place)]
+        made = [_times(len([*same]), node_group) for node_group, same in groupby(call for _, call in of_place)]
         if pair and lines and (lines[-1][0], lines[-1][2]) == (site, made) and pair not in lines[-1][1]:
             lines[-1][1].append(pair)
         else:
             lines.append((site, [pair] if pair else [], made))
-    told: list[tuple[str, list[str]]] = []
+    value: list[tuple[str, list[str]]] = []
     for site, pairs, made in lines:
         where = f"{site} ({', '.join(sorted(pairs))})" if pairs else site
-        if told and told[-1][0] == where:
-            told[-1][1].extend(made)
+        if value and value[-1][0] == where:
+            value[-1][1].extend(made)
         else:
-            told.append((where, made))
-    return [f"{where}: {'; '.join(made)}" for where, made in told]
+            value.append((where, made))
+    return [f"{where}: {'; '.join(made)}" for where, made in value]
 
 
 def _times(count: int, call: str) -> str:
@@ -324,7 +324,7 @@ def _part(document: Any, keys: Sequence[str]) -> Any:
     if not keys:
         return document
     if isinstance(document, list) and not keys[0].isdigit():
-        return [_part(each, keys) for each in document]
+        return [_part(item, keys) for item in document]
     return _part(document[int(keys[0]) if isinstance(document, list) else keys[0]], keys[1:])
 
 

@@ -142,8 +142,8 @@ class Stage:
 
     def _meant(self, line: str) -> Callable[[], object]:
         for pattern, method in _WORDS:
-            if (found := pattern.fullmatch(line)) is not None:
-                said = {name: text for name, text in found.groupdict().items() if text is not None}
+            if (fullmatch := pattern.fullmatch(line)) is not None:
+                said = {name: text for name, text in fullmatch.groupdict().items() if text is not None}
                 return lambda: method(self, **said)
         raise Unmet(f"no line of a scenario: {line!r}")
 
@@ -204,8 +204,8 @@ class Stage:
     def put(self, count: str, queue: str, place: str) -> None:
         """At a broker; where a site has several, at each."""
         site, _, pair = place.partition("/")
-        for each in [pair] if pair else self.twin.pairs:
-            put(self.twin, site, queue, int(count), each)
+        for case in [pair] if pair else self.twin.pairs:
+            put(self.twin, site, queue, int(count), case)
 
     def take(self, count: str, queue: str, place: str) -> None:
         self.host(place)
@@ -213,8 +213,8 @@ class Stage:
             take(self.twin, place, queue)
 
     def make_queue(self, queue: str, place: str) -> None:
-        told = {"name": queue, "address": queue, "routing-type": "ANYCAST", "durable": True}
-        self._broker(place).create_queue(told, here_only=True)
+        options = {"name": queue, "address": queue, "routing-type": "ANYCAST", "durable": True}
+        self._broker(place).create_queue(options, here_only=True)
 
     def pause(self, queue: str, place: str) -> None:
         self._broker(place).queues[queue].paused = True
@@ -253,8 +253,8 @@ class Stage:
     def setting(self, path: str, value: str | None = None) -> None:
         """Change one key of the settings; without a value it goes."""
         *way, last = path.split(".")
-        with edited(self.twin) as told:
-            at: Any = told
+        with edited(self.twin) as settings_file:
+            at: Any = settings_file
             for key in way:
                 at = at[int(key)] if isinstance(at, list) else at.setdefault(key, {})
             if value is None:
@@ -264,8 +264,10 @@ class Stage:
 
     def rename(self, site: str, name: str) -> None:
         """In the settings."""
-        with edited(self.twin) as told:
-            told["sites"] = {name if each == site else each: section for each, section in told["sites"].items()}
+        with edited(self.twin) as by_name:
+            by_name["sites"] = {
+                name if value == site else value: section for value, section in by_name["sites"].items()
+            }
 
     def write(self, path: str, text: Sequence[str]) -> None:
         assert self.twin
@@ -285,8 +287,8 @@ class Stage:
         held = LockDocument(epoch, run, **who, **times, released=how == "released ")  # type: ignore[arg-type]
         text = "?" if how == "unreadable " else held.to_text()
         self.locks_of_others.add(f"{address}.{epoch}")
-        told = {"name": f"{address}.{epoch}", "address": address, "routing-type": "ANYCAST", "durable": True}
-        broker.create_queue({**told, "internal": True, "user": text}, here_only=True)
+        options = {"name": f"{address}.{epoch}", "address": address, "routing-type": "ANYCAST", "durable": True}
+        broker.create_queue({**options, "internal": True, "user": text}, here_only=True)
 
     def key(self, name: str, signs: str = "", person: str = "", until: str = "") -> None:
         """An SSH key of a person, and whether it is one of the settings' signers, or was until then."""
@@ -329,7 +331,7 @@ class Stage:
 
     def refuses_nothing(self, place: str) -> None:
         self.host(place)
-        self._hooks = [each for each in self._hooks if (each.when, each.place, each.struck) != ("instead", place, True)]
+        self._hooks = [hook for hook in self._hooks if (hook.when, hook.place, hook.struck) != ("instead", place, True)]
 
     def set_clock(self, way: str, time: str) -> None:
         """That of this machine, as NTP does, or a sleep: the brokers have theirs."""
@@ -343,12 +345,12 @@ class Stage:
 
     def _listen(self) -> None:
         """Hear every request, and write down each that changes something."""
-        mine = {id(host.management): place for place, host in self._places.items()}
+        by_name = {id(host.management): place for place, host in self._places.items()}
 
         def asked(at: Management, request: Request) -> Answer:
             if not request.changes:
                 return jolokia.answer(at, request)
-            place, made = mine[id(at)], call(request)
+            place, made = by_name[id(at)], call(request)
             self._strike("before", place, made)
             if self._strike("instead", place, made):
                 return failed("java.lang.IllegalStateException", "not now", 500)
@@ -370,14 +372,14 @@ class Stage:
         return noted
 
     def _strike(self, when: str, place: str, made: str) -> bool:
-        due = [each for each in self._hooks if each.due(when, place, made)]
-        for each in due:
-            each.do()
+        due = [hook for hook in self._hooks if hook.due(when, place, made)]
+        for item in due:
+            item.do()
         return bool(due)
 
     def untouched(self) -> list[str]:
         """What was to happen and has not; a scenario whose fault never struck has shown nothing."""
-        hooks = [f"{each.when} {each.place} {each.call}" for each in self._hooks if not each.struck]
+        hooks = [f"{hook.when} {hook.place} {hook.call}" for hook in self._hooks if not hook.struck]
         armed = [
             f"{fault.kind.value} at {place}" for place, host in self._places.items() for fault in host.faults.untried
         ]
@@ -387,27 +389,27 @@ class Stage:
         """How everything is, once it rests: each broker, and what dr-ctl keeps, but for the only lock of a site."""
         at_rest(self.twin)
         kept = sorted(re.sub(r"^dr-ctl\.", "", name) for name in documents(self.twin))
-        sites = Counter(each.rpartition(".")[0] for each in {*kept} if each.startswith("lock."))
+        sites = Counter(text.rpartition(".")[0] for text in {*kept} if text.startswith("lock."))
         kept = [
-            each for each in kept if sites[each.rpartition(".")[0]] != 1 or f"dr-ctl.{each}" in self.locks_of_others
+            item for item in kept if sites[item.rpartition(".")[0]] != 1 or f"dr-ctl.{item}" in self.locks_of_others
         ]
-        told = {place: self._told(host.broker) for place, host in self.places.items()}
-        return told | ({"kept": ", ".join(kept)} if kept else {})
+        by_name = {place: self._told(host.broker) for place, host in self.places.items()}
+        return by_name | ({"kept": ", ".join(kept)} if kept else {})
 
     def _told(self, broker: Broker) -> str:
         own = [queue for name, queue in sorted(broker.queues.items()) if not name.startswith("dr-ctl.")]
-        depths = [f"{each.name} {len(each.messages)}" for each in own if each.name in self.twin.queues or each.messages]
+        depths = [f"{name.name} {len(name.messages)}" for name in own if name.name in self.twin.queues or name.messages]
         if not broker.alive:
             return f"down; {', '.join(depths) or 'no queue'}"
         listener = broker.acceptors[broker.clients_listener].started
         reached = let_in(broker, self.twin.queues) if listener else set()
         clients = "clients are in" if reached == {*self.twin.queues} else f"clients are in {', '.join(sorted(reached))}"
-        others = [each for each in broker.acceptors.values() if each.name != broker.clients_listener]
+        others = [acceptor for acceptor in broker.acceptors.values() if acceptor.name != broker.clients_listener]
         parts = {
-            "closed": ", ".join(each.name for each in others if not each.started),
+            "closed": ", ".join(other.name for other in others if not other.started),
             "stopped": ", ".join(name for name, value in broker.settable.items() if value is False),
-            "paused": ", ".join(each.name for each in own if each.paused),
-            "lock": ", ".join(each.status for each in getattr(broker, "coordinators", ())),
+            "paused": ", ".join(queue.name for queue in own if queue.paused),
+            "lock": ", ".join(item.status for item in getattr(broker, "coordinators", ())),
         }
         more = [f"{word}: {what}" for word, what in parts.items() if what]
         frozen = ["frozen"] if broker.frozen else []

@@ -50,7 +50,7 @@ def test_a_file_that_does_not_parse_and_what_does_not_come_about_is_told_with_it
     path = tmp_path / "one.txt"
     path.write_text(text, encoding="utf-8")
 
-    with pytest.raises(Unmet, match=f"{path}:") as told:
+    with pytest.raises(Unmet, match=f"{path}:") as raises:
         play(path)
 
-    assert why in str(told.value)
+    assert why in str(raises.value)

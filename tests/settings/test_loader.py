@@ -46,7 +46,7 @@ def swap(old: str, new: str) -> str:
 
 
 LONDON = GOOD[GOOD.index("        jolokia: http://london") : GOOD.index("        username:")]
-A, B = ({"name": each, "jolokia": f"http://london-{each}:8161/j", "stomp": f"stomp://london-{each}:1"} for each in "ab")
+A, B = ({"name": item, "jolokia": f"http://london-{item}:8161/j", "stomp": f"stomp://london-{item}:1"} for item in "ab")
 
 
 def test_a_broker_may_have_several_nodes(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_a_broker_may_have_several_nodes(tmp_path: Path) -> None:
     broker = load(written(tmp_path, text)).broker("london", "orders-1", MirrorBroker)
 
     assert (broker.takeover, broker.cluster, broker.nodes[0].username) == (90, ("c",), "other")
-    assert broker.processes == [(each["name"], each["jolokia"], each["stomp"]) for each in (A, B)]
+    assert broker.processes == [(case["name"], case["jolokia"], case["stomp"]) for case in (A, B)]
     assert broker.addresses == (A["jolokia"], A["stomp"], B["jolokia"], B["stomp"])
     assert not against(yaml.safe_load(text))
 
@@ -107,9 +107,9 @@ def test_a_store_that_pyarrow_cannot_read_is_told(tmp_path: Path, monkeypatch: p
     monkeypatch.delattr(fs, "GcsFileSystem")
     monkeypatch.setattr(fs, "_not_imported", [*fs._not_imported, "GcsFileSystem"])
 
-    told = problems(written(tmp_path, swap("path: history", "path: gs://bucket/history")))
+    mistakes = problems(written(tmp_path, swap("path: history", "path: gs://bucket/history")))
 
-    assert told.startswith("dr-ctl.yaml:30:17: history.path: this PyArrow has no file system for gs://: ")
+    assert mistakes.startswith("dr-ctl.yaml:30:17: history.path: this PyArrow has no file system for gs://: ")
 
 
 def test_a_command_that_is_told_of_ends_needs_no_quotes_around_on(tmp_path: Path) -> None:
@@ -283,7 +283,7 @@ def test_a_command_is_asked_nothing_through_the_terminal(folder: Path) -> None:
 
 
 ROOT = Path(__file__).parents[2]
-EXAMPLES = [each for each in sorted((ROOT / "examples").glob("*.yaml")) if "\ntopology:" in each.read_text("utf-8")]
+EXAMPLES = [path for path in sorted((ROOT / "examples").glob("*.yaml")) if "\ntopology:" in path.read_text("utf-8")]
 
 
 @pytest.fixture
@@ -333,10 +333,10 @@ def test_one_that_there_is_not_is_named_with_those_there_are_and_a_broker_of_ano
 
 def against(document: Any) -> list[str]:
     """Where the schema of its topology speaks against a document."""
-    told = loader.schema()
-    own = told["discriminator"]["mapping"][document["topology"]]
-    validator = Draft202012Validator({"$defs": told["$defs"], "$ref": own})
-    return [each.json_path for each in validator.iter_errors(document)]
+    schema = loader.schema()
+    own = schema["discriminator"]["mapping"][document["topology"]]
+    validator = Draft202012Validator({"$defs": schema["$defs"], "$ref": own})
+    return [iter_error.json_path for iter_error in validator.iter_errors(document)]
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
@@ -370,9 +370,9 @@ BY_DATABASE = {"dsn": {"env": "STORE_DSN"}, "replica": {"dsn": {"env": "REPLICA_
 
 
 def test_the_logins_of_the_databases_are_hidden_from_other_programs(tmp_path: Path) -> None:
-    told = yaml.safe_load(SHARED_STORE.read_text("utf-8")) | {"store": BY_DATABASE}
+    settings = yaml.safe_load(SHARED_STORE.read_text("utf-8")) | {"store": BY_DATABASE}
 
-    assert {"STORE_DSN", "REPLICA_DSN"} <= variables(load(written(tmp_path, yaml.safe_dump(told))).settings)
+    assert {"STORE_DSN", "REPLICA_DSN"} <= variables(load(written(tmp_path, yaml.safe_dump(settings))).settings)
 
 
 WORKLOADS = ROOT / "examples" / "artemis-mirror-workloads.yaml"
@@ -382,10 +382,14 @@ STATE = {"get": "http://a/state", "running": "RUNNING"}
 
 def test_the_example_has_three_kinds_at_both_sites_and_what_is_asked_over_http_is_the_fourth(tmp_path: Path) -> None:
     for site in load(WORKLOADS).settings.sites.values():
-        assert [type(each) for each in site.workloads] == [CamelRoutes, SystemdUnit, Commands]
-        assert [(each.singleton, each.timeout) for each in site.workloads] == [(True, 45), (False, 30), (False, 120)]
-    told = yaml.safe_load(WORKLOADS.read_text(encoding="utf-8"))
-    told["sites"]["london"]["workloads"] = [{"name": "api", **HTTP, "state": STATE}]
-    [api] = load(written(tmp_path, yaml.safe_dump(told))).settings.sites["london"].workloads
+        assert [type(workload) for workload in site.workloads] == [CamelRoutes, SystemdUnit, Commands]
+        assert [(workload.singleton, workload.timeout) for workload in site.workloads] == [
+            (True, 45),
+            (False, 30),
+            (False, 120),
+        ]
+    items = yaml.safe_load(WORKLOADS.read_text(encoding="utf-8"))
+    items["sites"]["london"]["workloads"] = [{"name": "api", **HTTP, "state": STATE}]
+    [api] = load(written(tmp_path, yaml.safe_dump(items))).settings.sites["london"].workloads
     assert isinstance(api, HttpService)
     assert (api.stop.post, api.state.stopped) == ("http://a/halt", None)

@@ -27,9 +27,9 @@ def test_who_waits_goes_on_by_time_and_at_one_time_by_order_and_the_wall_clock_w
         order.append((what, simulation.monotonic() - began, (simulation.now() - at).total_seconds()))
 
     waits = [("slow", 86_400.0), ("first", 1.0), ("second", 1.0), ("at once", 0.0)]
-    together([partial(after, *each) for each in waits], "work", most=4)
+    together([partial(after, *wait) for wait in waits], "work", most=4)
 
-    assert order == [(what, s, s) for what, s in sorted(waits, key=lambda each: each[1])]
+    assert order == [(what, s, s) for what, s in sorted(waits, key=lambda options: options[1])]
 
 
 def test_an_event_wakes_who_waits_and_a_time_limit_does(simulation: Simulation) -> None:
@@ -39,7 +39,7 @@ def test_an_event_wakes_who_waits_and_a_time_limit_does(simulation: Simulation) 
     system().sleep(2.0)
     event.set()
 
-    assert [each.result() for each in waiting] == [True, False]
+    assert [waiter.result() for waiter in waiting] == [True, False]
     assert simulation.monotonic() - began == 2.0
     assert event.wait(0)
 

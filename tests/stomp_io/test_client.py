@@ -85,8 +85,8 @@ def swallows(frame: Frame) -> list[bytes]:
 )
 def test_a_message_that_does_not_get_through_says_why(answer: Any, because: str) -> None:
     with listener(lambda frame: [CONNECTED] if frame.cmd == "CONNECT" else answer(frame)) as address:
-        there = closed_port() if answer is None else address
-        trip = round_trip(there, ME, None, queue="q", body="", timeout_s=0.2)
+        remote = closed_port() if answer is None else address
+        trip = round_trip(remote, ME, None, queue="q", body="", timeout_s=0.2)
     assert isinstance(trip, Failed)
     assert because in trip.because
 
@@ -96,15 +96,15 @@ NAME = TEXT.filter(bool)
 
 
 @given(st.lists(st.tuples(st.dictionaries(NAME, TEXT, max_size=3), TEXT), min_size=1, max_size=4), st.data())
-def test_frames_come_back_however_bytes_are_cut(told: list[tuple[dict[str, str], str]], data: st.DataObject) -> None:
-    stream = b"\n".join(encode("MESSAGE", headers, body) for headers, body in told)
+def test_frames_come_back_however_bytes_are_cut(value: list[tuple[dict[str, str], str]], data: st.DataObject) -> None:
+    stream = b"\n".join(encode("MESSAGE", headers, body) for headers, body in value)
     cut = data.draw(st.integers(0, len(stream)))
     reader = FrameReader()
 
     frames = reader.feed(stream[:cut]) + reader.feed(stream[cut:])
 
     # A header named content-length rules the body; it is not made here.
-    assert [(frame.headers, frame.body.decode()) for frame in frames] == told
+    assert [(frame.headers, frame.body.decode()) for frame in frames] == value
 
 
 @pytest.mark.parametrize(

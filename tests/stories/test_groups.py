@@ -26,7 +26,7 @@ REAL = (pytest.mark.broker, pytest.mark.deep)
 STAGES = [pytest.param((MIRROR, False), id="twin"), pytest.param((MIRROR, True), id="brokers", marks=REAL)]
 MOVED = [
     *STAGES,
-    *(pytest.param((each, True), id=each, marks=REAL) for each in (BRIDGES, BROKERSYNC, FANOUT)),
+    *(pytest.param((case, True), id=case, marks=REAL) for case in (BRIDGES, BROKERSYNC, FANOUT)),
     pytest.param((CONTINUITY, True), id=CONTINUITY, marks=(*REAL, needs_plugin)),
 ]
 
@@ -45,7 +45,7 @@ def stage(request: pytest.FixtureRequest, tmp_path: Path, system_of_test: None) 
 
 
 def active(stage: Stage, site: str) -> str | None:
-    return next((each.node for each in stage.status().sites if each.name == site and each.active), None)
+    return next((item.node for item in stage.status().sites if item.name == site and item.active), None)
 
 
 def whole(stage: Stage, site: str, operator: Operator, *, serving: str, node: str = "a") -> None:
@@ -71,10 +71,10 @@ def ready(operator: Operator) -> bool:
     """The word is given for what the agent finds once it has compared both sites, and again for what it doubts since:
     the counters of a busy machine are read while acknowledgements are written. What moves between two readings may hide
     from a verdict what it has not removed yet."""
-    told = operator.run("validate", "--for", "swapover")
-    if "DR-AGENT-007" in told.ids:
+    done = operator.run("validate", "--for", "swapover")
+    if "DR-AGENT-007" in done.ids:
         operator.run("sync", "--go-on")
-    return told.code == 0 and "DR-AGENT-007" not in told.ids
+    return done.code == 0 and "DR-AGENT-007" not in done.ids
 
 
 def moved(stage: Stage, operator: Operator, step: str, site: str, target: str, node: str) -> Ended:
@@ -85,7 +85,7 @@ def moved(stage: Stage, operator: Operator, step: str, site: str, target: str, n
     def watch() -> None:
         while not over.wait(0.005):
             begun = operator.journal() if len([*runs.glob("*/journal.jsonl")]) > before else []
-            if any(each["kind"] == "step" and each["step"].endswith(step) for each in begun):
+            if any(entry["kind"] == "step" and entry["step"].endswith(step) for entry in begun):
                 stage.kill(site, node=node)
                 return
 
@@ -125,9 +125,9 @@ def test_a_node_dies_in_the_middle_of_a_step_of_a_move(stage: Stage, operator: O
             places.reverse()
         more(traffic)
         verdict = traffic.stop(drain_s=60)
-    print([(each.code, each.document["summary"]) for each in ends])
+    print([(end.code, end.document["summary"]) for end in ends])
 
-    assert {each.code for each in ends} <= {0, 10, 20, 24}, [each.document["summary"] for each in ends]
+    assert {end.code for end in ends} <= {0, 10, 20, 24}, [end.document["summary"] for end in ends]
     assert (verdict.lost, verdict.duplicates, verdict.drained) == ((), (), True)
     # Producers that write to both sites send to each of them all the time.
     assert topology == FANOUT or served(stage) == [("london", "paris")[number % 2] for number in range(len(ends) + 1)]
@@ -165,7 +165,7 @@ def test_an_abort_at_another_node_than_that_of_the_journal_opens_the_source(tmp_
         process = operator.start("swapover", "--to", "paris", "--yes")
         runs = operator.state / "runs"
         until(
-            lambda: any('"kind":"result"' in each.read_text() for each in runs.glob("*/journal.jsonl")), every_s=0.002
+            lambda: any('"kind":"result"' in path.read_text() for path in runs.glob("*/journal.jsonl")), every_s=0.002
         )
         process.kill()
         process.wait()
@@ -208,7 +208,7 @@ def test_what_a_lost_site_holds_stays_out_over_a_takeover(stage: Stage, operator
         stage.start("london")
         until(lambda: active(stage, "london"))
         system().sleep(3)
-        links = {each.source: each.connected for each in stage.status().links}
+        links = {link.source: link.connected for link in stage.status().links}
         status, back = operator.run("status"), operator.run("reinstate", "london", "--yes")
         more(traffic)
         after, verdict = operator.run("status"), traffic.stop(drain_s=60)

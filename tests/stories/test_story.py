@@ -103,8 +103,8 @@ def test_a_service_moves_there_and_back_loses_a_site_and_takes_it_in_again(
     beside = Agents(operator) if topology in WITH_AGENT and isinstance(stage, Lab) else nullcontext()
     with beside, stage.load(RATE, **clients(stage, topology)) as traffic:
         more(traffic)
-        there = operator.run("swapover", "--to", "paris", "--yes")
-        assert there.code == 0, there.told
+        remote = operator.run("swapover", "--to", "paris", "--yes")
+        assert remote.code == 0, remote.told
         more(traffic)
         back = killed_on_the_way(stage, operator, tmp_path / "recorded")
         assert (back.code, back.document["data"]["pairs"][0]["serving"]) == (0, "london"), back.told
@@ -134,7 +134,7 @@ def test_a_service_moves_there_and_back_loses_a_site_and_takes_it_in_again(
     bounds = refused.document["data"]["bounds"]
     print(document(verdict), bounds, len(lost.lost), len(lost.duplicates))
 
-    assert there.document["data"]["pairs"][0]["serving"] == "paris", there.told
+    assert remote.document["data"]["pairs"][0]["serving"] == "paris", remote.told
     assert (moved.duplicates, moved.redelivered, moved.unexpected) == ((), (), ())
     # What is lost and what comes twice is within what was said beforehand, and was agreed to.
     first = (0, "ok") if topology in SAFE else (11, "loss_refused")
@@ -152,7 +152,7 @@ def test_a_service_moves_there_and_back_loses_a_site_and_takes_it_in_again(
     assert isinstance(
         try_login(paris.stomp, paris.app, None, timeout_s=5), Connected if topology in BY_QUEUE else Closed
     )
-    roles = {site: told["role"] for site, told in operator.run("status").document["data"]["sites"].items()}
+    roles = {site: item["role"] for site, item in operator.run("status").document["data"]["sites"].items()}
     assert roles == {"london": "serving", "paris": "standby"}
     # No site owes anything, each run is sealed.
     assert operator.run("status").document["debts"] == []
@@ -180,14 +180,14 @@ def left(stage: Stage, topology: str) -> set[str]:
 
 def depths(stage: Stage) -> dict[str, int]:
     """What lies in the clients' queues of either site, by site and queue; nothing of those that are empty."""
-    found = {}
+    result = {}
     for site in ("london", "paris"):
-        told = stage.admin(site).depths() if isinstance(stage, Lab) else None
+        by_queue = stage.admin(site).depths() if isinstance(stage, Lab) else None
         for queue in stage.queues:
-            depth = told.get(queue, 0) if told is not None else stage.depth(site, queue)
+            depth = by_queue.get(queue, 0) if by_queue is not None else stage.depth(site, queue)
             if depth:
-                found[f"{site}/{queue}"] = depth
-    return found
+                result[f"{site}/{queue}"] = depth
+    return result
 
 
 def more(traffic: Load) -> None:

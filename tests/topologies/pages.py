@@ -57,7 +57,7 @@ def with_user(generated: str, lab: Path, page: Mapping[str, str], peers: str = "
             ),
             "management.xml": lambda text: re.sub(
                 r"<default-access>.*?</default-access>|<match domain=.org.apache.activemq.artemis.>.*?</match>",
-                lambda found: page[f"management.xml, {re.split('[ >]', found[0][1:])[0]}"],
+                lambda options: page[f"management.xml, {re.split('[ >]', options[0][1:])[0]}"],
                 text,
                 count=2,
                 flags=re.DOTALL,
@@ -87,6 +87,6 @@ def walked(operator: Operator, *commands: str) -> None:
     """Each of these commands succeeds; nothing stands against the move, and Paris serves in the end."""
     steps = [(words, operator.run(*words.split())) for words in (*commands, "status")]
 
-    assert [each.code for _, each in steps] == [0] * len(steps), [each.told for _, each in steps if each.code]
-    assert not [each for words, told in steps if "validate" in words for each in told.errors]
+    assert [step.code for _, step in steps] == [0] * len(steps), [step.told for _, step in steps if step.code]
+    assert not [error for words, step in steps if "validate" in words for error in step.errors]
     assert steps[-1][1].document["summary"] == "paris serves"

@@ -80,8 +80,8 @@ def removing(trees: dict[str, ast.Module]) -> dict[str, set[str]]:
     for path, tree in trees.items():
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom):
-                there = f"{(node.module or '').removeprefix('dr_ctl.').replace('.', '/')}.py"
-                own[path] |= {each.asname or each.name for each in node.names if each.name in own.get(there, ())}
+                remote = f"{(node.module or '').removeprefix('dr_ctl.').replace('.', '/')}.py"
+                own[path] |= {name.asname or name.name for name in node.names if name.name in own.get(remote, ())}
     return own
 
 
@@ -90,7 +90,11 @@ def functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
         if isinstance(node, ast.FunctionDef):
             yield node.name, node
         elif isinstance(node, ast.ClassDef):
-            yield from ((f"{node.name}.{each.name}", each) for each in node.body if isinstance(each, ast.FunctionDef))
+            yield from (
+                (f"{node.name}.{statement.name}", statement)
+                for statement in node.body
+                if isinstance(statement, ast.FunctionDef)
+            )
 
 
 def is_goal(node: ast.expr) -> bool:
@@ -103,7 +107,7 @@ def is_goal(node: ast.expr) -> bool:
 def removes(function: ast.FunctionDef, names: set[str], everywhere: set[str]) -> bool:
     for node in ast.walk(function):
         match node:
-            case ast.Call(args=[*given]) if any(is_goal(each) for each in given):
+            case ast.Call(args=[*given]) if any(is_goal(argument) for argument in given):
                 return True
             case ast.Name(id=name) if name in names:
                 return True
@@ -122,7 +126,9 @@ def takes_evidence(function: ast.FunctionDef) -> bool:
     ):
         return True
     given = [*function.args.args, *function.args.kwonlyargs]
-    return any(each.annotation and re.search(r"\bConsumed\b", ast.unparse(each.annotation)) for each in given)
+    return any(
+        argument.annotation and re.search(r"\bConsumed\b", ast.unparse(argument.annotation)) for argument in given
+    )
 
 
 def found() -> dict[str, bool]:
@@ -238,12 +244,12 @@ def always(beginning: str) -> bool:
 @given(st.sets(NAMES, min_size=200), st.sets(NAMES, max_size=3))
 def test_each_has_many_that_are_wanted_and_no_other(names: set[str], others: set[str]) -> None:
     wanted = names - others
-    found = beginnings(wanted, others, always)
-    for beginning, mine in found.items():
-        assert set(mine) == {name for name in (*wanted, *others) if name.startswith(beginning)}
-        assert len(mine) >= LEAST
-    told = [name for mine in found.values() for name in mine]
-    assert len(told) == len(set(told))
+    prefixes = beginnings(wanted, others, always)
+    for beginning, value in prefixes.items():
+        assert set(value) == {name for name in (*wanted, *others) if name.startswith(beginning)}
+        assert len(value) >= LEAST
+    result = [name for item in prefixes.values() for name in item]
+    assert len(result) == len(set(result))
 
 
 @pytest.mark.parametrize(
@@ -257,8 +263,10 @@ def test_each_has_many_that_are_wanted_and_no_other(names: set[str], others: set
     ids=["alone", "beside others", "around one of them", "around the beginning itself"],
 )
 def test_around_others_they_are_as_wide_as_can_be(others: tuple[str, ...], found: dict[str, int]) -> None:
-    told = beginnings(MANY, others, always)
-    assert {each: len(names) for each, names in told.items()} == {each: count for each, count in found.items() if count}
+    prefixes = beginnings(MANY, others, always)
+    assert {value: len(names) for value, names in prefixes.items()} == {
+        value: count for value, count in found.items() if count
+    }
 
 
 def test_too_few_are_not_worth_it() -> None:
@@ -310,11 +318,11 @@ def test_each_finding_of_the_checks_has_a_name_and_no_other(folder: str) -> None
 
     own |= _yielded("common") | _yielded("common", "group")
 
-    assert {each.id for each in tables} == own - NOT_A_CHECK - (
+    assert {table.id for table in tables} == own - NOT_A_CHECK - (
         BY_LOCKS if folder not in ("mirror", "bridges") else set()
     )
-    assert all(each.name for each in tables)
-    assert len({each.name for each in tables}) == len(tables)
+    assert all(table.name for table in tables)
+    assert len({table.name for table in tables}) == len(tables)
 
 
 def _yielded(package: str, module: str = "checks") -> set[str]:

@@ -30,8 +30,8 @@ def site(name: str, number: int) -> SiteView:
     lock = LockDocument(4, "a run", paused={"a run": tuple(names[::2])})
     return broker(
         name,
-        *(flow(each, staged=1) for each in names),
-        queues=tuple(queue(each, 1, paused=True) for each in names),
+        *(flow(name, staged=1) for name in names),
+        queues=tuple(queue(name, 1, paused=True) for name in names),
         documents={f"dr-ctl.lock.{name}.4": lock.to_text()},
     )
 
@@ -40,17 +40,17 @@ def both(number: int) -> ContinuitySnapshot:
     return snapshot(site("london", number), site("paris", number))
 
 
-def asked(told: ContinuitySnapshot, operation: str = "swapover") -> Move:
-    return Move(Spec(operation, "paris"), "london", RECIPE.baseline(told))
+def asked(value: ContinuitySnapshot, operation: str = "swapover") -> Move:
+    return Move(Spec(operation, "paris"), "london", RECIPE.baseline(value))
 
 
 def drafted(verb: str, operation: str = "swapover") -> Callable[[ContinuitySnapshot], Any]:
     """What a verb decides, and whether all of it is seen to hold."""
 
-    def draft(told: ContinuitySnapshot) -> None:
-        found = RECIPE.draft(RunbookStep(verb, "both", 1), told, asked(told, operation))
-        effects = [call for call in (*found.calls, *found.inverse) if call.goal.value not in ("remove", "move")]
-        assert left_of(effects, [*told.views("london"), *told.views("paris")]) is not None
+    def draft(value: ContinuitySnapshot) -> None:
+        plan_step = RECIPE.draft(RunbookStep(verb, "both", 1), value, asked(value, operation))
+        effects = [call for call in (*plan_step.calls, *plan_step.inverse) if call.goal.value not in ("remove", "move")]
+        assert left_of(effects, [*value.views("london"), *value.views("paris")]) is not None
 
     return draft
 
@@ -58,27 +58,27 @@ def drafted(verb: str, operation: str = "swapover") -> Callable[[ContinuitySnaps
 WORK: dict[str, Callable[[ContinuitySnapshot], Any]] = {
     "baseline": RECIPE.baseline,
     "basis": RECIPE.basis,
-    "paused by runs": lambda told: [paused_by_runs(view) for view in told.views("london")],
-    "paused at": lambda told: paused_at(told, "london"),
+    "paused by runs": lambda options: [paused_by_runs(view) for view in options.views("london")],
+    "paused at": lambda options: paused_at(options, "london"),
     "quiesce": drafted("quiesce"),
     "drain": drafted("drain"),
     "activate": drafted("activate"),
     "unfence": drafted("unfence", "unfence"),
     "reinstate": drafted("reinstate", "reinstate"),
-    "checks": lambda told: RECIPE.why_not(told, asked(told)),
-    "stake": lambda told: told.stake("london"),
-    "compared": lambda told: copies.one_sided(*told.views("london"), *told.views("paris")),
+    "checks": lambda options: RECIPE.why_not(options, asked(options)),
+    "stake": lambda options: options.stake("london"),
+    "compared": lambda options: copies.one_sided(*options.views("london"), *options.views("paris")),
 }
 
 
-def took_s(work: Callable[[ContinuitySnapshot], Any], told: ContinuitySnapshot) -> float:
+def took_s(work: Callable[[ContinuitySnapshot], Any], value: ContinuitySnapshot) -> float:
     """The least of a few: what else the machine does adds to each."""
-    found = []
+    items = []
     for _ in range(3):
         began = time.process_time()
-        work(told)
-        found.append(time.process_time() - began)
-    return min(found)
+        work(value)
+        items.append(time.process_time() - began)
+    return min(items)
 
 
 @pytest.fixture(scope="module")
@@ -90,6 +90,6 @@ def sizes() -> tuple[ContinuitySnapshot, ContinuitySnapshot]:
 def test_nothing_grows_with_the_square_of_the_queues(
     sizes: tuple[ContinuitySnapshot, ContinuitySnapshot], what: str
 ) -> None:
-    few, many = (took_s(WORK[what], each) for each in sizes)
+    few, many = (took_s(WORK[what], size) for size in sizes)
 
     assert many < max(few, 0.0005) * QUADRATIC, (few, many)

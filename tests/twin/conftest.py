@@ -28,7 +28,9 @@ from tests.twin.subject import (
 
 OTHERS = (CONTINUITY, BRIDGES, BROKERSYNC, FANOUT, SHARED_STORE)
 BOTH = pytest.mark.parametrize("topology", [MIRROR, *OTHERS])
-LATER = pytest.mark.parametrize("topology", [MIRROR, *(pytest.param(each, marks=pytest.mark.deep) for each in OTHERS)])
+LATER = pytest.mark.parametrize(
+    "topology", [MIRROR, *(pytest.param(other, marks=pytest.mark.deep) for other in OTHERS)]
+)
 
 
 @pytest.fixture(autouse=True)

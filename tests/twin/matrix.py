@@ -51,9 +51,9 @@ _TAKEN: set[str] = set()
 @contextmanager
 def edited(stage: Stage) -> Iterator[dict[str, Any]]:
     """Its settings, to be written anew as they are left."""
-    told: dict[str, Any] = yaml.load(stage.settings_path.read_text(encoding="utf-8"), yaml.CSafeLoader)
-    yield told
-    text = yaml.dump(told, Dumper=yaml.CSafeDumper, sort_keys=False)
+    document: dict[str, Any] = yaml.load(stage.settings_path.read_text(encoding="utf-8"), yaml.CSafeLoader)
+    yield document
+    text = yaml.dump(document, Dumper=yaml.CSafeDumper, sort_keys=False)
     stage.settings_path.write_text(text, encoding="utf-8")
 
 
@@ -69,8 +69,8 @@ def put(twin: PlayedTwin, site: str, queue: str, count: int, pair: str | None = 
             given = str(uuid4())
             body, headers = f"message {number}".encode(), {"n": str(number), GIVEN: given, ID_HEADER: given}
             for broker in brokers:
-                now_ms, told = broker.now_ms(), {**headers}
-                broker.route(Message(broker.next_number(), queue, body, text=True, headers=told, timestamp_ms=now_ms))
+                now_ms, items = broker.now_ms(), {**headers}
+                broker.route(Message(broker.next_number(), queue, body, text=True, headers=items, timestamp_ms=now_ms))
 
 
 def take(twin: PlayedTwin, site: str, queue: str) -> None:
@@ -81,10 +81,10 @@ def take(twin: PlayedTwin, site: str, queue: str) -> None:
         message = next(lying.live())
         if isinstance(broker, BridgesBroker):
             ident = broker.identity(message)
-            broker.ids.add(queue, ident, here=True)
+            broker.ids.add(queue, ident, local=True)
             broker.notify(queue, ident)
         if isinstance(broker, FanoutBroker):
-            broker.ids.add(queue, message.headers[ID_HEADER], here=True)
+            broker.ids.add(queue, message.headers[ID_HEADER], local=True)
         broker.remove(lying, message)
         _TAKEN.add(message.headers[GIVEN])
 
@@ -96,7 +96,7 @@ def unprocessed(twin: PlayedTwin) -> set[str]:
         lying = {
             message.headers[GIVEN]
             # Of brokers that share a store, one at most shows what lies in it.
-            for holder in (*brokers, *(each.store for each in twin.brokers(SharedStoreBroker)))
+            for holder in (*brokers, *(broker.store for broker in twin.brokers(SharedStoreBroker)))
             for queue in holder.queues.values()
             for message in queue.messages.values()
             if GIVEN in message.headers
@@ -124,7 +124,7 @@ def lose(twin: PlayedTwin, dr_ctl: Command) -> None:
     until(lambda: taken_over or not twin.host("london").broker.attached)
     put(twin, "london", "orders.out", 1)
     take(twin, "london", "orders.in")
-    until(lambda: all(each.agent is None or each.agent.idle for each in twin.brokers(BrokerSyncBroker)))
+    until(lambda: all(broker.agent is None or broker.agent.idle for broker in twin.brokers(BrokerSyncBroker)))
     twin.kill("london")
     until(lambda: serving(twin) == ("paris",) if taken_over else not twin.host("paris").broker.attached)
 
@@ -176,8 +176,8 @@ class Operation:
 
 
 OPERATIONS = {
-    each.name: each
-    for each in (
+    case.name: case
+    for case in (
         Operation(("swapover", "--to", "paris"), nothing, ("paris",)),
         Operation(("quiesce", "london"), nothing, ("london",), paused=True),
         Operation(("fence", "london"), nothing, ()),
@@ -247,14 +247,14 @@ def documents(twin: PlayedTwin) -> list[str]:
 
 def scene(twin: PlayedTwin) -> dict[str, Any]:
     """All that can be set and all messages, but for the documents of dr-ctl's own."""
-    told = twin.dump()
-    for each in told.values():
-        for part in (each["settable"]["queues"], each["messages"]):
+    dump = twin.dump()
+    for item in dump.values():
+        for part in (item["settable"]["queues"], item["messages"]):
             for name in [name for name in part if name.startswith("dr-ctl.")]:
                 del part[name]
-        addresses = each["settable"]["addresses"]
-        each["settable"]["addresses"] = [name for name in addresses if not name.startswith("dr-ctl.")]
-    return told
+        addresses = item["settable"]["addresses"]
+        item["settable"]["addresses"] = [name for name in addresses if not name.startswith("dr-ctl.")]
+    return dump
 
 
 def at_rest(twin: PlayedTwin) -> dict[str, Any]:
@@ -268,28 +268,30 @@ def at_rest(twin: PlayedTwin) -> dict[str, Any]:
     return now
 
 
-def as_undone(told: dict[str, Any], twin: PlayedTwin, operation: Operation) -> dict[str, Any]:
+def as_undone(document: dict[str, Any], twin: PlayedTwin, operation: Operation) -> dict[str, Any]:
     """What an undo has to put back of a scene. A site that came back stays closed, whatever becomes of its return:
     where bridges join the sites, queue by queue. One that was taken in stays so, and so do the listener and the rights
     that let it."""
-    found = {name: dict(each["settable"]) for name, each in told.items()}
+    by_name = {name: dict(item["settable"]) for name, item in document.items()}
     returns = operation.before is lose_and_return
     rejoined = returns and not any(name.startswith("dr-ctl.debt.") for name in documents(twin))
-    for name, each in found.items():
+    for name, value in by_name.items():
         if rejoined:
-            each["listeners"] = {
-                listener: is_open for listener, is_open in each["listeners"].items() if listener in ("clients", "stomp")
+            value["listeners"] = {
+                listener: is_open
+                for listener, is_open in value["listeners"].items()
+                if listener in ("clients", "stomp")
             }
             # The first message that arrives by it makes such a queue.
-            each["queues"] = {
-                queue: told for queue, told in each["queues"].items() if ".to-" not in queue and queue != COMMANDS
+            value["queues"] = {
+                queue: item for queue, item in value["queues"].items() if ".to-" not in queue and queue != COMMANDS
             }
-            each["addresses"] = [address for address in each["addresses"] if ".to-" not in address]
-            each["security"] = {match: may for match, may in each["security"].items() if not match.startswith("$")}
+            value["addresses"] = [address for address in value["addresses"] if ".to-" not in address]
+            value["security"] = {match: may for match, may in value["security"].items() if not match.startswith("$")}
         if returns and twin.kind.topology == BRIDGES and name.startswith("london/"):
             for part in ("queues", "security", *(["listeners"] if rejoined else [])):
-                del each[part]
-    return found
+                del value[part]
+    return by_name
 
 
 class Died(BaseException):
@@ -337,21 +339,24 @@ class Death:
 def effects(twin: PlayedTwin) -> list[tuple[str, str, str]]:
     """What was changed, each as often as it was, without the documents of dr-ctl's own and its probe. A role's setting
     that is taken away twice in a row was taken away once: that it is in force does not say whether it still stands."""
-    found = []
-    for each in twin.changes():
-        if "Queue(" in each.operation or "BrokerConnection(" in each.operation:
+    items = []
+    for change in twin.changes():
+        if "Queue(" in change.operation or "BrokerConnection(" in change.operation:
             continue
-        effect = (each.site, each.bean, each.operation)
-        if "SecuritySettings(" not in each.operation or found[-1:] != [effect]:
-            found.append(effect)
-    return sorted(found)
+        effect = (change.site, change.bean, change.operation)
+        if "SecuritySettings(" not in change.operation or items[-1:] != [effect]:
+            items.append(effect)
+    return sorted(items)
 
 
-def bare(told: dict[str, Any]) -> dict[str, Any]:
+def bare(document: dict[str, Any]) -> dict[str, Any]:
     """A scene without what differs from twin to twin: where messages were born."""
     return {
-        name: {"settable": each["settable"], "messages": {queue: len(held) for queue, held in each["messages"].items()}}
-        for name, each in told.items()
+        name: {
+            "settable": value["settable"],
+            "messages": {queue: len(held) for queue, held in value["messages"].items()},
+        }
+        for name, value in document.items()
     }
 
 
@@ -432,8 +437,8 @@ class Judge:
 
         return noted
 
-    def _note(self, broker: Broker, mine: set[str]) -> None:
-        both = mine & open_at(self._twin, self._twin.other(broker.site), broker.pair)
+    def _note(self, broker: Broker, value: set[str]) -> None:
+        both = value & open_at(self._twin, self._twin.other(broker.site), broker.pair)
         self.twice += [f"{broker.site}/{broker.pair} {name}" for name in sorted(both)]
 
 

@@ -87,17 +87,17 @@ class Client:
 
     def confirmed(self, command: str, body: str = "", **headers: str) -> Frame:
         """Send a frame and wait for its receipt."""
-        told = {HYPHENS.get(name, name): text for name, text in headers.items()}
-        self.connection.stomp.send_frame(command, {**told, "receipt": "r"}, body)
+        by_name = {HYPHENS.get(name, name): text for name, text in headers.items()}
+        self.connection.stomp.send_frame(command, {**by_name, "receipt": "r"}, body)
         return self.frame("RECEIPT")
 
     def send(self, queue: str, body: str = "body", *, durable: bool = True, **headers: str) -> None:
-        told = {"persistent": "true"} if durable else {}
-        self.confirmed("SEND", body, destination=queue, destination_type="ANYCAST", **told, **headers)
+        options = {"persistent": "true"} if durable else {}
+        self.confirmed("SEND", body, destination=queue, destination_type="ANYCAST", **options, **headers)
 
     def subscribe(self, queue: str, ident: str = "s", **headers: str) -> None:
-        told = {"ack": "client-individual", **headers}
-        self.confirmed("SUBSCRIBE", id=ident, destination=queue, subscription_type="ANYCAST", **told)
+        options = {"ack": "client-individual", **headers}
+        self.confirmed("SUBSCRIBE", id=ident, destination=queue, subscription_type="ANYCAST", **options)
 
     def message(self, *, within_s: float = 5.0) -> Frame:
         return self.frame("MESSAGE", within_s=within_s)
@@ -113,8 +113,8 @@ class ClassicClient(Client):
         self._enter(Address("127.0.0.1", place.ports[listener]), login)
 
     def send(self, queue: str, body: str = "body", *, durable: bool = True, **headers: str) -> None:
-        told = {"persistent": "true"} if durable else {}
-        self.confirmed("SEND", body, destination=f"/queue/{queue}", **told, **headers)
+        options = {"persistent": "true"} if durable else {}
+        self.confirmed("SEND", body, destination=f"/queue/{queue}", **options, **headers)
 
     def subscribe(self, queue: str, ident: str = "s", **headers: str) -> None:
         to = queue if queue.startswith("/") else f"/queue/{queue}"
@@ -143,8 +143,8 @@ class Asked:
 
     def ask(self, site: str, **request: Any) -> dict[str, Any]:
         """One request, what is always in its answer: some versions add to each, whether it is wanted or not."""
-        told = self.posted(site, {"config": {"includeRequest": False}, **request}).json()
-        return {key: value for key, value in told.items() if key not in ("request", "timestamp", "stacktrace")}
+        document = self.posted(site, {"config": {"includeRequest": False}, **request}).json()
+        return {key: value for key, value in document.items() if key not in ("request", "timestamp", "stacktrace")}
 
     def read(self, site: str, bean: str, *names: str) -> Any:
         return self.ask(site, type="read", mbean=bean, attribute=list(names))["value"]
@@ -153,9 +153,9 @@ class Asked:
         return self.ask(site, type="exec", mbean=bean, operation=operation, arguments=list(arguments))
 
     def done(self, site: str, bean: str, operation: str, *arguments: Any) -> Any:
-        told = self.execute(site, bean, operation, *arguments)
-        assert told["status"] == 200, told
-        return told["value"]
+        rows = self.execute(site, bean, operation, *arguments)
+        assert rows["status"] == 200, rows
+        return rows["value"]
 
     def server(self, site: str) -> str:
         raise NotImplementedError
@@ -247,8 +247,8 @@ class Subject(Asked):
 
     def _counted(self, site: str) -> dict[str, Any]:
         start = self.read(site, beans.RUNTIME, "StartTime")
-        told = self.read(site, f"{self.server(site)},queue=*,*", "MessageCount", *COUNTERS)
-        return {**start, **{beans.parts(bean)["queue"]: row for bean, row in told.items()}}
+        reading = self.read(site, f"{self.server(site)},queue=*,*", "MessageCount", *COUNTERS)
+        return {**start, **{beans.parts(bean)["queue"]: row for bean, row in reading.items()}}
 
     def counters(self, site: str, queue: str) -> tuple[int, int, int]:
         """Added, acknowledged, killed: in this test, or in this life of the broker."""
@@ -259,8 +259,8 @@ class Subject(Asked):
 
     def counts(self, site: str, queue: str) -> tuple[int, int, int]:
         """Depth, in delivery, added."""
-        told = self.read(site, self.queue(site, queue), "MessageCount", "DeliveringCount")
-        return told["MessageCount"], told["DeliveringCount"], self.counters(site, queue)[0]
+        reading = self.read(site, self.queue(site, queue), "MessageCount", "DeliveringCount")
+        return reading["MessageCount"], reading["DeliveringCount"], self.counters(site, queue)[0]
 
     def depth(self, site: str, queue: str) -> int:
         return self.counts(site, queue)[0]
@@ -276,14 +276,14 @@ class Subject(Asked):
         """Messages through management: the listeners may be closed."""
         who = self.place(site).admin
         for number in range(count):
-            told = {"n": str(number), **headers}
+            options = {"n": str(number), **headers}
             assert self.done(
-                site, self.queue(site, queue), SEND, told, 3, f"message {number}", True, who.user, who.password
+                site, self.queue(site, queue), SEND, options, 3, f"message {number}", True, who.user, who.password
             )
 
     def create(self, site: str, name: str, **more: Any) -> dict[str, Any]:
-        told = {"name": name, "address": name, "routing-type": "ANYCAST", "durable": True, **more}
-        return self.call(site, f"createQueue({TEXT})", json.dumps(told))
+        options = {"name": name, "address": name, "routing-type": "ANYCAST", "durable": True, **more}
+        return self.call(site, f"createQueue({TEXT})", json.dumps(options))
 
     def settled(self) -> None:
         """Wait until nothing is under way; a message that management has just sent may not be in the outflow yet."""
@@ -387,50 +387,50 @@ class PluginSubject(Subject):
 
     def at(self, site: str, queue: str) -> str:
         """The bean of a queue, found as a caller would have to."""
-        [found] = self.ask(site, type="search", mbean=f'{self.server(site)},queue="{queue}",*')["value"]
-        return str(found)
+        [answer] = self.ask(site, type="search", mbean=f'{self.server(site)},queue="{queue}",*')["value"]
+        return str(answer)
 
     def bridges(self, site: str, *ends: str) -> list[str]:
         """Wherever the plugin has put their beans."""
-        patterns = [f"{self.server(site)},{each}" for each in ("bridge=*,*", "component=bridges,*")]
-        told = [self.ask(site, type="read", mbean=each, attribute=["Name"]).get("value", {}) for each in patterns]
-        return [bean for beans_ in told for bean, row in beans_.items() if row["Name"].endswith(ends)]
+        patterns = [f"{self.server(site)},{name}" for name in ("bridge=*,*", "component=bridges,*")]
+        rows = [self.ask(site, type="read", mbean=pattern, attribute=["Name"]).get("value", {}) for pattern in patterns]
+        return [bean for beans_ in rows for bean, row in beans_.items() if row["Name"].endswith(ends)]
 
     def bridge(self, site: str, name: str) -> str:
-        [found] = self.bridges(site, name)
-        return found
+        [all_bridges] = self.bridges(site, name)
+        return all_bridges
 
     def serving(self, site: str) -> tuple[bool, bool] | None:
         """Activated, delivering; None where the plugin is not there."""
-        told = self.ask(site, type="read", mbean=self.service(site))
-        return (told["value"]["SiteActivated"], told["value"]["Delivering"]) if told["status"] == 200 else None
+        answer = self.ask(site, type="read", mbean=self.service(site))
+        return (answer["value"]["SiteActivated"], answer["value"]["Delivering"]) if answer["status"] == 200 else None
 
     def view(self, site: str) -> SiteView:  # type: ignore[override]
         with self.reader(site) as reader:
-            found = read_plugin(reader, pair="orders-1", site=site, config=CONFIG, broker=self.broker[site])
-            return aged(reader, found)
+            read_plugin_ = read_plugin(reader, pair="orders-1", site=site, config=CONFIG, broker=self.broker[site])
+            return aged(reader, read_plugin_)
 
     def flow(self, site: str, queue: str) -> Flow:
-        found = self.view(site).flow(queue)
-        assert found is not None
-        return found
+        one_flow = self.view(site).flow(queue)
+        assert one_flow is not None
+        return one_flow
 
     def depths(self, *queues: str) -> list[int]:
         """How deep each queue is at London, then at Paris."""
         return [depth for site in SITES for depth in self.depths_at(site, *queues)]
 
     def depths_at(self, site: str, *queues: str) -> list[int]:
-        told = self._counted(site)
-        return [told[queue]["MessageCount"] for queue in queues]
+        counted = self._counted(site)
+        return [counted[queue]["MessageCount"] for queue in queues]
 
     def ids(self, site: str, queue: str, within: str = "") -> set[str]:
-        told = json.loads(self.done(site, self.at(site, queue), f"countMessages({TEXT},{TEXT})", within, ID))
-        assert set(told.values()) <= {1}
-        return set(told)
+        document = json.loads(self.done(site, self.at(site, queue), f"countMessages({TEXT},{TEXT})", within, ID))
+        assert set(document.values()) <= {1}
+        return set(document)
 
     def write(self, site: str, name: str, text: str | None, address: str, *, durable: bool = True) -> dict[str, Any]:
-        told = (address, "ANYCAST", name, text, durable, -1 if text is None else 0, False, True)
-        return self.call(site, CREATE_FILTERED, *told)
+        items = (address, "ANYCAST", name, text, durable, -1 if text is None else 0, False, True)
+        return self.call(site, CREATE_FILTERED, *items)
 
     def send(self, queue: str, bodies: Sequence[str], site: str = "london") -> None:
         with self.client(site) as client:
@@ -558,15 +558,15 @@ class ClassicSubject(Asked):
         return f"{self.server(site)},connector=networkConnectors,networkConnectorName=to-{other(site)}"
 
     def bridges(self, site: str) -> list[dict[str, Any]]:
-        told = self.ask(site, type="read", mbean=f"{self.network(site)},networkBridge=*")
-        return list(told["value"].values()) if told["status"] == 200 else []
+        answer = self.ask(site, type="read", mbean=f"{self.network(site)},networkBridge=*")
+        return list(answer["value"].values()) if answer["status"] == 200 else []
 
     def shows(self, site: str, *names: str, queue: str = IN) -> Any:
         return self.read(site, self.queue(site, queue), *names)
 
     def depths(self, site: str) -> dict[str, int]:
-        told = self.read(site, self.queue(site, "*"), "Name", "QueueSize")
-        return {row["Name"]: row["QueueSize"] for row in told.values()}
+        reading = self.read(site, self.queue(site, "*"), "Name", "QueueSize")
+        return {row["Name"]: row["QueueSize"] for row in reading.values()}
 
     def depth(self, site: str, queue: str) -> int:
         return self.depths(site).get(queue, 0)
@@ -663,8 +663,8 @@ class StoreSubject(ClassicSubject):
 
     def runs(self, site: str) -> bool:
         """What the command of the settings says of its process."""
-        told: Any = yaml.safe_load(self.stage.settings_path.read_text())
-        words = told["sites"][site]["brokers"][0]["process"]["state"]
+        value: Any = yaml.safe_load(self.stage.settings_path.read_text())
+        words = value["sites"][site]["brokers"][0]["process"]["state"]
         code = subprocess.run(words, cwd=self.stage.directory, timeout=10, check=False).returncode
         assert code in (0, 3)
         return code == 0
@@ -683,9 +683,9 @@ def other(site: str) -> str:
 def comes(read: Callable[[], object], wanted: object, *, within_s: float = 10.0) -> None:
     """Wait until what is read is as it should be; else show what it is."""
     end = boottime_s() + within_s
-    while (told := read()) != wanted and boottime_s() < end:
+    while (reading := read()) != wanted and boottime_s() < end:
         system().sleep(0.01)
-    assert told == wanted, f"{told}, and not {wanted}"
+    assert reading == wanted, f"{reading}, and not {wanted}"
 
 
 def until(condition: Callable[[], object], *, within_s: float = 10.0) -> None:

@@ -56,7 +56,9 @@ from tests.twin.subject import until
 from tests.twin.test_remedies import hurry as brief
 
 TOPOLOGIES = (MIRROR, *OTHERS)
-GROUPS = tuple(each for each in TOPOLOGIES if each != SHARED_STORE)  # whose two brokers are nodes of one already
+GROUPS = tuple(
+    topology for topology in TOPOLOGIES if topology != SHARED_STORE
+)  # whose two brokers are nodes of one already
 BY_IDS = (BRIDGES, FANOUT)  # their consumers are idempotent, and each is a part of the load
 ANY = ("unknown", "0", "50", "100000")
 PATH = os.environ["PATH"]  # with Java, which real brokers need
@@ -68,7 +70,7 @@ STEPS = int(os.environ.get("DR_CTL_STEPS", "100"))
 STAGES = [*((topology, 1) for topology in TOPOLOGIES), *((topology, 2) for topology in GROUPS)]  # nodes of a broker
 CASES = [
     *((*stage, *MOMENT) for stage in STAGES[: len(TOPOLOGIES) + 1]),
-    *(pytest.param(*stage, *each, marks=pytest.mark.deep) for stage in STAGES for each in NIGHT),
+    *(pytest.param(*stage, *item, marks=pytest.mark.deep) for stage in STAGES for item in NIGHT),
     *(
         pytest.param(*stage, int(seed), STEPS, marks=pytest.mark.chaos)
         for stage in STAGES
@@ -85,12 +87,12 @@ REAL = [
 def script(topology: str, seed: int, steps: int, nodes: int = 1) -> list[str]:
     """The steps of a seed, equal for equal seeds."""
     chance = random.Random(f"{topology} {seed}" + (f" {nodes}" if nodes > 1 else ""))
-    told: list[str] = []
-    while len(told) < steps:
+    lines: list[str] = []
+    while len(lines) < steps:
         if nodes > 1 and chance.random() < TAKES_OVER:
-            told += _taken_over(topology, chance)
-        told += _some(topology, chance)
-    return told[:steps]
+            lines += _taken_over(topology, chance)
+        lines += _some(topology, chance)
+    return lines[:steps]
 
 
 def _taken_over(topology: str, chance: random.Random) -> Sequence[str]:
@@ -112,7 +114,7 @@ def _some(topology: str, chance: random.Random) -> Sequence[str]:
         (2, lambda: ["well"]),
         (1, lambda: ["operator"] if topology not in BY_IDS else ["work 20"]),
     ]
-    [some] = chance.choices([each for _, each in kinds], [weight for weight, _ in kinds])
+    [some] = chance.choices([kind for _, kind in kinds], [weight for weight, _ in kinds])
     return some()
 
 
@@ -263,14 +265,14 @@ def test_an_adversary_finds_nothing_on_a_twin(
     topology: str, nodes: int, seed: int, steps: int, tmp_path: Path, inside: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hurry(monkeypatch)
-    told = script(topology, seed, steps, nodes)
+    rows = script(topology, seed, steps, nodes)
     if (path := os.environ.get("DR_CTL_SCRIPT")) is not None:
         lines = Path(path).read_text("utf-8").splitlines()
-        told = [line.partition("  #")[0] for line in lines if line.strip()]
+        rows = [line.partition("  #")[0] for line in lines if line.strip()]
     layout = Layout(nodes=nodes, takeover_s=0.5, gap_s=0.2, boots_open=bool(seed % 2))
     twin = PlayedTwin.up(tmp_path / "twin", topology=topology, layout=layout)
     with besieged(twin, inside, tmp_path / "siege") as siege:
-        siege.play(told)
+        siege.play(rows)
 
 
 @pytest.mark.broker
@@ -348,7 +350,7 @@ class Client:
             self._confirmed("SUBSCRIBE", {**headers, "destination": self._dialect.queue(queue)})
             inside = self._begun(end)
             for _ in range(count):
-                frame = self._frame(lambda each: each.cmd == "MESSAGE", 0.15)
+                frame = self._frame(lambda options: options.cmd == "MESSAGE", 0.15)
                 if frame is None or end == "hold":
                     break
                 had.append(frame)
@@ -385,16 +387,16 @@ class Client:
     def _confirmed(self, command: str, headers: dict[str, str], body: str = "") -> None:
         receipt = f"r-{next(self._receipts)}"
         self._connection.stomp.send_frame(command, {**headers, "receipt": receipt}, body)
-        if self._frame(lambda each: each.headers.get("receipt-id") == receipt, CONFIRMED_S) is None:
+        if self._frame(lambda message: message.headers.get("receipt-id") == receipt, CONFIRMED_S) is None:
             raise TimeoutError(f"no receipt of {command} in time")
 
     def _frame(self, wanted: Callable[[Frame], bool], within_s: float) -> Frame | None:
         end = boottime_s() + within_s
         while True:
-            for each in self._frames:
-                if wanted(each):
-                    self._frames.remove(each)
-                    return each
+            for frame in self._frames:
+                if wanted(frame):
+                    self._frames.remove(frame)
+                    return frame
             if boottime_s() > end:
                 return None
             self._frames += self._connection.receive(0.02)
@@ -460,14 +462,14 @@ class Siege:
     def serving(self) -> tuple[str, ...]:
         if self.twin is not None:
             return serving(self.twin)
-        found = []
+        items = []
         for site in ("london", "paris"):
             try:
                 if self.stage.admin(site).served(self.stage.queues):
-                    found.append(site)
+                    items.append(site)
             except BrokerError:
                 continue
-        return tuple(found)
+        return tuple(items)
 
     def _meant(self, step: str) -> list[str]:
         now = self.serving()
@@ -535,8 +537,8 @@ class Siege:
         assert self.twin is not None
         brokers = [self.twin.nodes(site) for site in self.twin.sites]
         return all(
-            not each.is_group or (each.active and (each.kind.passive is None or each.hosts[0] in each.active))
-            for each in brokers
+            not broker.is_group or (broker.active and (broker.kind.passive is None or broker.hosts[0] in broker.active))
+            for broker in brokers
         )
 
     def _agent(self, word: str) -> None:
@@ -633,7 +635,7 @@ class Siege:
                 return None
         self.played[-1] += f"  # {' '.join(typed)}: {ended.code} {str(ended.document.get('summary'))[:110]}"
         if typed[0] in ("reinstate", "failback"):
-            self.played += [f"  # {each['id']} {each['text']}" for each in ended.document["findings"]]
+            self.played += [f"  # {finding['id']} {finding['text']}" for finding in ended.document["findings"]]
         self._honest(typed, ended, lives)
         for kind, operation in (("unfenced", "unfence"), ("reinstated", "reinstate")):
             for made in ended.document["data"].get(kind) or ():  # by a monitor itself
@@ -651,9 +653,9 @@ class Siege:
         path = self.stage.settings_path
         if command != "monitor":
             return path
-        told = yaml.safe_load(path.read_text("utf-8"))
+        settings = yaml.safe_load(path.read_text("utf-8"))
         own = path.with_name(f"{who}.yaml")
-        own.write_text(yaml.safe_dump({**told, "history": {"path": f"history {who}", "every": "1s"}}), "utf-8")
+        own.write_text(yaml.safe_dump({**settings, "history": {"path": f"history {who}", "every": "1s"}}), "utf-8")
         return own
 
     def twice_now(self) -> int:
@@ -671,12 +673,12 @@ class Siege:
             raise Found(f"`{' '.join(typed)}` ended {ended.code}: {ended.told}\n{ended.err[-3000:]}")
         name, dry = typed[0], "--dry-run" in typed
         if ended.code in (0, 21) and not dry and name not in LOOKS:
-            for each in ended.document["findings"]:
-                told = re.findall(r"(\d+) message", each["text"])
-                if "lie only at" in each["text"]:  # and a person is told where
-                    self.may_lose += sum(int(number) for number in told)
-                if "come twice" in each["text"] or "come as duplicates" in each["text"]:
-                    self.may_double += sum(int(number) for number in told) if told else float("inf")
+            for item in ended.document["findings"]:
+                result = re.findall(r"(\d+) message", item["text"])
+                if "lie only at" in item["text"]:  # and a person is told where
+                    self.may_lose += sum(int(number) for number in result)
+                if "come twice" in item["text"] or "come as duplicates" in item["text"]:
+                    self.may_double += sum(int(number) for number in result) if result else float("inf")
         if ended.code in (0, 21) and not dry and name in ("failover", "escalate", "resume"):
             self._counted(ended)
         if ended.code == 0 and not dry and name in ("failback", "reinstate"):
@@ -687,25 +689,23 @@ class Siege:
         wanted = typed[typed.index("--to") + 1] if "--to" in typed else typed[1] if len(typed) > 1 else ""
         lifted = name == "unfence" and "stays closed" in ended.document["summary"]  # pauses, and nothing else
         # A lost site that was not shown to be kept out may serve: the debt says so.
-        owed = (
-            {each["site"] for each in ended.document["debts"] if each["kind"] == "fence"} if "failover" in name else {}
-        )
+        owed = {row["site"] for row in ended.document["debts"] if row["kind"] == "fence"} if "failover" in name else {}
         if ended.code == 0 and name in ("swapover", "failover", "failback", "activate", "unfence") and not lifted:
             self._is(wanted in now and not {*now} - {wanted, *owed}, typed, ended, now)
         if ended.code == 0 and name == "fence":
             self._is(wanted not in now, typed, ended, now)
         if ended.code == 21 and name in ("swapover", "failover", "failback", "activate"):
-            told = "has not come true" in ended.document["summary"]  # as of a role that stays out
-            self._is(wanted in now or told, typed, ended, now)
+            result = "has not come true" in ended.document["summary"]  # as of a role that stays out
+            self._is(wanted in now or result, typed, ended, now)
         if ended.code in (20, 24) and name == "swapover":
             self._is(len(now) == 1, typed, ended, now)
         if name == "status" and ended.code == 0:
-            roles = {site: each["role"] for site, each in ended.document["data"]["sites"].items()}
+            roles = {site: entry["role"] for site, entry in ended.document["data"]["sites"].items()}
             said = {site for site, role in roles.items() if role == "serving"}
             unsure = any(role in ("unknown", "sick") for role in roles.values())
             # A node that takes over opens its listeners; rights may keep clients out behind them, and that is told.
             # Where bridges join two open sites, the one serves where consumers run: that too is told.
-            warned = any(each["severity"] == "error" for each in ended.document["findings"])
+            warned = any(finding["severity"] == "error" for finding in ended.document["findings"])
             behind = {site for site in said if warned and self.twin is not None and reached(self.twin, site)}
             least = {*now} & said if warned and said and self.topology == BRIDGES else {*now}
             self._is(least <= said <= {*now, *behind} or unsure, typed, ended, now)
@@ -719,7 +719,7 @@ class Siege:
         bounds = ended.document["data"].get("bounds")
         if bounds is None:
             return
-        lost, twice = (bounds[each]["at_most"] for each in ("lost", "duplicates"))
+        lost, twice = (bounds[name]["at_most"] for name in ("lost", "duplicates"))
         if (run := ended.document["run"]) in self.counted and run is not None:
             return
         self.counted.add(run)
@@ -728,8 +728,8 @@ class Siege:
         if self.twin is not None and lost is not None:
             now = self.serving()
             before = self._awaited()
-            there = set().union(*(self._lying(site) for site in now)) if now else set()
-            lacking = (before & self.sent_before & self._awaited()) - there - self.excused - self.away
+            remote = set().union(*(self._lying(site) for site in now)) if now else set()
+            lacking = (before & self.sent_before & self._awaited()) - remote - self.excused - self.away
             lacking -= self._lying("london", aside=True) | self._lying("paris", aside=True)
             self.away |= lacking
             if now and len(lacking) > lost:
@@ -746,8 +746,8 @@ class Siege:
         if self.twin is not None:
             before = self._awaited()
             with self.twin.still():  # or a message that goes from one to the other between two readings is at neither
-                there = self._lying("london") | self._lying("paris")
-            gone = (before & self._awaited()) - there - self.excused
+                remote = self._lying("london") | self._lying("paris")
+            gone = (before & self._awaited()) - remote - self.excused
             if gone:
                 raise Found(f"after `{step}` {len(gone)} message(s) are at neither site: {sorted(gone)[:5]}")
             if self.twice_now() > self.twice:
@@ -758,17 +758,17 @@ class Siege:
         if len(self.serving()) < 2:
             return
         ended = self._command("here", ["status"])
-        roles = [each["role"] for each in ended.document["data"]["sites"].values()] if ended is not None else []
+        roles = [broker["role"] for broker in ended.document["data"]["sites"].values()] if ended is not None else []
         unsure = {*roles} & {"unknown", "sick"}
-        if roles and not unsure and not any(each["severity"] == "error" for each in ended.document["findings"]):
+        if roles and not unsure and not any(finding["severity"] == "error" for finding in ended.document["findings"]):
             raise Found(f"both sites are open, and status does not say so: {ended.told}")
 
     def _awaited(self) -> set[str]:
         """Messages with a receipt that no client has had."""
         ledger = self.traffic.ledger
         with ledger._lock:
-            had = {ident for (_, ident), each in ledger._messages.items() if each.received}
-            return {ident for (_, ident), each in ledger._messages.items() if each.sent} - had
+            had = {ident for (_, ident), message in ledger._messages.items() if message.received}
+            return {ident for (_, ident), message in ledger._messages.items() if message.sent} - had
 
     def _lying(self, site: str, *, aside: bool = False, named: str = "") -> set[str]:
         """Messages that a site holds; `aside`: its dead letters, which each site has for itself; of queues that are
@@ -824,14 +824,14 @@ class Siege:
             whole = open_at(self.twin, self.serving()[0]) == {*self.twin.queues} and not paused(self.twin)
         for who in {state: who for who, state in reversed(self.states.items())}.values():
             self.played.append(f"{who}: status")
-            told = self._command(who, ["status"])
-            assert told is not None
-            data = told.document["data"]
-            if data.get("open_run") or told.document["debts"]:
+            status = self._command(who, ["status"])
+            assert status is not None
+            data = status.document["data"]
+            if data.get("open_run") or status.document["debts"]:
                 whole = False
             ways = sorted(data.get("ways_out", []), key=lambda way: not way["recommended"])
             advised += [(who, self._filled(way["command"].removeprefix("dr-ctl "))) for way in ways]
-            advised += [(who, words) for words in self._advice(told)]
+            advised += [(who, words) for words in self._advice(status)]
         return whole
 
     def _advice(self, ended: Ended) -> Iterator[list[str]]:
@@ -855,7 +855,7 @@ class Siege:
         for who, typed in advised:
             if typed[0] not in LOOKS and tried.get((who, *typed), 0) < 2:
                 return who, typed
-        if not self.serving() or any(each for each in tried):
+        if not self.serving() or any(item for item in tried):
             raise Found(f"nothing is advised that was not tried: {self._state()}; tried {tried}")
         raise Found(f"nothing is advised: {self._state()}")
 
@@ -871,12 +871,12 @@ class Siege:
         verdict = self.traffic.stop(drain_s=60 if self.twin is not None else 300)
         awaited, where = self._awaited() - self.excused, {}
         if self.twin is not None:
-            there = {site: self._lying(site) for site in self.twin.sites}
-            where = {site: len(awaited & there[site]) for site in there}
-            letters = [self._lying(site, aside=True) for site in there if self.topology in CLASSIC]
-            awaited -= set().union(*letters, *(self._lying(site, named=KEPT) for site in there))
+            remote = {site: self._lying(site) for site in self.twin.sites}
+            where = {site: len(awaited & remote[site]) for site in remote}
+            letters = [self._lying(site, aside=True) for site in remote if self.topology in CLASSIC]
+            awaited -= set().union(*letters, *(self._lying(site, named=KEPT) for site in remote))
         twice = {ident for _, ident in verdict.duplicates}
         for idents, most, what in ((awaited, self.may_lose, "were lost"), (twice, self.may_double, "came twice")):
             if len(idents) > most:
-                told = f"{verdict.told} {sorted(idents)[:5]} {where}"
-                raise Found(f"{len(idents)} {what}, at most {most} were said: {told}")
+                text = f"{verdict.told} {sorted(idents)[:5]} {where}"
+                raise Found(f"{len(idents)} {what}, at most {most} were said: {text}")

@@ -38,8 +38,12 @@ def send(
     with twin.still():
         [broker] = [broker for broker in twin.brokers(BridgesBroker) if broker.serves_queue(IN)]
         for number in range(count):
-            told: dict[str, Any] = {"headers": {"n": str(number), **headers}, "priority": priority, "anycast": anycast}
-            broker.route(Message(broker.next_number(), queue, b"m", text=True, **told))
+            document: dict[str, Any] = {
+                "headers": {"n": str(number), **headers},
+                "priority": priority,
+                "anycast": anycast,
+            }
+            broker.route(Message(broker.next_number(), queue, b"m", text=True, **document))
     twin.wait_mirrored()
 
 
@@ -76,8 +80,8 @@ def all_the_time(act: Callable[[int], object], every_s: float) -> Iterator[None]
 def test_a_site_that_still_ships_is_not_taken_for_down(twin: PlayedTwin, dr_ctl: Command) -> None:
     """Console and greeting of its settings refuse, and every bridge of the survivor is stopped, so that it hears its
     peer by what arrives alone."""
-    with edited(twin) as told:
-        broker = told["sites"]["london"]["brokers"][0]
+    with edited(twin) as settings_file:
+        broker = settings_file["sites"]["london"]["brokers"][0]
         broker["jolokia"] = closed_port()
         broker["stomp"] = f"stomp://{urlsplit(broker['jolokia']).netloc}"
     with twin.still():
@@ -114,7 +118,7 @@ def lose(twin: PlayedTwin, which: slice) -> None:
     _, paris = twin.brokers(BridgesBroker)
     with twin.still():
         queue = paris.queues[IN]
-        for message in [each for each in queue.messages.values() if each.priority == 4][which]:
+        for message in [message for message in queue.messages.values() if message.priority == 4][which]:
             paris.remove(queue, message, Reason.KILLED)
 
 
@@ -181,7 +185,7 @@ def some_that_were_processed_where_they_lack(twin: PlayedTwin) -> None:
     _, paris = twin.brokers(BridgesBroker)
     with twin.still():
         for message in list(paris.queues[IN].messages.values()):
-            paris.ids.add(IN, paris.identity(message), here=True)
+            paris.ids.add(IN, paris.identity(message), local=True)
             paris.remove(paris.queues[IN], message, Reason.NORMAL)
 
 

@@ -31,7 +31,7 @@ SETTLE = "sync --settle --site"
 LOOKS = ("status", "validate", "swapover --to paris --dry-run")
 
 
-@pytest.mark.parametrize("lacks", [each for each in EVERY if each not in (STOPS, REMOVES_QUEUES)], ids=str)
+@pytest.mark.parametrize("lacks", [item for item in EVERY if item not in (STOPS, REMOVES_QUEUES)], ids=str)
 def test_a_line_that_the_policy_of_a_console_lacks_is_told_before_a_move(
     twin: PlayedTwin, dr_ctl: Command, lacks: Permit
 ) -> None:
@@ -40,12 +40,12 @@ def test_a_line_that_the_policy_of_a_console_lacks_is_told_before_a_move(
     for site in twin.sites:
         twin.host(site).broker.policy = Policy(False, {kind: (lacks.name,)}, {})  # type: ignore[attr-defined]
 
-    told = dr_ctl("validate", "--to", "paris")
+    result = dr_ctl("validate", "--to", "paris")
 
-    lines = [each["remedy"] for each in told.document["findings"] if each["id"].startswith("DR-POLICY-")]
+    lines = [finding["remedy"] for finding in result.document["findings"] if finding["id"].startswith("DR-POLICY-")]
     assert lines
-    assert all(lacks.line in each for each in lines)
-    assert (told.code == 0) is (lacks is MOVES), "a return alone needs it"
+    assert all(lacks.line in line for line in lines)
+    assert (result.code == 0) is (lacks is MOVES), "a return alone needs it"
 
 
 AGENT = """
@@ -152,7 +152,7 @@ class Story(stories.Story):
         def stepping(agent: SyncAgent) -> SyncStatus:
             standing = stepped(agent)
             queues = standing.kept.queues
-            if not begun and queues and all(each.compared is not None for each in queues):
+            if not begun and queues and all(queue.compared is not None for queue in queues):
                 begun.append(True)
                 self.play(step)
             return standing
@@ -183,8 +183,8 @@ class Story(stories.Story):
         path.write_text(right, encoding="utf-8")
 
     def looks_without(self, ident: str) -> None:
-        for each in LOOKS:
-            assert ident not in self._dr_ctl(*each.split()).told
+        for look in LOOKS:
+            assert ident not in self._dr_ctl(*look.split()).told
 
     # what happens
 
@@ -208,7 +208,7 @@ class Story(stories.Story):
         self.pair.on("london", "purge()", queue=queue or IN)
 
     def removed(self, count: str) -> None:
-        asked = ",".join(f"'{each}'" for each in self.pair.ids("london")[: int(count)])
+        asked = ",".join(f"'{item}'" for item in self.pair.ids("london")[: int(count)])
         self.pair.on("london", f"removeMatchingMessages({TEXT})", f"JMSMessageID IN ({asked})")
 
     def moved_aside(self, count: str) -> None:
@@ -320,11 +320,11 @@ class Story(stories.Story):
 
     def exposure(self, rest: str) -> None:
         bounds = self.ended.document["data"]["bounds"]
-        assert [bounds[each]["at_most"] for each in ("lost", "duplicates")] == [int(each) for each in rest.split()]
+        assert [bounds[name]["at_most"] for name in ("lost", "duplicates")] == [int(word) for word in rest.split()]
 
     def lost(self, rest: str) -> None:
         queue, count = rest.split()
-        rows = {each["name"]: each["lost"] for each in self.ended.document["data"]["bounds"]["queues"]}
+        rows = {item["name"]: item["lost"] for item in self.ended.document["data"]["bounds"]["queues"]}
         assert rows[queue] == int(count)
 
     def offers_alone(self, _: str) -> None:
@@ -352,8 +352,8 @@ def test_every_look_says_that_the_agent_is_gone_or_held_and_what_it_said(story: 
     path = tmp_path / "state" / "sync.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"phase": "held", "at": "2026-11-23T00:00:00.000Z"}))
 
-    for each in LOOKS:
-        shown = story._dr_ctl(*each.split())
+    for look in LOOKS:
+        shown = story._dr_ctl(*look.split())
         gone, held = shown.texts("DR-AGENT-008")
         assert ("is gone since 2026-11-23" in gone, "10 message(s) left" in held) == (True, True)
         assert "10 message(s) left" in shown.texts("DR-AGENT-001")[0]

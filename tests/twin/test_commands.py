@@ -45,7 +45,7 @@ def test_acknowledgements_that_the_plugin_loses_double_nothing(twin: PlayedTwin,
         traffic.wait_for(traffic.counts().sent + 50)
         verdict = traffic.stop()
 
-    removed = [each.bean for each in twin.changes() if each.operation.startswith("removeMessages(")]
+    removed = [change.bean for change in twin.changes() if change.operation.startswith("removeMessages(")]
     assert any(f"{queue}.in.mirror" in bean for bean in removed for queue in twin.queues)
     assert (verdict.clean, verdict.lost, verdict.duplicates) == (True, (), ())
 
@@ -140,8 +140,8 @@ class InThisProcess(demonstration._Teller):
     def bounds(self, *words: str) -> Mapping[str, Any]:
         with contextlib.redirect_stdout(io.StringIO()) as out:
             run([*words, "--json", "--quiet"])
-        told: Mapping[str, Any] = json.loads(out.getvalue())["data"]["bounds"]
-        return told
+        mapping: Mapping[str, Any] = json.loads(out.getvalue())["data"]["bounds"]
+        return mapping
 
 
 @LATER

@@ -110,7 +110,7 @@ def test_what_deactivates_the_target_again_is_found_and_taken_back_once(
     telling.result()
 
     until(lambda: paris.serves)
-    activations = [each.site for each in twin.changes() if each.operation.startswith("activateSite(")]
+    activations = [change.site for change in twin.changes() if change.operation.startswith("activateSite(")]
     assert (activations, serving(twin)) == (["paris", "paris"], ("paris",))
     assert late != "a command" or done(ended)
 
@@ -205,8 +205,8 @@ def test_what_came_back_to_where_it_was_is_removed_while_clients_are_served(
     back = done(dr_ctl(*TO_LONDON))
 
     lines = (tmp_path / "state" / "runs" / back.document["run"] / "journal.jsonl").read_text(encoding="utf-8")
-    steps = [each for each in map(json.loads, lines.splitlines()) if each["kind"] == "step" and each["evidence"]]
-    ends: dict[str, Any] = {each["step"][3:]: each["evidence"] for each in steps}
+    steps = [row for row in map(json.loads, lines.splitlines()) if row["kind"] == "step" and row["evidence"]]
+    ends: dict[str, Any] = {step["step"][3:]: step["evidence"] for step in steps}
     assert ends["catch-up"]["removed"] == (0 if idle else count)
     assert ends["drain"]["removed"].get(IN) == (count if idle else None)
     assert PluginSubject(twin).depths_at("london", IN, f"{IN}.in.mirror") == [count, 0]
@@ -286,7 +286,7 @@ def test_a_failback_is_refused_for_what_has_no_copy_as_a_swapover_is(twin: Playe
 
     assert (owed.code, serving(twin), "DR-CONT-013" in owed.ids, owed.document["debts"]) == (20, ("paris",), True, [])
     assert (ready.code, "not ready" in ready.document["summary"]) == (10, True)
-    assert [(each.code, "DR-CONT-013" in each.ids) for each in refused] == [(10, True)] * 2
+    assert [(item.code, "DR-CONT-013" in item.ids) for item in refused] == [(10, True)] * 2
     assert len(twin.changes()) == changes
     done(dr_ctl("failback", "--to", "london", "--yes", "--accept-difference", f"{OUT}=1"))
 
@@ -349,7 +349,7 @@ def test_what_a_queue_refuses_that_is_idle_or_may_be_full_stays_where_it_is(
     assert [staged(broker) for broker in twin.brokers(ContinuityBroker)] == [3, 3]
 
 
-AT_NIGHT = [pytest.param(each, marks=pytest.mark.deep) for each in ("activate", "reinstate")]  # parts of the others
+AT_NIGHT = [pytest.param(name, marks=pytest.mark.deep) for name in ("activate", "reinstate")]  # parts of the others
 
 
 @pytest.mark.usefixtures("brief")

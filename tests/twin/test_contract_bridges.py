@@ -15,30 +15,30 @@ AT_REST, IDLE = {"MessageCount": 0, "ConsumerCount": 1}, {"ConsumerCount": 1}
 
 def test_it_begins_with_one_site_closed_by_roles_and_by_a_pause_that_lasts(pair: BridgesSubject) -> None:
     for site in SITES:
-        told = pair.read(site, pair.queue(site, IN), "Paused", "PersistedPause", "ConsumerCount")
+        reading = pair.read(site, pair.queue(site, IN), "Paused", "PersistedPause", "ConsumerCount")
         roles = json.loads(pair.read(site, pair.address(site, IN), "RolesAsJSON")["RolesAsJSON"])
         listeners = [pair.read(site, pair.acceptor(site, name), "Started") for name in ("clients", "bridge", "agents")]
 
         closed = site == "paris"
-        assert told == {"Paused": closed, "PersistedPause": closed, "ConsumerCount": 0}
-        assert {each["name"] for each in roles if each["send"]} == {"amq", "bridge", *([] if closed else ["app"])}
+        assert reading == {"Paused": closed, "PersistedPause": closed, "ConsumerCount": 0}
+        assert {role["name"] for role in roles if role["send"]} == {"amq", "bridge", *([] if closed else ["app"])}
         assert listeners == [{"Started": True}] * 3
         assert pair.read(site, pair.queue(site, IDS), "ConsumerCount") == IDLE
         assert (pair.shows(site, IN), pair.buffered(site, IN)) == ({"Started": True, "Connected": True}, AT_REST)
 
 
 def test_diverts_and_bridges_say_how_they_were_made(pair: BridgesSubject) -> None:
-    told = pair.read("london", pair.server("london"), "DivertNames", "BridgeNames")
+    reading = pair.read("london", pair.server("london"), "DivertNames", "BridgeNames")
     bean = f'{pair.address("london", IDS)},subcomponent=diverts,divert="divert.{IDS}"'
     divert = pair.ask("london", type="read", mbean=bean)["value"]
     bridge = pair.ask("london", type="read", mbean=pair.bridge("london", IN))["value"]
 
-    assert {name: sorted(each) for name, each in told.items()} == {
-        "DivertNames": sorted(f"divert.{each}" for each in (IN, OUT, IDS)),
-        "BridgeNames": sorted(f"bridge.mirror.paris.{each}" for each in (IN, OUT, IDS)),
+    assert {name: sorted(value) for name, value in reading.items()} == {
+        "DivertNames": sorted(f"divert.{case}" for case in (IN, OUT, IDS)),
+        "BridgeNames": sorted(f"bridge.mirror.paris.{case}" for case in (IN, OUT, IDS)),
     }
     assert divert.pop("RoutingName")
-    assert {name: each for name, each in divert.items() if each} == {
+    assert {name: value for name, value in divert.items() if value} == {
         "UniqueName": f"divert.{IDS}",
         "Address": IDS,
         "ForwardingAddress": f"mirror.{IDS}",
@@ -49,7 +49,7 @@ def test_diverts_and_bridges_say_how_they_were_made(pair: BridgesSubject) -> Non
     }
     for counter in ("MessagesPendingAcknowledgement", "MessagesAcknowledged", "Metrics"):
         bridge.pop(counter)
-    assert {name: each for name, each in bridge.items() if each} == {
+    assert {name: value for name, value in bridge.items() if value} == {
         "Name": f"bridge.mirror.paris.{IN}",
         "QueueName": f"mirror.paris.{IN}",
         "ForwardingAddress": IN,
@@ -74,12 +74,12 @@ def test_a_copy_says_where_it_was_born_and_goes_no_further(pair: BridgesSubject)
         client.send(IN, "one", order_id="a")
         client.send(IN, "never copied", **{ORIGIN: "elsewhere"})
     comes(lambda: pair.depth("paris", IN), 1)
-    [here, _], [there] = (pair.browse(site, IN) for site in SITES)
+    [local, _], [remote] = (pair.browse(site, IN) for site in SITES)
 
-    assert (there["text"], there["timestamp"]) == ("one", here["timestamp"])
-    assert there["LongProperties"] == {"_AMQ_ORIG_MESSAGE_ID": int(here["messageID"])}
-    told = {"_AMQ_ORIG_QUEUE": f"divert.{IN}", "_AMQ_ORIG_ADDRESS": IN, ORIGIN: "london", "order_id": "a"}
-    assert told.items() <= there["StringProperties"].items()
+    assert (remote["text"], remote["timestamp"]) == ("one", local["timestamp"])
+    assert remote["LongProperties"] == {"_AMQ_ORIG_MESSAGE_ID": int(local["messageID"])}
+    options = {"_AMQ_ORIG_QUEUE": f"divert.{IN}", "_AMQ_ORIG_ADDRESS": IN, ORIGIN: "london", "order_id": "a"}
+    assert options.items() <= remote["StringProperties"].items()
     comes(pair.even, True)
     assert (pair.depth("london", IN), pair.depth("paris", IN)) == (2, 1)
 
@@ -135,11 +135,11 @@ def test_connections_are_cut_with_the_consumers_of_an_address(pair: BridgesSubje
 
 
 def test_ids_are_for_the_peer_alone_and_counted_by_queue_while_they_wait(pair: BridgesSubject) -> None:
-    here, there = pair.processed("london"), pair.processed("paris")
-    told = {(IN, "a"), (IN, "b"), (OUT, "a")}
+    local, remote = pair.processed("london"), pair.processed("paris")
+    items = {(IN, "a"), (IN, "b"), (OUT, "a")}
     pair.done("london", pair.bridge("london", IDS), "stop()")
     with pair.client("london") as client:
-        for queue, ident in told:
+        for queue, ident in items:
             client.send(IDS, ident, DR_QUEUE=queue)
 
     for queue, count in ((IN, 2), (OUT, 1), ("none", 0)):
@@ -147,8 +147,8 @@ def test_ids_are_for_the_peer_alone_and_counted_by_queue_while_they_wait(pair: B
         assert counted == count
 
     pair.done("london", pair.bridge("london", IDS), "start()")
-    comes(lambda: pair.processed("paris") - there, told)
-    assert pair.processed("london") == here
+    comes(lambda: pair.processed("paris") - remote, items)
+    assert pair.processed("london") == local
 
 
 def test_what_comes_for_a_missing_queue_is_acknowledged_and_gone(pair: BridgesSubject) -> None:
@@ -179,7 +179,7 @@ def test_one_refused_permission_stops_all_bridges_until_they_are_made_again(pair
 
     gone = pair.ask("london", type="read", mbean=pair.bridge("london", OUT))
     assert (gone["status"], gone["error_type"]) == (404, "javax.management.InstanceNotFoundException")
-    assert [pair.buffered("london", each)["ConsumerCount"] for each in (IN, OUT, IDS)] == [0, 0, 0]
+    assert [pair.buffered("london", case)["ConsumerCount"] for case in (IN, OUT, IDS)] == [0, 0, 0]
     pair.done("paris", pair.server("paris"), ADD, IN, *FENCED)
     pair.done("london", pair.server("london"), "reloadConfigurationFile()")
     assert names() == []

@@ -56,13 +56,13 @@ def test_what_is_not_there_fails_a_read_and_nobody_may_call_by_a_pattern(pair: C
     request = {"type": "read", "mbean": pair.queue("london", IN), "attribute": ["QueueSize", "NetworkEnqueues"]}
 
     refused = pair.ask("london", **request)
-    told = pair.ask("london", **request, config={"ignoreErrors": True})["value"]
+    answer = pair.ask("london", **request, config={"ignoreErrors": True})["value"]
     missing = pair.ask("london", type="read", mbean=pair.queue("london", "nobody"), attribute=["QueueSize"])
     by_pattern = pair.execute("london", pair.queue("london", "*"), "resume()")
 
     assert (refused["status"], refused["error_type"]) == (404, NO_ATTRIBUTE)
     no_such = f"ERROR: No such attribute: NetworkEnqueues (class {NO_ATTRIBUTE})"
-    assert told == {"QueueSize": 0, "NetworkEnqueues": no_such}
+    assert answer == {"QueueSize": 0, "NetworkEnqueues": no_such}
     assert (missing["status"], missing["error_type"]) == (404, NO_BEAN)
     assert (by_pattern["status"], "Operation resume() forbidden for MBean" in by_pattern["error"]) == (403, True)
 
@@ -70,9 +70,9 @@ def test_what_is_not_there_fails_a_read_and_nobody_may_call_by_a_pattern(pair: C
 def test_a_bean_has_a_name_that_loses_letters(pair: ClassicSubject) -> None:
     pair.done("london", pair.server("london"), f"addQueue({TEXT})", "a:b,c=d*e'f")
 
-    told = pair.shows("london", "Name", "QueueSize", queue="a_b_c&amp;d&ast;e_f")
+    shown = pair.shows("london", "Name", "QueueSize", queue="a_b_c&amp;d&ast;e_f")
 
-    assert told == {"Name": "a:b,c=d*e'f", "QueueSize": 0}
+    assert shown == {"Name": "a:b,c=d*e'f", "QueueSize": 0}
     pair.done("london", pair.server("london"), f"removeQueue({TEXT})", "a:b,c=d*e'f")
 
 
@@ -107,10 +107,10 @@ def test_a_policy_refuses_what_it_denies_before_it_looks_for_a_bean(twin: Played
         host.broker.policy = HARDENED
         denied = reading.ask(Reader(wire), "london").denied
 
-    assert {(each.name, each.started) for each in whole.connectors} == {
+    assert {(connector.name, connector.started) for connector in whole.connectors} == {
         (listener, True) for listener in ("stomp", "openwire", "sync")
     }
-    assert [(each.name, each.to) for each in whole.networks] == [("to-paris", "paris")]
+    assert [(network.name, network.to) for network in whole.networks] == [("to-paris", "paris")]
     assert (whole.denied, denied) == (frozenset(), {PAUSES, RESUMES, REMOVES, REMOVES_QUEUES, STOPS, MOVES})
     paused = pair.execute("london", pair.queue("london", IN), "pause")
     forbidden = "java.lang.Exception : Operation pause forbidden"
@@ -127,17 +127,17 @@ def test_a_message_has_the_same_id_at_both_sites_and_is_copied_once(pair: Classi
     pair.send(3)
     pair.settled()
     comes(lambda: pair.depth("paris", IN), 3)
-    here, there = (pair.on(site, "browse()") for site in SITES)
+    local, remote = (pair.on(site, "browse()") for site in SITES)
 
-    assert [row["JMSMessageID"] for row in here] == [row["JMSMessageID"] for row in there]
-    assert [row["Text"] for row in there] == ["body 0", "body 1", "body 2"]
-    assert {(row["BrokerPath"], row["OriginalDestination"]) for row in here} == {("null", None)}
-    assert {(row["BrokerPath"][:4], row["OriginalDestination"]) for row in there} == {
+    assert [row["JMSMessageID"] for row in local] == [row["JMSMessageID"] for row in remote]
+    assert [row["Text"] for row in remote] == ["body 0", "body 1", "body 2"]
+    assert {(row["BrokerPath"], row["OriginalDestination"]) for row in local} == {("null", None)}
+    assert {(row["BrokerPath"][:4], row["OriginalDestination"]) for row in remote} == {
         ("[ID:", "queue://orders.in.to-paris")
     }
     assert pair.depth("paris", pair.copied("paris")) == 0
-    told = pair.shows("paris", "QueueSize", "EnqueueCount", queue=pair.copied("london"))
-    assert told == {"QueueSize": 0, "EnqueueCount": 0}  # it passes on what comes, and counts none of it
+    shown = pair.shows("paris", "QueueSize", "EnqueueCount", queue=pair.copied("london"))
+    assert shown == {"QueueSize": 0, "EnqueueCount": 0}  # it passes on what comes, and counts none of it
 
 
 def test_what_is_done_with_is_told_by_the_id_of_its_copy(pair: ClassicSubject) -> None:
@@ -156,8 +156,8 @@ def test_what_is_done_with_is_told_by_the_id_of_its_copy(pair: ClassicSubject) -
         pair.on("london", "purge()")
         heard.append(agent.message())
 
-        assert [each.headers["orignalMessageId"] for each in heard] == ids
-        assert {each.headers["orignalDestination"] for each in heard} == {f"queue://{IN}"}
+        assert [message.headers["orignalMessageId"] for message in heard] == ids
+        assert {message.headers["orignalDestination"] for message in heard} == {f"queue://{IN}"}
         assert (pair.ids("london", DLQ), pair.ids("london", "parked")) == (ids[1:2], ids[3:4])
         assert pair.shows("london", "DLQ", queue=DLQ) == {"DLQ": True}
 
@@ -201,8 +201,8 @@ def test_no_listing_shows_what_is_acknowledged_in_an_open_transaction(pair: Clas
 def test_browsing_takes_nothing_and_has_an_end(pair: ClassicSubject, ack: str, held: int) -> None:
     def counts() -> list[int]:
         names = ("QueueSize", "InFlightCount", "ConsumerCount", "DequeueCount")
-        told = pair.shows("london", *names)
-        return [told[name] for name in names]
+        result = pair.shows("london", *names)
+        return [result[name] for name in names]
 
     ids = pair.send(3)
     with pair.client("london") as client:
@@ -210,7 +210,7 @@ def test_browsing_takes_nothing_and_has_an_end(pair: ClassicSubject, ack: str, h
         client.subscribe(IN, "b", browser="true", ack=ack)
         *shown, last = [client.message() for _ in range(4)]
 
-        assert [each.headers["message-id"] for each in shown] == ids
+        assert [message.headers["message-id"] for message in shown] == ids
         assert (last.headers["browser"], last.headers["message-id"]) == ("end", "0")
         comes(counts, [3, held, 1, dequeued])
         client.confirmed("UNSUBSCRIBE", id="b")
@@ -239,7 +239,7 @@ def test_what_is_sent_again_after_it_was_a_dead_letter_has_no_copy(pair: Classic
 
 def test_messages_go_by_their_ids(pair: ClassicSubject) -> None:
     ids = pair.send(4)
-    listed = ",".join(f"'{each}'" for each in (*ids[1:3], "ID:nobody:1"))
+    listed = ",".join(f"'{case}'" for case in (*ids[1:3], "ID:nobody:1"))
 
     assert pair.on("london", BY_SELECTOR, f"JMSMessageID IN ({listed})") == 2
     assert pair.ids("london") == [ids[0], ids[3]]
@@ -263,8 +263,8 @@ def test_figures_come_over_stomp_too(pair: ClassicSubject) -> None:
         client.send(IN)
         client.subscribe("/temp-queue/figures", ack="auto", transformation="jms-map-json")
         for number, name in enumerate((IN, "nobody")):
-            told = {"reply-to": "/temp-queue/figures", "correlation-id": f"c{number}"}
-            client.confirmed("SEND", destination=f"/queue/ActiveMQ.Statistics.Destination.{name}", **told)
+            options = {"reply-to": "/temp-queue/figures", "correlation-id": f"c{number}"}
+            client.confirmed("SEND", destination=f"/queue/ActiveMQ.Statistics.Destination.{name}", **options)
         said = client.message()
         client.nothing_for(0.3)
 
@@ -283,8 +283,8 @@ def test_without_its_bridge_copies_pile_up_and_its_counters_begin_anew(pair: Cla
     comes(lambda: pair.bridges("london"), [])
     pair.send(1)
 
-    told = pair.shows("london", "QueueSize", "ConsumerCount", queue=pair.copied("london"))
-    assert told == {"QueueSize": 1, "ConsumerCount": 0}
+    shown = pair.shows("london", "QueueSize", "ConsumerCount", queue=pair.copied("london"))
+    assert shown == {"QueueSize": 1, "ConsumerCount": 0}
     pair.done("london", pair.network("london"), "start()")
     pair.settled()
     [after] = pair.bridges("london")
@@ -303,8 +303,8 @@ def test_a_broker_that_died_has_its_durable_messages_and_counts_from_zero(pair: 
     pair.stage.start("london")
     until(lambda: pair.bridges("london"), within_s=30)
 
-    told = pair.shows("london", "QueueSize", "EnqueueCount", "DequeueCount", "ForwardCount", "Paused")
-    assert told == {"QueueSize": 3, "EnqueueCount": 0, "DequeueCount": 0, "ForwardCount": 0, "Paused": False}
+    shown = pair.shows("london", "QueueSize", "EnqueueCount", "DequeueCount", "ForwardCount", "Paused")
+    assert shown == {"QueueSize": 3, "EnqueueCount": 0, "DequeueCount": 0, "ForwardCount": 0, "Paused": False}
     assert (pair.depth("london", OUT), pair.depth("paris", IN)) == (0, 3)
     assert pair.read("london", pair.connector("london", "openwire"), "Started") == {"Started": True}
 
@@ -340,9 +340,9 @@ def test_what_is_stopped_hands_over_what_is_durable_and_no_pause(pair: StoreSubj
     pair.stop("london")
 
     pair.taken("paris")
-    told = pair.shows("paris", "Paused", "QueueSize", "EnqueueCount", "DequeueCount")
+    shown = pair.shows("paris", "Paused", "QueueSize", "EnqueueCount", "DequeueCount")
     assert (pair.locked(), pair.answers("london"), pair.ids("paris")) == (True, False, durable)
-    assert told == {"Paused": False, "QueueSize": 3, "EnqueueCount": 0, "DequeueCount": 0}
+    assert shown == {"Paused": False, "QueueSize": 3, "EnqueueCount": 0, "DequeueCount": 0}
     pair.gone("london")
 
 
@@ -397,11 +397,11 @@ def rows(pair: FanoutSubject, site: str) -> dict[str, dict[str, object]]:
 def test_what_is_sent_to_both_is_the_same_by_the_producers_id_only(pair: FanoutSubject) -> None:
     written(pair, "a", "b'c", "d")
 
-    told = {site: rows(pair, site) for site in SITES}
+    by_name = {site: rows(pair, site) for site in SITES}
 
-    assert [list(each) for each in told.values()] == [["a", "b'c", "d"]] * 2
-    assert len({row["JMSMessageID"] for each in told.values() for row in each.values()}) == 6
-    assert all(row["JMSDeliveryMode"] == "PERSISTENT" for each in told.values() for row in each.values())
+    assert [list(item) for item in by_name.values()] == [["a", "b'c", "d"]] * 2
+    assert len({row["JMSMessageID"] for item in by_name.values() for row in item.values()}) == 6
+    assert all(row["JMSDeliveryMode"] == "PERSISTENT" for item in by_name.values() for row in item.values())
     assert pair.on("paris", BY_SELECTOR, "order_id IN ('a','b''c','gone')") == 2
     assert (list(rows(pair, "paris")), list(rows(pair, "london"))) == (["d"], ["a", "b'c", "d"])
 
@@ -412,15 +412,15 @@ def test_a_message_that_is_read_and_put_down_keeps_all_that_its_producer_said(pa
     said |= {"expires": "4102444800000", "timestamp": "1700000000000", "reply-to": "/queue/answers"}
     written(pair, "a", "b", to=("london",), body="ä: text", **said)
 
-    found = read(own(pair, "london"), IN, "order_id", {"a"})
-    put(own(pair, "paris"), IN, [*found.values()])
+    answer = read(own(pair, "london"), IN, "order_id", {"a"})
+    put(own(pair, "paris"), IN, [*answer.values()])
 
-    [here, there] = [rows(pair, site)["a"] for site in SITES]
+    [local, remote] = [rows(pair, site)["a"] for site in SITES]
     same = ("Text", "JMSPriority", "JMSCorrelationID", "JMSType", "JMSExpiration", "JMSTimestamp", "JMSReplyTo")
-    assert [there[name] for name in same] == [here[name] for name in same]
-    assert [there[name] for name in same[:5]] == ["ä: text", 7, "c:1", "order", 4102444800000]
-    assert there["StringProperties"] == here["StringProperties"]
-    assert (there["JMSTimestamp"], there["JMSDeliveryMode"]) == ("2023-11-14T22:13:20Z", "PERSISTENT")
+    assert [remote[name] for name in same] == [local[name] for name in same]
+    assert [remote[name] for name in same[:5]] == ["ä: text", 7, "c:1", "order", 4102444800000]
+    assert remote["StringProperties"] == local["StringProperties"]
+    assert (remote["JMSTimestamp"], remote["JMSDeliveryMode"]) == ("2023-11-14T22:13:20Z", "PERSISTENT")
     # Reading it left its queue as it was.
     until(lambda: pair.shows("london", "ConsumerCount")["ConsumerCount"] == 0)
     assert (pair.depth("london", IN), list(rows(pair, "london"))) == (2, ["a", "b"])
@@ -507,9 +507,9 @@ def unacknowledged(scene: Scene) -> int:
 
 def heard(scene: Scene, count: int) -> list[tuple[str, str]]:
     """So many announcements."""
-    found: list[tuple[str, str]] = []
-    until(lambda: found.extend(scene.primary.heard(0.1)) or len(found) >= count)
-    return found
+    value: list[tuple[str, str]] = []
+    until(lambda: value.extend(scene.primary.heard(0.1)) or len(value) >= count)
+    return value
 
 
 def arrived(scene: Scene, count: int) -> frozenset[str]:
@@ -573,11 +573,11 @@ def test_a_browse_finds_what_is_missing_and_is_counted(scene: Scene) -> None:
     scene.consume(2)
     before = unacknowledged(scene)
 
-    told = scene.primary.listed(Q, None)
+    listing = scene.primary.listed(Q, None)
 
-    assert told.complete is not None
-    assert (told.complete.before, len(copies - told.ids), told.shown) == (3, 2, 3)
-    until(lambda: unacknowledged(scene) == before - told.shown)
+    assert listing.complete is not None
+    assert (listing.complete.before, len(copies - listing.ids), listing.shown) == (3, 2, 3)
+    until(lambda: unacknowledged(scene) == before - listing.shown)
 
 
 def test_copies_on_their_way_have_the_ids_they_arrive_with(scene: Scene) -> None:
@@ -610,5 +610,5 @@ def test_the_depths_of_both_sites_are_told(scene: Scene) -> None:
     arrived(scene, 3)
 
     assert scene.primary.read().to_ship[Q].depth == 0
-    there = scene.standby.counts()
-    assert (there.copies[Q].depth, Q in there.unshipped and there.unshipped[Q].depth) == (3, 0)
+    remote = scene.standby.counts()
+    assert (remote.copies[Q].depth, Q in remote.unshipped and remote.unshipped[Q].depth) == (3, 0)

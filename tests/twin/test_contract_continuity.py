@@ -48,7 +48,7 @@ def test_the_whole_look_of_the_product_reads_the_same_things(pair: PluginSubject
 
 def test_what_is_not_there_is_forbidden_unless_all_of_it_is_asked_for(pair: PluginSubject) -> None:
     server, ghost = pair.server("london"), pair.queue("london", "ghost")
-    told = f'{beans.DOMAIN}:address="ghost",broker="london",component=addresses,queue="ghost",routing-type="anycast",'
+    result = f'{beans.DOMAIN}:address="ghost",broker="london",component=addresses,queue="ghost",routing-type="anycast",'
     none, every = beans.documents("london"), beans.queue("london")
 
     def read(bean: str, *names: str) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def test_what_is_not_there_is_forbidden_unless_all_of_it_is_asked_for(pair: Plug
     def forbidden(name: str, bean: str) -> dict[str, Any]:
         return failed("java.lang.Exception", f"Reading attribute {name} is forbidden for MBean {bean}", 403)
 
-    assert read(ghost, "Name", "MessageCount") == forbidden("Name", f"{told}subcomponent=queues")
+    assert read(ghost, "Name", "MessageCount") == forbidden("Name", f"{result}subcomponent=queues")
     assert read(server, "Version", "Active") == forbidden("Active", server)
     assert read(ghost) == pair.execute("london", ghost, "pause()") == failed(NO_BEAN, ghost, 404)
     assert read(none, "Name") == failed(NO_BEAN, f"No MBean with pattern {none} found for reading attributes", 404)
@@ -74,8 +74,8 @@ def test_what_is_not_there_is_forbidden_unless_all_of_it_is_asked_for(pair: Plug
 
 def test_a_wrong_login_gets_nothing_however_often(pair: PluginSubject) -> None:
     for login in [Login("nobody", "wrong")] * 6 + [pair.place("london").app]:
-        told = pair.post("london", {"type": "version"}, login)
-        assert (told.status_code, told.text) == (403, "")
+        answers = pair.post("london", {"type": "version"}, login)
+        assert (answers.status_code, answers.text) == (403, "")
     assert pair.ask("london", type="version")["value"]["agent"] == "1.3.7"
 
 
@@ -85,16 +85,18 @@ def test_the_listings_tell_clients_bridges_and_receivers(pair: PluginSubject) ->
         client.confirmed("UNSUBSCRIBE", id="s")
 
     clients, mirror = pair.place("london").stomp.port, view.link.listeners[0].port
-    [mine] = [each for each in view.connections if each.port == clients]
-    assert (mine.client, mine.user, mine.protocol) == ("billing", "app", "STOMP")
-    assert {each.protocol for each in view.connections if each.port != clients} == {"CORE"}
-    assert any(each.port == mirror for each in view.connections)
-    theirs = {(each.queue, each.client, each.user) for each in view.consumers if each.port == clients}
+    [own] = [connection for connection in view.connections if connection.port == clients]
+    assert (own.client, own.user, own.protocol) == ("billing", "app", "STOMP")
+    assert {connection.protocol for connection in view.connections if connection.port != clients} == {"CORE"}
+    assert any(connection.port == mirror for connection in view.connections)
+    theirs = {
+        (consumer.queue, consumer.client, consumer.user) for consumer in view.consumers if consumer.port == clients
+    }
     assert theirs == {(IN, "billing", "app")}
-    received = {each.queue for each in view.consumers if each.port != clients}
+    received = {consumer.queue for consumer in view.consumers if consumer.port != clients}
     assert received == {"continuity.cmd.in", *(flow.in_acks.name for flow in view.flows)}
     # How much of it they hold these versions do not list with them.
-    assert {each.holds for each in view.consumers} == {None}
+    assert {consumer.holds for consumer in view.consumers} == {None}
 
 
 # messages
@@ -158,8 +160,8 @@ def test_what_was_delivered_there_comes_back_and_is_refused_for_ever(pair: Plugi
 
     until(lambda: pair.depths(IN, STAGED) == [2, 2, 2, 0])
     message = taken(pair, "paris", ack=False)
-    told = {"_CTY_ORIGIN": "london", "_AMQ_ORIG_ADDRESS": IN, "_AMQ_ORIG_QUEUE": f"{SHIPPED}.divert"}
-    assert (told | {"redelivered": "false"}).items() <= message.headers.items()
+    options = {"_CTY_ORIGIN": "london", "_AMQ_ORIG_ADDRESS": IN, "_AMQ_ORIG_QUEUE": f"{SHIPPED}.divert"}
+    assert (options | {"redelivered": "false"}).items() <= message.headers.items()
     assert message.headers[ID] in pair.ids("london", IN)
 
     pair.move("london")
@@ -169,7 +171,7 @@ def test_what_was_delivered_there_comes_back_and_is_refused_for_ever(pair: Plugi
     assert (flow.staging.depth, flow.staging.delivering) == (2, 2)
     assert flow.target_bridge.forwarded - flow.target_bridge.acked == 2
     bean = pair.at("london", STAGED)
-    every = f"{ID} IN ({', '.join(repr(each) for each in sorted(pair.ids('london', IN)))})"
+    every = f"{ID} IN ({', '.join(repr(item) for item in sorted(pair.ids('london', IN)))})"
     assert pair.done("london", bean, REMOVE, every) == 0
     pair.execute("london", pair.bridge("london", f"{STAGED}.bridge"), "stop()")
     until(lambda: pair.flow("london", IN).staging.delivering == 0)
@@ -358,7 +360,7 @@ def test_ids_are_counted_in_slices_that_hold_each_of_them_once(pair: PluginSubje
     pair.send(IN, [f"m{n}" for n in range(60)])
     pair.staged(IN, 60)
 
-    told = [pair.ids("paris", STAGED, each) for each in copies.slices()]
+    rows = [pair.ids("paris", STAGED, item) for item in copies.slices()]
 
-    assert sum(len(each) for each in told) == 60
-    assert set().union(*told) == pair.ids("paris", STAGED)
+    assert sum(len(item) for item in rows) == 60
+    assert set().union(*rows) == pair.ids("paris", STAGED)

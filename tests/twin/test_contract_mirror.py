@@ -99,7 +99,10 @@ def test_what_keeps_clients_out_behind_open_listeners_is_read(subject: Subject) 
     try:
         view = subject.view("london")
         with subject.reader("london") as reader:
-            found = [(each.text, each.addresses) for each in limits_of_addresses(reader, view, timeout_s=READ_S)]
+            rows = [
+                (limits_of_address.text, limits_of_address.addresses)
+                for limits_of_address in limits_of_addresses(reader, view, timeout_s=READ_S)
+            ]
         until(lambda: subject.read("london", server, *LIMITS)["DiskStoreUsage"] > 0)  # once it has looked
         figures = subject.read("london", server, *LIMITS)
         with subject.client("london") as client, pytest.raises(SaidError, match=r"full\.fail"):
@@ -114,7 +117,7 @@ def test_what_keeps_clients_out_behind_open_listeners_is_read(subject: Subject) 
         assert limits_of_addresses(reader, subject.view("london"), timeout_s=READ_S) == ()
 
     full = "addresses with address-full-policy {}, at their limit: {}"
-    assert found == [
+    assert rows == [
         ("addresses are paused: their clients get nothing: paused", ("paused",)),
         ("addresses are blocked by management: their senders wait: blocked", ("blocked",)),
         (full.format("BLOCK", "their senders wait: full.block"), ("full.block",)),
@@ -139,8 +142,8 @@ def test_a_business_queue_comes_and_goes_at_both_sites_and_leaves_its_address(su
 
     until(lambda: "biz" not in subject.view("paris").business)
     for site in SITES:
-        told = subject.read(site, subject.address(site, "biz"), "Address", "QueueNames")
-        assert told == {"Address": "biz", "QueueNames": []}
+        reading = subject.read(site, subject.address(site, "biz"), "Address", "QueueNames")
+        assert reading == {"Address": "biz", "QueueNames": []}
 
 
 @pytest.mark.parametrize(
@@ -170,15 +173,15 @@ def test_what_cannot_be_answered_is_refused_in_the_same_words(
     name = (named | {"queue": subject.queue("london", IN)}).get(bean, bean)
 
     if isinstance(asked, list):
-        told = subject.ask("london", type="read", mbean=name, attribute=asked)
+        rows = subject.ask("london", type="read", mbean=name, attribute=asked)
     else:
         operation, _, words = asked.partition(" ")
-        told = subject.execute("london", name, operation, *([words] if "'" in words else words.split()))
+        rows = subject.execute("london", name, operation, *([words] if "'" in words else words.split()))
 
-    assert told["status"] in (400, 404, 500)
+    assert rows["status"] in (400, 404, 500)
     text = said.replace("BEAN", name)
-    assert text in told["error"] if kind is None else told["error"].startswith(f"{kind} : {text}"), told
-    assert kind in (None, told["error_type"])
+    assert text in rows["error"] if kind is None else rows["error"].startswith(f"{kind} : {text}"), rows
+    assert kind in (None, rows["error_type"])
 
 
 def test_a_call_by_the_beginning_of_names_is_of_all_queues_that_begin_so(subject: Subject) -> None:
@@ -190,9 +193,9 @@ def test_a_call_by_the_beginning_of_names_is_of_all_queues_that_begin_so(subject
     def all_paused() -> list[bool]:
         return [paused(subject, "london", name)[0] for name in names]
 
-    told = subject.done("london", pattern, "pause()")
+    done = subject.done("london", pattern, "pause()")
 
-    assert {beans.parts(bean)["queue"]: value for bean, value in told.items()} == dict.fromkeys(names[:2])
+    assert {beans.parts(bean)["queue"]: value for bean, value in done.items()} == dict.fromkeys(names[:2])
     assert all_paused() == [True, True, False]
     subject.done("london", pattern, "resume()")
     assert all_paused() == [False, False, False]
@@ -204,8 +207,8 @@ def test_a_call_by_the_beginning_of_names_is_of_all_queues_that_begin_so(subject
     subject.settled()  # what made and destroyed them is shipped too
     # And by none of all: also of what the link has to ship.
     every = beans.queue("london")
-    told = subject.done("london", every, "pause()")
-    assert {beans.parts(bean)["queue"] for bean in told} >= {IN, OUT, "DLQ"}
+    done = subject.done("london", every, "pause()")
+    assert {beans.parts(bean)["queue"] for bean in done} >= {IN, OUT, "DLQ"}
     assert paused(subject, "london", f"{OUTFLOW_PREFIX}paris") == (True, False)
     subject.put("london", IN)
     comes(lambda: subject.shipping("london"), {"MessageCount": 1, "DeliveringCount": 0, "ConsumerCount": 1})
@@ -219,7 +222,7 @@ def test_many_requests_are_answered_one_by_one_and_errors_can_stand_in_the_place
     good = {"type": "read", "mbean": server, "attribute": ["Active"], "config": config}
     bad = {"type": "exec", "mbean": server, "operation": "nope()", "config": config}
 
-    assert [each["status"] for each in subject.post("london", [good, bad, good]).json()] == [200, 400, 200]
+    assert [item["status"] for item in subject.post("london", [good, bad, good]).json()] == [200, 400, 200]
     assert subject.post("london", []).json() == []
     echoed = subject.post("london", {**good, "config": {}}).json()
     assert echoed["request"] == {"type": "read", "mbean": server, "attribute": "Active"}
@@ -231,13 +234,13 @@ def test_many_requests_are_answered_one_by_one_and_errors_can_stand_in_the_place
 def test_a_wrong_login_gets_nothing_and_after_four_failures_a_user_has_to_wait(subject: Subject) -> None:
     body = {"type": "version"}
     for login in (Login("nobody", "wrong"), subject.place("london").app):
-        told = subject.post("london", body, login)
-        assert (told.status_code, told.text, told.headers["Hawtio-Forbidden-Reason"]) == (403, "", "NONE")
+        answer = subject.post("london", body, login)
+        assert (answer.status_code, answer.text, answer.headers["Hawtio-Forbidden-Reason"]) == (403, "", "NONE")
     assert subject.post("london", body).status_code == 200
 
     answers = [subject.post("paris", body, Login("somebody", "wrong")) for _ in range(5)]
 
-    assert [each.status_code for each in answers] == [403, 403, 403, 403, 429]
+    assert [answer.status_code for answer in answers] == [403, 403, 403, 403, 429]
     assert answers[-1].headers["Retry-After"] == "1"
     assert subject.post("paris", body).status_code == 200
 
@@ -253,7 +256,7 @@ def test_small_questions(subject: Subject) -> None:
     assert answer("listPreparedTransactionDetailsAsJSON()") == ""
     assert answer("listLockCoordinatorsAsJSON()") == "[]"
     links = json.loads(answer("listBrokerConnections()"))
-    assert [(each["name"], each["started"], each["connected"]) for each in links] == [("paris", True, True)]
+    assert [(link["name"], link["started"], link["connected"]) for link in links] == [("paris", True, True)]
     everyone, nobody = (json.loads(answer(f"listUser({TEXT})", name)) for name in ("", "nobody"))
     assert {row["username"]: row["roles"] for row in everyone} == {"admin": ["amq"], "app": ["apps"]}
     assert nobody == [{"username": "nobody", "roles": []}]
@@ -264,7 +267,7 @@ def test_small_questions(subject: Subject) -> None:
     assert f"{OUTFLOW_PREFIX}paris" in {beans.parts(bean)["queue"] for bean in rows}
     assert subject.read("london", server, "QueueCount") == {"QueueCount": len(rows)}
     keys = [[pair.partition("=")[0] for pair in bean.partition(":")[2].split(",")] for bean in rows]
-    assert all(each == sorted(each) for each in keys)
+    assert all(key == sorted(key) for key in keys)
 
 
 @pytest.mark.parametrize("match", ["orders.#", "#"])
@@ -399,9 +402,9 @@ def test_a_refused_login_says_why_and_closes(subject: Subject) -> None:
     place = subject.place("london")
 
     for login, name in ((Login("app", "wrong"), "app"), (None, "null")):
-        told = try_login(place.stomp, login, None, timeout_s=5)
-        assert isinstance(told, Refused)
-        assert told.because == f"Security Error occurred: User name [{name}] or password is invalid"
+        try_login_ = try_login(place.stomp, login, None, timeout_s=5)
+        assert isinstance(try_login_, Refused)
+        assert try_login_.because == f"Security Error occurred: User name [{name}] or password is invalid"
     right = try_login(place.stomp, place.app, None, timeout_s=5)
 
     assert isinstance(right, Connected)
@@ -429,9 +432,9 @@ def test_what_a_consumer_at_the_peer_holds_cannot_be_acknowledged_there(subject:
         client.send(IN)
         comes(lambda: subject.depth("paris", IN), 1)
         subject.stage.open_clients("paris")
-        with subject.client("paris") as there:
-            there.subscribe(IN)
-            there.message()
+        with subject.client("paris") as remote:
+            remote.subscribe(IN)
+            remote.message()
             client.subscribe(IN)
             client.ack(client.message())
 
@@ -451,10 +454,10 @@ def test_a_message_is_moved_out_of_the_mirror_into_a_queue_of_its_own(subject: S
     subject.create("paris", kept, internal=True)
     number = int(subject.browse("paris", IN)[0]["messageID"])
 
-    told = [subject.on("paris", move, number, kept) for _ in range(2)]
+    rows = [subject.on("paris", move, number, kept) for _ in range(2)]
     nowhere = subject.execute("paris", subject.queue("paris", IN), move, number, "nowhere")
 
-    assert told == [True, False]
+    assert rows == [True, False]
     assert nowhere == failed(ILLEGAL, "AMQ229049: No queue found for nowhere", 400)
     comes(lambda: subject.depth("london", IN), 1)
     assert [subject.counters(site, IN) for site in SITES] == [(2, 1, 0), (2, 1, 0)]
@@ -536,8 +539,8 @@ def test_a_transaction_sends_when_it_is_committed_and_holds_no_acknowledgement(s
 
 
 def paused(subject: Subject, site: str, queue: str) -> tuple[bool, bool]:
-    told = subject.read(site, subject.queue(site, queue), "Paused", "PersistedPause")
-    return told["Paused"], told["PersistedPause"]
+    reading = subject.read(site, subject.queue(site, queue), "Paused", "PersistedPause")
+    return reading["Paused"], reading["PersistedPause"]
 
 
 def attached(subject: Subject, site: str) -> bool:
@@ -568,8 +571,8 @@ def test_a_stopped_link_keeps_what_happens_and_a_started_one_ships_it(subject: S
     until(lambda: attached(subject, "london"))
     subject.settled()
     comes(lambda: [subject.depth(site, IN) for site in SITES], [3, 3])
-    told = subject.read("london", subject.outflow("london"), "MessagesAdded", "MessagesAcknowledged")
-    assert told["MessagesAdded"] == told["MessagesAcknowledged"]
+    reading = subject.read("london", subject.outflow("london"), "MessagesAdded", "MessagesAcknowledged")
+    assert reading["MessagesAdded"] == reading["MessagesAcknowledged"]
 
 
 def test_an_outflow_tells_how_old_its_first_message_is_and_nothing_of_an_acknowledgement(subject: Subject) -> None:
@@ -714,13 +717,13 @@ def test_the_listings_tell_clients_and_links(subject: Subject) -> None:
         view = subject.view("london")
 
     port = subject.place("london").stomp.port
-    [mine] = [each for each in view.connections if each.port == port]
-    assert (mine.client, mine.user, mine.protocol) == ("billing", "app", "STOMP")
-    links = [(each.protocol, each.client) for each in view.connections if each.port != port]
+    [own] = [connection for connection in view.connections if connection.port == port]
+    assert (own.client, own.user, own.protocol) == ("billing", "app", "STOMP")
+    links = [(connection.protocol, connection.client) for connection in view.connections if connection.port != port]
     assert links == [("AMQP", subject.view("paris").node)] * 2  # both directions name the peer
-    [at_queue] = [each for each in view.consumers if each.queue == IN]
+    [at_queue] = [consumer for consumer in view.consumers if consumer.queue == IN]
     assert (at_queue.port, at_queue.client, at_queue.user, at_queue.holds) == (port, "billing", "app", 1)
-    assert len([each for each in view.consumers if each.queue == f"{OUTFLOW_PREFIX}paris"]) == 1
-    assert mine.remote == at_queue.remote
+    assert len([consumer for consumer in view.consumers if consumer.queue == f"{OUTFLOW_PREFIX}paris"]) == 1
+    assert own.remote == at_queue.remote
     assert view.fence.clients_elsewhere() == []
-    comes(lambda: [each for each in subject.view("london").connections if each.port == port], [])
+    comes(lambda: [connection for connection in subject.view("london").connections if connection.port == port], [])

@@ -59,8 +59,11 @@ def test_a_backup_answers_like_an_empty_broker(group: GroupSubject, layout: Layo
     policy = "Replication {} w/quorum voting" if layout.replicates else "Shared Store {}"
     components = ("acceptors", "broker-connections", "addresses", "cluster-connections")
     shown = [
-        [bool(group.ask(at, type="search", mbean=f"{group.server(at)},component={each},*")["value"]) for at in (A, B)]
-        for each in components
+        [
+            bool(group.ask(at, type="search", mbean=f"{group.server(at)},component={component},*")["value"])
+            for at in (A, B)
+        ]
+        for component in components
     ]
     live = {"live": cluster(group, A), "primary": cluster(group, A), "backup": cluster(group, B)}
 
@@ -101,7 +104,7 @@ def test_a_takeover_forgets_what_management_did_and_keeps_the_journal(group: Gro
     assert group.read(B, group.server(B), "NodeID") == node
     until(lambda: group.attached(B) and group.attached(PARIS), within_s=TAKES_S)
     pauses = [group.read(B, group.queue(B, name), "Paused", "PersistedPause") for name in (IN, OUT)]
-    assert [[*each.values()] for each in pauses] == [[True, True], [False, False]]
+    assert [[*pause.values()] for pause in pauses] == [[True, True], [False, False]]
     assert group.read(B, group.queue(B, document), "User") == {"User": "what it says"}
     assert may_send(group, B, "geheim.x") == {"amq"}
     counts = {"MessageCount": 3, "MessagesAdded": 3, "MessagesAcknowledged": 0}

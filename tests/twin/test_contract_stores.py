@@ -87,8 +87,8 @@ def held_by(stage: PlayedTwin | Lab) -> Iterator[Shelf]:
         last = way()
         for number, _ in last.read(LOCK)[1]:
             last.delete(LOCK, number)
-        for each in ways:
-            each.close()
+        for item in ways:
+            item.close()
 
 
 def test_files_are_for_one_user_alone(tmp_path: Path) -> None:
@@ -120,17 +120,17 @@ def test_of_several_that_create_at_the_same_moment_one_gets_it(shelf: Shelf) -> 
 
 
 def test_one_is_created_once_written_anew_read_by_number_and_of_its_kind_alone_and_removed(shelf: Shelf) -> None:
-    store, (before_ms, found) = shelf.way(), shelf.way().read(LOCK)
+    store, (before_ms, reading) = shelf.way(), shelf.way().read(LOCK)
     # Whether one may be created is said without trying.
-    assert (found, "on this machine" in (store.why_forbidden() or "on this machine")) == ([], True)
+    assert (reading, "on this machine" in (store.why_forbidden() or "on this machine")) == ([], True)
     assert [store.create(LOCK, 1, text) for text in ("mine", "yours")] == [True, False]
     assert store.create(LOCK, 12, "stays") is store.create("lockout", 4, "of another kind") is True
     store.update(LOCK, 1, "after")
     with pytest.raises(BrokerError):
         store.update(LOCK, 3, "never written")
 
-    after_ms, found = shelf.way().read(LOCK)
-    assert (found, 0 < before_ms <= after_ms) == ([(1, "after"), (12, "stays")], True)
+    after_ms, reading = shelf.way().read(LOCK)
+    assert (reading, 0 < before_ms <= after_ms) == ([(1, "after"), (12, "stays")], True)
     assert shelf.way().read("lockout")[1] == [(4, "of another kind")]
     store.delete("lockout", 4)
 
@@ -155,8 +155,8 @@ def test_a_text_comes_back_as_it_was_written_and_a_torn_one_is_held_by_somebody(
 
     shelf.way().update(LOCK, 1, text)
 
-    [(number, told)] = shelf.way().read(LOCK)[1]
-    assert (number, meant(told)) == (1, meant(text))
+    [(number, reading)] = shelf.way().read(LOCK)[1]
+    assert (number, meant(reading)) == (1, meant(text))
     [lock] = read_locks(shelf.way()).documents
     assert (lock.run, lock.epoch) == (UNREADABLE, 1)
 
@@ -168,8 +168,8 @@ def test_what_is_written_outlives_a_restart_of_what_holds_it(shelf: Shelf) -> No
 
     shelf.restart()
 
-    told = {number: json.loads(text) for number, text in shelf.way().read(LOCK)[1]}
-    assert told == dict.fromkeys((1, 2), json.loads(SPLIT))
+    by_name = {number: json.loads(text) for number, text in shelf.way().read(LOCK)[1]}
+    assert by_name == dict.fromkeys((1, 2), json.loads(SPLIT))
 
 
 def test_what_others_have_put_there_is_no_crash_and_keeps_nobody_out_who_could_not_have_made_it(shelf: Shelf) -> None:
@@ -182,12 +182,12 @@ def test_what_others_have_put_there_is_no_crash_and_keeps_nobody_out_who_could_n
 
     assert shelf.way().create(LOCK, 7, "mine") is False
     if shelf.keeps_out:
-        assert [each.epoch for each in look.documents][:3] == [1, 2, 7]
+        assert [document.epoch for document in look.documents][:3] == [1, 2, 7]
         assert look.highest is not None
         assert look.highest.run == UNREADABLE
         assert look.highest.live(look.now_ms)
     else:
-        assert [each.epoch for each in look.documents] == [1]
+        assert [document.epoch for document in look.documents] == [1]
         assert (look.taken, next_epoch([look])) == ({2, 7}, 3)
 
 

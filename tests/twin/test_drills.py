@@ -68,9 +68,9 @@ def types(dr_ctl: Command, capsys: pytest.CaptureFixture[str], monkeypatch: pyte
     def typed(words: str) -> Screen:
         capsys.readouterr()
         code = run(shlex.split(words), time_now())
-        told = capsys.readouterr()
-        no_none(told.out + told.err)
-        return Screen(code, told.out, told.err)
+        output = capsys.readouterr()
+        no_none(output.out + output.err)
+        return Screen(code, output.out, output.err)
 
     return typed
 
@@ -228,7 +228,7 @@ def test_no_series_comes_or_goes_whatever_becomes_of_the_sites(
     assert math.isnan(value(owed, "dr_ctl_last_run_exit_code", operation="swapover"))
     assert math.isnan(value(owed, "dr_ctl_last_run_exit_code", operation="quarantine"))
     served = Record("", "ok", "", FAILOVER, target="paris", served_before=("paris",))
-    assert [monitoring.shown_as(each) for each in (served, replace(served, served_before=()))] == [
+    assert [monitoring.shown_as(case) for case in (served, replace(served, served_before=()))] == [
         "quarantine",
         FAILOVER,
     ]
@@ -243,8 +243,8 @@ def test_no_series_comes_or_goes_whatever_becomes_of_the_sites(
 
 
 def test_a_rehearsal_and_an_objective_are_shown(twin: PlayedTwin, dr_ctl: Command, shows: Shows) -> None:
-    with edited(twin) as told:
-        told["objectives"] = {"recovery": "30s", "loss": {"messages": 250}}
+    with edited(twin) as options:
+        options["objectives"] = {"recovery": "30s", "loss": {"messages": 250}}
     assert dr_ctl("rehearse", "--yes").code == 0
 
     shown = shows()

@@ -128,7 +128,7 @@ TO_PARIS = ("swapover", "--to", "paris")
         *((MIRROR, at) for at in (2, 3, 4)),
         *((topology, 3) for topology in (CONTINUITY, BRIDGES)),
         *(pytest.param(MIRROR, at, marks=pytest.mark.deep) for at in (1, 5)),
-        *(pytest.param(each, at, marks=pytest.mark.deep) for each in (CONTINUITY, BRIDGES) for at in (1, 2, 4, 5)),
+        *(pytest.param(case, at, marks=pytest.mark.deep) for case in (CONTINUITY, BRIDGES) for at in (1, 2, 4, 5)),
     ],
 )
 def test_a_site_that_somebody_opened_meanwhile_stays_the_only_one(
@@ -244,8 +244,8 @@ def test_rights_that_somebody_gives_once_the_gate_holds_are_not_taken_away(
 def test_what_management_gave_is_given_back_where_the_file_gives_clients_nothing(
     twin: PlayedTwin, dr_ctl: Command
 ) -> None:
-    with edited(twin) as told, twin.still():
-        for site, part in told["sites"].items():
+    with edited(twin) as settings_file, twin.still():
+        for site, part in settings_file["sites"].items():
             part["brokers"][0]["lasting_fence"] = {"roles": ["apps"], "matches": ["orders.#"]}
             security = twin.host(site).broker.security
             security._file = {"#": {role: may for role, may in security._file["#"].items() if role != "apps"}}
@@ -364,8 +364,8 @@ class Half:
 @pytest.fixture
 def consumer(twin: PlayedTwin, dr_ctl: Command) -> Iterator[Consumer]:
     """London was lost with messages that it had done and some that it had not; Paris serves."""
-    with edited(twin) as told:
-        told.setdefault("drain", {})["stall"] = "1500ms"
+    with edited(twin) as text:
+        text.setdefault("drain", {})["stall"] = "1500ms"
     twin.cut("london")
     until(lambda: not twin.host("london").broker.attached)
     put(twin, "london", "orders.in", DONE + NEVER)
@@ -430,8 +430,8 @@ def test_pauses_that_a_return_holds_are_not_lifted_while_its_way_is_open(
 def test_a_residue_that_moves_is_not_timed_out(
     twin: PlayedTwin, dr_ctl: Command, consumer: Consumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with edited(twin) as told:
-        told["drain"] |= {"timeout": "300ms", "stall": "600ms"}
+    with edited(twin) as settings_file:
+        settings_file["drain"] |= {"timeout": "300ms", "stall": "600ms"}
     apply = MirrorBroker.apply
 
     def slow(broker: MirrorBroker, event: Event) -> None:

@@ -32,7 +32,7 @@ from tests.twin.subject import until
 
 # What the file must say as the stage's own settings do, beside what all brokers have.
 TOLD = {"mirror", "bridge", "broker"}
-REAL = [pytest.param(each, marks=[needs_plugin] if each == CONTINUITY else []) for each in KINDS]
+REAL = [pytest.param(kind, marks=[needs_plugin] if kind == CONTINUITY else []) for kind in KINDS]
 
 
 @pytest.fixture(params=[MIRROR, *OTHERS])
@@ -49,7 +49,7 @@ def real(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lab]:
 
 def brokers(path: Path) -> dict[str, dict[str, Any]]:
     document = yaml.safe_load(path.read_text(encoding="utf-8"))
-    return {site: each["brokers"][0] for site, each in document["sites"].items()}
+    return {site: item["brokers"][0] for site, item in document["sites"].items()}
 
 
 Begun = Callable[..., tuple[Ended, Path]]
@@ -64,7 +64,7 @@ def begun(inside: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> B
         for site, broker in brokers(stage.settings_path).items():
             secret = (stage.settings_path.parent / broker["password"]["file"]).read_text(encoding="utf-8").strip()
             monkeypatch.setenv(f"{site.upper()}_PASSWORD", secret)
-            words += [f"{site}={each['jolokia']}" for each in reversed(broker.get("nodes", [broker]))]
+            words += [f"{site}={item['jolokia']}" for item in reversed(broker.get("nodes", [broker]))]
         username = brokers(stage.settings_path)["london"]["username"]
         return inside("init", *words, "--username", username, "--out", str(out), *more), out
 
@@ -75,8 +75,8 @@ def test_the_nodes_of_a_broker_are_one(begun: Begun, tmp_path: Path) -> None:
     with PlayedTwin.up(tmp_path / "twin", layout=Layout(nodes=2)) as twin:
         own, (ended, out) = brokers(twin.settings_path), begun(twin)
 
-    found = {site: [each["jolokia"] for each in broker["nodes"]] for site, broker in brokers(out).items()}
-    assert found == {site: [each["jolokia"] for each in broker["nodes"]] for site, broker in own.items()}, ended.told
+    by_name = {site: [item["jolokia"] for item in broker["nodes"]] for site, broker in brokers(out).items()}
+    assert by_name == {site: [item["jolokia"] for item in broker["nodes"]] for site, broker in own.items()}, ended.told
     assert brokers(out)["london"]["clients"] == own["london"]["clients"]
 
 
@@ -85,18 +85,18 @@ def judged(stage: PlayedTwin | Lab, ended: Any, out: Path) -> None:
     assert ended.code == 0, ended.document
     assert ended.document["data"]["topology"] == topology
     written = load(out)
-    own, mine = brokers(stage.settings_path), brokers(out)
+    own, items = brokers(stage.settings_path), brokers(out)
     for site in own:
-        for key in TOLD & {*own[site]} & {*mine[site]}:
-            assert sorted(mine[site][key]) == sorted(own[site][key]), (site, key)
+        for key in TOLD & {*own[site]} & {*items[site]}:
+            assert sorted(items[site][key]) == sorted(own[site][key]), (site, key)
         if topology == FANOUT:  # no broker tells producers from consumers
-            assert {*mine[site]["producers"]} <= {*own[site]["producers"]}
+            assert {*items[site]["producers"]} <= {*own[site]["producers"]}
             assert [line for line in ended.document["data"]["to_decide"] if line.startswith(("clients:", "producers:"))]
             continue
         # A listener that nobody uses may be named too: a fence that closes it does no harm.
         others = {listener for key in ("mirror", "bridge") for listener in own[site].get(key, ())}
-        assert set(own[site]["clients"]) <= set(mine[site]["clients"])
-        assert not others & set(mine[site]["clients"])
+        assert set(own[site]["clients"]) <= set(items[site]["clients"])
+        assert not others & set(items[site]["clients"])
     text = out.read_text(encoding="utf-8")
     for broker in own.values():
         assert (stage.settings_path.parent / broker["password"]["file"]).read_text(encoding="utf-8").strip() not in text
@@ -119,10 +119,10 @@ def test_a_listener_of_the_link_that_clients_may_use_too_is_told(stage: PlayedTw
     ended, out = begun(stage)
 
     assert [broker["mirror"] for broker in brokers(out).values()] == [["amqp"], ["amqp"]]
-    told = ended.rows("DR-INIT-003")
-    assert [each["text"].partition(" was")[0] for each in told] == ["london: amqp", "paris: amqp"]
+    rows = ended.rows("DR-INIT-003")
+    assert [item["text"].partition(" was")[0] for item in rows] == ["london: amqp", "paris: amqp"]
     for words in ('<acceptor name="mirror">tcp://', "put amqp under `clients:`"):
-        assert all(words in each["remedy"] for each in told)
+        assert all(words in finding["remedy"] for finding in rows)
 
 
 @pytest.mark.parametrize(
@@ -188,8 +188,8 @@ def test_all_examples_are_written_where_nothing_is_yet(
     ended = inside("init", "--examples", str(out))
 
     assert ended.code == 0
-    written = {each.name: each.read_bytes() for each in out.iterdir() if each.is_file()}
-    assert written == {each.name: each.read_bytes() for each in machine.shipped("examples").iterdir()}
+    written = {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
+    assert written == {path.name: path.read_bytes() for path in machine.shipped("examples").iterdir()}
     for name, text in written.items():
         assert os.access(out / name, os.X_OK) is text.startswith(b"#!"), name
     for command in (*data_types(), None):
@@ -225,7 +225,7 @@ def canaries(twin: PlayedTwin) -> list[Any]:
 
 def last_step(dr_ctl: Command, ended: Ended, verb: str) -> dict[str, Any]:
     steps = dr_ctl("runs", "show", ended.document["run"]).document["data"]["steps"]
-    return next(each for each in reversed(steps) if each["step"].endswith(verb))
+    return next(step for step in reversed(steps) if step["step"].endswith(verb))
 
 
 @BOTH
@@ -235,26 +235,26 @@ def test_messages_of_its_own_go_the_whole_path(
     if topology == BROKERSYNC:
         impatient(monkeypatch, canary_s=1.0)
     put(twin, "london", "orders.in", 5)
-    there = "paris/orders.in"  # wherever the link keeps them
+    remote = "paris/orders.in"  # wherever the link keeps them
     if topology != SHARED_STORE:
-        until(lambda: sum(len(lying) for name, lying in business(twin).items() if name.startswith(there)) == 5)
+        until(lambda: sum(len(lying) for name, lying in business(twin).items() if name.startswith(remote)) == 5)
     before = business(twin)
 
     ended = dr_ctl("rehearse", "--yes")
 
-    told = {finding["id"]: finding for finding in ended.document["findings"]}
+    by_name = {finding["id"]: finding for finding in ended.document["findings"]}
     if topology == BROKERSYNC:  # no composite queue copies the canary: that is told, and nothing is left
-        assert (ended.code, "composite queue" in told["DR-REHEARSE-001"]["remedy"]) == (24, True)
+        assert (ended.code, "composite queue" in by_name["DR-REHEARSE-001"]["remedy"]) == (24, True)
     else:
         assert "10 message(s) went the whole path" in last_step(dr_ctl, done(ended), "canary")["text"]
-        assert ("DR-REHEARSE-001" in told) is (topology in (BRIDGES, FANOUT, SHARED_STORE))
+        assert ("DR-REHEARSE-001" in by_name) is (topology in (BRIDGES, FANOUT, SHARED_STORE))
     if topology == CONTINUITY:  # a flow of the plugin stays: it is empty, and the next rehearsal takes it
         assert all(not [*queue.live()] for queue in canaries(twin))
         done(dr_ctl("rehearse", "--yes"))
     else:
         assert canaries(twin) == []
     assert business(twin) == before
-    assert {each["serving"] for each in ended.document["data"]["pairs"]} == {"london"}
+    assert {item["serving"] for item in ended.document["data"]["pairs"]} == {"london"}
 
 
 def test_a_link_that_is_cut_ends_the_rehearsal_and_leaves_nothing(
@@ -290,7 +290,7 @@ def test_a_rehearsal_needs_a_site_that_serves_and_one_that_waits_and_lets_nobody
 
     ended = dr_ctl("rehearse", "--yes")
 
-    [step] = [each for each in dry.document["data"]["plan"]["steps"] if each["verb"] == "canary"]
+    [step] = [step for step in dry.document["data"]["plan"]["steps"] if step["verb"] == "canary"]
     assert ("no client gets into paris" in step["about"], twin.changes()) == (True, [])
     assert (ended.code, "from a site that serves to one that waits" in ended.document["summary"]) == (10, True)
 
@@ -311,9 +311,9 @@ def test_on_real_brokers(
     ended = inside("rehearse", "--yes")
     cleaned = done(inside("rehearse", "clean", "--yes"))
 
-    told = {finding["id"] for finding in ended.document["findings"]}
+    rows = {finding["id"] for finding in ended.document["findings"]}
     assert ended.code == (24 if topology == BROKERSYNC else 0), ended.document
-    assert ("DR-REHEARSE-001" in told) is (topology not in (MIRROR, CONTINUITY))
-    assert "DR-REHEARSE-002" not in told
+    assert ("DR-REHEARSE-001" in rows) is (topology not in (MIRROR, CONTINUITY))
+    assert "DR-REHEARSE-002" not in rows
     step = last_step(inside, cleaned, "")
     assert (step["event"], "no queue of a rehearsal is left" in step["text"]) == ("unneeded", True), step

@@ -39,7 +39,7 @@ def twin(tmp_path: Path) -> Iterator[PlayedTwin]:
 
 def asked(twin: PlayedTwin, verb: str) -> list[str]:
     """The beans that were to pause, or to resume."""
-    return [each.bean for each in twin.changes() if each.operation.startswith(verb)]
+    return [change.bean for change in twin.changes() if change.operation.startswith(verb)]
 
 
 def together(twin: PlayedTwin, verb: str) -> list[str]:
@@ -112,7 +112,7 @@ OTHERS = [(PAUSE, False, "resume"), (PAUSE, False, "abort"), (RESUME, True, "res
 
 
 @pytest.mark.parametrize(
-    ("at", "after", "repair"), [*SOME, *(pytest.param(*each, marks=pytest.mark.deep) for each in OTHERS)]
+    ("at", "after", "repair"), [*SOME, *(pytest.param(*other, marks=pytest.mark.deep) for other in OTHERS)]
 )
 def test_a_run_that_is_killed_at_it_leaves_no_queue_paused(
     twin: PlayedTwin, dr_ctl: Command, at: int, after: bool, repair: str
@@ -159,7 +159,7 @@ def test_while_clients_are_out_no_look_asks_for_all_figures_of_all_queues(
     look, sent, whole = looks.read, goals(monkeypatch), list[int]()
 
     def looked(*arguments: Any, **more: Any) -> BrokerView:
-        so_far = {each for request in sent for each in request}
+        so_far = {call for request in sent for call in request}
         if Goal.CLOSE in so_far and Goal.OPEN not in so_far:
             whole.append(len(sent))
         return look(*arguments, **more)
@@ -168,7 +168,7 @@ def test_while_clients_are_out_no_look_asks_for_all_figures_of_all_queues(
 
     done(dr_ctl(*BACK, "--yes"))
 
-    assert {Goal.CLOSE, Goal.SHUT_OUT, Goal.ADMIT, Goal.OPEN} <= {each for request in sent for each in request}
+    assert {Goal.CLOSE, Goal.SHUT_OUT, Goal.ADMIT, Goal.OPEN} <= {call for request in sent for call in request}
     assert whole == []
 
 

@@ -86,7 +86,7 @@ def test_a_passive_node_of_the_target_is_told_as_the_one_cause(twin: PlayedTwin,
     assert (looked.code, refused.code, serving(twin)) == (22, 10, ("london",)), refused.document
     for ended in (looked, refused):
         assert "there is passive" in str(ended.document)
-        assert not [each for each in ended.document["findings"] if each["id"][:7] in ("DR-DOOR", "DR-LINK")]
+        assert not [finding for finding in ended.document["findings"] if finding["id"][:7] in ("DR-DOOR", "DR-LINK")]
 
 
 @pytest.mark.parametrize("layout", [Layout(nodes=2)])
@@ -115,11 +115,11 @@ def test_while_a_broker_fails_back_inside_its_site_nothing_is_opened_elsewhere(
     until(lambda: nodes(dr_ctl("status"))["b"] == "active")
     twin.start("london", node="a")
 
-    told, checked = dr_ctl("status"), dr_ctl("check")
+    items, checked = dr_ctl("status"), dr_ctl("check")
     refused, worded = dr_ctl(*FAILOVER), dr_ctl("swapover", "--to", "paris", "--yes")
 
-    assert set(nodes(told).values()) <= {"passive", "refuses"}, nodes(told)
-    assert told.document["data"]["sites"]["london"]["role"] == "unknown"
+    assert set(nodes(items).values()) <= {"passive", "refuses"}, nodes(items)
+    assert items.document["data"]["sites"]["london"]["role"] == "unknown"
     assert "no node of london/orders-1 is active" in checked.document["summary"]
     assert refused.code == 12, refused.document
     assert "another one may be" in refused.document["summary"] or "a passive one may be" in refused.document["summary"]
@@ -158,7 +158,7 @@ GROUPS = (MIRROR, BRIDGES, BROKERSYNC, FANOUT)
 
 
 def nodes(ended: Ended, site: str = "london") -> dict[str, str]:
-    return {each["name"]: each["state"] for each in ended.document["data"]["nodes"][f"{site}/orders-1"]}
+    return {item["name"]: item["state"] for item in ended.document["data"]["nodes"][f"{site}/orders-1"]}
 
 
 @pytest.mark.parametrize("layout", [Layout(nodes=2, takeover_s=2.0)])
@@ -170,7 +170,7 @@ def test_a_failover_is_refused_until_no_node_can_take_over(twin: PlayedTwin, dr_
     twin.kill("london", node="a")
 
     early, priced = dr_ctl(*FAILOVER), dr_ctl("failover", "--to", "paris", "--yes", *WORD)
-    told = dr_ctl("status")
+    result = dr_ctl("status")
     until(lambda: nodes(dr_ctl("status")) == {"a": "refuses", "b": "active"})
     late, worded = dr_ctl(*FAILOVER), dr_ctl(*FAILOVER, *WORD)
     twin.kill("london", node="b")
@@ -179,8 +179,8 @@ def test_a_failover_is_refused_until_no_node_can_take_over(twin: PlayedTwin, dr_
     system().sleep(4.1)
     ended = dr_ctl(*FAILOVER)
 
-    assert [each.code for each in (early, late, worded, refused)] == [12] * 4, early.document
-    assert told.document["data"]["sites"]["london"]["role"] == "unknown"
+    assert [case.code for case in (early, late, worded, refused)] == [12] * 4, early.document
+    assert result.document["data"]["sites"]["london"]["role"] == "unknown"
     assert priced.code == 11, priced.document
     assert "nothing was changed: london may be about to serve: no node of" in priced.document["summary"]
     assert f"a refuses, b {waits if waits == 'refuses' else f'is {waits}'}; within 4 s" in early.document["summary"]
@@ -203,7 +203,7 @@ def test_two_active_nodes_are_a_split_brain_and_a_fence_closes_both(twin: Played
     assert (status.document["findings"][0]["id"], nodes(status)) == ("DR-NODE-005", {"a": "active", "b": "active"})
     assert "split brain: two nodes of london/orders-1 are active" in status.texts("DR-NODE-005")[0]
     assert checked.document["summary"].startswith("CRITICAL - split brain")
-    assert [each.code for each in refused] == [10, 12], refused[0].document
+    assert [item.code for item in refused] == [10, 12], refused[0].document
     assert refused[0].rows("DR-NODE-005")
     assert fenced.code == 0, fenced.document
     assert not any(host.acceptors["clients"].started for host in twin.nodes("london").hosts)
@@ -334,7 +334,7 @@ def test_a_source_that_is_restarted_behind_the_gate_is_moved_from_no_further(
 
 
 @BOTH_BOOTS
-@pytest.mark.parametrize("topology", [MIRROR, *(pytest.param(each, marks=pytest.mark.deep) for each in OTHERS)])
+@pytest.mark.parametrize("topology", [MIRROR, *(pytest.param(other, marks=pytest.mark.deep) for other in OTHERS)])
 @pytest.mark.parametrize(
     "verb", [*(pytest.param(verb, marks=pytest.mark.deep) for verb in ("fence", "quiesce")), AFTER]
 )
@@ -358,7 +358,7 @@ def test_a_move_that_is_undone_leaves_the_source_open(
 
 
 @BOTH_BOOTS
-@pytest.mark.parametrize("topology", [MIRROR, *(pytest.param(each, marks=pytest.mark.deep) for each in OTHERS)])
+@pytest.mark.parametrize("topology", [MIRROR, *(pytest.param(other, marks=pytest.mark.deep) for other in OTHERS)])
 @pytest.mark.parametrize("at", [1, 2])
 def test_an_abort_at_another_node_than_that_of_the_journal_opens_the_source(
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, at: int
@@ -407,7 +407,7 @@ def test_the_monitor_opens_a_site_that_the_plugin_keeps_closed_after_a_takeover(
     twin: PlayedTwin, dr_ctl: Command
 ) -> None:
     put(twin, "london", Q, 20)
-    told = dr_ctl("validate", "--to", "paris").rows("DR-CONT-022")
+    rows = dr_ctl("validate", "--to", "paris").rows("DR-CONT-022")
     watched = "monitor", "--for", "8s", "--auto-unfence"
     dr_ctl(*watched)
     twin.kill("london", node="a")
@@ -415,7 +415,7 @@ def test_the_monitor_opens_a_site_that_the_plugin_keeps_closed_after_a_takeover(
     closed = dr_ctl("status")
     dr_ctl(*watched)
 
-    assert ["dr-ctl monitor --auto-unfence" in each["remedy"] for each in told] == [True, True]
+    assert ["dr-ctl monitor --auto-unfence" in finding["remedy"] for finding in rows] == [True, True]
     assert closed.finding("DR-ROLE-015")["remedy"] == "Reopen london, which served last: `dr-ctl unfence london`."
     assert (serving(twin), twin.depth("london", Q)) == (("london",), 20)
 

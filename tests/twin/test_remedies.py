@@ -38,7 +38,7 @@ Situation = Callable[[PlayedTwin, Command], object]
 
 def typed(*commands: str) -> Situation:
     """What is so once these were typed."""
-    return lambda _, dr_ctl: [dr_ctl(*each.split(), "--yes") for each in commands]
+    return lambda _, dr_ctl: [dr_ctl(*command.split(), "--yes") for command in commands]
 
 
 def befalls(word: str, *given: str) -> Situation:
@@ -135,8 +135,8 @@ def staged(tmp_path: Path, inside: Command, monkeypatch: pytest.MonkeyPatch) -> 
 
 def hurry(stage: Any, folder: Path) -> None:
     """The runbooks that came with dr-ctl, but that nobody waits a minute until a cut link has caught up."""
-    with edited(stage) as told:
-        told["runbooks"] = runbooks(folder, "within: 1m", "within: 1s")
+    with edited(stage) as books:
+        books["runbooks"] = runbooks(folder, "within: 1m", "within: 1s")
 
 
 def remedies(ended: Ended) -> set[str]:
@@ -146,15 +146,15 @@ def remedies(ended: Ended) -> set[str]:
 
 
 def errors(dr_ctl: Command) -> set[str]:
-    return {each["id"] for each in dr_ctl("status").document["findings"] if each["severity"] == "error"}
+    return {finding["id"] for finding in dr_ctl("status").document["findings"] if finding["severity"] == "error"}
 
 
 @pytest.mark.parametrize(
     ("topology", "situation"),
     [
-        pytest.param(topology, each, marks=() if (topology, each) in AT_ONCE else pytest.mark.deep)
+        pytest.param(topology, situation, marks=() if (topology, situation) in AT_ONCE else pytest.mark.deep)
         for topology, situations in OF.items()
-        for each in situations
+        for situation in situations
     ],
 )
 def test_a_remedy_that_is_run_makes_nothing_worse(
@@ -180,13 +180,13 @@ def helps(twin: PlayedTwin, dr_ctl: Command, command: list[str], printed_by: str
     if command[:2] == ["runs", "show"] or command[0] in ("monitor", "rpo"):
         return
     before, wrong = set(serving(twin)), errors(dr_ctl)
-    told = f"`{' '.join(command)}`, as {printed_by} says"
+    text = f"`{' '.join(command)}`, as {printed_by} says"
     looks = command[0] in ("status", "validate", "verify", "runs", "explain", "plan") or "--dry-run" in command
 
     ended = dr_ctl(*command, *(() if looks else ("--yes",)))
 
-    assert ended.code not in (1, 2), (told, ended.document)
+    assert ended.code not in (1, 2), (text, ended.document)
     after = set(serving(twin))
-    assert len(after) <= max(len(before), 1), (told, ended.document)
-    assert not before or after, (told, ended.document)
-    assert errors(dr_ctl) <= wrong, (told, ended.document)
+    assert len(after) <= max(len(before), 1), (text, ended.document)
+    assert not before or after, (text, ended.document)
+    assert errors(dr_ctl) <= wrong, (text, ended.document)

@@ -23,7 +23,7 @@ SLOW_S = 1.5
 
 def slowly(twin: PlayedTwin) -> None:
     """Paris has just tried for the lock, and does so seldom, as real brokers do."""
-    [paris] = [each for each in twin.brokers(SharedStoreBroker) if each.site == "paris"]
+    [paris] = [broker for broker in twin.brokers(SharedStoreBroker) if broker.site == "paris"]
     with twin.still():
         paris.tries_every_s = SLOW_S
         paris.work(twin.clock.now_s() + SLOW_S)
@@ -39,7 +39,7 @@ def test_a_failover_waits_until_the_store_is_taken_and_owes_a_fence_until_the_lo
     ended = done(dr_ctl(*FAILOVER, *ACCEPTED))
 
     assert serving(twin) == ("paris",)
-    assert {(each["kind"], each["site"]) for each in ended.document["debts"]} == {("fence", "london")}
+    assert {(row["kind"], row["site"]) for row in ended.document["debts"]} == {("fence", "london")}
     assert "DR-ROLE-008" in dr_ctl("reinstate", "london", "--yes").ids
     twin.start("london")
     assert done(dr_ctl("reinstate", "london", "--yes")).document["debts"] == []
@@ -76,8 +76,8 @@ def test_a_store_that_nobody_takes_ends_with_a_command_that_helps(
 ) -> None:
     """No command of the settings starts a broker."""
     impatient(monkeypatch, activate_s=0.2, store_starts_s=0.2, store_ends_s=0.2)
-    with edited(twin) as told:
-        for site in told["sites"].values():
+    with edited(twin) as settings_file:
+        for site in settings_file["sites"].values():
             del site["brokers"][0]["process"]["start"]
     slowly(twin)
     with monkeypatch.context() as patch:
@@ -103,9 +103,9 @@ def test_two_dead_processes_are_no_answer_and_the_command_that_is_named_starts_o
         twin.kill(site)
 
     shown = dr_ctl("status")
-    told = shown.rows("DR-STORE-012")[0]
+    rows = shown.rows("DR-STORE-012")[0]
 
     assert (shown.code, shown.ids) == (22, ["DR-STORE-012", "DR-ROLE-005"])
-    assert told["text"].count("its process does not run") == 2
-    subprocess.run(["/bin/sh", "-c", told["remedy"].split("`")[1]], check=True, timeout=30)
+    assert rows["text"].count("its process does not run") == 2
+    subprocess.run(["/bin/sh", "-c", rows["remedy"].split("`")[1]], check=True, timeout=30)
     until(lambda: serving(twin) == ("london",))

@@ -46,14 +46,14 @@ class Played:
             for site in twin.sites
             for name in NAMES
         }
-        with edited(twin) as told:
+        with edited(twin) as settings_file:
             for (site, name), work in self.works.items():
-                rows = told["sites"][site].setdefault("workloads", [])
+                rows = settings_file["sites"][site].setdefault("workloads", [])
                 rows.append(work.told(singleton=name in singletons, queues=list(queues.get(name, ()))))
 
     @property
     def running(self) -> list[tuple[str, str]]:
-        return [which for which, each in self.works.items() if each.runs]
+        return [which for which, work in self.works.items() if work.runs]
 
     @property
     def calls(self) -> list[str]:
@@ -88,10 +88,10 @@ def at(site: str) -> list[tuple[str, str]]:
 @pytest.mark.parametrize(
     ("topology", "operation"),
     [
-        *((MIRROR, each) for each in ("swapover", "failback")),
+        *((MIRROR, name) for name in ("swapover", "failback")),
         (BRIDGES, "swapover"),
         pytest.param(MIRROR, "failover", marks=pytest.mark.deep),
-        *(pytest.param(BRIDGES, each, marks=pytest.mark.deep) for each in ("failover", "failback")),
+        *(pytest.param(BRIDGES, name, marks=pytest.mark.deep) for name in ("failover", "failback")),
     ],
 )
 def test_a_run_that_is_killed_anywhere_leaves_them_at_the_site_that_serves(
@@ -125,7 +125,7 @@ def test_a_run_that_is_killed_anywhere_leaves_them_at_the_site_that_serves(
             assert had <= unprocessed(twin), (number, after)
 
 
-@pytest.mark.parametrize("number", [2, 3, *(pytest.param(each, marks=pytest.mark.deep) for each in (1, 4))])
+@pytest.mark.parametrize("number", [2, 3, *(pytest.param(number, marks=pytest.mark.deep) for number in (1, 4))])
 @AROUND
 def test_a_run_that_is_killed_before_its_end_is_undone(fresh: Fresh, inside: Command, number: int) -> None:
     twin, played = fresh("killed")
@@ -144,8 +144,8 @@ def test_a_stop_that_may_take_effect_later_is_taken_back_by_the_undo(
     twin: PlayedTwin, works: Played, dr_ctl: Command
 ) -> None:
     billing = works.works["london", BILLING]
-    with edited(twin) as told:
-        for workload in (each for site in told["sites"].values() for each in site["workloads"]):
+    with edited(twin) as settings_file:
+        for workload in (item for site in settings_file["sites"].values() for item in site["workloads"]):
             workload["timeout"] = "300ms"
     billing.switch("stop.drains")
 

@@ -68,13 +68,19 @@ class Admin:
 
     def create_queue(self, name: str) -> None:
         """Make a durable anycast queue of any name; a queue that exists is left as it is."""
-        told = {"name": name, "address": name, "routing-type": "ANYCAST", "durable": True, "auto-create-address": True}
+        options = {
+            "name": name,
+            "address": name,
+            "routing-type": "ANYCAST",
+            "durable": True,
+            "auto-create-address": True,
+        }
         self._call(
             {
                 "type": "exec",
                 "mbean": self._broker,
                 "operation": "createQueue(java.lang.String,boolean)",
-                "arguments": [json.dumps(told), True],
+                "arguments": [json.dumps(options), True],
             }
         )
 

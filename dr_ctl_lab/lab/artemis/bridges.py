@@ -54,8 +54,8 @@ BRIDGED: Final = {
 }
 
 
-def options(told: Options) -> Options:
-    return create.only(told, (), "artemis-bridges")
+def options(value: Options) -> Options:
+    return create.only(value, (), "artemis-bridges")
 
 
 def buffer(peer: str, address: str) -> str:
@@ -78,7 +78,7 @@ def configured(xml: str, spec: BrokerSpec) -> str:
     xml = re.sub(r"<acceptors>.*?</acceptors>", lambda _: _listeners(spec, copied), xml, count=1, flags=re.DOTALL)
     xml = re.sub(
         r'<security-setting match="#">.*?</security-setting>',
-        lambda found: _permissions(found.group()),
+        lambda item: _permissions(item.group()),
         xml,
         count=1,
         flags=re.DOTALL,
@@ -88,8 +88,8 @@ def configured(xml: str, spec: BrokerSpec) -> str:
         f"<anycast><queue name={quoteattr(buffer(peer, name))}/></anycast></address>"
         for name in copied
     )
-    told = f'\n         <address name="{IDS}"><anycast><queue name="{IDS}"/></anycast></address>'
-    xml = re.sub(r"<addresses>", lambda _: f"<addresses>{create.queues(spec)}{buffers}{told}", xml, count=1)
+    text = f'\n         <address name="{IDS}"><anycast><queue name="{IDS}"/></anycast></address>'
+    xml = re.sub(r"<addresses>", lambda _: f"<addresses>{create.queues(spec)}{buffers}{text}", xml, count=1)
     return create.disk(xml)
 
 
@@ -98,7 +98,7 @@ def _listeners(spec: BrokerSpec, copied: Sequence[str]) -> str:
     ports = site.ports
     return f"""<journal-buffer-timeout>{SYNC_NS}</journal-buffer-timeout>
 
-      <connectors>{"".join(_connector(*each) for each in zip(_ways(spec), spec.link_uris, strict=True))}
+      <connectors>{"".join(_connector(*row) for row in zip(_ways(spec), spec.link_uris, strict=True))}
       </connectors>
 
       <acceptors>
@@ -128,7 +128,7 @@ def _bridge(spec: BrokerSpec, address: str) -> str:
     site, peer = spec.site, spec.peer.name
     refs = "".join(f"<connector-ref>{name}</connector-ref>" for name in _ways(spec))
     known = {key: value for key, value in BRIDGED.items() if key != WAITS or spec.version >= WAITS_SINCE}
-    told = "".join(f"\n            <{key}>{json.dumps(value)}</{key}>" for key, value in known.items())
+    text = "".join(f"\n            <{key}>{json.dumps(value)}</{key}>" for key, value in known.items())
     return f"""
          <bridge name={quoteattr(bridge(peer, address))}>
             <queue-name>{escape(buffer(peer, address))}</queue-name>
@@ -136,7 +136,7 @@ def _bridge(spec: BrokerSpec, address: str) -> str:
             <transformer>
                <class-name>{TRANSFORMER}</class-name>
                <property key="{ORIGIN}" value="{site.name}"/>
-            </transformer>{told}
+            </transformer>{text}
             <user>{BRIDGE}</user>
             <password>{site.others[BRIDGE]}</password>
             <static-connectors>{refs}</static-connectors>
@@ -156,9 +156,9 @@ def _divert(site: str, address: str) -> str:
 
 def _permissions(everywhere: str) -> str:
     """Clients may not delete, a bridge may only send; ids that arrived are the agent's alone."""
-    told = re.sub(r'(type="(?!delete)[A-Za-z]+" roles=)"amq"', rf'\1"amq,{CLIENTS}"', everywhere)
-    told = re.sub(r'(type="send" roles=")', rf"\1{BRIDGE},", told)
-    return f"""{told}
+    sub = re.sub(r'(type="(?!delete)[A-Za-z]+" roles=)"amq"', rf'\1"amq,{CLIENTS}"', everywhere)
+    sub = re.sub(r'(type="send" roles=")', rf"\1{BRIDGE},", sub)
+    return f"""{sub}
          <security-setting match="{IDS}">
             <permission type="send" roles="amq,{CLIENTS},{BRIDGE}"/>
             <permission type="consume" roles="amq,{AGENT}"/>
@@ -223,8 +223,8 @@ class BridgesAdmin(Admin):
         roles = self._beans("component=addresses,address=*", "RolesAsJSON")
         letting = {
             parts(bean)["address"]
-            for bean, told in roles.items()
-            if any(role["name"] == CLIENTS and role["send"] for role in json.loads(told["RolesAsJSON"]))
+            for bean, value in roles.items()
+            if any(role["name"] == CLIENTS and role["send"] for role in json.loads(value["RolesAsJSON"]))
         }
         paused = {one["Name"] for one in self._queues("Name", "Paused") if one["Paused"]}
         return [name for name in queues if name in letting and name not in paused]
@@ -251,7 +251,7 @@ class BridgesAdmin(Admin):
 
     def _create_bridge(self, bridge: str, queue: str, password: str) -> None:
         site, peer = self._site.name, self._peer()
-        told = {
+        document = {
             **BRIDGED,
             "name": bridge,
             "queue-name": buffer(peer, queue),
@@ -261,7 +261,7 @@ class BridgesAdmin(Admin):
             "user": BRIDGE,
             "password": password,
         }
-        self._on_broker(f"createBridge({TEXT})", json.dumps(told))
+        self._on_broker(f"createBridge({TEXT})", json.dumps(document))
 
     def _ways(self) -> list[str]:
         """The connectors to the peer: the first has its name. Others are for the nodes of this broker."""
@@ -286,12 +286,12 @@ class BridgesAdmin(Admin):
         pattern = f"{self._broker},{pattern}"
         if not self._call({"type": "search", "mbean": pattern}):
             return {}
-        told: dict[str, Any] = self._call({"type": "read", "mbean": pattern, "attribute": list(attributes)})
-        return told
+        document: dict[str, Any] = self._call({"type": "read", "mbean": pattern, "attribute": list(attributes)})
+        return document
 
     def _queue(self, name: str) -> str:
-        told = f"address={quote(name)},subcomponent=queues,routing-type={quote('anycast')},queue={quote(name)}"
-        return f"{self._broker},component=addresses,{told}"
+        text = f"address={quote(name)},subcomponent=queues,routing-type={quote('anycast')},queue={quote(name)}"
+        return f"{self._broker},component=addresses,{text}"
 
     def _on_broker(self, operation: str, *arguments: Any) -> None:
         self._execute(self._broker, operation, *arguments)
@@ -301,14 +301,14 @@ class BridgesAdmin(Admin):
 
 
 def settings(site: SiteState, secret: str) -> dict[str, Any]:
-    told = {key: value for key, value in create.settings(site, secret).items() if key != "mirror"}
+    by_name = {key: value for key, value in create.settings(site, secret).items() if key != "mirror"}
     ids = {"sqlite": f"ids/{site.broker}.sqlite", "header": ID_HEADER}
-    return {**told, "bridge": ["bridge"], "lasting_fence": {"roles": [CLIENTS]}, "ids": ids}
+    return {**by_name, "bridge": ["bridge"], "lasting_fence": {"roles": [CLIENTS]}, "ids": ids}
 
 
 # No MQTT: what it publishes would have to be diverted into a queue, past what keeps its clients out.
-SPOKEN: Final = tuple(each for each in create.SPOKEN if each is not Speaks.MQTT)
-PROTOCOLS: Final = ",".join(each.name for each in SPOKEN)
+SPOKEN: Final = tuple(protocol for protocol in create.SPOKEN if protocol is not Speaks.MQTT)
+PROTOCOLS: Final = ",".join(protocol.name for protocol in SPOKEN)
 
 KIND: Final = create.artemis(
     joined="diverts and bridges join",

@@ -33,13 +33,13 @@ ACTIVATION_MS: Final = 30_000
 OPENS_WITHIN_S: Final = 40.0
 # JAXB of this version injects classes by reflection: without it a later Java does not even read bootstrap.xml.
 OPENED: Final = " ".join(
-    f"--add-opens java.base/{each}=ALL-UNNAMED" for each in ("java.lang", "java.util", "sun.nio.ch")
+    f"--add-opens java.base/{name}=ALL-UNNAMED" for name in ("java.lang", "java.util", "sun.nio.ch")
 )
 
 
-def find_jar(told: Path | None) -> Path:
+def find_jar(value: Path | None) -> Path:
     """The plugin's jar: the one told, or that of the environment. PartMissing, saying what to do, without one."""
-    named = str(told) if told is not None else os.environ.get(JAR, "")
+    named = str(value) if value is not None else os.environ.get(JAR, "")
     remedy = f"Build it from its public source (docs/artemis-continuity.md), then --plugin JAR or {JAR}=JAR."
     if not named:
         raise PartMissing("this topology needs the jar of the continuity plugin, and none was named", remedy=remedy)
@@ -49,9 +49,9 @@ def find_jar(told: Path | None) -> Path:
     return path
 
 
-def options(told: Options) -> Options:
+def options(value: Options) -> Options:
     """`plugin` is the jar; a site whose `link_auto_start` is false has bridges that are not waited for."""
-    known = only(told, ("plugin", "link_auto_start"), "artemis-continuity")
+    known = only(value, ("plugin", "link_auto_start"), "artemis-continuity")
     return {**known, "plugin": find_jar(known.get("plugin"))}
 
 
@@ -85,7 +85,7 @@ def configured(xml: str, spec: BrokerSpec) -> str:
       <connectors>
          <connector name="local">vm://1</connector>{connectors}
       </connectors>{forwarding(spec)}"""
-    told = {
+    document = {
         "site-id": site.name,
         "local-username": ADMIN,
         "local-password": site.admin_password,
@@ -106,7 +106,7 @@ def configured(xml: str, spec: BrokerSpec) -> str:
         "reorg-management-hierarchy": "false",
     }
     properties = "".join(
-        f"\n            <property key={quoteattr(k)} value={quoteattr(str(v))}/>" for k, v in told.items()
+        f"\n            <property key={quoteattr(k)} value={quoteattr(str(v))}/>" for k, v in document.items()
     )
     plugin = f"""<broker-plugins>
          <broker-plugin class-name="org.apache.activemq.continuity.plugins.ContinuityPlugin">{properties}
@@ -147,13 +147,13 @@ class ContinuityAdmin(Admin):
     def link_attached(self, peer: str) -> bool:
         """A bridge that is connected is a consumer of what it ships."""
         del peer
-        told = self._queues("ConsumerCount")
+        found_queues = self._queues("ConsumerCount")
         shipped = (".out.mirror", ".out.acks", ".cmd.out")
-        return all(row["ConsumerCount"] for row in told.values() if row["Name"].endswith(shipped))
+        return all(row["ConsumerCount"] for row in found_queues.values() if row["Name"].endswith(shipped))
 
     def clients_open(self, acceptor: str = "clients") -> bool:
-        told = self._read(self._service, "Delivering")
-        return told is True and super().clients_open(acceptor)
+        read = self._read(self._service, "Delivering")
+        return read is True and super().clients_open(acceptor)
 
     def open_clients(self, acceptor: str = "clients") -> None:
         """Activate the site as a person at its console would; returns when it delivers."""
@@ -193,8 +193,8 @@ class ContinuityAdmin(Admin):
     def _queues(self, attribute: str) -> dict[str, Any]:
         """The plugin moves the beans of its own queues elsewhere: only an open pattern finds all."""
         request = {"type": "read", "mbean": f"{self._broker},queue=*,*", "attribute": ["Name", attribute]}
-        told: dict[str, Any] = self._call(request)
-        return told
+        document: dict[str, Any] = self._call(request)
+        return document
 
 
 KIND: Final = artemis(

@@ -29,7 +29,7 @@ CREATE_TIMEOUT_S = 60
 LOGS = ("log/artemis.log", "log/out.txt")
 PLAIN_QUEUE = re.compile(r"[A-Za-z0-9._-]+(::[A-Za-z0-9._-]+)?")
 SPOKEN = (Speaks.STOMP, Speaks.AMQP, Speaks.CORE, Speaks.OPENWIRE, Speaks.MQTT)
-PROTOCOLS = ",".join(each.name for each in SPOKEN)
+PROTOCOLS = ",".join(protocol.name for protocol in SPOKEN)
 LIGHT = " ".join(daemons.LIGHT)
 # Variables by which the environment of the caller must not decide for the brokers.
 FOREIGN = {"JAVA_ARGS", "JAVA_ARGS_APPEND", "DEBUG_ARGS", "ARTEMIS_HOME", "ARTEMIS_INSTANCE", "ARTEMIS_DATA_DIR"}
@@ -171,8 +171,8 @@ def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in FOREIGN}
 
 
-def _properties(told: Mapping[str, str]) -> str:
-    return "".join(f"{key} = {value}\n" for key, value in told.items())
+def _properties(options: Mapping[str, str]) -> str:
+    return "".join(f"{key} = {value}\n" for key, value in options.items())
 
 
 def _write(path: Path, text: str) -> None:

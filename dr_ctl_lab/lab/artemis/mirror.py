@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 WARNS: Final = (2, 38)  # the first version that says what no acknowledgement was found for
 
 
-def options(told: Options) -> Options:
-    return only(told, ("link_auto_start",), "artemis-mirror")
+def options(value: Options) -> Options:
+    return only(value, ("link_auto_start",), "artemis-mirror")
 
 
 def profile(text: str) -> str:
@@ -65,7 +65,7 @@ def configured(xml: str, spec: BrokerSpec) -> str:
     xml = re.sub(r"<acceptors>.*?</acceptors>", lambda _: acceptors, xml, count=1, flags=re.DOTALL)
     xml = re.sub(
         r'<security-setting match="#">.*?</security-setting>',
-        lambda found: re.sub(r'(type="(?!delete)[A-Za-z]+" roles=)"amq"', r'\1"amq,apps"', found.group()),
+        lambda item: re.sub(r'(type="(?!delete)[A-Za-z]+" roles=)"amq"', r'\1"amq,apps"', item.group()),
         xml,
         count=1,
         flags=re.DOTALL,

@@ -71,8 +71,8 @@ class ClassicAdmin:
 
     def depths(self) -> dict[str, int]:
         pattern = self._queue("*")
-        told = self._call({"type": "read", "mbean": pattern, "attribute": ["Name", "QueueSize"]})
-        return {str(one["Name"]): int(one["QueueSize"]) for one in told.values()}
+        call = self._call({"type": "read", "mbean": pattern, "attribute": ["Name", "QueueSize"]})
+        return {str(one["Name"]): int(one["QueueSize"]) for one in call.values()}
 
     def depth(self, queue: str) -> int:
         return self.depths().get(queue, 0)

@@ -28,13 +28,13 @@ SENT_HERE: Final = "JMSActiveMQBrokerPath = 'null'"
 ONE_WAY: Final = "{queue}.DR"
 
 
-def options(told: Options) -> Options:
-    return create.options(told, also=("one_way", "link_auto_start"), topology="classic-brokersync")
+def options(value: Options) -> Options:
+    return create.options(value, also=("one_way", "link_auto_start"), topology="classic-brokersync")
 
 
-def copies(peer: str, told: Options) -> str:
+def copies(peer: str, value: Options) -> str:
     """How the queue is named that holds copies on their way to a peer."""
-    return ONE_WAY if "one_way" in told else f"{{queue}}.to-{peer}"
+    return ONE_WAY if "one_way" in value else f"{{queue}}.to-{peer}"
 
 
 def ships(spec: BrokerSpec) -> bool:
@@ -106,15 +106,15 @@ def settings(site: SiteState, secret: str) -> dict[str, Any]:
     return {**create.settings(site, secret), "sync": sync}
 
 
-def complete(document: dict[str, Any], told: Options) -> dict[str, Any]:
+def complete(document: dict[str, Any], value: Options) -> dict[str, Any]:
     """Say at each site what leads to the other one."""
     sites = document["sites"]
     for name, peer in zip(sites, reversed(sites), strict=True):
         for broker in sites[name]["brokers"]:
-            broker["copies"] = copies(peer, told)
-            if told.get("one_way", name) == name:
+            broker["copies"] = copies(peer, value)
+            if value.get("one_way", name) == name:
                 broker["network"] = network(peer)
-    return create.without_jolokia(document, told)
+    return create.without_jolokia(document, value)
 
 
 KIND: Final = create.classic(

@@ -68,13 +68,13 @@ class Joined:
     boots_open: bool = False
 
 
-def options(told: Options, *, also: Iterable[str], topology: str) -> Options:
+def options(value: Options, *, also: Iterable[str], topology: str) -> Options:
     """UsageError where an option is none that a lab of this topology has. Options of the family: `policy`, a text of
     jolokia-access.xml or "hardened"; `browse_page`; `jolokia`, false where dr-ctl shall do without; `boots_open`, true
     where the clients' connector is open after a start."""
-    if unknown := sorted(set(told) - {*EVERYWHERE, *also}):
+    if unknown := sorted(set(value) - {*EVERYWHERE, *also}):
         raise UsageError(f"a lab of {topology} has no option {', '.join(unknown)}")
-    return {"browse_page": BROWSE_PAGE, "jolokia": True, "boots_open": False, **told}
+    return {"browse_page": BROWSE_PAGE, "jolokia": True, "boots_open": False, **value}
 
 
 def create(home: Path, instance: Path, spec: BrokerSpec, *, joined: Callable[[Path, BrokerSpec], Joined]) -> None:
@@ -194,9 +194,9 @@ def without_console(xml: str) -> str:
     return re.sub(console, "", xml, count=1, flags=re.DOTALL)
 
 
-def without_jolokia(document: dict[str, Any], told: Options) -> dict[str, Any]:
+def without_jolokia(document: dict[str, Any], value: Options) -> dict[str, Any]:
     """Take the brokers' management out of the settings file, where dr-ctl shall do without."""
-    if not told.get("jolokia", True):
+    if not value.get("jolokia", True):
         for site in document["sites"].values():
             for broker in site["brokers"]:
                 del broker["jolokia"]
@@ -224,11 +224,11 @@ def _after_the_start(site: SiteState, joined: Joined) -> str:
     looks for it, is stopped, and told its address: a later start then opens that. A network connector has shipped
     for a moment before it is stopped.
     """
-    told = [_invoked("getNetworkConnectorByName", name, "stop") for name in joined.stopped]
+    rows = [_invoked("getNetworkConnectorByName", name, "stop") for name in joined.stopped]
     if not joined.boots_open:
         listener = "getTransportConnectorByName", CLIENTS
-        told += [_invoked(*listener, "stop"), _invoked(*listener, "setUri", address(site))]
-    return "".join(told)
+        rows += [_invoked(*listener, "stop"), _invoked(*listener, "setUri", address(site))]
+    return "".join(rows)
 
 
 def _invoked(getter: str, name: str, method: str, *arguments: str) -> str:
@@ -257,7 +257,7 @@ def _has_web_server(home: Path) -> bool:
 
 
 def _jolokia(instance: Path, site: SiteState) -> str:
-    told = {
+    document = {
         "host": "127.0.0.1",
         "port": site.ports["http"],
         "agentContext": "/api/jolokia",
@@ -268,7 +268,7 @@ def _jolokia(instance: Path, site: SiteState) -> str:
         "executor": "fixed",
         "threadNr": 5,
     }
-    entries = "".join(f'<entry key="{key}" value="{value}"/>' for key, value in told.items())
+    entries = "".join(f'<entry key="{key}" value="{value}"/>' for key, value in document.items())
     server = "org.jolokia.jvmagent.JolokiaServer"
     return f"""<bean id="jolokia" class="{server}" init-method="start"><constructor-arg>
     <bean class="{server}Config"><constructor-arg><map>{entries}</map></constructor-arg></bean>
@@ -285,7 +285,7 @@ def _jolokia(instance: Path, site: SiteState) -> str:
 
 def _argv(home: Path, instance: Path, site: SiteState) -> list[str]:
     conf = instance / "conf"
-    told = {
+    document = {
         "java.awt.headless": "true",
         "jetty.host": "127.0.0.1",
         "jetty.port": site.ports["http"],
@@ -299,7 +299,7 @@ def _argv(home: Path, instance: Path, site: SiteState) -> list[str]:
         "activemq.data": instance / "data",
     }
     opened = [word for package in OPENED for word in ("--add-opens", f"{package}=ALL-UNNAMED")]
-    properties = [f"-D{name}={value}" for name, value in told.items()]
+    properties = [f"-D{name}={value}" for name, value in document.items()]
     words = ["java", "-Xms64m", "-Xmx384m", *daemons.LIGHT, *opened, *properties]
     if _has_web_server(home):
         return [*words, "-jar", str(home / "bin" / "activemq.jar"), "start"]

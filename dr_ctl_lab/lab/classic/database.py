@@ -55,8 +55,8 @@ class Database:
         _give_away(secret, data)
         made = ["-D", str(data), "-U", USER, "--pwfile", str(secret), "-A", "scram-sha-256", "-E", "UTF8", "-N"]
         _run([*_as_another(), _program("initdb"), *made], cwd=data)
-        told = ["-D", str(data), "-p", str(self.port), "-h", "127.0.0.1", "-k", ""]
-        process = daemons.launch([*_as_another(), _program("postgres"), *told], cwd=data, log=log)
+        items = ["-D", str(data), "-p", str(self.port), "-h", "127.0.0.1", "-k", ""]
+        process = daemons.launch([*_as_another(), _program("postgres"), *items], cwd=data, log=log)
         try:
             self._wait(process, log)
         except BaseException:
@@ -88,10 +88,10 @@ def driver() -> Path:
 
 
 def _program(name: str) -> str:
-    found = shutil.which(name) or next((str(path) for path in sorted(PACKAGED.glob(f"*/bin/{name}"))), None)
-    if found is None:
+    which = shutil.which(name) or next((str(path) for path in sorted(PACKAGED.glob(f"*/bin/{name}"))), None)
+    if which is None:
         raise PartMissing(f"{name} is not on the PATH", remedy="Install PostgreSQL, or use a lab without it.")
-    return found
+    return which
 
 
 def _as_another() -> list[str]:

@@ -59,13 +59,13 @@ def settings(site: SiteState, secret: str) -> dict[str, Any]:
     return {**create.settings(site, secret), "producers": [PRODUCERS, "openwire"], "sync": own}
 
 
-def complete(document: dict[str, Any], told: Options) -> dict[str, Any]:
+def complete(document: dict[str, Any], options: Options) -> dict[str, Any]:
     """Say by what messages are known at both sites, where consumers write down what they did, and how producers are
     told that one site is enough."""
     document |= {"id_header": ID_HEADER, "ids": {"sqlite": str(store_at(Path(), SHARED))}}
     for site in document["sites"].values():
         site["workloads"] = [one_is_enough()]
-    return create.without_jolokia(document, told)
+    return create.without_jolokia(document, options)
 
 
 def one_is_enough() -> dict[str, Any]:

@@ -58,5 +58,5 @@ def _hardened() -> str:
 
 
 def _denied(bean: str, operations: Sequence[str]) -> str:
-    told = "".join(f"<operation>{name}</operation>" for name in operations)
-    return f"<mbean><name>{bean}</name>{told}</mbean>"
+    text = "".join(f"<operation>{name}</operation>" for name in operations)
+    return f"<mbean><name>{bean}</name>{text}</mbean>"

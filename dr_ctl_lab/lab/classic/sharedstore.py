@@ -35,10 +35,10 @@ logger.lease.level=DEBUG
 """
 
 
-def options(told: Options) -> Options:
+def options(value: Options) -> Options:
     """As `create.options`; the clients' connector opens with the broker, or a takeover would let nobody in."""
     known = create.options(
-        told, also=("database", "lease_ms", "keep_alive_ms", "lease_holders"), topology="classic-shared-store"
+        value, also=("database", "lease_ms", "keep_alive_ms", "lease_holders"), topology="classic-shared-store"
     )
     usual = {"database": False, "lease_ms": LEASE_MS, "keep_alive_ms": KEEP_ALIVE_MS, "lease_holders": False}
     return {**usual, **known, "boots_open": True}
@@ -55,8 +55,8 @@ def make_broker(home: Path, instance: Path, spec: BrokerSpec) -> None:
 
 
 def joined(instance: Path, spec: BrokerSpec) -> create.Joined:
-    told = spec.options
-    if told["database"]:
+    chosen = spec.options
+    if chosen["database"]:
         return create.Joined(store=_leased(spec), beans=_source(database(spec)), boots_open=True)
     return create.Joined(store=create.shared_kahadb(instance.parent / STORE), boots_open=True)
 
@@ -102,16 +102,16 @@ def _waits(error: BrokerError) -> bool:
     return isinstance(error.__cause__, Unreachable) and error.__cause__.refused
 
 
-def complete(document: dict[str, Any], told: Options) -> dict[str, Any]:
+def complete(document: dict[str, Any], value: Options) -> dict[str, Any]:
     """Say where the lock is."""
-    leases = bool(told["database"])
-    every = (told["lease_ms"], told["keep_alive_ms"]) if leases else (create.TRIED_MS, create.KEPT_MS)
+    leases = bool(value["database"])
+    every = (value["lease_ms"], value["keep_alive_ms"]) if leases else (create.TRIED_MS, create.KEPT_MS)
     where = {"dsn": {"file": SECRET}} if leases else {"lock": f"{STORE}/lock"}
-    if told["lease_holders"]:
+    if value["lease_holders"]:
         for name, site in document["sites"].items():
             site["brokers"][0]["lease_holder"] = lease_holder(name)
     document["store"] = {**where, "lease": f"{every[0]}ms", "keep_alive": f"{every[1]}ms"}
-    return create.without_jolokia(document, told)
+    return create.without_jolokia(document, value)
 
 
 def settings(site: SiteState, secret: str) -> dict[str, Any]:
@@ -131,16 +131,16 @@ def start(instance: Path) -> Process:
 
 def _tell_of_the_lease(log4j: Path) -> None:
     """A broker says only when debugging that another one has the lease."""
-    told = log4j.read_text().replace("console.filter.threshold.level=INFO", "console.filter.threshold.level=DEBUG")
-    log4j.write_text(told + TELLING)
+    replace = log4j.read_text().replace("console.filter.threshold.level=INFO", "console.filter.threshold.level=DEBUG")
+    log4j.write_text(replace + TELLING)
 
 
 def _leased(spec: BrokerSpec) -> str:
-    told = spec.options
-    named = f' leaseHolderId="{lease_holder(spec.site.name)}"' if told["lease_holders"] else ""
+    chosen = spec.options
+    named = f' leaseHolderId="{lease_holder(spec.site.name)}"' if chosen["lease_holders"] else ""
     return (
-        f'<jdbcPersistenceAdapter dataSource="#source" lockKeepAlivePeriod="{told["keep_alive_ms"]}"><locker>'
-        f'<lease-database-locker lockAcquireSleepInterval="{told["lease_ms"]}"{named}/></locker>'
+        f'<jdbcPersistenceAdapter dataSource="#source" lockKeepAlivePeriod="{chosen["keep_alive_ms"]}"><locker>'
+        f'<lease-database-locker lockAcquireSleepInterval="{chosen["lease_ms"]}"{named}/></locker>'
         "</jdbcPersistenceAdapter>"
     )
 
@@ -151,7 +151,7 @@ def lease_holder(site: str) -> str:
 
 
 def _source(where: Database) -> str:
-    told = {
+    document = {
         "driverClassName": "org.postgresql.Driver",
         "url": where.jdbc,
         "username": USER,
@@ -159,7 +159,7 @@ def _source(where: Database) -> str:
         "maxTotal": "20",
         "poolPreparedStatements": "true",
     }
-    properties = "".join(f'\n    <property name="{name}" value="{value}"/>' for name, value in told.items())
+    properties = "".join(f'\n    <property name="{name}" value="{value}"/>' for name, value in document.items())
     return f"""
   <bean id="source" class="org.apache.commons.dbcp2.BasicDataSource" destroy-method="close">{properties}
   </bean>"""

@@ -150,7 +150,7 @@ class _Search:
         answered would otherwise add its whole time limit to the gap that is measured."""
         since, now = self._probing.setdefault(address, []), boottime_s()
         most = MOST_KNOCKS if self._speaks is Speaks.STOMP else 1
-        if len(since) < most and all(now - each > AGAIN_S for each in since):
+        if len(since) < most and all(now - item > AGAIN_S for item in since):
             number = len(since)
             since.append(now)
             in_background(partial(self._probe, site, address, number), f"knock at {site}")

@@ -91,8 +91,8 @@ class Jvm:
             number, heard = str(next(self._numbers)), queue.SimpleQueue[list[str]]()
             self._clients[number] = heard
         client = JmsClient(self, number, heard, address)
-        told = "&".join(f"{name}={value}" for name, value in options.items())
-        where = f"tcp://{address.host}:{address.port}?{told}"
+        text = "&".join(f"{name}={value}" for name, value in options.items())
+        where = f"tcp://{address.host}:{address.port}?{text}"
         client.open([factory, where, login.user, login.password, mode])
         return client
 
@@ -166,8 +166,8 @@ class JmsClient:
         self, queues: Sequence[str], *, confirm: str | None = None, window_bytes: int = WINDOW_BYTES, selector: str = ""
     ) -> None:
         del window_bytes  # the same for all
-        for each in queues:
-            self._say("subscribe", confirm or _NONE, each, _coded(selector))
+        for item in queues:
+            self._say("subscribe", confirm or _NONE, item, _coded(selector))
 
     def send(self, message: Outgoing, *, confirm: str | None) -> None:
         traits = message.traits
@@ -182,13 +182,13 @@ class JmsClient:
         self._say("ack", confirm or _NONE, came.token)
 
     def receive(self, timeout_s: float) -> Sequence[Came | Confirmed]:
-        found: list[Came | Confirmed] = []
+        value: list[Came | Confirmed] = []
         try:
-            found.append(self._taken(self._heard.get(timeout=max(timeout_s, 0.0))))
+            value.append(self._taken(self._heard.get(timeout=max(timeout_s, 0.0))))
             while True:
-                found.append(self._taken(self._heard.get_nowait()))
+                value.append(self._taken(self._heard.get_nowait()))
         except queue.Empty:
-            return found
+            return value
 
     def beat(self) -> None:
         """The library does."""

@@ -71,8 +71,8 @@ class MqttClient:
     def send(self, message: Outgoing, *, confirm: str | None) -> None:
         shared = is_subscription(message.queue)
         topic = _topic(address_of(message.queue) if shared else FORWARDED + message.queue)
-        told = self._mqtt.publish(topic, message.body, _AT_LEAST_ONCE)
-        self._named((told.rc, told.mid), confirm)
+        publish = self._mqtt.publish(topic, message.body, _AT_LEAST_ONCE)
+        self._named((publish.rc, publish.mid), confirm)
 
     def ack(self, came: Came, *, confirm: str | None) -> None:
         self._checked(self._mqtt.ack(came.token, _AT_LEAST_ONCE))
@@ -108,10 +108,10 @@ class MqttClient:
         if not self._answered:
             raise SaidError(f"{self._address}: not let in")
 
-    def _named(self, told: tuple[Any, int | None], confirm: str | None) -> None:
-        self._checked(told[0])
-        if confirm is not None and told[1] is not None:
-            self._waiting[told[1]] = confirm
+    def _named(self, value: tuple[Any, int | None], confirm: str | None) -> None:
+        self._checked(value[0])
+        if confirm is not None and value[1] is not None:
+            self._waiting[value[1]] = confirm
 
     def _checked(self, code: Any) -> None:
         if code != paho.MQTT_ERR_SUCCESS:

@@ -24,7 +24,7 @@ class Odd(Enum):
 
 
 def of(number: int, odd: Collection[Odd]) -> Traits:
-    is_so = {each: each in odd and number % each.value == 0 for each in Odd}
+    is_so = {item: item in odd and number % item.value == 0 for item in Odd}
     return Traits(
         part=PARTS[number % len(PARTS)],
         group=f"group-{number % GROUPS}" if is_so[Odd.GROUPED] else "",

@@ -42,11 +42,11 @@ def runtime(broker: Broker) -> dict[str, Any]:
 
 
 def address(broker: ArtemisBroker, name: str) -> dict[str, Any]:
-    mine = [queue.name for queue in broker.queues.values() if queue.address == name]
+    rows = [queue.name for queue in broker.queues.values() if queue.address == name]
     routing = sorted(broker.addresses[name])
     return {
         "Address": name,
-        "QueueNames": mine,
+        "QueueNames": rows,
         "RoutingTypes": routing,
         "Paused": name in broker.limits.paused,
         "Paging": broker.pages(name),
@@ -94,8 +94,8 @@ def server_operations(broker: ArtemisBroker) -> Operations:
         return session is not None
 
     def settings(name: str) -> str:
-        mine = broker.limits.of(name)
-        return json.dumps({"addressFullMessagePolicy": mine.policy, "maxSizeBytes": mine.most})
+        items = broker.limits.of(name)
+        return json.dumps({"addressFullMessagePolicy": items.policy, "maxSizeBytes": items.most})
 
     return {
         SETTINGS: settings,
@@ -193,9 +193,9 @@ def matching(queue: Queue, text: str | None) -> list[Message]:
     """The messages that a filter sees, without those in delivery and those scheduled for later."""
     selects = filtering(text)
     return [
-        each
-        for each in queue.live()
-        if selects({**each.headers, **{name: str(n) for name, n in each.longs.items()}}.get)
+        message
+        for message in queue.live()
+        if selects({**message.headers, **{name: str(n) for name, n in message.longs.items()}}.get)
     ]
 
 
@@ -204,10 +204,10 @@ def queue_operations(broker: Broker, queue: Queue) -> Operations:
         return len(matching(queue, text)) if text else len(queue.messages)
 
     def remove(text: str | None = None) -> int:
-        found = matching(queue, text)
-        for message in found:
+        messages = matching(queue, text)
+        for message in messages:
             broker.remove(queue, message, Reason.KILLED)
-        return len(found)
+        return len(messages)
 
     def send(headers: Mapping[str, Any], kind: int, body: str, durable: bool, user: str, password: str) -> str:
         if broker.users.get(user) != password:

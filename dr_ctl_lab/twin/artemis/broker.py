@@ -33,8 +33,8 @@ class ArtemisBroker(Broker):
 
     def size(self, address: str | None = None) -> int:
         """The bytes that lie at an address, or at all of them."""
-        found = (queue for queue in self.queues.values() if address in (None, queue.address))
-        return sum(message.size for queue in found for message in queue.messages.values())
+        found_queues = (queue for queue in self.queues.values() if address in (None, queue.address))
+        return sum(message.size for queue in found_queues for message in queue.messages.values())
 
     def limit_percent(self, address: str) -> int:
         """How much of the address's own limit is taken; 0 where it has none."""
@@ -44,11 +44,11 @@ class ArtemisBroker(Broker):
     def pages(self, address: str) -> bool:
         """Say so of an address at a limit: every one that keeps messages out says that it pages, but for one that
         blocks."""
-        mine = self.limits.of(address)
-        full = (mine.most >= 0 and self.size(address) > mine.most) or (
+        items = self.limits.of(address)
+        full = (items.most >= 0 and self.size(address) > items.most) or (
             self.limits.memory < ROOMY and self.size() >= self.limits.memory
         )
-        return full and mine.policy != "BLOCK"
+        return full and items.policy != "BLOCK"
 
     def refuses_send(self, address: str) -> str | None:
         if self.limits.disk_is_full:
@@ -69,14 +69,14 @@ class ArtemisBroker(Broker):
 
     def cut_consumers(self, address: str) -> bool:
         """Cut every connection with a consumer of that address, and all its other consumers."""
-        found = [
+        result = [
             session
             for session in self.sessions.values()
             if any(one.queue.address == address for one in session.holds())
         ]
-        for session in found:
+        for session in result:
             session.refuse(f"AMQ229107: consumer connections for address {address} closed by management")
-        return bool(found)
+        return bool(result)
 
     def installed(self, names: Sequence[str]) -> None:
         self.add_address("activemq.notifications", "multicast", here_only=True)

@@ -46,15 +46,15 @@ class Group:
             return []
         at = f"127.0.0.1:{acceptors[self.listener].port}"
         own = {"nodeID": node, "live": at, "primary": at, **({"backup": self.backup} if self.backup else {})}
-        return [own, *({"nodeID": each, "live": at, "primary": at} for each, at in self.cluster.items())]
+        return [own, *({"nodeID": value, "live": at, "primary": at} for value, at in self.cluster.items())]
 
 
 def shown(host: Host) -> Group:
     """What a node of a group shows of the others."""
     nodes, role = host.nodes, "Primary" if host is host.nodes.hosts[0] else "Backup"
     layout = nodes.layout
-    known = [each for each in nodes.hosts if each.running and each is not host and not each.is_active]
-    backup = next((f"127.0.0.1:{each.acceptors[layout.listener].port}" for each in known), "")
+    known = [item for item in nodes.hosts if item.running and item is not host and not item.is_active]
+    backup = next((f"127.0.0.1:{name.acceptors[layout.listener].port}" for name in known), "")
     policy = f"Replication {role} w/quorum voting" if layout.replicates else f"Shared Store {role}"
     is_copied = bool(known) and nodes.is_in_sync
     return Group(policy, shares_store=not layout.replicates, listener=layout.listener, backup=backup, synced=is_copied)

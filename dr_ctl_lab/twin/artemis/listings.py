@@ -46,15 +46,15 @@ def clients(broker: ArtemisBroker) -> list[Listed]:
     return own + [
         _connection(
             connectionID=f"9e57{number:04x}",
-            remoteAddress=each.remote,
-            users=each.user,
+            remoteAddress=case.remote,
+            users=case.user,
             implementation="RemotingConnectionImpl",
-            protocol=each.protocol,
-            clientID=each.client,
-            localAddress=f"127.0.0.1:{broker.acceptors[each.listener].port}",
-            sessionCount=int(bool(each.user)),
+            protocol=case.protocol,
+            clientID=case.client,
+            localAddress=f"127.0.0.1:{broker.acceptors[case.listener].port}",
+            sessionCount=int(bool(case.user)),
         )
-        for number, each in enumerate((*broker.guests, *broker.between))
+        for number, case in enumerate((*broker.guests, *broker.between))
     ]
 
 
@@ -79,22 +79,22 @@ def clients_consumers(broker: ArtemisBroker) -> list[Listed]:
     return [
         consumer(
             broker,
-            each.queue.name,
-            id=str(each.number + 1),
+            hold.queue.name,
+            id=str(hold.number + 1),
             session=session.ident,
             clientID=session.client,
             user=session.user,
             protocol="STOMP",
-            filter=each.selector,
+            filter=hold.selector,
             localAddress=f"127.0.0.1:{session.local_port}",
             remoteAddress=session.remote,
-            creationTime=date(each.since_ms),
-            messagesInTransit=str(len(each.in_hand)),
-            messagesDelivered=str(each.delivered),
-            messagesAcknowledged=str(each.acknowledged),
+            creationTime=date(hold.since_ms),
+            messagesInTransit=str(len(hold.in_hand)),
+            messagesDelivered=str(hold.delivered),
+            messagesAcknowledged=str(hold.acknowledged),
         )
         for session in broker.sessions.values()
-        for each in session.holds()
+        for hold in session.holds()
     ] + [
         consumer(
             broker,
@@ -120,27 +120,27 @@ def clients_consumers(broker: ArtemisBroker) -> list[Listed]:
 def consumers_of(broker: Broker, queue: str) -> str:
     rows = [
         {
-            "consumerID": each.number,
-            "sequentialId": each.number + 1,
+            "consumerID": hold.number,
+            "sequentialId": hold.number + 1,
             "connectionID": session.ident,
             "sessionID": session.ident,
             "browseOnly": False,
-            "creationTime": each.since_ms,
-            "messagesInTransit": len(each.in_hand),
-            "messagesDelivered": each.delivered,
-            "messagesAcknowledged": each.acknowledged,
+            "creationTime": hold.since_ms,
+            "messagesInTransit": len(hold.in_hand),
+            "messagesDelivered": hold.delivered,
+            "messagesAcknowledged": hold.acknowledged,
             "status": "OK",
         }
         for session in broker.sessions.values()
-        for each in session.holds()
-        if each.queue.name == queue
+        for hold in session.holds()
+        if hold.queue.name == queue
     ]
     return json.dumps(rows)
 
 
 def browse(queue: Queue, page: int, size: int) -> list[Listed]:
     """A page of a queue, without messages in delivery."""
-    return paged([browsed(each, number=each.number) for each in queue.live()], page, size)
+    return paged([browsed(message, number=message.number) for message in queue.live()], page, size)
 
 
 def delivering(queue: Queue, row: Callable[[Message], Listed]) -> str:

@@ -73,10 +73,10 @@ def listing(broker: "ArtemisBroker") -> str:
 
 def calling(broker: "ArtemisBroker", act: Callable[[Coordinator], None]) -> Callable[[str], None]:
     def call(name: str) -> None:
-        found = next((coordinator for coordinator in broker.coordinators if coordinator.name == name), None)
-        if found is None:
+        result = next((coordinator for coordinator in broker.coordinators if coordinator.name == name), None)
+        if result is None:
             raise BrokerSaysNo(ILLEGAL, f"LockCoordinator not found: {name}", 400)
-        act(found)
+        act(result)
 
     return call
 

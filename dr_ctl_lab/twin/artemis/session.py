@@ -150,11 +150,11 @@ class ArtemisSession(Line):
             ("server", f"ActiveMQ-Artemis/{self.broker.version} ActiveMQ Artemis Messaging Engine"),
         ]
         if (beats := got.headers.get("heart-beat")) is not None:
-            theirs, wanted = (int(each) for each in beats.split(","))
-            mine = max(wanted, round(LEAST_BEAT_S * 1000)) if wanted else 0
-            self._beat_s = mine / 1000 if mine else None
+            theirs, wanted = (int(word) for word in beats.split(","))
+            most = max(wanted, round(LEAST_BEAT_S * 1000)) if wanted else 0
+            self._beat_s = most / 1000 if most else None
             self._ttl_s = max(2 * theirs / 1000, 2 * LEAST_BEAT_S) if theirs else TTL_S
-            headers.append(("heart-beat", f"{mine},{max(theirs, 500) if theirs else 30000}"))
+            headers.append(("heart-beat", f"{most},{max(theirs, 500) if theirs else 30000}"))
         self._send(frame("CONNECTED", headers))
 
     def _on_send(self, got: Frame) -> None:
@@ -258,8 +258,8 @@ class ArtemisSession(Line):
             if message is not None and taker.name_of(message) == ident:
                 earlier = list(taker.in_hand.values()) if taker.mode == "client" else [message]
                 # At once, whatever transaction the frame names.
-                for each in earlier[: earlier.index(message) + 1]:
-                    taker.done(each)
+                for item in earlier[: earlier.index(message) + 1]:
+                    taker.done(item)
                 self._receipt(got)
                 return
         text = f"AMQ339025 failed to ack because no message with id {ident}"

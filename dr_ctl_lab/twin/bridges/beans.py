@@ -84,11 +84,11 @@ def _queue(broker: BridgesBroker, queue: Queue) -> dict[str, Any]:
 
 
 def _transformer(config: Told) -> dict[str, Any]:
-    found = dict(properties(config))
+    pairs = dict(properties(config))
     return {
         "TransformerClassName": (config.get(TRANSFORMER) or {}).get("class-name"),
-        "TransformerProperties": found,
-        "TransformerPropertiesAsJSON": json.dumps(found, separators=(",", ":")),
+        "TransformerProperties": pairs,
+        "TransformerPropertiesAsJSON": json.dumps(pairs, separators=(",", ":")),
     }
 
 

@@ -68,14 +68,14 @@ class BridgesBroker(BridgedBroker, ArtemisBroker):
 
     @property
     def even(self) -> bool:
-        mine = (NOTIFICATIONS, *(name for name in self.queues if name.startswith(f"mirror.{self.peer}.")))
-        return not any(self.queues[name].messages for name in mine if name in self.queues)
+        items = (NOTIFICATIONS, *(name for name in self.queues if name.startswith(f"mirror.{self.peer}.")))
+        return not any(self.queues[name].messages for name in items if name in self.queues)
 
     @property
     def settable(self) -> Mapping[str, Any]:
         return {
-            "diverts": {name: dict(each.config) for name, each in self.diverts.items()},
-            "bridges": {name: each.started for name, each in self.bridges.items()},
+            "diverts": {name: dict(divert.config) for name, divert in self.diverts.items()},
+            "bridges": {name: bridge.started for name, bridge in self.bridges.items()},
             "processor": self.processor.running,
         }
 
@@ -230,15 +230,15 @@ class BridgesBroker(BridgedBroker, ArtemisBroker):
         queue passes no divert."""
         diverts = [divert for divert in self.diverts.values() if only is None and divert.takes(message)]
         exclusive = [divert for divert in diverts if divert.exclusive]
-        found = [] if exclusive else super().route(message, only=only)
+        items = [] if exclusive else super().route(message, only=only)
         for divert in exclusive or diverts:
             self.route(divert.copy(message, self.next_number()))
-        counts = self.took if found or diverts else self.dropped
+        counts = self.took if items or diverts else self.dropped
         counts[message.address] += 1
-        return found
+        return items
 
-    def routed(self, message: Message, found: Sequence[Queue], *, aside: bool) -> None:
-        del message, found, aside
+    def routed(self, message: Message, queues: Sequence[Queue], *, aside: bool) -> None:
+        del message, queues, aside
         self.changed.notify_all()
 
     def accept(self, address: str, shipped: Message, node: str) -> None:

@@ -16,7 +16,7 @@ def work_off(broker: BridgesBroker, name: str, *, most: int | None = None) -> li
         if not broker.ids.knows(name, ident):
             worked.append(ident)
             # After the work: a death before this line repeats the work; writing first could lose a message.
-            broker.ids.add(name, ident, here=True)
+            broker.ids.add(name, ident, local=True)
             broker.notify(name, ident)
         broker.remove(queue, message)
     return worked

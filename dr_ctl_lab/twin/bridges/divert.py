@@ -19,8 +19,8 @@ Told = Mapping[str, Any]
 
 def properties(config: Told) -> Mapping[str, str]:
     """Headers that the transformer adds to a message."""
-    found = (config.get(TRANSFORMER) or {}).get("properties") or {}
-    return {name: str(text) for name, text in found.items()}
+    result = (config.get(TRANSFORMER) or {}).get("properties") or {}
+    return {name: str(text) for name, text in result.items()}
 
 
 class Divert:

@@ -101,7 +101,7 @@ class Processor(Taker):
 
     def _apply(self, message: Message) -> None:
         """Twice is once; written before it is acknowledged, or a break between the two would lose it."""
-        self._broker.ids.add(message.headers.get(QUEUE_HEADER, ""), message.body.decode(), here=False)
+        self._broker.ids.add(message.headers.get(QUEUE_HEADER, ""), message.body.decode(), local=False)
         del self.in_hand[message.number]
         self.acknowledged += 1
         if message.number in self.queue.messages:

@@ -8,13 +8,13 @@ from dr_ctl_lab.twin.messages import Message
 
 class BridgesWay(BridgedWay[BridgesBroker]):
     def _lets_in(self, bridge: Bridge) -> bool:
-        mine = self.source.bridges.get(bridge.name)
-        return mine is not None and self._unless_refused(known=self.target.users.get(mine.user) == mine.password)
+        own = self.source.bridges.get(bridge.name)
+        return own is not None and self._unless_refused(known=self.target.users.get(own.user) == own.password)
 
     def _takes(self, bridge: Bridge, message: Message) -> bool:
         del message
-        mine = self.source.bridges[bridge.name]
-        allowed = self.target.security.may(mine.user, "send", mine.address)
+        own = self.source.bridges[bridge.name]
+        allowed = self.target.security.may(own.user, "send", own.address)
         if not allowed and self.source.loses_refused:
             now_s = self.source.clock.now_s()
             bridge.arrived(now_s)

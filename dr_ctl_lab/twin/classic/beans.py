@@ -35,11 +35,11 @@ def beans(broker: ClassicBroker) -> Iterator[Bean]:
         name = names.queue(broker.name, queue.name)
         yield Bean(name, partial(queues.attributes, broker, queue), partial(queues.operations, broker, queue))
     for session in broker.sessions.values():
-        for each in session.holds() if isinstance(session, ClassicSession) else ():
+        for hold in session.holds() if isinstance(session, ClassicSession) else ():
             name = names.consumer(
-                broker.name, "Queue", each.queue.name, session.client, f"{session.client}:-1:{each.number}"
+                broker.name, "Queue", hold.queue.name, session.client, f"{session.client}:-1:{hold.number}"
             )
-            yield Bean(name, partial(_consumer, each), dict)
+            yield Bean(name, partial(_consumer, hold), dict)
 
 
 def _runtime(broker: ClassicBroker) -> dict[str, Any]:

@@ -119,8 +119,8 @@ class ClassicBroker(Broker):
 
     def queue_named(self, name: str) -> Queue:
         """The queue of that name, made if missing."""
-        found = self.queues.get(name)
-        return found or self.create_queue({"name": name, "routing-type": ANYCAST}, auto_created=True)
+        found_queues = self.queues.get(name)
+        return found_queues or self.create_queue({"name": name, "routing-type": ANYCAST}, auto_created=True)
 
     def page(self, queue: Queue) -> list[Message]:
         """The messages that a listing begins with; one that is acknowledged in an open transaction is in none."""
@@ -131,10 +131,10 @@ class ClassicBroker(Broker):
 
     def held(self, queue: Queue) -> int:
         """How many of its messages are in somebody's hands."""
-        return len(queue.delivering) + sum(each.holds for each in self.browsing if each.queue == queue.name)
+        return len(queue.delivering) + sum(row.holds for row in self.browsing if row.queue == queue.name)
 
     def consumers(self, queue: Queue) -> int:
-        return len(queue.takers) + sum(each.queue == queue.name for each in self.browsing)
+        return len(queue.takers) + sum(row.queue == queue.name for row in self.browsing)
 
     def new_origin(self, producer: str | None = None, sequence: int | None = None) -> Origin:
         return producer or self._producer, sequence or self._sequence()
@@ -154,8 +154,8 @@ class ClassicBroker(Broker):
             )
             for target in composite.targets_of(message)
         ]
-        found = list(itertools.chain.from_iterable(self.route(each) for each in copies))
-        return found if composite.forward_only else [self._store(message), *found]
+        from_iterable = list(itertools.chain.from_iterable(self.route(copy) for copy in copies))
+        return from_iterable if composite.forward_only else [self._store(message), *from_iterable]
 
     def _store(self, message: Message) -> Queue:
         queue = self.queue_named(message.address)

@@ -26,7 +26,7 @@ def selected(selector: str) -> Select:
 def browsed(broker: ClassicBroker, queue: Queue, selector: str = "") -> list[dict[str, Any]]:
     """The messages of the first page that are meant, those in delivery among them."""
     wanted = selected(selector)
-    return [row(queue, each) for each in broker.page(queue) if wanted(each)]
+    return [row(queue, item) for item in broker.page(queue) if wanted(item)]
 
 
 def row(queue: Queue, message: Message) -> dict[str, Any]:

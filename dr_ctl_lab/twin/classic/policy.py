@@ -27,7 +27,7 @@ class Policy:
 
 
 def _named(name: str, among: tuple[str, ...]) -> bool:
-    return any(fnmatchcase(name, each) for each in among)
+    return any(fnmatchcase(name, item) for item in among)
 
 
 def _kind(bean: str) -> str:

@@ -68,15 +68,15 @@ class _Actions:
     def having(self, ident: str) -> list[Message]:
         """The message of that id, in whosever hands it is."""
         producer, _, sequence = ident.rpartition(":")
-        found = self._queue.by_origin.get((producer, int(sequence))) if sequence.isdecimal() else None
-        return [] if found is None else [found]
+        result = self._queue.by_origin.get((producer, int(sequence))) if sequence.isdecimal() else None
+        return [] if result is None else [result]
 
     def _meant(self, selector: str, most: int) -> list[Message]:
         wanted = selected(selector)
         return [message for message in self._queue.messages.values() if wanted(message)][:most]
 
     def shown(self, ident: str) -> dict[str, Any] | None:
-        return next((row(self._queue, each) for each in self.having(ident)), None)
+        return next((row(self._queue, item) for item in self.having(ident)), None)
 
     def _remove(self, messages: list[Message]) -> int:
         for message in messages:

@@ -111,7 +111,7 @@ class ClassicSession(Line):
             return
         self._connected, self.user = True, user
         self.client = got.headers.get("client-id", self._connection)
-        theirs, wanted = (int(each) for each in got.headers.get("heart-beat", "0,0").split(","))
+        theirs, wanted = (int(word) for word in got.headers.get("heart-beat", "0,0").split(","))
         self._beat_s = wanted / 1000 if wanted else None
         self._ttl_s = 2 * theirs / 1000 if theirs else math.inf
         headers = [
@@ -188,7 +188,7 @@ class ClassicSession(Line):
         """Show what the first page has. Where a selector finds nothing on it and there is more, no end is told."""
         queue = self.broker.queue_named(destination.removeprefix(QUEUE))
         page = self.broker.page(queue)
-        shown = [each for each in page if compiled(selector)(partial(named, each))]
+        shown = [item for item in page if compiled(selector)(partial(named, item))]
         browsing = Browsing(self.broker, queue.name, len(shown) if holds else 0)
         self._subscriptions[ident] = browsing
         self.broker.browsing.append(browsing)
@@ -213,12 +213,12 @@ class ClassicSession(Line):
         meant = [message] if got.command == "NACK" else taker.up_to(message)
 
         def done() -> None:
-            for each in meant:
-                taker.done(each, poison=got.command == "NACK")
+            for queue in meant:
+                taker.done(queue, poison=got.command == "NACK")
 
         self._do(got, done)
         if (name := got.headers.get("transaction")) is not None:
-            self._hide(name, [(taker.queue.name, each.number) for each in meant])
+            self._hide(name, [(taker.queue.name, name.number) for name in meant])
         del self._acks[got.headers["id"]]
         self._receipt(got)
 

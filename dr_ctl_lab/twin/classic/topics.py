@@ -21,15 +21,15 @@ class Topics:
         self.subscribed: dict[Listener, str] = {}
 
     def publish(self, destination: str, headers: Mapping[str, str], body: bytes) -> None:
-        for listener in [each for each, wanted in self.subscribed.items() if matches(wanted, destination)]:
+        for listener in [value for value, wanted in self.subscribed.items() if matches(wanted, destination)]:
             listener.hear({**headers, "destination": destination}, body)
 
 
 @lru_cache(maxsize=1024)
 def _pattern(wanted: str) -> re.Pattern[str]:
     parts = {"*": r"[^.]+", ">": r".+"}
-    return re.compile(r"\.".join(parts.get(each) or re.escape(each) for each in wanted.split(".")))
+    return re.compile(r"\.".join(parts.get(word) or re.escape(word) for word in wanted.split(".")))
 
 
 def matches(wanted: str, name: str) -> bool:
-    return any(_pattern(each).fullmatch(name) for each in wanted.split(","))
+    return any(_pattern(word).fullmatch(name) for word in wanted.split(","))

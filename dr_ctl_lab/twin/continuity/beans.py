@@ -84,9 +84,9 @@ def _plugin(broker: ContinuityBroker) -> Iterator[Bean]:
         yield Bean(under, partial(_flow, flow), dict)
         divert = f"{under},subsubcomponent=diverts,divert={quoted(flow.divert)}"
         yield Bean(divert, partial(_divert, broker, flow), dict)
-        for each in flow.bridges:
-            at = f"{under},subsubcomponent=bridges,bridge={quoted(each.name)}"
-            yield Bean(at, partial(_bridge, each), partial(_bridge_operations, broker, each))
+        for item in flow.bridges:
+            at = f"{under},subsubcomponent=bridges,bridge={quoted(item.name)}"
+            yield Bean(at, partial(_bridge, item), partial(_bridge_operations, broker, item))
 
 
 def _parameters(acceptor: Acceptor) -> dict[str, str]:
@@ -176,8 +176,8 @@ def _queue_operations(broker: ContinuityBroker, queue: Queue) -> Operations:
         return json.dumps(counts)
 
     def move(text: str | None, to: str) -> int:
-        found = common.matching(queue, text)
-        return sum(broker.move(queue, message.number, to) for message in found)
+        messages = common.matching(queue, text)
+        return sum(broker.move(queue, message.number, to) for message in messages)
 
     operations = common.queue_operations(broker, queue)
     return {
@@ -186,7 +186,7 @@ def _queue_operations(broker: ContinuityBroker, queue: Queue) -> Operations:
         f"countMessages({TEXT},{TEXT})": count_by,
         f"moveMessages({TEXT},{TEXT})": move,
         "listScheduledMessagesAsJSON()": lambda: json.dumps(
-            [own.row(queue.messages[each]) for each in queue.scheduled]
+            [own.row(queue.messages[item]) for item in queue.scheduled]
         ),
         "listDeliveringMessagesAsJSON()": lambda: listings.delivering(queue, own.row),
     }

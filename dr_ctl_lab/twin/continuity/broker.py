@@ -165,8 +165,8 @@ class ContinuityBroker(BridgedBroker, ArtemisBroker):
                 return []
         return super().route(message, only=only)
 
-    def routed(self, message: Message, found: Sequence[Queue], *, aside: bool) -> None:
-        del found
+    def routed(self, message: Message, queues: Sequence[Queue], *, aside: bool) -> None:
+        del queues
         self.changed.notify_all()
         # Diverts see no message put directly into a queue; messages of this site are not shipped again.
         if aside or message.headers.get(ORIGIN) == self.site:
@@ -254,7 +254,7 @@ class ContinuityBroker(BridgedBroker, ArtemisBroker):
         for message in [message for message in staged.messages.values() if message.headers.get(ID) == ident]:
             if message.number not in staged.delivering:
                 staged.remove(message, Reason.KILLED)
-        for message in [each for each in flow.queue.live() if each.headers.get(ID) == ident]:
+        for message in [message for message in flow.queue.live() if message.headers.get(ID) == ident]:
             self.remove(flow.queue, message, Reason.KILLED)
 
     def _deliver(self, flow: Flow, now_s: float) -> None:

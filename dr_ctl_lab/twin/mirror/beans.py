@@ -122,7 +122,7 @@ def _outflow_operations(out: Outflow, broker: MirrorBroker) -> Operations:
             return len(out.events)
         selects = common.filtering(text)
         waiting = list(out.events)[out.under_way :]
-        return sum(selects(lambda name, each=each: own.annotation(each, name)) for each in waiting)  # type: ignore[misc]
+        return sum(selects(lambda name, options=waiter: own.annotation(options, name)) for waiter in waiting)  # type: ignore[misc]
 
     return {
         **_pausing(out, broker),

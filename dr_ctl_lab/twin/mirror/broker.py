@@ -131,9 +131,9 @@ class MirrorBroker(ArtemisBroker):
         if not (queue.internal or queue.temporary):
             self._capture(Event("deleteQueue", self.next_number(), queue.name, queue.address))
 
-    def routed(self, message: Message, found: Sequence[Queue], *, aside: bool) -> None:
+    def routed(self, message: Message, queues: Sequence[Queue], *, aside: bool) -> None:
         del aside
-        names = tuple(queue.name for queue in found if not (queue.internal or queue.temporary))
+        names = tuple(queue.name for queue in queues if not (queue.internal or queue.temporary))
         # Messages from the peer are not shipped back.
         if names and message.origin is None:
             self._capture(
@@ -211,9 +211,9 @@ class MirrorBroker(ArtemisBroker):
     def retry_pending(self) -> float | None:
         """Try what was not found again; seconds until the next try, None where nothing waits."""
         now = self.clock.now_s()
-        for each in [one for one in self.pending if one.next_s <= now]:
-            each.tries += 1
-            each.next_s = now + RETRY_S
-            if self._acknowledge(each.event) or each.tries > RETRIES:
-                self.pending.remove(each)
-        return max(0.0, min(each.next_s for each in self.pending) - now) if self.pending else None
+        for item in [one for one in self.pending if one.next_s <= now]:
+            item.tries += 1
+            item.next_s = now + RETRY_S
+            if self._acknowledge(item.event) or item.tries > RETRIES:
+                self.pending.remove(item)
+        return max(0.0, min(message.next_s for message in self.pending) - now) if self.pending else None

@@ -56,18 +56,18 @@ def test_a_look_from_before_the_machine_slept_is_old(
     monkeypatch.setattr(time, "clock_gettime", lambda _: awake_s + asleep_s[0])
     view = SimpleNamespace(documents={}, forged=(), now_ms=1, queues=())
     monkeypatch.setattr("dr_ctl.topologies.mirror.reading.reread", lambda *_, **__: view)
-    mine = Session.__new__(Session)
-    mine.site, mine.pair, mine.newest = "london", "orders-1", (awake_s, cast("BrokerView", view))
-    mine.group = cast("Any", SimpleNamespace(has_one_node=True))
-    monkeypatch.setattr(mine, "_everything", lambda _: view)
-    monkeypatch.setattr(mine, "reader", lambda: None)
-    mine.read(parts)
+    session = Session.__new__(Session)
+    session.site, session.pair, session.newest = "london", "orders-1", (awake_s, cast("BrokerView", view))
+    session.group = cast("Any", SimpleNamespace(has_one_node=True))
+    monkeypatch.setattr(session, "_everything", lambda _: view)
+    monkeypatch.setattr(session, "reader", lambda: None)
+    session.read(parts)
 
     asleep_s[0] = 600.0
 
-    told = Documents(mine).lately("lock")
-    assert told is not None
-    assert told[0] == 600.0
+    lately = Documents(session).lately("lock")
+    assert lately is not None
+    assert lately[0] == 600.0
 
 
 @pytest.mark.parametrize(
@@ -160,16 +160,16 @@ def group(rows: Any, *, active: bool = True, **attributes: Any) -> Group:
 def test_nodes_are_told_by_the_policy_or_by_the_listing(
     attributes: dict[str, Any], rows: list[Any], *, has_nodes: bool, replicates: bool
 ) -> None:
-    told = group(rows, **attributes)
+    node_group = group(rows, **attributes)
 
-    assert (told.has_nodes, told.replicates) == (has_nodes, replicates)
-    assert told.port == (61618 if rows else None)
+    assert (node_group.has_nodes, node_group.replicates) == (has_nodes, replicates)
+    assert node_group.port == (61618 if rows else None)
 
 
 def test_other_brokers_of_the_cluster_are_no_nodes() -> None:
-    told = group([OWN, {"nodeID": "n2", "live": "h3:61618"}], HAPolicy="Primary Only")
+    node_group = group([OWN, {"nodeID": "n2", "live": "h3:61618"}], HAPolicy="Primary Only")
 
-    assert (told.nodes, told.cluster, told.has_nodes) == ((), ("h3:61618",), False)
+    assert (node_group.nodes, node_group.cluster, node_group.has_nodes) == ((), ("h3:61618",), False)
 
 
 def test_a_listing_that_may_not_be_asked_for_leaves_the_policy() -> None:

@@ -32,8 +32,8 @@ def made(lab: Lab, queue: str) -> None:
 
 def roles(lab: Lab, site: str, queue: str) -> set[str]:
     """The roles that may send there."""
-    told = json.loads(execute(lab, site, "", f"getRolesAsJSON({TEXT})", queue))
-    return {row["name"] for row in told if row["send"]}
+    document = json.loads(execute(lab, site, "", f"getRolesAsJSON({TEXT})", queue))
+    return {row["name"] for row in document if row["send"]}
 
 
 def test_one_queue_of_three_moves_there_and_back_and_a_trim_beside_clients_takes_what_is_done(
@@ -43,7 +43,7 @@ def test_one_queue_of_three_moves_there_and_back_and_a_trim_beside_clients_takes
         load.wait_for(5 * RATE, within_s=60)
         before = bridges_lab.admin("paris").depths()
         trimmed = operator.run("trim", "paris", "--yes")
-        removed = [each for each in operator.journal() if (each["step"] or "").endswith("-trim")][-1]["evidence"]
+        removed = [entry for entry in operator.journal() if (entry["step"] or "").endswith("-trim")][-1]["evidence"]
         for target in ("paris", "london"):
             ended = operator.run("swapover", "--to", target, "--queues", "FOO", "--yes")
             assert ended.code == 0, ended.told
@@ -67,11 +67,11 @@ def test_rights_that_management_gave_are_there_after_a_move_and_the_way_back(
     execute(bridges_lab, "london", "", f"addSecuritySettings({','.join([TEXT] * 11)})", *rights)
     before = roles(bridges_lab, "london", "RT")
 
-    there = operator.run(*SWAPOVER, "--queues", "RT")
+    remote = operator.run(*SWAPOVER, "--queues", "RT")
     moved = roles(bridges_lab, "london", "RT"), roles(bridges_lab, "paris", "RT")
     back = operator.run("swapover", "--to", "london", "--queues", "RT", "--yes")
 
-    assert (there.code, back.code) == (0, 0), (there.told, back.told)
+    assert (remote.code, back.code) == (0, 0), (remote.told, back.told)
     assert ("app" in moved[0], "app" in moved[1]) == (False, True)
     assert roles(bridges_lab, "london", "RT") == before == {"amq", "app", "bridge", "auditor"}
 
@@ -90,11 +90,11 @@ def test_a_queue_that_an_ordinary_divert_feeds_is_moved_and_what_claims_another_
     send_as_client(bridges_lab, "BAR", 4, **{ORIGIN: "london"})
     until(lambda: shipped(bridges_lab, "london"), why="what is copied has arrived")
 
-    told = operator.run("validate", "--for", "swapover", "--to", "paris")
+    done = operator.run("validate", "--for", "swapover", "--to", "paris")
     moved = operator.run(*SWAPOVER, "--queues", "FED")
 
-    [foreign] = told.rows("DR-BRIDGE-015")
-    assert (told.code, foreign["severity"]) == (10, "error"), "they would stay behind"
+    [foreign] = done.rows("DR-BRIDGE-015")
+    assert (done.code, foreign["severity"]) == (10, "error"), "they would stay behind"
     assert foreign["text"].endswith(": 3 of FOO")
     assert [bridges_lab.admin("paris").depth(name) for name in ("FOO", "BAR", "FED")] == [2, 4, 5]
     assert moved.code == 0, moved.told
@@ -109,13 +109,13 @@ def test_counters_that_a_failed_link_has_left_apart_keep_no_gate_shut(bridges_la
         bridges_lab.start("paris")
         load.pause_producing()
         until(lambda: shipped(bridges_lab, "london"), why="what waited has arrived")
-        told = admin(bridges_lab, "london")._beans("component=bridges,name=*", *read)
+        beans = admin(bridges_lab, "london")._beans("component=bridges,name=*", *read)
         load.resume_producing()
         ended = operator.run(*SWAPOVER)
         load.wait_for(load.counts().sent + RATE)
         verdict = load.stop()
 
-    assert any(one[read[0]] - one[read[1]] for one in told.values()), "nothing is under way, and they do not say so"
+    assert any(one[read[0]] - one[read[1]] for one in beans.values()), "nothing is under way, and they do not say so"
     assert ended.code == 0, ended.told
     assert_clean(verdict)
 
@@ -127,16 +127,16 @@ def test_two_sites_without_a_gate_are_told_apart_by_their_clients(bridges_lab: L
             admin(bridges_lab, "paris").open_queue(name)
         status = operator.run("status")
         refused = operator.run(*SWAPOVER)
-        remedies = [each["remedy"] for each in refused.rows("DR-BRIDGE-012")]
-        closed = [operator.run(*re.findall("`dr-ctl (.*?)`", each)[0].split(), "--yes") for each in remedies]
+        remedies = [row["remedy"] for row in refused.rows("DR-BRIDGE-012")]
+        closed = [operator.run(*re.findall("`dr-ctl (.*?)`", remedy)[0].split(), "--yes") for remedy in remedies]
         moved = operator.run(*SWAPOVER)
         load.wait_for(load.counts().sent + RATE)
         verdict = load.stop()
 
-    served = {site: each["role"] for site, each in status.document["data"]["sites"].items()}
+    served = {site: item["role"] for site, item in status.document["data"]["sites"].items()}
     assert served == {"london": "serving", "paris": "standby"}
     assert (refused.code, refused.document["run"]) == (10, None), refused.told
-    assert [each.code for each in closed] == [0] * len(QUEUES), [each.told for each in closed]
+    assert [name.code for name in closed] == [0] * len(QUEUES), [name.told for name in closed]
     assert moved.code == 0, moved.told
     assert_clean(verdict)
 
@@ -163,7 +163,7 @@ def buffered(lab: Lab, kind: str) -> None:
 
 
 def severities(ended: Ended, kind: str) -> list[str]:
-    return [each["severity"] for each in ended.rows(kind)]
+    return [row["severity"] for row in ended.rows(kind)]
 
 
 def test_what_finds_no_buffer_is_told_before_a_move_and_named_by_it(bridges_lab: Lab, operator: Operator) -> None:
@@ -222,7 +222,7 @@ def ended() -> object:
     end_all()
 
 
-def pasted(generated: str, found: dict[str, str], lab: Path) -> str:
+def pasted(generated: str, options: dict[str, str], lab: Path) -> str:
     """The lab's broker.xml with the page's elements in the place of its own, and with the lab's password. The rights of
     dr-ctl stand on the page of the mirror."""
     mirror = blocks("artemis-mirror.md")
@@ -231,7 +231,7 @@ def pasted(generated: str, found: dict[str, str], lab: Path) -> str:
     ports = {"61613": "clients", "61617": "bridge", "61618": "agents"}
 
     def of_page(name: str) -> str:
-        xml = at_lab(found[name], generated, ports, london='<connector name="paris">' in generated)
+        xml = at_lab(options[name], generated, ports, london='<connector name="paris">' in generated)
         for page, called in CALLED.items():
             xml = re.sub(rf'(?<=[",.>]){page}(?=[",<])', called, xml)
         return xml.replace("BRIDGE-PASSWORD", password)
@@ -244,9 +244,9 @@ def pasted(generated: str, found: dict[str, str], lab: Path) -> str:
 
 
 def test_the_page_can_be_pasted(tmp_path: Path) -> None:
-    found, fence = blocks("artemis-bridges.md"), {"lasting_fence": {"roles": [CLIENTS]}}
+    items, fence = blocks("artemis-bridges.md"), {"lasting_fence": {"roles": [CLIENTS]}}
 
-    with installed(tmp_path, BRIDGES, lambda xml: pasted(xml, found, tmp_path / "lab"), **fence) as (_, operator):
+    with installed(tmp_path, BRIDGES, lambda xml: pasted(xml, items, tmp_path / "lab"), **fence) as (_, operator):
         begun = "fence paris --yes", "activate london --yes"
         walked(operator, *begun, "validate --to paris", "swapover --to paris --yes", "rehearse --on canary --yes")
 
@@ -268,7 +268,7 @@ def shipped(lab: Lab, *sites: str) -> bool:
     """Nothing of these sites is under way, and all ids that arrived anywhere are in a store."""
     depths = {site: lab.admin(site).depths() for site in ("london", "paris")}
     held = [count for site in sites for name, count in depths[site].items() if name.startswith("mirror.")]
-    return not any(held) and not any(told[IDS] for told in depths.values())
+    return not any(held) and not any(depth[IDS] for depth in depths.values())
 
 
 def assert_clean(verdict: Verdict) -> None:

@@ -65,8 +65,8 @@ def bridge(site: str, unit: str, **more: Any) -> Bridge:
 
 
 def flow(site: str, unit: str, depth: int = 0, **more: Any) -> Flow:
-    mine = f"{ORIGIN} = '{site}' OR {ORIGIN} IS NULL"
-    divert = Divert(f"divert.{unit}", unit, f"mirror.{unit}", mine, exclusive=unit == IDS)
+    text = f"{ORIGIN} = '{site}' OR {ORIGIN} IS NULL"
+    divert = Divert(f"divert.{unit}", unit, f"mirror.{unit}", text, exclusive=unit == IDS)
     return replace(Flow(divert, buffer(site, unit, depth), (bridge(site, unit),)), **more)
 
 
@@ -103,11 +103,11 @@ def connection(user: str, port: int) -> Connection:
 
 
 def with_queue(view: BrokerView, name: str, **changed: Any) -> BrokerView:
-    return replace(view, queues=tuple(replace(each, **changed) if each.name == name else each for each in view.queues))
+    return replace(view, queues=tuple(replace(item, **changed) if item.name == name else item for item in view.queues))
 
 
 def with_flow(view: BrokerView, unit: str, change: Callable[[Flow], Flow]) -> BrokerView:
-    return replace(view, flows=tuple(change(each) if each.unit == unit else each for each in view.flows))
+    return replace(view, flows=tuple(change(item) if item.unit == unit else item for item in view.flows))
 
 
 def with_role(view: BrokerView, unit: str, grants: Grants) -> BrokerView:
@@ -187,12 +187,12 @@ def test_what_nothing_keeps_clients_out_of_is_served_where_they_work(
     london: BrokerView, paris: BrokerView, idle: dict[str, set[str]]
 ) -> None:
     sites = with_idle({"london": {PAIR: london}, "paris": {PAIR: paris}})
-    found = {site: each for site, brokers in sites.items() for each in brokers.values()}
-    assert {site: set(each.idle) for site, each in found.items() if isinstance(each, BrokerView)} == idle
+    by_name = {site: item for site, brokers in sites.items() for item in brokers.values()}
+    assert {site: set(value.idle) for site, value in by_name.items() if isinstance(value, BrokerView)} == idle
 
 
 def changed(**more: Any) -> BrokerView:
-    return with_flow(LONDON, "orders", lambda each: replace(each, **more))
+    return with_flow(LONDON, "orders", lambda options: replace(options, **more))
 
 
 def test_what_is_under_way_is_what_the_buffers_hold() -> None:
@@ -207,7 +207,7 @@ def test_what_found_no_buffer_is_lost_with_its_site_and_stays_unshipped_in_the_h
     view = replace(bare, unrouted={"mirror.orders": 3})
     stake = view.link.stake(None)
     assert (stake.lost, stake.queues) == (10, {"orders": (10, None), "audit": (0, None)})
-    [row, before] = [next(iter(each.link.rows(None, datetime(2026, 11, 21, tzinfo=UTC)))) for each in (view, bare)]
+    [row, before] = [next(iter(item.link.rows(None, datetime(2026, 11, 21, tzinfo=UTC)))) for item in (view, bare)]
     assert (row.name, row.depth, row.added) == ("orders", 10, (before.added or 0) + 3)
 
 
@@ -237,8 +237,8 @@ def test_a_bridge_is_attached_where_it_is_started_connected_and_consumes(view: B
 def test_a_divert_is_known_by_its_filter_where_all_bridges_are_gone_and_its_buffer_has_a_name_of_its_own() -> None:
     own = buffer("london", "orders", address="puffer.in")
     named = replace(flow("london", "orders").divert, to="puffer.in")
-    [found] = joined([named], [own], [])
-    assert (found.unit, found.buffer, found.bridges) == ("orders", own, ())
+    [line] = joined([named], [own], [])
+    assert (line.unit, line.buffer, line.bridges) == ("orders", own, ())
     assert joined([replace(named, filter=None)], [own], []) == []
 
 
@@ -288,28 +288,28 @@ def test_those_of_before_are_waited_for(looks: list[tuple[int, int, int, int]], 
 def test_a_restart_begins_it_anew(where: str) -> None:
     """Counters begin again at what was kept: the old ones would let everything pass, or nothing ever."""
     before = (sending(1000, 990), applying(990, 980))
-    here = sending(8, 2, start=AGAIN) if where == "here" else sending(1010, 1004)
-    there = applying(7, 3, start=AGAIN) if where == "there" else applying(994, 990)
+    local = sending(8, 2, start=AGAIN) if where == "here" else sending(1010, 1004)
+    remote = applying(7, 3, start=AGAIN) if where == "there" else applying(994, 990)
     after = (sending(30, 20, start=AGAIN), sending(1030, 1020)), (applying(20, 3, start=AGAIN), applying(1010, 1000))
 
-    told = left(before, (here, there), (after[0][where == "there"], after[1][where == "here"]))
+    remaining = left(before, (local, remote), (after[0][where == "there"], after[1][where == "here"]))
 
-    assert told[1] == 6 + 4
-    assert told[2] is not None
-    assert told[2] > 0
+    assert remaining[1] == 6 + 4
+    assert remaining[2] is not None
+    assert remaining[2] > 0
 
 
 def test_what_cannot_be_read_is_not_known() -> None:
-    here, there = sending(1, 1), applying(1, 1)
-    below = replace(here, ids=flow("london", IDS, buffer=buffer("london", IDS, -1)))
-    unread = replace(there, arrived=(arrived("paris", -1),))
+    local, remote = sending(1, 1), applying(1, 1)
+    below = replace(local, ids=flow("london", IDS, buffer=buffer("london", IDS, -1)))
+    unread = replace(remote, arrived=(arrived("paris", -1),))
 
     for look in (
-        (replace(here, ids=None), there),
-        (replace(here, ids=flow("london", IDS, buffer=None)), there),
-        (below, there),
-        (here, replace(there, arrived=())),
-        (here, unread),
+        (replace(local, ids=None), remote),
+        (replace(local, ids=flow("london", IDS, buffer=None)), remote),
+        (below, remote),
+        (local, replace(remote, arrived=())),
+        (local, unread),
     ):
         assert left(look) == [None]
 
@@ -319,7 +319,7 @@ RECORDED: list[dict[str, Any]] = json.loads(Path(__file__).with_name("browsed.js
 HEADER = "order_id"
 
 
-@pytest.mark.parametrize("one", RECORDED, ids=[f"{each['client']}: {each['message']}" for each in RECORDED])
+@pytest.mark.parametrize("one", RECORDED, ids=[f"{item['client']}: {item['message']}" for item in RECORDED])
 def test_a_copy_of_any_protocol_has_the_name_of_its_message(one: dict[str, Any]) -> None:
     born, copy = _message(one["born"], "london"), _message(one["copy"], "paris")
 
@@ -334,8 +334,8 @@ def test_a_copy_of_any_protocol_has_the_name_of_its_message(one: dict[str, Any])
 
 
 def test_what_a_client_of_amqp_wrote_where_a_broker_writes_is_its_own() -> None:
-    told = {"messageAnnotations.x-opt-ORIG-MESSAGE-ID": 7, "applicationProperties._AMQ_ORIG_MESSAGE_ID": 8}
-    row = {"messageID": "5", "protocol": "AMQP", "StringProperties": {}, "LongProperties": told}
+    options = {"messageAnnotations.x-opt-ORIG-MESSAGE-ID": 7, "applicationProperties._AMQ_ORIG_MESSAGE_ID": 8}
+    row = {"messageID": "5", "protocol": "AMQP", "StringProperties": {}, "LongProperties": options}
     assert _message(row, "london").origins == {("london", 5)}
 
 
@@ -369,22 +369,22 @@ def store(path: Path, *rows: tuple[str, str], table: str = "processed") -> Store
 
 
 def test_what_one_knows_and_the_other_does_not_is_named_by_queue(tmp_path: Path) -> None:
-    here = store(tmp_path / "here it is.sqlite", ("FOO", "1"), ("FOO", "2"), ("FOO", "3"), ("BAR", "1"))
-    there = store(tmp_path / "there.sqlite", ("FOO", "1"), ("BAR", "1"), ("BAR", "9"), table="done")
-    assert ids_lacking(here, there) == {"FOO": {"2", "3"}}
-    assert ids_lacking(there, here, ["BAR"]) == {"BAR": {"9"}}
+    local = store(tmp_path / "here it is.sqlite", ("FOO", "1"), ("FOO", "2"), ("FOO", "3"), ("BAR", "1"))
+    remote = store(tmp_path / "there.sqlite", ("FOO", "1"), ("BAR", "1"), ("BAR", "9"), table="done")
+    assert ids_lacking(local, remote) == {"FOO": {"2", "3"}}
+    assert ids_lacking(remote, local, ["BAR"]) == {"BAR": {"9"}}
 
 
 @pytest.mark.parametrize("wrong", ["nothing is there", "no such table", "no database"])
 def test_one_that_cannot_be_read_is_never_empty(tmp_path: Path, wrong: str) -> None:
-    here, path = store(tmp_path / "here", ("FOO", "1")), tmp_path / "there"
-    there = Store(path, "processed", "queue", "id")
+    local, path = store(tmp_path / "here", ("FOO", "1")), tmp_path / "there"
+    remote = Store(path, "processed", "queue", "id")
     if wrong == "no such table":
         store(path, table="other")
     elif wrong == "no database":
         path.write_text("this is a text\n" * 100)
 
-    for pair in ((here, there), (there, here)):
+    for pair in ((local, remote), (remote, local)):
         with pytest.raises(NotRead):
             ids_lacking(*pair)
     assert path.exists() is (wrong != "nothing is there")
@@ -403,7 +403,7 @@ def case(spec: Spec, *brokers: BrokerView) -> Case[BrokerView]:
 
 def orders(site: str = "london", **more: Any) -> BrokerView:
     """One broker where what carries `orders` is otherwise."""
-    return with_flow(broker(site), "orders", lambda each: replace(each, **more))
+    return with_flow(broker(site), "orders", lambda options: replace(options, **more))
 
 
 def bridged(**more: Any) -> BrokerView:
@@ -411,8 +411,8 @@ def bridged(**more: Any) -> BrokerView:
 
 
 def filtered(text: str | None) -> BrokerView:
-    def told(each: Flow) -> Flow:
-        return replace(each, divert=replace(each.divert, filter=text))
+    def told(value: Flow) -> Flow:
+        return replace(value, divert=replace(value.divert, filter=text))
 
     return with_flow(LONDON, "orders", told)
 
@@ -420,10 +420,12 @@ def filtered(text: str | None) -> BrokerView:
 def multicast(routing: str | None = "STRIP", speaks: str = "CORE", unrouted: int = 0) -> BrokerView:
     """London, whose buffer of orders does not take what clients marked for a queue."""
     flow = orders(buffer=buffer("london", "orders", routing="multicast"))
-    told = with_flow(flow, "orders", lambda each: replace(each, divert=replace(each.divert, routing=routing)))
-    clients, *others = told.acceptors
+    with_flow_ = with_flow(
+        flow, "orders", lambda options: replace(options, divert=replace(options.divert, routing=routing))
+    )
+    clients, *others = with_flow_.acceptors
     listeners = (replace(clients, protocols=frozenset({speaks})), *others)
-    return replace(told, acceptors=listeners, unrouted={"mirror.orders": unrouted})
+    return replace(with_flow_, acceptors=listeners, unrouted={"mirror.orders": unrouted})
 
 
 UNROUTED = {"mirror.orders": 3}
@@ -467,10 +469,10 @@ ONE = [
 @pytest.mark.parametrize(("london", "paris", "finding", "words"), ONE)
 def test_one_thing_wrong_is_one_finding(london: BrokerView, paris: BrokerView, finding: str, words: str) -> None:
     about = ("DR-BRIDGE", "DR-LINK", "DR-FENCE", finding[:7])
-    [found] = [each for each in findings(london, paris) if each.id.startswith(about)]
-    assert f"{found.id} {found.severity.value}" == finding
-    assert words in found.text + found.remedy
-    assert found.remedy
+    [reported] = [finding for finding in findings(london, paris) if finding.id.startswith(about)]
+    assert f"{reported.id} {reported.severity.value}" == finding
+    assert words in reported.text + reported.remedy
+    assert reported.remedy
 
 
 @pytest.mark.parametrize(
@@ -494,24 +496,28 @@ def test_one_thing_wrong_is_one_finding(london: BrokerView, paris: BrokerView, f
 )  # fmt: skip
 def test_what_is_told_of_a_move(london: BrokerView, paris: BrokerView, units: tuple[str, ...], told: Any) -> None:
     assert len(UNITS) == 2
-    found = findings(london, paris, *units)
-    own = {each.id: each.severity for each in found if not (told and each.id.startswith("DR-QUEUE"))}
+    reported = findings(london, paris, *units)
+    own = {finding.id: finding.severity for finding in reported if not (told and finding.id.startswith("DR-QUEUE"))}
     assert own == told
     if "DR-BRIDGE-005" in told:
-        assert "no divert copies orders back to london" in found[0].text
+        assert "no divert copies orders back to london" in reported[0].text
 
 
 def test_what_found_no_buffer_is_left_behind_where_a_person_says_so() -> None:
     def told(accepted: int) -> list[Severity]:
         spec = Spec("swapover", "paris", accept_difference={"orders": accepted})
-        return [each.severity for each in CHECKS.of_broker(DEEP, case(spec, DEEP, PARIS)) if each.id == "DR-BRIDGE-019"]
+        return [
+            finding.severity
+            for finding in CHECKS.of_broker(DEEP, case(spec, DEEP, PARIS))
+            if finding.id == "DR-BRIDGE-019"
+        ]
 
     assert (told(4), told(3), told(2)) == ([WARNING], [WARNING], [ERROR])
 
 
 def test_a_broker_without_any_such_divert_is_not_of_this_topology() -> None:
-    told = [each.id for each in findings(broker("london", among=()), broker("paris", among=()))]
-    assert told.count("DR-BRIDGE-001") == 2
+    rows = [finding.id for finding in findings(broker("london", among=()), broker("paris", among=()))]
+    assert rows.count("DR-BRIDGE-001") == 2
 
 
 RECIPE = procedure.TOPOLOGY.recipe(Queues(), Drain(), Timeouts())
@@ -603,7 +609,7 @@ def test_an_unfence_opens_no_listener_behind_which_a_queue_of_the_other_site_wou
     london: BrokerView, paris: BrokerView, is_opened: bool
 ) -> None:
     assert (
-        "clients" in [each.thing for each in drafted("unfence", "unfence", snapshot(london, paris)).calls]
+        "clients" in [call.thing for call in drafted("unfence", "unfence", snapshot(london, paris)).calls]
     ) is is_opened
 
 

@@ -48,7 +48,7 @@ def broker(site: str, *, serves: bool, depth: int = 0, to_ship: int = 0, **more:
     """One queue, `orders`, with its copy queue, and a connected network connector."""
     peer = PEERS[site]
     copies = queue(f"orders.to-{peer}", to_ship, internal=True, consumers=1)
-    told = {
+    options = {
         "pair": "b",
         "config": Config(("stomp",), ("openwire",), None, greets_at=1),
         "own": SyncConfig(f"{{queue}}.to-{peer}", f"{{queue}}.to-{site}", "sync"),
@@ -64,7 +64,7 @@ def broker(site: str, *, serves: bool, depth: int = 0, to_ship: int = 0, **more:
         "networks": (Network(f"to-{peer}", f"{BROKER}={site},connector=networkConnectors", peer),),
         "copying": {"orders": copies},
     }
-    return made.view(BrokerView, site, **{**told, **more})
+    return made.view(BrokerView, site, **{**options, **more})
 
 
 def snapshot(*views: BrokerView) -> Snapshot[BrokerView]:
@@ -84,7 +84,7 @@ class NoPapers:
 
 
 def answered(*names: str, bridged: str = "", consumers: tuple[Consumer, ...] = ()) -> Answered:
-    taken = tuple((each, False) for each in consumers)
+    taken = tuple((consumer, False) for consumer in consumers)
     bridges = ((Consumer(bridged, None, "to-paris", "", "", 0), True),) if bridged else ()
     listeners = (listener("stomp", 1), listener("sync", 3))
     return Answered(FIELDS, listeners, (), tuple(map(queue, names)), (*taken, *bridges), (), (), frozenset())
@@ -101,30 +101,30 @@ def made_of(told: Answered) -> dict[str, Any]:
 def note_counters(told: Answered, copies: str = "{queue}.DR") -> dict[str, str]:
     own = SyncConfig(copies, copies, "sync")
     view = reading.as_view(made_of(told), told, own)
-    return {name: each.name for name, each in view.copying.items()}
+    return {name: value.name for name, value in view.copying.items()}
 
 
 def test_copy_queues_are_those_that_the_settings_name_or_that_a_bridge_takes_from() -> None:
     assert note_counters(answered("orders.in", "orders.in.DR", "other")) == {"orders.in": "orders.in.DR"}
     # Of the one whose name it begins with, the longest.
-    told = answered("orders", "orders.in", "orders.in-paris", bridged="orders.in-paris")
-    assert note_counters(told) == {"orders.in": "orders.in-paris"}
+    answer = answered("orders", "orders.in", "orders.in-paris", bridged="orders.in-paris")
+    assert note_counters(answer) == {"orders.in": "orders.in-paris"}
 
 
 def test_what_the_agent_takes_is_no_clients() -> None:
-    mine, theirs = (Consumer("orders.in", None, client, "", "", 0) for client in (f"{AGENT}1", "app"))
-    told = answered("orders.in", consumers=(mine, theirs))
-    view = reading.as_view(made_of(told), told, SyncConfig("{queue}.DR", "{queue}.DR", "sync"))
-    assert [each.client for each in view.consumers] == ["app"]
+    rows, theirs = (Consumer("orders.in", None, client, "", "", 0) for client in (f"{AGENT}1", "app"))
+    answer = answered("orders.in", consumers=(rows, theirs))
+    view = reading.as_view(made_of(answer), answer, SyncConfig("{queue}.DR", "{queue}.DR", "sync"))
+    assert [consumer.client for consumer in view.consumers] == ["app"]
 
 
 def test_what_the_peer_has_too_many_of_would_come_twice() -> None:
-    here, there = pair(5, 10, to_ship=2)
-    assert (here.link.ahead(there), here.link.ahead(None)) == ({"orders": 7}, {"orders": None})
-    assert here.link.stake(there).queues == {"orders": (2, 7)}
+    local, remote = pair(5, 10, to_ship=2)
+    assert (local.link.ahead(remote), local.link.ahead(None)) == ({"orders": 7}, {"orders": None})
+    assert local.link.stake(remote).queues == {"orders": (2, 7)}
     # The history has what is to ship, what lies there and what is not removed yet.
-    assert {row.kind: row.depth for row in here.link.rows(there, AT)} == {"mirror": 2, "staged": 10, "acks": 7}
-    assert [[row.kind for row in told] for told in (here.link.rows(None, AT), there.link.rows(here, AT))] == [
+    assert {row.kind: row.depth for row in local.link.rows(remote, AT)} == {"mirror": 2, "staged": 10, "acks": 7}
+    assert [[row.kind for row in case] for case in (local.link.rows(None, AT), remote.link.rows(local, AT))] == [
         ["mirror"],
         ["mirror"],
     ]
@@ -132,14 +132,14 @@ def test_what_the_peer_has_too_many_of_would_come_twice() -> None:
 
 def test_what_the_peer_lacks_would_be_lost_shipped_or_never_copied() -> None:
     """20 copies were purged on their way, 3 are under way, and nothing copies `plain`."""
-    here, there = pair(23, 0, to_ship=3)
-    here = replace(here, queues=(*here.queues, queue("plain", 30)))
-    stake = here.link.stake(there)
-    rows = {(row.kind, row.name): row.depth for row in here.link.rows(there, AT)}
+    local, remote = pair(23, 0, to_ship=3)
+    local = replace(local, queues=(*local.queues, queue("plain", 30)))
+    stake = local.link.stake(remote)
+    rows = {(row.kind, row.name): row.depth for row in local.link.rows(remote, AT)}
     assert (stake.lost, stake.duplicates) == (53, 0)
     assert stake.queues == {"orders": (23, 0), "plain": (30, 0)}
     assert (rows["mirror", "orders"], rows["mirror", "plain"], rows["acks", "plain"]) == (23, 30, 0)
-    assert here.link.stake(None).queues == {"orders": (3, None), "plain": (30, 0)}
+    assert local.link.stake(None).queues == {"orders": (3, None), "plain": (30, 0)}
 
 
 def pair(source: int, target: int, *, to_ship: int) -> tuple[BrokerView, BrokerView]:
@@ -150,9 +150,9 @@ def pair(source: int, target: int, *, to_ship: int) -> tuple[BrokerView, BrokerV
     ("source", "target", "to_ship", "lacks"), [(5, 5, 0, 0), (5, 3, 2, 0), (5, 2, 2, 1), (2, 9, 0, 0)]
 )
 def test_a_site_lacks_what_it_neither_has_nor_gets(source: int, target: int, to_ship: int, lacks: int) -> None:
-    here, there = pair(source, target, to_ship=to_ship)
-    assert [told.lacks for told in parity.counts(here, there, Queues())] == [lacks]
-    assert bool(parity.lacking(here, there, Queues(), {})) is (lacks > 0)
+    local, remote = pair(source, target, to_ship=to_ship)
+    assert [count.lacks for count in parity.counts(local, remote, Queues())] == [lacks]
+    assert bool(parity.lacking(local, remote, Queues(), {})) is (lacks > 0)
 
 
 @pytest.mark.parametrize(
@@ -172,17 +172,17 @@ def test_it_ships_only_where_its_connector_is_connected_and_its_copies_have_a_co
 
 
 def test_a_client_at_a_connector_that_stays_open_is_told_and_the_agent_is_not() -> None:
-    there = (connection("app", 2, "openwire"), connection("dr-ctl-sync-1", 3, "sync"))
-    [told] = broker("london", serves=True, connections=there).fence.clients_elsewhere()
-    assert "app" in told
+    remote = (connection("app", 2, "openwire"), connection("dr-ctl-sync-1", 3, "sync"))
+    [clients_elsewhere] = broker("london", serves=True, connections=remote).fence.clients_elsewhere()
+    assert "app" in clients_elsewhere
 
 
 def told(london: dict[str, Any] | None = None, paris: dict[str, Any] | None = None, **spec: Any) -> dict[str, Severity]:
-    here = broker("london", serves=True, **(london or {}))
-    there = broker("paris", serves=False, **(paris or {}))
+    local = broker("london", serves=True, **(london or {}))
+    remote = broker("paris", serves=False, **(paris or {}))
     move = Move(Spec("swapover", "paris", **spec), "london", {})
-    found = TOPOLOGY.recipe(Queues(), Drain(), Timeouts()).why_not(snapshot(here, there), move)
-    return {each.id: each.severity for each in found}
+    reasons = TOPOLOGY.recipe(Queues(), Drain(), Timeouts()).why_not(snapshot(local, remote), move)
+    return {finding.id: finding.severity for finding in reasons}
 
 
 ERROR, WARNING = Severity.ERROR, Severity.WARNING
@@ -234,10 +234,10 @@ def test_what_a_step_needs_and_lacks_refuses_the_move(london: dict[str, Any], fi
 
 
 def test_what_clients_consume_while_both_sites_are_looked_at_refuses_no_move() -> None:
-    here = broker("london", serves=True, depth=2, consumed={"orders": 28})
-    there = broker("paris", serves=False, depth=32)
-    assert parity.unproven(here, there, Queues(), {"orders": 1})
-    assert not parity.unproven(here, there, Queues(), {"orders": 2})
+    local = broker("london", serves=True, depth=2, consumed={"orders": 28})
+    remote = broker("paris", serves=False, depth=32)
+    assert parity.unproven(local, remote, Queues(), {"orders": 1})
+    assert not parity.unproven(local, remote, Queues(), {"orders": 2})
 
 
 COPIES = frozenset({"a", "b", "c"})
@@ -248,8 +248,8 @@ HERE = CompleteListing("orders", frozenset({"c"}), before=1, after=1)
 def test_copies_go_where_the_counters_cover_all_of_them(consumed: int, to_ship: int, is_proven: bool) -> None:
     """A copy that is still to be shipped may be of a consumed message: it leaves less for the others."""
     serving = broker("london", serves=True, depth=1, to_ship=to_ship, consumed={"orders": consumed})
-    found = proven.covered(serving, "orders", COPIES, HERE)
-    assert (found.ids if isinstance(found, Consumed) else None) == ({"a", "b"} if is_proven else None)
+    covered = proven.covered(serving, "orders", COPIES, HERE)
+    assert (covered.ids if isinstance(covered, Consumed) else None) == ({"a", "b"} if is_proven else None)
 
 
 def test_nothing_goes_while_somebody_holds() -> None:

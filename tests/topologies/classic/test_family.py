@@ -40,13 +40,13 @@ def test_names_and_ids_are_encoded_as_the_broker_does() -> None:
 
 
 def test_whether_an_operation_may_be_called_is_asked_of_a_bean_that_nobody_has() -> None:
-    assert all("dr-ctl.nobody" in may.bean for each in EVERY for may in each.asked("b"))
+    assert all("dr-ctl.nobody" in may.bean for item in EVERY for may in item.asked("b"))
     with pytest.raises(ValueError, match="nobody has"):
         MayCall(CONNECTOR, "stop()").body()
     # Only a refusal by the policy denies, of the name alone too, and says the line of the policy to change.
     no, none = Answer(PolicyRefused("no")), Answer(NoSuchBean("none"))
     for both in ((no, no), (none, no), (no, none)):
-        answers = [may for each in EVERY for may in (both if each is PAUSES else (none, none))]
+        answers = [may for item in EVERY for may in (both if item is PAUSES else (none, none))]
         assert reading.denied(answers) == frozenset({PAUSES})
     assert CLOSES.line == (
         "<allow><mbean><name>org.apache.activemq:type=Broker,brokerName=*,connector=clientConnectors,connectorName=*</name>"
@@ -70,10 +70,10 @@ def test_several_brokers_have_to_be_told_apart_and_an_error_in_the_place_of_bean
         Answer(None, "ERROR: …").beans()
 
 
-def frame(told: dict[str, Any]) -> Frame:
+def frame(document: dict[str, Any]) -> Frame:
     entries = [
-        {"string": [key, each]} if isinstance(each, str) else {"string": key, "long": each}
-        for key, each in told.items()
+        {"string": [key, value]} if isinstance(value, str) else {"string": key, "long": value}
+        for key, value in document.items()
     ]
     return Frame("MESSAGE", {}, json.dumps({"map": {"entry": entries}}))
 
@@ -84,13 +84,15 @@ def test_statistics_tell_queues_bridges_and_no_management() -> None:
     taken = {"clientId": "to-paris_paris_inbound_london", "destinationName": "orders.in.DR", "dispatchedQueueSize": 0}
     broker = {"brokerName": "london", "brokerId": "ID:1", "storePercentUsage": 7}
 
-    told = statistics.answered([*map(statistics.entries, map(frame, (taken, row, broker)))], {"stomp": True}, "5.18.3")
+    answer = statistics.answered(
+        [*map(statistics.entries, map(frame, (taken, row, broker)))], {"stomp": True}, "5.18.3"
+    )
 
-    (queue,) = told.queues
+    (queue,) = answer.queues
     assert (queue.name, queue.depth, queue.delivering, queue.added, queue.acked) == ("orders.in", 5, 0, 9, 3)
-    assert [(each.name, each.to) for each in told.networks] == [("to-paris", "paris")]
-    assert [(each.name, each.started) for each in told.connectors] == [("stomp", True)]
-    assert (told.managed, told.denied, told.share) == (False, frozenset(EVERY), 0.07)
+    assert [(network.name, network.to) for network in answer.networks] == [("to-paris", "paris")]
+    assert [(connector.name, connector.started) for connector in answer.connectors] == [("stomp", True)]
+    assert (answer.managed, answer.denied, answer.share) == (False, frozenset(EVERY), 0.07)
 
 
 class Listings:
@@ -122,9 +124,9 @@ def test_a_listing_that_leaves_out_what_is_on_its_way_to_a_consumer_is_made_agai
 
 def test_a_listing_that_is_always_short_shows_nothing_of_what_the_queue_lacks() -> None:
     broker: Any = Listings(3, *["ab"] * ids.TRIES)
-    with pytest.raises(IncompleteListing, match="shows 2 of them") as told:
+    with pytest.raises(IncompleteListing, match="shows 2 of them") as raises:
         ids.listed(broker, ORDERS, tries=ids.TRIES)
-    assert "maxBrowsePageSize" in told.value.remedy
+    assert "maxBrowsePageSize" in raises.value.remedy
 
 
 @pytest.mark.parametrize("shown", ["ab", "abcd"])  # a transaction hides one; one came after the depth was read
@@ -135,9 +137,9 @@ def test_of_a_queue_that_nobody_works_on_one_listing_tells(shown: str) -> None:
 
 
 def test_what_comes_to_a_queue_that_nobody_takes_from_hides_nothing() -> None:
-    found = {"a": None, "b": None, "c": None}
-    listed = ids.complete("london", "orders.in", found, Count(2, 9), Count(4, 11), grows=True)
+    options = {"a": None, "b": None, "c": None}
+    listed = ids.complete("london", "orders.in", options, Count(2, 9), Count(4, 11), grows=True)
     assert listed.complete.ids == {"a", "b", "c"}
     for count in (Count(4, 9), Count(2, 9)):
         with pytest.raises(IncompleteListing):
-            ids.complete("london", "orders.in", found, count, count, grows=True)
+            ids.complete("london", "orders.in", options, count, count, grows=True)

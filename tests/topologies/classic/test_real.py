@@ -55,8 +55,8 @@ class Listeners:
     def learn(self, generated: str) -> str:
         """Note the ports that the lab chose for the broker whose activemq.xml it has written; says whose it is."""
         [site] = re.findall(r'brokerName="([\w-]+)"', generated)
-        found = dict(re.findall(r'name="([\w-]+)" uri="\w+://127\.0\.0\.1:(\d+)"', generated))
-        self._known |= {(site, port): int(found[name]) for port, name in self._named.items()}
+        matches = dict(re.findall(r'name="([\w-]+)" uri="\w+://127\.0\.0\.1:(\d+)"', generated))
+        self._known |= {(site, port): int(matches[name]) for port, name in self._named.items()}
         return str(site)
 
     def local(self, site: str, xml: str) -> str:
@@ -68,14 +68,14 @@ class Listeners:
 
 def with_logins(xml: str, generated: str, conf: Path) -> str:
     """The logins of the page, with the lab's passwords; at the console dr-ctl has what its own page gives it."""
-    told = dict(re.findall(r'username="(\w+)" password="([^"]+)"', generated))
-    found = blocks("classic-user.md")
+    matches = dict(re.findall(r'username="(\w+)" password="([^"]+)"', generated))
+    texts = blocks("classic-user.md")
     realm = conf / "jetty-realm.properties"
-    realm.write_text(realm.read_text("utf-8") + found[realm.name], "utf-8")
-    (conf / "jolokia-access.xml").write_text(found["jolokia-access.xml"], "utf-8")
-    xml = xml.replace("SYNC-PASSWORD", told.get("agent", "")).replace("APP-PASSWORD", told["app"])
+    realm.write_text(realm.read_text("utf-8") + texts[realm.name], "utf-8")
+    (conf / "jolokia-access.xml").write_text(texts["jolokia-access.xml"], "utf-8")
+    xml = xml.replace("SYNC-PASSWORD", matches.get("agent", "")).replace("APP-PASSWORD", matches["app"])
     last = "</simpleAuthenticationPlugin>"
-    return xml.replace(last, last + found["inside <plugins>"])
+    return xml.replace(last, last + texts["inside <plugins>"])
 
 
 def settings(
@@ -107,13 +107,13 @@ def ended() -> Any:
 
 @pytest.mark.parametrize("closed", [False, True], ids=["starts open", "starts closed"])
 def test_brokersync(tmp_path: Path, *, closed: bool) -> None:
-    found = blocks("classic-brokersync.md")
-    inside, after = found[INSIDE], ""
+    texts = blocks("classic-brokersync.md")
+    inside, after = texts[INSIDE], ""
     if closed:
         listener = re.search(r'  <transportConnector name="stomp".*?/>\n', inside)
         assert listener is not None
-        inside = inside.replace(listener[0], found[f"starts closed, {IN_CONNECTORS}"])
-        after = found[f"starts closed, {AFTER}"]
+        inside = inside.replace(listener[0], texts[f"starts closed, {IN_CONNECTORS}"])
+        after = texts[f"starts closed, {AFTER}"]
     listeners = Listeners({"61613": CLIENTS, "61614": "sync", "61617": "openwire"})
 
     def edit(generated: str) -> str:
@@ -138,8 +138,8 @@ def moves(operator: Operator, target: str, *before: Ended) -> None:
         *(operator.run(*words) for words in (("validate", "--to", target), ("swapover", "--to", target, "--yes"))),
     ]
 
-    assert [each.code for each in steps] == [0] * len(steps), [each.told for each in steps if each.code]
-    assert [each["text"] for each in steps[-2].document["findings"] if each["severity"] == "error"] == []
+    assert [step.code for step in steps] == [0] * len(steps), [step.told for step in steps if step.code]
+    assert [finding["text"] for finding in steps[-2].document["findings"] if finding["severity"] == "error"] == []
     assert "DR-PROBE-002" not in steps[-1].ids
 
 
@@ -162,18 +162,18 @@ def test_fanout(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("where", ["file", "database"])
 def test_shared_store(tmp_path: Path, where: str) -> None:
-    found = blocks("classic-shared-store.md")
-    inside, after = found[INSIDE] + found[f"{where}, {INSIDE}"], found.get(f"{where}, {AFTER}", "")
+    texts = blocks("classic-shared-store.md")
+    inside, after = texts[INSIDE] + texts[f"{where}, {INSIDE}"], texts.get(f"{where}, {AFTER}", "")
     listeners = Listeners({"61613": CLIENTS})
 
     def edit(generated: str) -> str:
         site = listeners.learn(generated)
         xml = pasted(SHARED_STORE, site, inside, after).replace("/shared/kahadb", str(tmp_path / "shared"))
         if where == "database":
-            told = dict(re.findall(r'<property name="(\w+)" value="([^"]+)"', generated))
-            xml = xml.replace("jdbc:postgresql://database-1:5432/activemq", told["url"])
-            xml = xml.replace('"username" value="activemq"', f'"username" value="{told["username"]}"')
-            xml = xml.replace("DATABASE-PASSWORD", told["password"])
+            matches = dict(re.findall(r'<property name="(\w+)" value="([^"]+)"', generated))
+            xml = xml.replace("jdbc:postgresql://database-1:5432/activemq", matches["url"])
+            xml = xml.replace('"username" value="activemq"', f'"username" value="{matches["username"]}"')
+            xml = xml.replace("DATABASE-PASSWORD", matches["password"])
         return listeners.local(site, with_logins(xml, generated, tmp_path / "lab" / site / "conf"))
 
     def shared(document: dict[str, Any]) -> None:
@@ -191,7 +191,7 @@ def test_shared_store(tmp_path: Path, where: str) -> None:
     with Lab.up(tmp_path / "lab", topology=SHARED_STORE, queues=(Q,), serving=None, edit=edit, options=options) as lab:
         operator = Operator(lab, tmp_path / "state", settings(lab, SHARED_STORE, listeners, shared))
         roles = operator.run("status").document["data"]["sites"]
-        serving = next(site for site, each in roles.items() if each["role"] == "serving")
+        serving = next(site for site, role in roles.items() if role["role"] == "serving")
         moves(operator, next(site for site in roles if site != serving))
 
 
@@ -210,9 +210,9 @@ def test_every_command_works_beside_them_and_one_with_a_line_break_is_in_no_list
         finally:
             end_all()
 
-    told = [each["text"] for each in looked.document["findings"] if each["id"] == "DR-SYNC-002"]
-    assert all(name in told[0] for name in ODD)
-    assert UNSEEN not in told[0]
+    items = [finding["text"] for finding in looked.document["findings"] if finding["id"] == "DR-SYNC-002"]
+    assert all(name in items[0] for name in ODD)
+    assert UNSEEN not in items[0]
     assert ends == [0, 0]
 
 
@@ -229,8 +229,11 @@ def test_a_policy_that_denies_what_steps_need_is_told_before_the_fence(tmp_path:
 
 def test_without_management_its_figures_are_told_and_nothing_is_moved(tmp_path: Path) -> None:
     with Lab.up(tmp_path / "lab", topology=BROKERSYNC) as lab:
-        told = changed_settings(lab, tmp_path / "bare", without_jolokia)
-        operator, bare = Operator(lab, tmp_path / "state"), Operator(lab, tmp_path / "bare" / "state", told)
+        changed_settings_ = changed_settings(lab, tmp_path / "bare", without_jolokia)
+        operator, bare = (
+            Operator(lab, tmp_path / "state"),
+            Operator(lab, tmp_path / "bare" / "state", changed_settings_),
+        )
         ClassicAdmin(lab.site("london")).stop_link("paris")
         with lab.load(100, work_ms=50.0) as traffic:
             traffic.wait_for(200)
@@ -244,17 +247,17 @@ def test_without_management_its_figures_are_told_and_nothing_is_moved(tmp_path: 
     assert (refused.code, "DR-POLICY-003" in refused.told) == (10, True), refused.told
 
 
-def without_jolokia(told: dict[str, Any]) -> None:
-    for site in told["sites"].values():
+def without_jolokia(document: dict[str, Any]) -> None:
+    for site in document["sites"].values():
         for broker in site["brokers"]:
             del broker["jolokia"]
 
 
 def status(operator: Operator) -> dict[str, Any]:
     """Roles, and what is to be shipped by queue."""
-    told = operator.run("status").document["data"]
-    link = next(each for each in told["links"] if each["from"] == "london")
-    return {"sites": {name: each["role"] for name, each in told["sites"].items()}, "to_ship": link["queues"]}
+    content = operator.run("status").document["data"]
+    link = next(item for item in content["links"] if item["from"] == "london")
+    return {"sites": {name: value["role"] for name, value in content["sites"].items()}, "to_ship": link["queues"]}
 
 
 RATE = 60  # consumers that have one message in hand at a time keep up with it
@@ -263,20 +266,20 @@ RATE = 60  # consumers that have one message in hand at a time keep up with it
 def test_without_a_store_of_ids_it_moves_there_and_back_under_load_by_counters(tmp_path: Path) -> None:
     queues = ("orders.in", "orders.out", "facturen")
     with Lab.up(tmp_path / "lab", topology=FAN_OUT, queues=queues) as lab:
-        with edited(lab) as told:
-            del told["ids"]
+        with edited(lab) as settings_file:
+            del settings_file["ids"]
         operator = Operator(lab, tmp_path / "state")
         with lab.load(2 * RATE) as traffic:
             traffic.wait_for(10 * RATE, within_s=60)
             ready = operator.run("validate", "--to", "paris")
-            there = operator.run("swapover", "--to", "paris", "--yes")
+            remote = operator.run("swapover", "--to", "paris", "--yes")
             traffic.wait_for(traffic.counts().sent + 4 * RATE, within_s=60)
             back = operator.run("swapover", "--to", "london", "--yes")
             traffic.wait_for(traffic.counts().sent + RATE, within_s=60)
             send(lab, "paris", 1, listener="producers", order_id="alone")
             refused = operator.run("swapover", "--to", "paris", "--yes")
             verdict = traffic.stop(drain_s=60)
-        assert [ready.code, there.code, back.code] == [0, 0, 0], (ready.told, there.told, back.told)
+        assert [ready.code, remote.code, back.code] == [0, 0, 0], (ready.told, remote.told, back.told)
         rest = operator.run("validate", "--to", "paris")
         [needs] = rest.document["data"]["operations"]["swapover"]["needs"]
         moved = operator.run("swapover", "--to", "paris", "--yes", *needs.split())
@@ -292,8 +295,8 @@ def rows(lab: Lab, site: str, queue: str) -> dict[str, dict[str, Any]]:
     admin = ClassicAdmin(lab.site(site))
     listed = admin._execute(admin._queue(queue), "browse()")
     own = {"JMSMessageID", "JMSTimestamp", "JMSXUserID", "BrokerPath", "PropertiesText"}
-    kept = [{key: value for key, value in each.items() if key not in own} for each in listed]
-    return {each["StringProperties"]["order_id"]: each for each in kept}
+    kept = [{key: value for key, value in item.items() if key not in own} for item in listed]
+    return {item["StringProperties"]["order_id"]: item for item in kept}
 
 
 def send_every_kind(lab: Lab, site: str, queue: str) -> None:
@@ -319,7 +322,7 @@ def test_a_return_copies_what_stomp_carries_whole_and_names_the_rest_before_anyt
 
     assert lost.code == 0, lost.told
     assert (ended.code, ended.document["data"]["pairs"][0]["serving"]) == (20, "paris"), ended.told
-    [finding] = [each for each in ended.document["findings"] if each["id"] == "DR-FAN-008"]
+    [finding] = [item for item in ended.document["findings"] if item["id"] == "DR-FAN-008"]
     assert all(name in finding["text"] for name in ("empty", "map", "object", "stream", "typed"))
     assert copied.keys() == {"bytes", "text"}
     assert copied == {name: sent[name] for name in copied}
@@ -332,7 +335,7 @@ DATABASE = {"database": True, "lease_ms": 1000 * LEASE_S, "keep_alive_ms": 700}
 
 @pytest.fixture(params=[{}, DATABASE], ids=["lock-file", "database"])
 def lab(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lab]:
-    options = {name: int(told) if name.endswith("ms") else told for name, told in request.param.items()}
+    options = {name: int(value) if name.endswith("ms") else value for name, value in request.param.items()}
     with Lab.up(tmp_path / "lab", topology=SHARED_STORE, queues=(Q,), options=options) as up:
         yield up
 
@@ -369,8 +372,8 @@ def served(lab: Lab, site: str) -> bool:
 
 
 def roles(operator: Operator) -> dict[str, str]:
-    told = operator.run("status")
-    return {site: each["role"] for site, each in told.document["data"]["sites"].items()}
+    done = operator.run("status")
+    return {site: item["role"] for site, item in done.document["data"]["sites"].items()}
 
 
 def test_a_frozen_holder_is_recognised_and_two_are_never_believed(lab: Lab, operator: Operator) -> None:
@@ -418,8 +421,8 @@ def test_a_lease_holder_id_is_a_setting_and_without_it_the_line_to_add_is_said(t
     assert (taken.code, after["london"]) == (0, "serving"), taken.told
 
 
-def without_lease_holders(told: dict[str, Any]) -> None:
-    for site in told["sites"].values():
+def without_lease_holders(document: dict[str, Any]) -> None:
+    for site in document["sites"].values():
         del site["brokers"][0]["lease_holder"]
 
 
@@ -436,7 +439,7 @@ def test_what_is_not_in_the_store_is_said_before_or_after(lab: Lab, operator: Op
         assert "DR-STORE-008" in {*ready.ids} & {*moved.ids}
         assert served(lab, "london")
         # The same count follows where a frozen holder went on, and then no message is lost with it.
-        [remedy] = [each["remedy"] for each in moved.document["findings"] if each["id"] == "DR-STORE-008"]
+        [remedy] = [finding["remedy"] for finding in moved.document["findings"] if finding["id"] == "DR-STORE-008"]
         accepted = re.findall(r"--accept-difference \S+=\d+", remedy)
         again = operator.run("swapover", "--to", "paris", "--yes", *" ".join(accepted).split())
         assert (len(accepted), again.code) == (1, 0), again.told

@@ -43,7 +43,7 @@ def admin_listener(view: BrokerView) -> BrokerView:
 
 def but(**changed: Any) -> Change:
     """A view that is otherwise; what is callable is of the view."""
-    return lambda view: replace(view, **{k: each(view) if callable(each) else each for k, each in changed.items()})
+    return lambda view: replace(view, **{k: value(view) if callable(value) else value for k, value in changed.items()})
 
 
 def queued(*names: Any, **more: Any) -> Change:
@@ -185,14 +185,14 @@ def watch(monkeypatch: pytest.MonkeyPatch, brokers: list[Broker]) -> Iterator[Wa
     monkeypatch.setattr(observer, "LATE_S", 0.05)
     watch = Watch(SystemClock())
     yield watch
-    for each in brokers:
-        each.answers.set()
+    for item in brokers:
+        item.answers.set()
     watch.close()
 
 
 def told(watch: Watch, brokers: list[Broker], *, small: bool = True) -> list[Any]:
-    found, _ = watch.ask(brokers, Broker.ask, small=small)  # type: ignore[type-var]
-    return found
+    answer, _ = watch.ask(brokers, Broker.ask, small=small)  # type: ignore[type-var]
+    return answer
 
 
 def settled(watch: Watch, brokers: list[Broker]) -> list[Any]:
@@ -205,8 +205,8 @@ def settled(watch: Watch, brokers: list[Broker]) -> list[Any]:
 def test_who_is_late_is_told_as_silent_and_asked_once_until_it_answers(watch: Watch, brokers: list[Broker]) -> None:
     _, paris = brokers
     for small in (True, True, False, True):
-        here, there = told(watch, brokers, small=small)
-        assert (here, there.role) == ("well", Role.UNKNOWN)
+        local, remote = told(watch, brokers, small=small)
+        assert (local, remote.role) == ("well", Role.UNKNOWN)
     assert paris.asked == 1
     paris.answers.set()
     assert settled(watch, brokers) == ["well", "well"]
@@ -228,8 +228,8 @@ def test_how_long_the_last_in_time_has_waited_is_told_where_somebody_is_late(
     watch: Watch, brokers: list[Broker]
 ) -> None:
     assert watch.ask(brokers, Broker.ask, small=True)[1] >= 0.04  # type: ignore[type-var]
-    for each in brokers:
-        each.answers.set()
+    for item in brokers:
+        item.answers.set()
     settled(watch, brokers)
     assert watch.ask(brokers, Broker.ask, small=True)[1] == 0.0  # type: ignore[type-var]
 
@@ -259,18 +259,18 @@ def sent(broker: Posts) -> list[Outcome]:
 
 def test_each_is_sent_once_and_in_order() -> None:
     broker = Posts()
-    told = sent(broker)
+    requests = sent(broker)
     assert [call for post in broker.posts for call in post] == CALLS
-    assert [each.text for each in told] == [call.about for call in CALLS]
+    assert [item.text for item in requests] == [call.about for call in CALLS]
     assert max(len(post) for post in broker.posts) <= MAX_IN_A_POST
 
 
 @pytest.mark.parametrize("silent", [0, 1])
 def test_what_comes_behind_a_silence_is_not_sent(silent: int) -> None:
     broker = Posts(silent)
-    told = sent(broker)
+    requests = sent(broker)
     assert len(broker.posts) == silent + 1
-    words = [each.word for each in told]
+    words = [item.word for item in requests]
     assert words.index("unknown") == silent * MAX_IN_A_POST
     assert words.count("unknown") == MAX_IN_A_POST
     assert set(words[(silent + 1) * MAX_IN_A_POST :]) == {"refused"}

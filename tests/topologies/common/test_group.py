@@ -76,9 +76,11 @@ class Server:
         own = {"Name": self.name, "Active": self.active, "Backup": False, "NodeID": "X", "Version": "2.56.0"}
         itself = {**own, "CurrentTimeMillis": 90_000, "UptimeMillis": 90_000 - self.began_ms}
         asked = [str(body["mbean"]) for body in bodies]
-        self.got += [each for each in asked if each != beans.ANY_SERVER]
-        answers = ({beans.server(self.name): itself} if each == beans.ANY_SERVER else {each: {}} for each in asked)
-        return [Answer(None, each) for each in answers]
+        self.got += [request for request in asked if request != beans.ANY_SERVER]
+        answers = (
+            {beans.server(self.name): itself} if request == beans.ANY_SERVER else {request: {}} for request in asked
+        )
+        return [Answer(None, answer) for answer in answers]
 
 
 class Clock:
@@ -116,7 +118,7 @@ class Site:
         group = group or self.group()
         with pytest.raises(NobodyActive) as caught:
             group.found()
-        refuses = all(each.state is REFUSES for each in group.readings)
+        refuses = all(reading.state is REFUSES for reading in group.readings)
         return Silent("orders-1", "london", caught.value, refuses, group.readings, group.left_s).role
 
 
@@ -216,7 +218,7 @@ def test_a_node_that_hangs_does_not_slow_the_active_one_down(site: Site) -> None
     took_s = monotonic() - began
     site.b.hangs.set()
     assert took_s < 1.5
-    assert [each.state for each in group.readings] == [ACTIVE, SICK]
+    assert [reading.state for reading in group.readings] == [ACTIVE, SICK]
 
 
 MOVE = Move(Spec("fence", "paris"), "london", {})

@@ -22,20 +22,20 @@ def up(directory: Path, **more: object) -> Lab:
 
 def left(lab: Lab) -> dict[str, int]:
     """What lies in the lab's queues, delivered or staged, by site and queue; nothing of those that are empty."""
-    found = {}
+    result = {}
     for broker in lab.state.sites:
         for name, depth in lab.admin(broker.name, broker.pair).depths().items():
             if depth and name.removesuffix(".in.mirror") in lab.queues:
-                found[f"{broker.broker}/{name}"] = depth
-    return found
+                result[f"{broker.broker}/{name}"] = depth
+    return result
 
 
 def bridges(lab: Lab, site: str, operation: str, *kinds: str) -> None:
     """Stop or start the bridges of a site whose names end so."""
     admin = lab.admin(site)
-    found = admin._call({"type": "read", "mbean": f"{admin._broker},component=bridges,name=*", "attribute": ["Name"]})
-    for bean, told in found.items():
-        if told["Name"].endswith(kinds):
+    call = admin._call({"type": "read", "mbean": f"{admin._broker},component=bridges,name=*", "attribute": ["Name"]})
+    for bean, value in call.items():
+        if value["Name"].endswith(kinds):
             admin._call({"type": "exec", "mbean": bean, "operation": operation})
 
 
@@ -43,5 +43,5 @@ def activated(lab: Lab, site: str, pair: str | None = None) -> tuple[bool, bool]
     """What the plugin says of itself: activated, delivering."""
     admin = lab.admin(site, pair)
     bean = f'{admin._broker},component=continuity,name="continuity.service"'
-    told = admin._call({"type": "read", "mbean": bean, "attribute": ["SiteActivated", "Delivering"]})
-    return told["SiteActivated"], told["Delivering"]
+    call = admin._call({"type": "read", "mbean": bean, "attribute": ["SiteActivated", "Delivering"]})
+    return call["SiteActivated"], call["Delivering"]

@@ -57,9 +57,9 @@ LONDON, PARIS = broker("london"), broker("paris")
 
 def findings(london: SiteView = LONDON, paris: SiteView = PARIS) -> dict[str, Severity]:
     move = Move(Spec("swapover", "paris"), "london", {})
-    found = CHECKS.of_move(Case(Rules(Queues(), Drain(), Timeouts()), snapshot(london, paris), move))
-    assert all(each.remedy for each in found if each.severity is not Severity.INFO)
-    return {each.id: each.severity for each in found}
+    of_move = CHECKS.of_move(Case(Rules(Queues(), Drain(), Timeouts()), snapshot(london, paris), move))
+    assert all(finding.remedy for finding in of_move if finding.severity is not Severity.INFO)
+    return {finding.id: finding.severity for finding in of_move}
 
 
 def test_nothing_speaks_against_a_pair_that_is_well() -> None:
@@ -157,7 +157,7 @@ RETURN = Move(Spec("reinstate", "london"), "paris", {})
 def test_a_flag_alone_is_no_site_that_delivers_and_none_that_is_closed() -> None:
     paris = broker("paris", active=True, service=service("paris", active=True, delivering=False))
     by_flag = broker("paris", acceptors=(listener("clients", started=False),), service=service("paris", active=True))
-    [again] = paris.fence.opening([each for each in paris.listeners if not each.started], PeerState.DRAINED)
+    [again] = paris.fence.opening([item for item in paris.listeners if not item.started], PeerState.DRAINED)
     assert [change(call).operation for call in (again, *by_flag.fence.closing([]))] == [
         plugin.ACTIVATE_SITE,
         plugin.DEACTIVATE_SITE,
@@ -176,16 +176,16 @@ def test_what_comes_twice_at_most_is_said_before_a_return(
     london = broker("london", flow("orders", to_ship=to_ship, acks=9), depths={"orders": lies_there}, active=False)
     both = snapshot(london, broker("paris", flow("orders"), flow("new"), active=True))
 
-    found = {each.id: each for each in RECIPE.why_not(both, RETURN)}
+    by_name = {reason.id: reason for reason in RECIPE.why_not(both, RETURN)}
 
     assert london.link.residue == Residue(to_ship, 9, duplicates)
-    assert f"at most {duplicates} of the messages" in found["DR-RETURN-005"].text
-    assert found["DR-RETURN-005"].severity is severity
-    assert "DR-CONT-005" in found, "nothing of a queue that only one of them has could be compared"
+    assert f"at most {duplicates} of the messages" in by_name["DR-RETURN-005"].text
+    assert by_name["DR-RETURN-005"].severity is severity
+    assert "DR-CONT-005" in by_name, "nothing of a queue that only one of them has could be compared"
 
 
 def told(here: str, there: str, staged: str, behind: str = "") -> Compared:
-    sets = (frozenset(each) for each in (here, behind, there, staged))
+    sets = (frozenset(case) for case in (here, behind, there, staged))
     return Compared("orders", *sets, counted=2)
 
 
@@ -231,7 +231,7 @@ class Listings:
         self._queues = queues
 
     def read(self, requests: list[client.Query], **_: Any) -> list[Answer]:
-        return [Answer(None, json.dumps(self._told(each))) for each in requests]
+        return [Answer(None, json.dumps(self._told(request))) for request in requests]
 
     def _told(self, ask: client.Query) -> Any:
         name = ask.bean.split('queue="')[1].rstrip('"').replace(".", "_")
@@ -293,16 +293,16 @@ def sites(plain: str, there: str, staged: str, *, depth: int, acked: int) -> tup
     """Two consoles by what is listed of `orders`, here and there and staged there, and both views."""
     london = replace(broker("london"), queues=(queue("orders", depth, acked=acked),))
     paris = broker("paris", flow("orders", staged=len(staged)), depths={"orders": len(there)})
-    here, other = (
+    local, other = (
         Listings(orders=([*plain], []), orders_in_mirror=([], [])),
         Listings(orders=([*there], []), orders_in_mirror=([*staged], [])),
     )
-    return here, other, london, paris
+    return local, other, london, paris
 
 
 def test_nothing_is_removed_of_what_is_not_known() -> None:
-    here, there, london, paris = sites("a", "", "abc", depth=2, acked=0)
-    [compared] = compare(here, there, london, paris)
+    local, remote, london, paris = sites("a", "", "abc", depth=2, acked=0)
+    [compared] = compare(local, remote, london, paris)
     assert not compared.known
     assert list(removals(london, paris, [compared])) == []
 
@@ -318,17 +318,17 @@ def test_nothing_is_removed_of_what_is_not_known() -> None:
     ],
 )
 def test_what_was_consumed_is_removed_where_it_lies(there: str, acked: int, unproven: str, gone: Any) -> None:
-    here, other, london, paris = sites("a", there, "ab", depth=1, acked=acked)
-    compared = compare(here, other, london, paris)
+    local, other, london, paris = sites("a", there, "ab", depth=1, acked=acked)
+    compared = compare(local, other, london, paris)
     calls = list(removals(london, paris, compared))
-    assert [each.unproven for each in compared] == [frozenset(unproven)]
-    told = [(change(call).bean.split('queue="')[1], change(call).arguments) for call in calls]
-    assert told == [(bean, (f"_AMQ_DUPL_ID IN {ids}",)) for bean, ids in gone]
+    assert [item.unproven for item in compared] == [frozenset(unproven)]
+    rows = [(change(call).bean.split('queue="')[1], change(call).arguments) for call in calls]
+    assert rows == [(bean, (f"_AMQ_DUPL_ID IN {ids}",)) for bean, ids in gone]
 
 
 def test_nothing_is_removed_by_a_listing_of_a_queue_that_moves() -> None:
-    here, there, london, paris = sites("a", "", "b", depth=1, acked=2)
-    compared = compare(here, there, london, paris)
+    local, remote, london, paris = sites("a", "", "b", depth=1, acked=2)
+    compared = compare(local, remote, london, paris)
     with pytest.raises(IncompleteListing):
         list(removals(broker("london"), paris, compared))
 
@@ -336,8 +336,8 @@ def test_nothing_is_removed_by_a_listing_of_a_queue_that_moves() -> None:
 def test_an_echo_is_staged_and_in_the_queue_of_the_same_site() -> None:
     """Whatever else is staged there may be the only copy, whether its queue has it at the other site or not."""
     paris = broker("paris", flow("orders", staged=3), depths={"orders": 2})
-    there: Any = Listings(orders=(["a", "b"], []), orders_in_mirror=(["b", "null"], ["c"]))
-    assert {name: gone.ids for name, gone in echoes(there, paris).items()} == {"orders": frozenset("b")}
+    remote: Any = Listings(orders=(["a", "b"], []), orders_in_mirror=(["b", "null"], ["c"]))
+    assert {name: gone.ids for name, gone in echoes(remote, paris).items()} == {"orders": frozenset("b")}
 
 
 @pytest.mark.parametrize(
@@ -376,12 +376,15 @@ def test_however_many_are_removed_the_calls_are_few_and_each_is_removed_once(num
 )
 def test_the_gate_stays_shut_where_ids_alone_do_not_show_it(staged_here: Any, flows: Any, told: str) -> None:
     """What both sites hold as often may never have been delivered; a queue without a flow has nothing to compare."""
-    here, there, london, paris = sites("a", "ab", "", depth=1, acked=0)
-    here = Listings(orders=(["a"], []), orders_in_mirror=staged_here)
+    local, remote, london, paris = sites("a", "ab", "", depth=1, acked=0)
+    local = Listings(orders=(["a"], []), orders_in_mirror=staged_here)
     london = replace(london, flows=(flow("orders", staged=len(staged_here[0])),))
     paris = replace(paris, flows=flows)
-    consoles = {"london": here, "paris": there}
-    brokers = {site: {london.pair: SimpleNamespace(reader=lambda each=each: each)} for site, each in consoles.items()}
+    consoles = {"london": local, "paris": remote}
+    brokers = {
+        site: {london.pair: SimpleNamespace(reader=lambda options=console: options)}
+        for site, console in consoles.items()
+    }
     observer: Any = SimpleNamespace(brokers=brokers, timeouts=Timeouts())
     move: Any = SimpleNamespace(source="london", target="paris", spec=SimpleNamespace(accept_difference={}))
     assert ContinuityGate(observer, 1.0).same(PairReading(0.0, london, paris), move).text == told
@@ -411,7 +414,7 @@ class Console:
         self.held: list[Any] = []
 
     def read(self, requests: list[Any], **_: Any) -> list[Answer]:
-        return [self._answer(each) for each in requests]
+        return [self._answer(request) for request in requests]
 
     def _answer(self, request: Any) -> Answer:
         if isinstance(request, Search):
@@ -459,8 +462,8 @@ class Console:
     def _bridges(self) -> dict[str, Any]:
         names = [f"orders.{kind}.bridge" for kind in ("out.mirror", "out.acks", "in.mirror")]
         key = "bridge" if self.moved else "component=bridges,name"
-        told = {"Started": True, "MessagesPendingAcknowledgement": 7, "MessagesAcknowledged": 5}
-        return {f'{SERVER},{key}="{name}"': {"Name": name, **told} for name in (*names, "continuity.cmd.out.bridge")}
+        options = {"Started": True, "MessagesPendingAcknowledgement": 7, "MessagesAcknowledged": 5}
+        return {f'{SERVER},{key}="{name}"': {"Name": name, **options} for name in (*names, "continuity.cmd.out.bridge")}
 
     def _flow(self) -> dict[str, str]:
         own = {"SubjectQueueName": "orders", "SubjectAddressName": "orders"}
@@ -476,8 +479,8 @@ class Console:
 
 
 def seen_by(console: Console) -> Any:
-    told: Any = console
-    return read(told, pair="orders-1", site="london", config=Config(("clients",), None, None), broker="london")
+    value: Any = console
+    return read(value, pair="orders-1", site="london", config=Config(("clients",), None, None), broker="london")
 
 
 @pytest.mark.parametrize("moved", [True, False])
@@ -548,8 +551,8 @@ NOTHING = {"outflow": None, "pending": None, "attached": None}
 
 def test_one_of_several_brokers_that_was_not_read_makes_the_figures_of_its_site_unknown() -> None:
     silent = TimedOut("http://paris: no answer")
-    told = evidence([("london", OWING.link), ("paris", UNREAD.link)])
-    assert told == {"london": {"outflow": 5, "pending": 1, "attached": True}, "paris": NOTHING}
+    shown = evidence([("london", OWING.link), ("paris", UNREAD.link)])
+    assert shown == {"london": {"outflow": 5, "pending": 1, "attached": True}, "paris": NOTHING}
     assert evidence([("paris", OWING.link), ("paris", UNREAD.link)])["paris"] == NOTHING
     assert evidence([("paris", OWING.link), ("paris", silent)])["paris"] == {"unknown": "http://paris: no answer"}
 
@@ -570,7 +573,7 @@ def test_a_step_that_rests_on_it_waits_and_never_ends_well(act: Any, text: str, 
     if act is procedure.catch_up:
         assert ({*world.depths}, world.sampled[0]["paris"]["outflow"]) == ({None}, None)
     if act is proving.settle:
-        assert {each["paris"]["pending"] for each in world.sampled} == {None}
+        assert {sample["paris"]["pending"] for sample in world.sampled} == {None}
 
 
 def test_its_residue_is_not_told() -> None:
@@ -585,47 +588,47 @@ AT = datetime(2026, 11, 21, 12, tzinfo=UTC)
 def shipped(view: SiteView, messages: int, acks: int) -> SiteView:
     """The same broker after its bridges have had so many confirmed."""
 
-    def later(each: Flow) -> Flow:
+    def later(value: Flow) -> Flow:
         return replace(
-            each,
-            mirror_bridge=replace(each.mirror_bridge, acked=messages),
-            acks_bridge=replace(each.acks_bridge, acked=acks),
+            value,
+            mirror_bridge=replace(value.mirror_bridge, acked=messages),
+            acks_bridge=replace(value.acks_bridge, acked=acks),
         )
 
-    return replace(view, flows=tuple(later(each) for each in view.flows))
+    return replace(view, flows=tuple(later(item) for item in view.flows))
 
 
 def test_the_four_figures_of_the_plugins_own_design() -> None:
     london = broker("london", flow("orders", to_ship=30, acks=10, unapplied=5, oldest_ms=1500))
     link = shipped(london, 60, 40).link.linked(london, 2.0)
-    told = document(link)
-    assert (told["loss_risk"], told["duplicate_risk"], told["recovery_point_s"]) == (30, 10, 1.5)
-    assert (told["rate"], told["recovery_time_s"]) == (50.0, 0.9)
+    content = document(link)
+    assert (content["loss_risk"], content["duplicate_risk"], content["recovery_point_s"]) == (30, 10, 1.5)
+    assert (content["rate"], content["recovery_time_s"]) == (50.0, 0.9)
     assert "30 message(s) to ship, the oldest 1.50 s old, 10 acknowledgement(s)" in link.lines[0]
 
 
 @pytest.mark.parametrize("before", [None, broker("london", flow("orders", to_ship=30), start="1")])
 def test_without_two_looks_at_one_start_there_is_no_rate(before: SiteView | None) -> None:
-    told = document(broker("london", flow("orders", to_ship=30)).link.linked(before, 2.0))
-    assert (told["rate"], told["recovery_time_s"], told["recovery_point_s"]) == (None, None, None)
+    content = document(broker("london", flow("orders", to_ship=30)).link.linked(before, 2.0))
+    assert (content["rate"], content["recovery_time_s"], content["recovery_point_s"]) == (None, None, None)
 
 
 def test_the_history_keeps_each_outflow_by_itself() -> None:
     london = broker("london", flow("orders", to_ship=3, acks=2, oldest_ms=70), depths={"orders": 9})
     paris = broker("paris", flow("orders", unapplied=4, staged=11), depths={"orders": 1})
-    told = {row.kind: row for row in snapshot(london, paris).rows(AT) if row.site == "london"}
-    assert (told["staged"].name, told["staged"].depth, told["staged"].start) == ("orders", 12, london.start)
-    assert (told["mirror"].name, told["mirror"].depth, told["mirror"].oldest_ms) == ("orders", 3, 70)
-    assert (told["acks"].name, told["acks"].depth, told["acks"].pending) == ("orders", 2, 4)
-    assert told["mirror"].link is told["acks"].link is True
-    assert (told["queue"].name, told["queue"].depth) == ("orders", 9)
+    by_name = {row.kind: row for row in snapshot(london, paris).rows(AT) if row.site == "london"}
+    assert (by_name["staged"].name, by_name["staged"].depth, by_name["staged"].start) == ("orders", 12, london.start)
+    assert (by_name["mirror"].name, by_name["mirror"].depth, by_name["mirror"].oldest_ms) == ("orders", 3, 70)
+    assert (by_name["acks"].name, by_name["acks"].depth, by_name["acks"].pending) == ("orders", 2, 4)
+    assert by_name["mirror"].link is by_name["acks"].link is True
+    assert (by_name["queue"].name, by_name["queue"].depth) == ("orders", 9)
 
 
 def test_what_the_peer_did_not_say_has_no_figure() -> None:
     cut = flow("orders", out_mirror=queue("orders.out.mirror", 3))
-    told = {row.kind: row for row in broker("london", cut).link.rows(None, AT)}
-    assert told["acks"].pending is None
-    assert told["mirror"].link is False
+    by_name = {row.kind: row for row in broker("london", cut).link.rows(None, AT)}
+    assert by_name["acks"].pending is None
+    assert by_name["mirror"].link is False
 
 
 def test_a_closed_site_says_itself_what_it_takes_with_it() -> None:
@@ -640,9 +643,9 @@ def test_a_closed_site_says_itself_what_it_takes_with_it() -> None:
 def test_a_plugin_that_has_not_started_is_shown_with_no_figure_at_all() -> None:
     silent = replace(broker("london"), service=None, flows=())
     link = silent.link.linked(silent, 2.0)
-    told = document(link)
+    content = document(link)
     figures = ("outflow", "pending_acks", "rate", "drain_s", "loss_risk", "duplicate_risk", "recovery_point_s")
-    assert [told[name] for name in (*figures, "recovery_time_s")] == [None] * 8
+    assert [content[name] for name in (*figures, "recovery_time_s")] == [None] * 8
     assert link.lines == ("the continuity plugin has not started: what its bridges hold was not read",)
     assert (silent.link.residue, silent.link.stake(None).lost) == (None, None)
 
@@ -664,13 +667,13 @@ def test_a_closed_site_tells_of_lost_acknowledgements_by_what_lies_at_the_other(
 
 
 def site(name: str, *flows: Flow) -> SiteView:
-    told = broker(name, *flows, active=False)
-    theirs = [queue for each in flows for queue in (each.out_mirror, each.out_acks, each.staging, each.in_acks)]
-    return replace(told, queues=(*told.queues, *theirs))
+    view = broker(name, *flows, active=False)
+    theirs = [queue for item in flows for queue in (item.out_mirror, item.out_acks, item.staging, item.in_acks)]
+    return replace(view, queues=(*view.queues, *theirs))
 
 
 def test_what_a_broker_counts_below_zero_is_not_known_wherever_a_sum_is_made_of_it() -> None:
-    closed, paris = (site(*told) for told in (
+    closed, paris = (site(*case) for case in (
         ("london", flow("orders", to_ship=5), flow("audit", to_ship=-5)), ("paris", flow("orders"), flow("audit"))
     ))  # fmt: skip
     linked, stake = closed.link.linked(None, 1.0), closed.link.stake(paris)

@@ -69,12 +69,12 @@ def move(operator: Operator, fast: Load, number: int) -> int:
 
 def conserved(operator: Operator) -> int:
     """How many messages lay at the site that was left when its gate held: each of them once at the other, by its id."""
-    verified = [each for each in operator.journal() if each["kind"] == "step" and each["step"].endswith("-verify")]
-    told = [pair for pair in verified[-1]["evidence"].values() if isinstance(pair, dict)]
-    assert told
-    for pair in told:
+    verified = [entry for entry in operator.journal() if entry["kind"] == "step" and entry["step"].endswith("-verify")]
+    result = [pair for pair in verified[-1]["evidence"].values() if isinstance(pair, dict)]
+    assert result
+    for pair in result:
         assert pair["ids_compared"] == sum(pair["depths"].values()), pair
-    return sum(pair["ids_compared"] for pair in told)
+    return sum(pair["ids_compared"] for pair in result)
 
 
 def test_a_port_that_another_process_has_is_never_a_success(plugin_lab: Lab, operator: Operator) -> None:
@@ -145,7 +145,7 @@ def test_a_plugin_with_its_own_outflows_moves_its_beans_and_copies_no_message_of
 def test_messages_of_every_protocol_move_with_their_copies(plugin_lab: Lab, operator: Operator) -> None:
     """A library of its own speaks OpenWire: this version's distribution lacks a part of it."""
     classic = obtain(DISTRIBUTION)
-    spoken = [(each, LARGE) for each in (Speaks.STOMP, Speaks.MQTT, Speaks.CORE)] + [(Speaks.AMQP, 50_000)]
+    spoken = [(case, LARGE) for case in (Speaks.STOMP, Speaks.MQTT, Speaks.CORE)] + [(Speaks.AMQP, 50_000)]
     sent = send_speaking(plugin_lab, Speaks.OPENWIRE, "london", "fast.a", 2, size=LARGE, home=classic)
     for speaks, size in spoken:
         sent += send_speaking(plugin_lab, speaks, "london", "fast.a", 2)
@@ -207,18 +207,18 @@ class Both:
         self._lab, self._loads = lab, loads
 
     def go_on(self) -> None:
-        for each in self._loads:
-            each.resume_producing()
-            each.wait_for(each.counts().sent + 40, within_s=60)
+        for load in self._loads:
+            load.resume_producing()
+            load.wait_for(load.counts().sent + 40, within_s=60)
 
     def without(self) -> tuple[set[Key], set[Key]]:
         """What the site that serves never had, and what came twice, once nothing lies in its queues any more."""
-        for each in self._loads:
-            each.pause_producing()
-        for each in self._loads:
-            each.wait_until(self._done, within_s=120, what="the queues are empty")
-        told = [each.ledger.verdict(drained=True) for each in self._loads]
-        return {key for each in told for key in each.lost}, {key for each in told for key in each.duplicates}
+        for load in self._loads:
+            load.pause_producing()
+        for load in self._loads:
+            load.wait_until(self._done, within_s=120, what="the queues are empty")
+        rows = [item.ledger.verdict(drained=True) for item in self._loads]
+        return {key for item in rows for key in item.lost}, {key for item in rows for key in item.duplicates}
 
     def _done(self, counts: Counts) -> bool:
         idle = counts.received == counts.consumed + counts.ack_in_doubt
@@ -238,8 +238,8 @@ class Behind:
 
     @property
     def stated(self) -> dict[str, int]:
-        told: dict[str, int] = self.operator.run("plan", "reinstate", "--to", "london").document["data"]["residue"]
-        return told
+        value: dict[str, int] = self.operator.run("plan", "reinstate", "--to", "london").document["data"]["residue"]
+        return value
 
     def doubled(self) -> set[Key]:
         """What came twice since, once all is over: nothing may be lost."""

@@ -31,7 +31,7 @@ def flow(
     oldest_ms: int | None = None,
     **more: Any,
 ) -> Flow:
-    told = Flow(
+    result = Flow(
         queue=name,
         address=name,
         out_mirror=queue(f"{name}.out.mirror", to_ship, consumers=1, internal=True, oldest_ms=oldest_ms),
@@ -42,11 +42,11 @@ def flow(
         acks_bridge=bridge(f"{name}.out.acks.bridge"),
         target_bridge=bridge(f"{name}.in.mirror.bridge", started=False),
     )
-    return replace(told, **more)
+    return replace(result, **more)
 
 
 def service(site: str, *, active: bool, **more: Any) -> Service:
-    told = Service(
+    result = Service(
         bean=f'org.apache.activemq.artemis:broker="{site}",component=continuity,name="continuity.service"',
         site_id=site,
         activated=active,
@@ -57,27 +57,27 @@ def service(site: str, *, active: bool, **more: Any) -> Service:
         suffixes=(".out.mirror", ".out.acks", ".in.mirror", ".in.acks"),
         prefix="continuity.cmd",
     )
-    return replace(told, **more)
+    return replace(result, **more)
 
 
 def broker(site: str, *flows: Flow, depths: Mapping[str, int] | None = None, **more: Any) -> SiteView:
     """A broker; `depths` are those of its business queues. London serves, unless told otherwise."""
     active = more.pop("active", site == "london")
     made_flows = flows or (flow("orders"),)
-    told = {
+    options = {
         "config": Config(("clients",), ("mirror",), None, id_cache=20_000),
         "version": "2.11.0",
         "start": str(STARTED_MS),
         "now_ms": STARTED_MS + 60_000,
         "acceptors": (listener("clients", started=active), listener("mirror", started=True)),
-        "queues": tuple(queue(each.queue, (depths or {}).get(each.queue, 0)) for each in made_flows),
+        "queues": tuple(queue(made_flow.queue, (depths or {}).get(made_flow.queue, 0)) for made_flow in made_flows),
         "service": service(site, active=active),
         "flows": made_flows,
         "commands": Commands(
             queue("continuity.cmd.out", consumers=1), queue("continuity.cmd.in"), bridge("continuity.cmd.out.bridge")
         ),
     }
-    return made.view(SiteView, site, **{**told, **more})
+    return made.view(SiteView, site, **{**options, **more})
 
 
 def listener(name: str, *, started: bool) -> Acceptor:

@@ -31,9 +31,9 @@ def read(text: str) -> dict[str, str]:
 
 
 def at(twin: PlayedTwin, site: str) -> FanoutBroker:
-    found = twin.host(site).broker
-    assert isinstance(found, FanoutBroker)
-    return found
+    result = twin.host(site).broker
+    assert isinstance(result, FanoutBroker)
+    return result
 
 
 def route(twin: PlayedTwin, site: str, queue: str, body: bytes, headers: dict[str, str], **more: Any) -> None:
@@ -53,9 +53,11 @@ def consume(twin: PlayedTwin, site: str, *ids: str, noted: bool = True) -> None:
     with twin.still():
         broker = at(twin, site)
         for ident in ids:
-            [message] = [each for each in broker.queues[Q].messages.values() if each.headers[ID_HEADER] == ident]
+            [message] = [
+                message for message in broker.queues[Q].messages.values() if message.headers[ID_HEADER] == ident
+            ]
             if noted:
-                broker.ids.add(Q, ident, here=True)
+                broker.ids.add(Q, ident, local=True)
             broker.dispatched[Q] += message.number not in broker.queues[Q].delivering
             broker.remove(broker.queues[Q], message)
 
@@ -125,7 +127,7 @@ class Story:
         """A client has it in hand."""
         site, ident = rest.split()
         queue = at(self.twin, site).queues[Q]
-        [number] = [number for number, each in queue.messages.items() if each.headers[ID_HEADER] == ident]
+        [number] = [number for number, message in queue.messages.items() if message.headers[ID_HEADER] == ident]
         queue.delivering[number] = cast("Taker", self)
         at(self.twin, site).dispatched[Q] += 1
 
@@ -196,18 +198,22 @@ class Story:
 
     def without(self, key: str) -> None:
         """Take a key out of the settings: of the installation, and of each broker."""
-        with edited(self.twin) as told:
-            told.pop(key, None)
-            for site in told["sites"].values():
-                for each in (site, *site["brokers"]):
-                    each.pop(key, None)
+        with edited(self.twin) as settings_file:
+            settings_file.pop(key, None)
+            for site in settings_file["sites"].values():
+                for case in (site, *site["brokers"]):
+                    case.pop(key, None)
 
     # What is so then
 
     def lying(self, site: str) -> list[str]:
         with self.twin.still():
-            found = at(self.twin, site).queues.get(Q)
-            return [each.headers[ID_HEADER] for each in found.messages.values()] if found is not None else []
+            found_queues = at(self.twin, site).queues.get(Q)
+            return (
+                [message.headers[ID_HEADER] for message in found_queues.messages.values()]
+                if found_queues is not None
+                else []
+            )
 
     def paris_keeps(self, ids: str) -> None:
         assert {*ids.split()} <= {*self.lying("paris")}
@@ -215,21 +221,25 @@ class Story:
     def copied(self, rest: str) -> None:
         """Whole: body, durability, headers."""
         site, ident = rest.split()
-        [each] = [each for each in at(self.twin, site).queues[Q].messages.values() if each.headers[ID_HEADER] == ident]
-        told = (each.body, each.text, each.durable, each.headers["priority_of"])
-        assert told == (f"body {ident}".encode(), True, True, "mine")
+        [item] = [
+            message
+            for message in at(self.twin, site).queues[Q].messages.values()
+            if message.headers[ID_HEADER] == ident
+        ]
+        items = (item.body, item.text, item.durable, item.headers["priority_of"])
+        assert items == (f"body {ident}".encode(), True, True, "mine")
 
     def finding(self, id_: str) -> dict[str, str]:
-        return next(each for each in self.ended.document["findings"] if each["id"] == id_)
+        return next(finding for finding in self.ended.document["findings"] if finding["id"] == id_)
 
     def finds(self, rest: str) -> None:
         """A finding; behind it, where it matters, its severity or words of it."""
         id_, _, words = rest.partition(" ")
-        found = self.finding(id_)
-        assert words == found["severity"] or words in found["text"], found
+        reported = self.finding(id_)
+        assert words == reported["severity"] or words in reported["text"], reported
 
     def finds_no(self, id_: str) -> None:
-        assert id_ not in {each["id"] for each in self.ended.document["findings"]}
+        assert id_ not in {finding["id"] for finding in self.ended.document["findings"]}
 
     def says(self, words: str) -> None:
         assert words in self.ended.told
@@ -250,10 +260,10 @@ class Story:
         """What the last run's steps listed by id."""
         kind, *ids = rest.split()
         [*_, last] = sorted(Path(os.environ["DR_CTL_STATE_DIR"]).glob("**/runs/*"))
-        told: list[str] = []
+        lines: list[str] = []
         for line in (last / "journal.jsonl").read_text(encoding="utf-8").splitlines():
-            told += json.loads(line).get("evidence", {}).get(kind, {}).get(Q, [])
-        assert told == ids
+            lines += json.loads(line).get("evidence", {}).get(kind, {}).get(Q, [])
+        assert lines == ids
 
     def least(self, number: str) -> None:
         """How many sites have to confirm what a producer sends."""
@@ -269,7 +279,7 @@ class Story:
         assert bool(self._dr_ctl("status").document["debts"]) is bool(int(number))
 
     def nothing_paused(self, _: str) -> None:
-        assert not [each for site in SITES for each in at(self.twin, site).queues.values() if each.paused]
+        assert not [queue for site in SITES for queue in at(self.twin, site).queues.values() if queue.paused]
 
     def alike(self, _: str) -> None:
         assert {*self.lying("london")} == {*self.lying("paris")}

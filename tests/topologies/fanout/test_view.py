@@ -43,8 +43,8 @@ def view(site: str, *queues: Queue, is_open: bool = True, **more: Any) -> Broker
         made.listener(name, f"bean of {name}", port, "STOMP", started=is_open or name != "stomp", opens_at_boot=True)
         for name, port in PORTS.items()
     )
-    told = {"config": CONFIG, "own": OWN, "version": "5.18.3", "start": f"start of {site}", "now_ms": 0}
-    return made.view(BrokerView, site, **{**told, "acceptors": listeners, "queues": queues, **more})
+    options = {"config": CONFIG, "own": OWN, "version": "5.18.3", "start": f"start of {site}", "now_ms": 0}
+    return made.view(BrokerView, site, **{**options, "acceptors": listeners, "queues": queues, **more})
 
 
 def client(name: str, connector: str) -> Connection:
@@ -63,17 +63,17 @@ def rows(here: BrokerView, peer: BrokerView | None) -> dict[str, Row]:
 def test_beside_its_peer_what_that_lacks_may_be_lost_and_what_it_has_more_may_come_twice(
     here: int, there: int, lost: int, duplicates: int
 ) -> None:
-    told = rows(view("london", queue("q", here)), view("paris", queue("q", there), is_open=False))
-    assert {kind: row.depth for kind, row in told.items()} == {"mirror": lost, "acks": duplicates, "staged": there}
-    assert (told["mirror"].added, told["acks"].added, told["acks"].removed) == (0, 40, 40 - duplicates)
+    result = rows(view("london", queue("q", here)), view("paris", queue("q", there), is_open=False))
+    assert {kind: row.depth for kind, row in result.items()} == {"mirror": lost, "acks": duplicates, "staged": there}
+    assert (result["mirror"].added, result["acks"].added, result["acks"].removed) == (0, 40, 40 - duplicates)
 
 
 def test_where_a_store_tells_what_was_done_nothing_of_it_comes_twice_beside_its_peer_or_alone() -> None:
     stored = replace(OWN, stored=True)
     london, paris = view("london", queue("q", 5), own=stored), view("paris", queue("q", 9), own=stored, is_open=False)
     for peer in (paris, None):
-        told = rows(london, peer)
-        assert (told["acks"].name, told["acks"].depth, told["acks"].start) == ("*", 0, told["mirror"].start)
+        result = rows(london, peer)
+        assert (result["acks"].name, result["acks"].depth, result["acks"].start) == ("*", 0, result["mirror"].start)
     assert (london.link.stake(paris).duplicates, london.link.redelivers) == (0, False)
     unread = replace(london, own=replace(stored, unread="it cannot be read"))
     assert (rows(unread, paris)["acks"].depth, unread.link.redelivers) == (4, True)
@@ -83,18 +83,18 @@ def test_alone_all_that_lies_there_may_be_lost_and_no_rate_joins_that_to_looks_b
     london = view("london", queue("q", 60))
     owing = replace(london, documents={debt_name(DebtKind.QUARANTINE, "paris", "london"): "{}"})
     even = rows(london, view("paris", queue("q", 60), is_open=False))["mirror"]
-    for told in (rows(london, None), rows(owing, view("paris", queue("q", 60), is_open=False))):
-        assert told.keys() == {"mirror"}
-        assert (told["mirror"].depth, told["mirror"].added) == (60, 100)
-        assert told["mirror"].start != even.start
+    for case in (rows(london, None), rows(owing, view("paris", queue("q", 60), is_open=False))):
+        assert case.keys() == {"mirror"}
+        assert (case["mirror"].depth, case["mirror"].added) == (60, 100)
+        assert case["mirror"].start != even.start
 
 
 def test_of_a_peer_that_was_lost_and_is_back_equal_counts_are_no_equal_messages() -> None:
     owed = {debt_name(DebtKind.QUARANTINE, "paris", "london"): "{}"}
     london = replace(view("london", queue("q", 7), is_open=False), documents=owed)
     paris = view("paris", queue("q", 5), is_open=False)
-    told, back = london.link.stake(paris), paris.link.stake(london)
-    assert (told.lost, told.duplicates, told.queues) == (7, 5, {"q": (7, 5)})
+    items, back = london.link.stake(paris), paris.link.stake(london)
+    assert (items.lost, items.duplicates, items.queues) == (7, 5, {"q": (7, 5)})
     assert (back.lost, back.duplicates) == (5, 7)
 
 
@@ -105,8 +105,8 @@ def test_a_site_that_waits_records_no_outflow_and_dead_letters_none_at_all() -> 
 
 
 def test_a_queue_that_counts_below_zero_is_not_read() -> None:
-    told = view("london", queue("q", -1)).link.stake(view("paris", queue("q", 5)))
-    assert (told.lost, told.duplicates, told.queues) == (None, None, None)
+    stake = view("london", queue("q", -1)).link.stake(view("paris", queue("q", 5)))
+    assert (stake.lost, stake.duplicates, stake.queues) == (None, None, None)
     assert rows(view("london", queue("q", -1)), view("paris", queue("q", 5))) == {}
 
 
@@ -119,19 +119,19 @@ def test_a_receipt_rests_on_what_left_while_producers_go_on() -> None:
 
 def test_consumers_among_the_producers_and_clients_elsewhere_would_work_behind_a_fence() -> None:
     taker = Consumer("q", None, "both", "", "app", 0)
-    there = (
+    remote = (
         client("both", "producers"),
         client("sender", "producers"),
         client("dr-ctl-mine", "sync"),
         client("x", "openwire"),
     )
-    told = view("london", queue("q", 1), connections=there, consumers=(taker,))
+    broker_view = view("london", queue("q", 1), connections=remote, consumers=(taker,))
 
-    assert [each.partition(" (")[0] for each in told.fence.clients_elsewhere()] == [
+    assert [item.partition(" (")[0] for item in broker_view.fence.clients_elsewhere()] == [
         "client x from 10.0.0.1",
         "consumer of q: client both",
     ]
-    assert [listener.name for listener in told.fence.leaves_open] == ["openwire"]
+    assert [listener.name for listener in broker_view.fence.leaves_open] == ["openwire"]
 
 
 START = Checkpoint(Mark("london 1"), Mark("paris 1"))
@@ -139,7 +139,7 @@ START = Checkpoint(Mark("london 1"), Mark("paris 1"))
 
 def listed(ids: Iterable[str], *, removed: int = 0, came: int = 0, expired: int = 0) -> Listed:
     """A listing, with so many messages that came while it was made: the counters before it do not have them."""
-    shown = {each: {"id": each} for each in ids}
+    shown = {item: {"id": item} for item in ids}
     depth = len(shown) - came
     before = Counters(depth, depth + removed, removed, expired, removed)
     after = replace(before, depth=len(shown), added=before.added + came)
@@ -196,11 +196,11 @@ def judged(*readings: tuple[int, int]) -> dict[str, str]:
     """What keeps a move back. Clients of london have taken what it lacks."""
     london, paris = view("london", queue("q", 20, added=60)), view("paris", queue("q", 35, added=60, removed=25))
     several = [
-        (Counters(here - 40, here, 40, 0, 40), Counters(there - 25, there, 25, 0, 0)) for here, there in readings
+        (Counters(local - 40, local, 40, 0, 40), Counters(remote - 25, remote, 25, 0, 0)) for local, remote in readings
     ]
     now = {"q": counted(london, paris, several, 1.0)}
-    told = undecided(replace(london, counted=now), replace(paris, counted=now))
-    return {name: each.why for name, each in told.items()}
+    reason = undecided(replace(london, counted=now), replace(paris, counted=now))
+    return {name: value.why for name, value in reason.items()}
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,8 @@ def failed(text: str, kind: str = "java.lang.IllegalArgumentException", status: 
 
 
 def acceptor(port: int, *, started: bool, protocols: str = "CORE,AMQP,STOMP") -> dict[str, Any]:
-    told = {"host": "127.0.0.1", "port": str(port), "protocols": protocols, "autoStart": "false"}
-    return {"Started": started, "Parameters": told}
+    options = {"host": "127.0.0.1", "port": str(port), "protocols": protocols, "autoStart": "false"}
+    return {"Started": started, "Parameters": options}
 
 
 def queue_told(**more: Any) -> dict[str, Any]:
@@ -101,11 +101,11 @@ class Management:
         }
         if bean in patterns:
             kind, name_of, rows = patterns[bean]
-            named = {canonical(name_of(self.broker, each)): {"Name": each, **told} for each, told in rows.items()}
+            named = {canonical(name_of(self.broker, row)): {"Name": row, **value} for row, value in rows.items()}
             return self._matched(kind, named, names)
         if bean == beans.documents(self.broker):
             return self._matched("documents", {}, names)
-        outflows = {each: told for each, told in self.queues.items() if told is self.outflow}
+        outflows = {queue: value for queue, value in self.queues.items() if value is self.outflow}
         queues = {beans.queue(self.broker): self.queues, beans.outflows(self.broker): outflows}
         if bean in queues:
             return self._matched("queues" if queues[bean] is self.queues else "outflows", queues[bean], names)
@@ -113,8 +113,8 @@ class Management:
             return self._told("server", _asked(self.server, names))
         if bean == beans.RUNTIME:
             return self._told("runtime", {"StartTime": 1795251000000})
-        links = {beans.broker_connection(self.broker, name): told for name, told in self.links.items()}
-        listeners = {canonical(beans.acceptor(self.broker, name)): told for name, told in self.acceptors.items()}
+        links = {beans.broker_connection(self.broker, name): link for name, link in self.links.items()}
+        listeners = {canonical(beans.acceptor(self.broker, name)): value for name, value in self.acceptors.items()}
         one = links.get(bean) or listeners.get(canonical(bean)) or self.queues.get(canonical(bean))
         return self._told("one", _asked(one, names)) if one else failed(f"No MBean {bean} found", NO_BEAN, 404)
 
@@ -138,8 +138,8 @@ class Management:
         """What a pattern matched: attributes that a bean lacks are left out."""
         if not rows:
             return self.instead.get(kind, failed(f"No MBean with pattern for {kind}", NO_BEAN, 404))
-        told = {bean: {name: row[name] for name in names if name in row} for bean, row in rows.items()}
-        return self._told(kind, told)
+        by_name = {bean: {name: row[name] for name in names if name in row} for bean, row in rows.items()}
+        return self._told(kind, by_name)
 
     def _told(self, kind: str, value: Any) -> Any:
         return self.instead.get(kind, {"value": value, "status": 200})
@@ -160,8 +160,8 @@ class _Direct:
         self._broker = broker
 
     def post(self, bodies: Sequence[Mapping[str, Any]], timeout_s: float) -> list[Answer]:
-        told = json.dumps(self._broker.answers(json.loads(json.dumps(list(bodies)))))
-        return _answers(self.url, HttpReply(200, {}, bytearray(told.encode())), len(bodies))
+        dumps = json.dumps(self._broker.answers(json.loads(json.dumps(list(bodies)))))
+        return _answers(self.url, HttpReply(200, {}, bytearray(dumps.encode())), len(bodies))
 
 
 def connection(port: int, *, user: str = "app", client: str = "billing", protocol: str = "STOMP") -> dict[str, Any]:

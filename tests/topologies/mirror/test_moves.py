@@ -102,7 +102,7 @@ def move(before: MirrorSnapshot, operation: str) -> Move:
 
 
 def against(operation: str, look: MirrorSnapshot) -> dict[str, str]:
-    return {each.id: each.severity.value for each in RECIPE.why_not(look, move(look, operation))}
+    return {finding.id: finding.severity.value for finding in RECIPE.why_not(look, move(look, operation))}
 
 
 @pytest.mark.parametrize(
@@ -128,13 +128,17 @@ def against(operation: str, look: MirrorSnapshot) -> dict[str, str]:
     ],
 )  # fmt: skip
 def test_what_speaks_against_a_failover(paris: BrokerView, told: dict[str, str]) -> None:
-    found = against("failover", snapshot(GONE, paris))
-    assert found["DR-SITE-001"] == "warning"
-    assert found.items() >= told.items()
-    assert [each for each in found.values() if each == "error"] == [each for each in told.values() if each == "error"]
-    assert told or len(found) == 1
+    contradictions = against("failover", snapshot(GONE, paris))
+    assert contradictions["DR-SITE-001"] == "warning"
+    assert contradictions.items() >= told.items()
+    assert [item for item in contradictions.values() if item == "error"] == [
+        item for item in told.values() if item == "error"
+    ]
+    assert told or len(contradictions) == 1
     look = snapshot(GONE, paris)
-    assert all(each.remedy for each in RECIPE.why_not(look, move(look, "failover")) if each.severity is Severity.ERROR)
+    assert all(
+        finding.remedy for finding in RECIPE.why_not(look, move(look, "failover")) if finding.severity is Severity.ERROR
+    )
 
 
 @pytest.mark.parametrize(
@@ -266,10 +270,10 @@ def told(calls: Sequence[Call]) -> str:
 
 def test_what_is_not_replicated_is_named() -> None:
     asked, odd = move(BOTH, "swapover"), with_queue(with_queue(OPEN, queue("brief", durable=False)), queue("logs", 2))
-    found = {*recipe(NARROW).not_replicated(snapshot(odd, PARIS), asked)}
+    items = {*recipe(NARROW).not_replicated(snapshot(odd, PARIS), asked)}
     left = "queues left out of quiesce and parity by the settings (they move too): "
     usual = {*recipe(NARROW).not_replicated(snapshot(PARIS, PARIS), asked)}
-    assert found - usual == {"non-durable queues: brief", f"{left}logs; orders.audit"}
+    assert items - usual == {"non-durable queues: brief", f"{left}logs; orders.audit"}
 
 
 @settings(deadline=None)
@@ -302,7 +306,7 @@ class World(made.StepContext):
 
     def answers(self, of: Sequence[Any], parts: Part) -> list[Any]:
         assert parts is Part.OUTFLOW
-        return [self._now(self.now_s) if each is self else flow() for each in of]
+        return [self._now(self.now_s) if item is self else flow() for item in of]
 
     def notice(self, text: str) -> None:
         assert "restarting it" in text
@@ -398,11 +402,11 @@ class Scripted:
 
     def read(self, parts: Part, *, timeout_s: float) -> BrokerView:
         assert parts is FOR_GATE
-        told = self.looks[min(self.taken, len(self.looks) - 1)]
+        result = self.looks[min(self.taken, len(self.looks) - 1)]
         self.taken += 1
-        if isinstance(told, TimedOut):
-            raise told
-        return told
+        if isinstance(result, TimedOut):
+            raise result
+        return result
 
     def reader(self) -> Reader:
         broker = broker_of(self.site)
@@ -436,7 +440,7 @@ class Gate:
             brokers={"london": {PAIR: self.london}, "paris": {PAIR: self.paris}},
             queues=Queues(),
             timeouts=Timeouts(),
-            together=lambda ask, of: [ask(each) for each in of],
+            together=lambda ask, of: [ask(item) for item in of],
             link_ends=lambda move: [(self.london, self.paris)],
         )
         observer.answers = partial(Observer.answers, observer)
@@ -445,7 +449,7 @@ class Gate:
         step = PlannedStep(8, "verify", "paris", "", limits={"within": 10.0, "stable": more.get("stable", 3)})
         ask = Spec("swapover", "paris", accept_difference=more.get("accepted", {}))
         self.outcome: Outcome = verifying.verify(step, Move(ask, "london", {}), cast("Any", self.context))
-        assert all({*each} == {"london", "paris"} for each in self.context.sampled)
+        assert all({*sample} == {"london", "paris"} for sample in self.context.sampled)
 
 
 STILL = [PairReading(-1.0 + number / 10, HERE, THERE) for number in range(3)]
@@ -492,7 +496,7 @@ def test_one_bad_sample_begins_the_window_anew(bad: LockReading, told: str) -> N
     gate = Gate([HERE], [THERE, THERE, bad, THERE], poll=1.0)
     assert isinstance(gate.outcome, Done)
     assert gate.paris.taken == 6
-    assert any(told in each for each in gate.context.whys if each is not None)
+    assert any(told in why for why in gate.context.whys if why is not None)
 
 
 @pytest.mark.parametrize(
@@ -508,7 +512,7 @@ def test_a_gate_that_does_not_open_in_time_says_what_kept_it_shut(looks: list[Lo
     assert isinstance(gate.outcome, Refused)
     assert gate.outcome.code is ExitCode.DRAIN_TIMEOUT
     assert gate.outcome.text.startswith("the gate did not open in time")
-    assert any(why in told for told in gate.context.whys if told is not None)
+    assert any(why in item for item in gate.context.whys if item is not None)
     assert gate.context.now_s == pytest.approx(11.0)
 
 
@@ -516,7 +520,7 @@ def test_a_difference_that_stays_for_two_seconds_is_refused_and_one_that_goes_aw
     gate = Gate([HERE], [closed("paris", depth=1)], poll=0.5)
     assert isinstance(gate.outcome, Refused)
     assert gate.outcome.code is ExitCode.REVERTED
-    assert [(each.id, bool(each.remedy)) for each in gate.outcome.findings] == [("DR-PARITY-003", True)]
+    assert [(finding.id, bool(finding.remedy)) for finding in gate.outcome.findings] == [("DR-PARITY-003", True)]
     assert "orders.in: 3 at london, 1 at paris" in gate.outcome.text
     assert 2.0 < gate.context.now_s < 4.5
     # Applied late, not added: the counter stands where the mirror put it.
@@ -540,7 +544,7 @@ def test_other_messages_in_equal_number_are_refused() -> None:
 def test_where_an_origin_is_not_shown_counts_decide_and_that_is_said() -> None:
     gate = Gate([HERE], [THERE], poll=1.0, browsed=(1, 2), unnamed=1)
     assert isinstance(gate.outcome, Done)
-    assert [each.id for each in gate.outcome.findings] == ["DR-PARITY-005"]
+    assert [finding.id for finding in gate.outcome.findings] == ["DR-PARITY-005"]
     assert gate.outcome.findings[0].text.endswith("shows no origin of them: 1 of orders.in")
     # More messages are apart than origins are not shown.
     refused = Gate([HERE], [THERE], poll=1.0, browsed=(1,), unnamed=1)
@@ -580,17 +584,17 @@ def differing(name: str = "orders.in", source: int = 5, target: int = 3, **kind:
     ],
 )
 def test_kinds_whose_content_may_differ_do_not_block(name: str, kind: Any, blocks: list[bool]) -> None:
-    assert [found.blocks for found in differing(name, **kind)] == blocks
+    assert [item.blocks for item in differing(name, **kind)] == blocks
 
 
 def test_a_dead_letter_address_of_either_site_is_excepted() -> None:
     london = broker("london", queue("own.dead", 4), queue("orders.in", dead_letter_address=None))
     paris = broker("paris", queue("orders.in", site="paris", dead_letter_address="own.dead"))
-    assert [each.blocks for each in differences(london, paris, ALL)] == [False]
+    assert [difference.blocks for difference in differences(london, paris, ALL)] == [False]
 
 
-def pair(depth: int, there: int, **peer: Any) -> tuple[Any, Any]:
-    return broker("london", queue(depth=depth)), broker("paris", queue(depth=there, site="paris"), **peer)
+def pair(depth: int, remote: int, **peer: Any) -> tuple[Any, Any]:
+    return broker("london", queue(depth=depth)), broker("paris", queue(depth=remote, site="paris"), **peer)
 
 
 @pytest.mark.parametrize(
@@ -718,7 +722,7 @@ def test_whoever_is_not_the_peer_at_the_listener_of_its_link_is_a_client(
     connections: tuple[Connection, ...], *, peer: bool, guests: list[str]
 ) -> None:
     view = broker("london", connections=connections)
-    assert [each.client for each in view.link.guests(broker("paris") if peer else None)] == guests
+    assert [guest.client for guest in view.link.guests(broker("paris") if peer else None)] == guests
 
 
 def core(user: str, remote: str = "10.1.2.5:5000", port: int = ADMIN) -> Connection:
@@ -783,8 +787,8 @@ def paris(**more: Any) -> MirrorSnapshot:
 
 def queued(london: Any = None, paris: Any = None) -> MirrorSnapshot:
     """One queue of one of them, or of both, is otherwise."""
-    here = with_queue(OPEN, london) if london else OPEN
-    return snapshot(here, with_queue(PARIS, paris) if paris else PARIS)
+    local = with_queue(OPEN, london) if london else OPEN
+    return snapshot(local, with_queue(PARIS, paris) if paris else PARIS)
 
 
 def config(*clients: str, mirror: str | None = "mirror", link: str | None = None) -> Config:
@@ -793,7 +797,7 @@ def config(*clients: str, mirror: str | None = "mirror", link: str | None = None
 
 def beside(*names: str, site: str = "paris", protocols: str = "CORE", **more: Any) -> tuple[Acceptor, ...]:
     """The listeners of a site, and one more."""
-    made = (views.listener(each, ADMIN, site=site, protocols=frozenset(protocols.split()), **more) for each in names)
+    made = (views.listener(name, ADMIN, site=site, protocols=frozenset(protocols.split()), **more) for name in names)
     return (*(PARIS if site == "paris" else OPEN).acceptors, *made)
 
 
@@ -844,11 +848,11 @@ ONE_WRONG = [
 
 @pytest.mark.parametrize(("look", "finding", "words", "remedy"), ONE_WRONG)
 def test_one_thing_wrong_gives_exactly_its_finding(look: MirrorSnapshot, finding: str, words: str, remedy: str) -> None:
-    [found] = findings(look)
-    assert f"{found.id} {found.severity.value}" == finding
-    assert all(word in found.text for word in words.split("; ")), found.text
-    assert remedy in found.remedy
-    assert found.remedy or found.severity is not Severity.ERROR
+    [reported] = findings(look)
+    assert f"{reported.id} {reported.severity.value}" == finding
+    assert all(word in reported.text for word in words.split("; ")), reported.text
+    assert remedy in reported.remedy
+    assert reported.remedy or reported.severity is not Severity.ERROR
 
 
 @pytest.mark.parametrize(
@@ -862,9 +866,9 @@ def test_one_thing_wrong_gives_exactly_its_finding(look: MirrorSnapshot, finding
     ],
 )
 def test_a_silent_broker_is_an_error_with_what_it_said(error: Any, refuse: bool, state: str) -> None:
-    [found] = findings(snapshot(OPEN, Silent(PAIR, "paris", error, ports_refuse=refuse)))
-    assert (found.id, found.severity, found.remedy) == ("DR-SITE-001", Severity.ERROR, error.remedy)
-    assert found.text == f"paris/orders-1{state}: {error}"
+    [reported] = findings(snapshot(OPEN, Silent(PAIR, "paris", error, ports_refuse=refuse)))
+    assert (reported.id, reported.severity, reported.remedy) == ("DR-SITE-001", Severity.ERROR, error.remedy)
+    assert reported.text == f"paris/orders-1{state}: {error}"
 
 
 TEN_HERE = with_queue(OPEN, queue(depth=10))
@@ -893,7 +897,7 @@ TEN_HERE = with_queue(OPEN, queue(depth=10))
             LONDON, replace(PARIS, acceptors=views.listeners("paris", serving=True), consumers=(consumer(),))
         ),
     }.items(),
-    ids=lambda each: each[0],
+    ids=lambda options: options[0],
 )
 def test_what_belongs_there_gives_no_finding(look: tuple[str, MirrorSnapshot]) -> None:
     assert findings(look[1]) == []
@@ -915,14 +919,14 @@ BAD = replace(PARIS, prepared=("AQID",), version="2.40.0", links=link(started=Fa
     ],
 )  # fmt: skip
 def test_all_that_is_wrong_is_told_at_once_errors_first(look: MirrorSnapshot, told: str) -> None:
-    found = [f"{each.id} {each.severity.value}" for each in findings(look)]
-    assert sorted(found) == sorted(told.split("; "))
-    assert [each.split()[1] for each in found] == [each.split()[1] for each in told.split("; ")]
+    rows = [f"{finding.id} {finding.severity.value}" for finding in findings(look)]
+    assert sorted(rows) == sorted(told.split("; "))
+    assert [text.split()[1] for text in rows] == [text.split()[1] for text in told.split("; ")]
 
 
 def test_what_was_accepted_or_left_out_by_the_settings_is_not_told() -> None:
     look = queued(paris=queue(depth=1, site="paris"))
-    assert [[each.id for each in findings(look, orders_in=n)] for n in (2, 1)] == [[], ["DR-PARITY-001"]]
+    assert [[finding.id for finding in findings(look, orders_in=n)] for n in (2, 1)] == [[], ["DR-PARITY-001"]]
     assert findings(queued(queue("logs", 9)), Queues(include=("orders.#",))) == []
     assert findings(snapshot(OPEN, PARIS), target="london") == []
 
@@ -936,12 +940,12 @@ def test_long_lists_are_cut_and_say_so(count: int, told: str) -> None:
 
 def test_a_part_of_a_site_is_refused() -> None:
     part = Move(Spec("swapover", "paris", units=("orders-1",)), "london", {})
-    found = procedure.TOPOLOGY.recipe(Queues(), Drain(), Timeouts()).why_not(snapshot(OPEN, PARIS), part)
-    assert [(each.id, each.severity) for each in found] == [("DR-UNIT-002", Severity.ERROR)]
+    reasons = procedure.TOPOLOGY.recipe(Queues(), Drain(), Timeouts()).why_not(snapshot(OPEN, PARIS), part)
+    assert [(finding.id, finding.severity) for finding in reasons] == [("DR-UNIT-002", Severity.ERROR)]
 
 
 def links(*names: str, protocol: str = "AMQP") -> tuple[BrokerConnection, ...]:
-    return tuple(BrokerConnection(each, started=True, connected=True, protocol=protocol) for each in names)
+    return tuple(BrokerConnection(name, started=True, connected=True, protocol=protocol) for name in names)
 
 
 LYON = replace(outflow("london"), name=outflow("london").name.replace("paris", "lyon"))
@@ -967,7 +971,7 @@ def test_a_listener_that_does_not_speak_the_links_protocol_is_not_the_links() ->
         view = broker(
             "london", acceptors=(*listeners("london", serving=True), more), config=Config(("clients",), None, None)
         )
-        assert [each.name for each in view.link.listeners] == names
+        assert [item.name for item in view.link.listeners] == names
 
 
 @pytest.mark.parametrize(
@@ -983,13 +987,13 @@ def test_a_listener_that_does_not_speak_the_links_protocol_is_not_the_links() ->
 def test_every_difference_is_told_by_name_and_accepted_at_exactly_its_size(
     london: dict[str, int], paris: dict[str, int], found: list[Any]
 ) -> None:
-    here, there = (
+    local, remote = (
         broker(site, *(queue(name, depth, site=site) for name, depth in queues.items()))
         for site, queues in (("london", london), ("paris", paris))
     )
-    told = differences(here, there, ALL)
-    assert [(each.queue, each.source, each.target, each.absent) for each in told] == found
+    changed = differences(local, remote, ALL)
+    assert [(row.queue, row.source, row.target, row.absent) for row in changed] == found
     sizes = {name: abs(source - target) for name, source, target, _ in found}
     for more, left in ((0, []), (1, [*sizes]), (-1, [*sizes])):
         accepted = {name: size + more for name, size in sizes.items()}
-        assert [each.queue for each in not_accepted(told, accepted)] == left
+        assert [row.queue for row in not_accepted(changed, accepted)] == left

@@ -107,9 +107,9 @@ def test_an_outflow_is_as_old_as_its_first_message_where_that_is_known(
 
 def test_what_older_brokers_do_not_tell_has_its_meaning_from_the_rest(london: Management) -> None:
     london.acceptors["clients"]["Parameters"] = {"host": "127.0.0.1"}
-    for told in london.queues.values():
+    for item in london.queues.values():
         for name in ("InternalQueue", "RingSize", "LastValue", "DeadLetterAddress", "ExpiryAddress"):
-            del told[name]
+            del item[name]
 
     view = snapshot(london)
 
@@ -128,11 +128,11 @@ def test_a_version_that_does_not_tell_what_is_to_ship_and_to_apply_is_named_with
 
     with pytest.raises(
         TooOld, match=r"Artemis 2\.31\.2 does not tell .*: nothing could be proven. 2\.40 is the first that does"
-    ) as told:
+    ) as raises:
         snapshot(london)
 
-    assert "Bring its brokers to that version" in told.value.remedy
-    assert silent("london/orders-1", Role.UNKNOWN, told.value).id == "DR-SITE-003"
+    assert "Bring its brokers to that version" in raises.value.remedy
+    assert silent("london/orders-1", Role.UNKNOWN, raises.value).id == "DR-SITE-003"
     kept = replace(broker("london"), version="2.31.2").document_queue.create("dr-ctl.x", "text")[1]
     assert json.loads(str(kept[0]))["internal"] is False, "its management shows no internal queue"
 
@@ -173,15 +173,15 @@ PARTS = [
 
 def odd() -> Iterator[tuple[SPOIL, type[BrokerError]]]:
     """Answers in which a figure or a flag is not told, or a part is missing."""
-    for told in NO_NUMBER:
+    for item in NO_NUMBER:
         for name in ("MessageCount", "DeliveringCount", "MessagesAdded", "MessagesKilled"):
-            yield (lambda broker, name=name, told=told: broker.queue("odd", **{name: told})), BadValue
-        yield (lambda broker, told=told: broker.server.update(PendingMirrorAcks=told)), BadValue
-    for told in NO_FLAG:
-        yield (lambda broker, told=told: broker.acceptors["clients"].update(Started=told)), BadValue
-        yield (lambda broker, told=told: broker.links["paris"].update(Connected=told)), BadValue
-        yield (lambda broker, told=told: broker.server.update(Active=told)), BadValue
-        yield (lambda broker, told=told: broker.outflow.update(Paused=told)), BadValue
+            yield (lambda broker, name=name, told=item: broker.queue("odd", **{name: told})), BadValue
+        yield (lambda broker, told=item: broker.server.update(PendingMirrorAcks=told)), BadValue
+    for item in NO_FLAG:
+        yield (lambda broker, told=item: broker.acceptors["clients"].update(Started=told)), BadValue
+        yield (lambda broker, told=item: broker.links["paris"].update(Connected=told)), BadValue
+        yield (lambda broker, told=item: broker.server.update(Active=told)), BadValue
+        yield (lambda broker, told=item: broker.outflow.update(Paused=told)), BadValue
     for kind, answer, error in PARTS:
         yield (lambda broker, kind=kind, answer=answer: broker.instead.update({kind: answer})), error
 
@@ -264,12 +264,12 @@ class TestAgain:
         self, london: Management, known: BrokerView
     ) -> None:
         counted, paused, moved, none = (
-            again(london, known, each) for each in (FOR_GATE, FOR_PAUSES, FOR_HISTORY, Part.STATE)
+            again(london, known, case) for case in (FOR_GATE, FOR_PAUSES, FOR_HISTORY, Part.STATE)
         )
-        held = [each.business["held"] for each in (counted, paused, moved, none)]
+        held = [case.business["held"] for case in (counted, paused, moved, none)]
 
-        assert [each.depth for each in held] == [3, 9, 3, 9]
-        assert [each.paused for each in held[1:2]] == [False]
+        assert [queue.depth for queue in held] == [3, 9, 3, 9]
+        assert [queue.paused for queue in held[1:2]] == [False]
         assert (held[0].delivering, held[0].added, held[0].ring) == (2, 21, True)
         assert (held[2].added, held[2].acked, held[2].removed) == (21, 11, 15)
         assert (counted.link.to_ship, counted.link.attached, counted.open) == (5, False, False)
@@ -295,8 +295,8 @@ class TestAgain:
         wanted = (FOR_HISTORY, FOR_OPENING, FOR_GATE, Part.RIGHTS)
         views = [known, *(again(london, known, parts) for parts in wanted)]
 
-        assert [len(each.connections) for each in views] == [1, 0, 1, 0, 1]
-        assert [each.lets_in("#") for each in views] == [True, False, False, True, False]
+        assert [len(view.connections) for view in views] == [1, 0, 1, 0, 1]
+        assert [view.lets_in("#") for view in views] == [True, False, False, True, False]
 
     @pytest.mark.parametrize("asked", [FOR_GATE, FOR_PAUSES, Part.STATE], ids=["counts", "pauses", "listeners"])
     def test_of_a_broker_that_was_restarted_everything_is_asked_for(
@@ -326,8 +326,8 @@ class TestFlow:
     ) -> None:
         london.outflow |= outflow
         london.server["PendingMirrorAcks"] = pending
-        told = flow(london)
-        assert ((told.under_way, told.link.unapplied) == (0, 0), told.link.attached) == (empty, True)
+        one_flow = flow(london)
+        assert ((one_flow.under_way, one_flow.link.unapplied) == (0, 0), one_flow.link.attached) == (empty, True)
         london.outflow["ConsumerCount"] = 0
         assert not flow(london).link.attached
 
@@ -350,17 +350,17 @@ class TestFlow:
     def test_without_a_link_there_is_nothing_to_ship_and_one_that_cannot_be_told_has_no_flow(
         self, london: Management
     ) -> None:
-        told = flow(london, replace(snapshot(london), config=replace(CONFIG, link="mistyped")))
-        assert (told.link.missing, told.under_way) == (False, None)
+        one_flow = flow(london, replace(snapshot(london), config=replace(CONFIG, link="mistyped")))
+        assert (one_flow.link.missing, one_flow.under_way) == (False, None)
         london.links, london.server["PendingMirrorAcks"] = {}, 3
-        told = flow(london)
-        assert (told.link.missing, told.under_way, told.link.unapplied) == (True, 0, 3)
+        one_flow = flow(london)
+        assert (one_flow.link.missing, one_flow.under_way, one_flow.link.unapplied) == (True, 0, 3)
 
 
 def test_the_poll_of_a_quiesce_sees_what_is_held_and_what_is_paused(london: Management) -> None:
     london.queue('a, "b"', DeliveringCount=4, Paused=True)
-    told = dispatch(london.reader(), snapshot(london))
-    assert (told['a, "b"'], told["orders.in"]) == ((4, True), (0, False))
+    by_queue = dispatch(london.reader(), snapshot(london))
+    assert (by_queue['a, "b"'], by_queue["orders.in"]) == ((4, True), (0, False))
 
 
 @pytest.mark.parametrize("row", [{}, {"messageID": "x"}, "text", None])
@@ -374,9 +374,9 @@ def test_a_browsed_message_that_cannot_be_told_apart_is_an_error(london: Managem
 LONDON = broker("london", outflow("london"))
 
 
-def message(number: int, born: str | None = None, there: int = 0) -> dict[str, Any]:
+def message(number: int, born: str | None = None, remote: int = 0) -> dict[str, Any]:
     texts = {"order_id": "x", "receipt": "x"} | ({"x-opt-amq-bkr-id": born} if born else {})
-    longs = {"x-opt-amq-mr-id": there} if born else None
+    longs = {"x-opt-amq-mr-id": remote} if born else None
     return {
         "messageID": str(number),
         "protocol": "CORE",
@@ -411,14 +411,14 @@ def test_an_outflow_is_told_message_by_message() -> None:
     )
     london, view = holding(*rows, acks=5)
 
-    told = residue(london.reader(), view)
+    result = residue(london.reader(), view)
 
-    assert (told.messages, told.acks) == (1, 4)
-    assert told.acked == {
+    assert (result.messages, result.acks) == (1, 4)
+    assert result.acked == {
         "orders.in": frozenset({(view.node, 5), ("node-paris", 3)}),
         "orders.out": frozenset({(view.node, 6)}),
     }
-    assert told.consumed == {**told.acked, "orders.in": told.acked["orders.in"] | {(view.node, 7)}}
+    assert result.consumed == {**result.acked, "orders.in": result.acked["orders.in"] | {(view.node, 7)}}
 
 
 STARTED = event("orders.in", '{"name": "orders.in"}')
@@ -434,10 +434,10 @@ STARTED = event("orders.in", '{"name": "orders.in"}')
 )
 def test_what_was_acknowledged_behind_the_announcement_of_a_start_is_of_that_start(rows: list[Any]) -> None:
     london, view = holding(*rows, acks=len(rows))
-    told = residue(london.reader(), view)
-    assert told.since == {"orders.in": frozenset({(view.node, 7)})}
+    result = residue(london.reader(), view)
+    assert result.since == {"orders.in": frozenset({(view.node, 7)})}
     done = {"orders.in": frozenset({(view.node, 5), (view.node, 7)}), "orders.out": frozenset({(view.node, 6)})}
-    assert told.consumed == done
+    assert result.consumed == done
 
 
 @pytest.mark.parametrize("counted", [2, RESIDUE_UP_TO + 1], ids=["moved meanwhile", "too deep"])
@@ -455,9 +455,9 @@ def test_a_message_without_an_identity_is_an_error() -> None:
 def test_messages_are_the_same_at_both_sites_and_have_their_own_numbers() -> None:
     london, view = holding(message(7), message(8, "node-paris", 3), acks=0)
     queue = view.business["orders.in"]
-    [found] = browsed(london.reader(), view, [queue], limit=10)
-    assert found == Browsed({(view.node, 7): 7, ("node-paris", 3): 8})
-    assert found.ids == frozenset({(view.node, 7), ("node-paris", 3)})
+    [listing] = browsed(london.reader(), view, [queue], limit=10)
+    assert listing == Browsed({(view.node, 7): 7, ("node-paris", 3): 8})
+    assert listing.ids == frozenset({(view.node, 7), ("node-paris", 3)})
 
 
 # Rows as a browse of Artemis 2.56.0 gave them, of messages of every protocol: where each was born, of its copy at the
@@ -465,7 +465,7 @@ def test_messages_are_the_same_at_both_sites_and_have_their_own_numbers() -> Non
 RECORDED: list[dict[str, Any]] = json.loads(Path(__file__).with_name("browsed.json").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("one", RECORDED, ids=[f"{each['client']}: {each['message']}" for each in RECORDED])
+@pytest.mark.parametrize("one", RECORDED, ids=[f"{item['client']}: {item['message']}" for item in RECORDED])
 def test_a_copy_of_any_protocol_is_known_by_its_origin(one: dict[str, Any]) -> None:
     born = Browsed({origin_of(one["copy"]): int(one["born"]["messageID"])})
     at = next(iter(born.numbers))[0]
@@ -483,15 +483,15 @@ def origin_of(copy: dict[str, Any]) -> tuple[str, int]:
 
 def copied(row: dict[str, Any], node: str) -> Browsed:
     london, view = holding(row, acks=0)
-    [found] = browsed(london.reader(), replace(view, node=node), [view.business["orders.in"]], limit=10)
-    return found
+    [listing] = browsed(london.reader(), replace(view, node=node), [view.business["orders.in"]], limit=10)
+    return listing
 
 
 @pytest.mark.parametrize(
     "row",
     [
         {**message(8, "node-paris", 3), "protocol": "HORNETQ"},
-        {name: each for name, each in message(8, "node-paris", 3).items() if name != "protocol"},
+        {name: value for name, value in message(8, "node-paris", 3).items() if name != "protocol"},
         {**message(8, "node-paris", 3), "LongProperties": None},
         {**message(8), "LongProperties": {"x-opt-amq-mr-id": 3}},
     ],

@@ -52,7 +52,7 @@ ABSENT: Final = {
 
 
 def test_each_line_of_the_page_that_is_absent_is_told(tmp_path: Path) -> None:
-    page, told = blocks("artemis-mirror.md"), {}
+    page, rows = blocks("artemis-mirror.md"), {}
     with installed(tmp_path, MIRROR, lambda xml: pasted(xml, page, tmp_path / "lab")) as (lab, operator):
         assert operator.run("activate", "london", "--yes").code == 0
         for absent, (name, line, ident, word) in ABSENT.items():
@@ -62,11 +62,11 @@ def test_each_line_of_the_page_that_is_absent_is_told(tmp_path: Path) -> None:
             lab.stop("paris")
             lab.start("paris")
             until(lambda: operator.run("validate", "--to", "paris").rows(ident), why=f"{absent}: {ident}")  # noqa: B023
-            told[absent] = operator.run("validate", "--to", "paris").rows(ident)[0]["remedy"]
-            assert word in told[absent], told[absent]
+            rows[absent] = operator.run("validate", "--to", "paris").rows(ident)[0]["remedy"]
+            assert word in rows[absent], rows[absent]
             file.write_text(whole, "utf-8")
 
-    assert told.keys() == ABSENT.keys()
+    assert rows.keys() == ABSENT.keys()
 
 
 def test_a_version_that_shows_no_outflow_is_named_and_nothing_is_moved(tmp_path: Path) -> None:
@@ -77,6 +77,6 @@ def test_a_version_that_shows_no_outflow_is_named_and_nothing_is_moved(tmp_path:
         served = [site.clients_open for site in lab.status().sites]
     end_all()
 
-    assert {each["id"] for each in status.document["findings"]} >= {"DR-SITE-003"}, status.told
+    assert {finding["id"] for finding in status.document["findings"]} >= {"DR-SITE-003"}, status.told
     assert "Artemis 2.31.2" in status.texts("DR-SITE-003")[0]
     assert (moved.code, lost.code, served) == (10, 10, [True, False]), (moved.told, lost.told)

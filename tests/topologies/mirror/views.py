@@ -76,5 +76,5 @@ def at_both(*names: str, depth: int = 0) -> tuple[BrokerView, BrokerView]:
 
 def with_queue(view: BrokerView, changed: Queue) -> BrokerView:
     """The same view with one queue in another state; a queue that it lacks is added."""
-    others: Sequence[Queue] = [each for each in view.queues if each.name != changed.name]
+    others: Sequence[Queue] = [item for item in view.queues if item.name != changed.name]
     return replace(view, queues=(*others, changed))

@@ -57,8 +57,8 @@ CONFIG = Config(("stomp",), None, None)
 
 
 def config(site: str, **more: Any) -> StoreConfig:
-    told = {"broker": site, "holder": site, "holders": frozenset({"london", "paris"}), "by_row": True}
-    return StoreConfig(**told | more)
+    options = {"broker": site, "holder": site, "holders": frozenset({"london", "paris"}), "by_row": True}
+    return StoreConfig(**options | more)
 
 
 def queue(name: str, depth: int = 0, **more: Any) -> Queue:
@@ -71,7 +71,7 @@ def listener(site: str, *, started: bool = True) -> Acceptor:
 
 def broker(site: str = "london", *queues: Queue, closed: bool = False, **more: Any) -> BrokerView:
     """One that answers."""
-    told: dict[str, Any] = {
+    document: dict[str, Any] = {
         "version": "5.18.3",
         "start": "ID:vm-1",
         "acceptors": (listener(site, started=not closed),),
@@ -79,7 +79,7 @@ def broker(site: str = "london", *queues: Queue, closed: bool = False, **more: A
         "lock": replace(FRESH, holder=site),
         "runs": True,
     }
-    return _view(site, **{**told, **more})
+    return _view(site, **{**document, **more})
 
 
 def waiting(site: str = "paris", **more: Any) -> BrokerView:
@@ -88,7 +88,7 @@ def waiting(site: str = "paris", **more: Any) -> BrokerView:
 
 
 def _view(site: str, **more: Any) -> BrokerView:
-    told = {
+    options = {
         "config": CONFIG,
         "own": config(site),
         "version": "",
@@ -96,7 +96,7 @@ def _view(site: str, **more: Any) -> BrokerView:
         "start": "",
         "now_ms": 1_800_000_000_000,
     }
-    return made.view(BrokerView, site, **{**told, **more})
+    return made.view(BrokerView, site, **{**options, **more})
 
 
 def snapshot(*views: BrokerView | Silent) -> StoreSnapshot:
@@ -114,16 +114,16 @@ EXAMPLES: Final = Path(__file__).resolve().parents[3] / "examples"
 
 
 def of_move(here: BrokerView | Silent, there: BrokerView, operation: str = "swapover", **more: bool) -> list[Finding]:
-    told = snapshot(here, there)
-    return list(RECIPE.why_not(told, Move(Spec(operation, "paris"), "london", RECIPE.baseline(told), **more)))
+    observed = snapshot(here, there)
+    return list(RECIPE.why_not(observed, Move(Spec(operation, "paris"), "london", RECIPE.baseline(observed), **more)))
 
 
 def refusals(here: BrokerView | Silent, there: BrokerView, operation: str = "swapover") -> dict[str, Finding]:
-    return {each.id: each for each in of_move(here, there, operation)}
+    return {item.id: item for item in of_move(here, there, operation)}
 
 
 def found(here: BrokerView | Silent, there: BrokerView, operation: str = "swapover") -> dict[str, Severity]:
-    return {id_: each.severity for id_, each in refusals(here, there, operation).items()}
+    return {id_: refusal.severity for id_, refusal in refusals(here, there, operation).items()}
 
 
 @pytest.mark.parametrize(
@@ -185,10 +185,10 @@ def test_with_the_line_that_is_offered_the_holder_serves() -> None:
 def test_what_the_store_lacks_refuses_a_move_before_its_fence(
     accepted: dict[str, int], severity: Severity | None
 ) -> None:
-    told = snapshot(broker(in_memory={"orders.in": 3}), waiting(runs=True))
-    move = Move(Spec("swapover", "paris", accept_difference=accepted), "london", RECIPE.baseline(told))
+    observed = snapshot(broker(in_memory={"orders.in": 3}), waiting(runs=True))
+    move = Move(Spec("swapover", "paris", accept_difference=accepted), "london", RECIPE.baseline(observed))
 
-    assert {each.id: each.severity for each in RECIPE.why_not(told, move)}.get("DR-STORE-008") is severity
+    assert {finding.id: finding.severity for finding in RECIPE.why_not(observed, move)}.get("DR-STORE-008") is severity
 
 
 def test_a_process_is_to_be_ended_only_where_the_other_site_is_seen_to_serve() -> None:
@@ -199,7 +199,7 @@ def test_a_process_is_to_be_ended_only_where_the_other_site_is_seen_to_serve() -
     assert "`lease_holder:`" in alone.remedy
     assert "end the process of its broker" in beside.remedy
     others = broker("paris"), waiting(runs=True, lock=london.lock)
-    shown = ["DR-STORE-002" in {each.id for each in snapshot(london, other).findings()} for other in others]
+    shown = ["DR-STORE-002" in {finding.id for finding in snapshot(london, other).findings()} for other in others]
     assert shown == [True, False]  # by `status` and `check`
 
 
@@ -241,7 +241,7 @@ def test_the_brokers_own_lease_is_judged_and_not_what_the_settings_say() -> None
 
 def test_of_a_run_that_goes_on_who_gave_up_the_store_may_have_ended() -> None:
     ended = waiting("london", runs=False, lock=replace(FRESH, holder="paris"))
-    assert [each.id for each in of_move(ended, broker("paris"))] == ["DR-STORE-004"]
+    assert [item.id for item in of_move(ended, broker("paris"))] == ["DR-STORE-004"]
     assert of_move(ended, broker("paris"), sent=True) == []
 
 
@@ -301,17 +301,17 @@ def test_with_one_store_nothing_is_lost_with_a_site_whatever_it_does() -> None:
 
 
 def test_with_a_replica_it_is_what_that_has_not_got() -> None:
-    here = broker(own=config("london", replicated=True), lag=Lag(4096, 3))
-    unread = replace(here, lag=None)
-    assert not snapshot(here, waiting()).one_store
-    assert (here.link.to_ship, unread.link.to_ship) == (3, None)
-    assert [*here.link.unsettled()] == ["4096 byte(s) to replicate, 3 message(s) among them"]
+    local = broker(own=config("london", replicated=True), lag=Lag(4096, 3))
+    unread = replace(local, lag=None)
+    assert not snapshot(local, waiting()).one_store
+    assert (local.link.to_ship, unread.link.to_ship) == (3, None)
+    assert [*local.link.unsettled()] == ["4096 byte(s) to replicate, 3 message(s) among them"]
     assert [*unread.link.unsettled()] == ["how far the replica is was not read"]
 
 
-def drafted(verb: str, told: StoreSnapshot, operation: str = "swapover") -> StepPlan:
-    move = Move(Spec(operation, "paris"), "london", RECIPE.baseline(told))
-    return RECIPE.draft(RunbookStep(verb, "both", 1), told, move)
+def drafted(verb: str, store_snapshot: StoreSnapshot, operation: str = "swapover") -> StepPlan:
+    move = Move(Spec(operation, "paris"), "london", RECIPE.baseline(store_snapshot))
+    return RECIPE.draft(RunbookStep(verb, "both", 1), store_snapshot, move)
 
 
 def test_its_process_is_stopped_by_its_own_command_where_there_is_one_and_started_again() -> None:
@@ -376,15 +376,15 @@ def test_who_has_locked_a_file_is_seen_and_it_stays_theirs(tmp_path: Path) -> No
 
     free = lock.read()
     with held(path) as process:
-        told = lock.read()
+        reading = lock.read()
         with path.open("r+") as file, pytest.raises(BlockingIOError):
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     again = lock.read()
     with path.open("r+") as file:  # looking has locked nothing
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
-    assert (free, told, again) == (LockSnapshot(False), LockSnapshot(True, process=process), LockSnapshot(False))
-    assert told.text == "the store's lock is held"
+    assert (free, reading, again) == (LockSnapshot(False), LockSnapshot(True, process=process), LockSnapshot(False))
+    assert reading.text == "the store's lock is held"
 
 
 @pytest.mark.parametrize(
@@ -407,9 +407,9 @@ def test_who_has_locked_a_file_is_seen_and_it_stays_theirs(tmp_path: Path) -> No
     ids=["held", "run out", "given up", "never leased", "another clock"],
 )
 def test_a_row_names_its_holder_and_the_end_of_its_lease(row: Sequence[Any], expected: LockSnapshot, text: str) -> None:
-    told = RowLock(Rows([row]), "ACTIVEMQ_LOCK", Clock()).read()
-    assert told == expected
-    assert text in told.text
+    reading = RowLock(Rows([row]), "ACTIVEMQ_LOCK", Clock()).read()
+    assert reading == expected
+    assert text in reading.text
 
 
 def test_a_table_without_its_row_tells_nothing_and_topics_are_not_counted() -> None:
@@ -451,10 +451,10 @@ def test_a_driver_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch
 
 def test_no_driver_is_loaded_for_a_lock_file() -> None:
     code = "import sys, dr_ctl.topologies.sharedstore.procedure; print({'psycopg', 'pymysql'} & {*sys.modules})"
-    told = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ, timeout=60
     )
-    assert told.stdout.strip() == "set()"
+    assert done.stdout.strip() == "set()"
 
 
 BROKEN = [
@@ -486,8 +486,8 @@ def shared_by(twin: PlayedTwin, dsn: str) -> None:
     secret = twin.directory / "dsn"
     secret.write_text(f"{dsn}\n")
     secret.chmod(0o600)
-    with edited(twin) as told:
-        told["store"] = {"dsn": {"file": str(secret)}}
+    with edited(twin) as options:
+        options["store"] = {"dsn": {"file": str(secret)}}
 
 
 def test_nothing_of_a_broken_address_is_printed_and_it_is_a_mistake_of_the_settings(
@@ -498,9 +498,9 @@ def test_nothing_of_a_broken_address_is_printed_and_it_is_a_mistake_of_the_setti
         shared_by(twin, dsn)
         for words in (("status",), ("swapover", "--to", "paris", "--yes"), ("--verbose", "validate", "--to", "paris")):
             ended = inside(*words)
-            told = f"{ended.told}{ended.err}"
-            assert (ended.code, ended.document["outcome"]) == (2, "usage"), (dsn, words, told)
-            assert not [each for each in SECRETS if each in told], (dsn, words, told)
+            text = f"{ended.told}{ended.err}"
+            assert (ended.code, ended.document["outcome"]) == (2, "usage"), (dsn, words, text)
+            assert not [secret for secret in SECRETS if secret in text], (dsn, words, text)
 
 
 @pytest.mark.parametrize(
@@ -517,8 +517,8 @@ def test_nothing_of_a_broken_address_is_printed_and_it_is_a_mistake_of_the_setti
     ],
 )
 def test_a_right_address_is_read_as_it_is_meant(dsn: str, read: tuple[Any, ...]) -> None:
-    found = Dsn.read(dsn, tuple(KINDS))
-    assert (found.user, found.password, found.hosts, found.name, found.text) == (*read, dsn)
+    reading = Dsn.read(dsn, tuple(KINDS))
+    assert (reading.user, reading.password, reading.hosts, reading.name, reading.text) == (*read, dsn)
 
 
 def test_a_driver_that_says_the_password_is_not_quoted() -> None:

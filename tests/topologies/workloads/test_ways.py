@@ -55,7 +55,7 @@ class Camel:
             silence(handler)
             return
         requests = handler.server.asked[-1]
-        send(200, json.dumps([self._answer(each) for each in requests]))(handler)
+        send(200, json.dumps([self._answer(request) for request in requests]))(handler)
 
     def _answer(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         parts = values.parts(request["mbean"])
@@ -64,8 +64,8 @@ class Camel:
             error = f"javax.management.InstanceNotFoundException : {request['mbean']}"
             return {"status": 404, "error_type": "javax.management.InstanceNotFoundException", "error": error}
         if request["type"] == "read":
-            told = {"State": route.state, "ExchangesInflight": route.in_flight}
-            return value({name_of(parts["name"]): told})
+            options = {"State": route.state, "ExchangesInflight": route.in_flight}
+            return value({name_of(parts["name"]): options})
         return self._called(parts["name"], route, request["operation"], request["arguments"])
 
     def _called(self, name: str, route: Route, operation: str, arguments: list[Any]) -> Mapping[str, Any]:
@@ -94,8 +94,8 @@ def sites(folder: Path, *workloads: dict[str, Any], read_s: float = 2.0) -> Work
     """The workloads of London; Paris has none."""
     shell = Shell(folder, cast("Any", None))
     path = shell.settings(password={"plain": "p"})
-    with shell.edited() as told:
-        told["sites"]["london"]["workloads"] = list(workloads)
+    with shell.edited() as result:
+        result["sites"]["london"]["workloads"] = list(workloads)
     return WorkloadSites(load(path), Timeouts(own=(WorkloadTimeouts(read_s=read_s),)))
 
 
@@ -114,8 +114,8 @@ CAMEL = {"name": "billing", "kind": "camel-route", "routes": ["billing", "audit"
 class TestCamel:
     @pytest.fixture
     def played(self) -> Iterator[tuple[Camel, Console]]:
-        with camel(billing=Route(), audit=Route(in_flight=3)) as told:
-            yield told
+        with camel(billing=Route(), audit=Route(in_flight=3)) as app:
+            yield app
 
     @pytest.fixture
     def told(self, played: tuple[Camel, Console]) -> dict[str, Any]:
@@ -131,7 +131,7 @@ class TestCamel:
 
         outcomes = [sent(of, "billing", Goal.STOP, part) for part in snapshot.parts]
 
-        assert [type(each) for each in outcomes] == [Done, Done]
+        assert [type(outcome) for outcome in outcomes] == [Done, Done]
         stop = "stop(java.lang.Long,java.lang.Boolean)"
         assert played[0].asked == [(route, stop, [1, True]) for route in ("billing", "audit")]
         assert (looked(of).state, looked(of).runs) == ("stopped", False)
@@ -181,7 +181,7 @@ class TestCamel:
     ) -> None:
         for login in ({}, {"username": "ops", "password": {"plain": "secret"}}):
             looked(sites(tmp_path, {**told, "routes": ["billing"], **login}))
-        assert ["Authorization" in each for each in played[1].headers] == [False, True]
+        assert ["Authorization" in header for header in played[1].headers] == [False, True]
 
 
 UNIT = {"name": "mailer", "kind": "systemd", "unit": "mailer.service", "timeout": "2s"}
@@ -286,8 +286,8 @@ class TestHttp:
     ) -> None:
         with _answering(status, body) as url:
             more = {"stopped": stopped} if stopped else {}
-            told = _http(url, state={"get": f"{url}/state", "running": "RUNNING", **more})
-            assert looked(sites(tmp_path, told)).state == state
+            http = _http(url, state={"get": f"{url}/state", "running": "RUNNING", **more})
+            assert looked(sites(tmp_path, http)).state == state
 
     @pytest.mark.parametrize(("status", "kind"), [(204, Done), (200, Done), (409, Refused), (502, Unknown)])
     def test_what_is_answered_to_a_post(self, tmp_path: Path, status: int, kind: type) -> None:
@@ -302,8 +302,8 @@ class TestHttp:
 
 
 def _http(url: str, **more: Any) -> dict[str, Any]:
-    told = {"name": "api", "kind": "http", "timeout": "2s", "state": {"get": f"{url}/state", "running": "RUNNING"}}
-    return {**told, "start": {"post": f"{url}/resume"}, "stop": {"post": f"{url}/pause"}, **more}
+    options = {"name": "api", "kind": "http", "timeout": "2s", "state": {"get": f"{url}/state", "running": "RUNNING"}}
+    return {**options, "start": {"post": f"{url}/resume"}, "stop": {"post": f"{url}/pause"}, **more}
 
 
 class _Plain(Handler):
@@ -341,17 +341,17 @@ UNITS = [UnitSnapshot("orders.in", "london"), UnitSnapshot("bills", "london")]
 def test_a_part_of_a_site_moves_what_works_on_it(
     queues: tuple[str, ...], units: tuple[str, ...] | None, moves: bool
 ) -> None:
-    told = SystemdUnit(name="mailer", kind="systemd", unit="mailer.service", queues=queues)
-    assert concerned(told, Spec(SWAPOVER, "paris", units=units), UNITS) is moves
+    unit = SystemdUnit(name="mailer", kind="systemd", unit="mailer.service", queues=queues)
+    assert concerned(unit, Spec(SWAPOVER, "paris", units=units), UNITS) is moves
 
 
 def test_no_call_is_certain_of_what_may_stop_or_start_by_itself() -> None:
-    told = SystemdUnit(name="mailer", kind="systemd", unit="mailer.service")
-    recipe = RecipeWithWorkloads(cast("Any", None), {("london", "mailer"): told})
+    unit = SystemdUnit(name="mailer", kind="systemd", unit="mailer.service")
+    recipe = RecipeWithWorkloads(cast("Any", None), {("london", "mailer"): unit})
     parts = {"runs": PartState.RUNNING, "ends": PartState.BETWEEN, "rests": PartState.STOPPED}
     mailer = WorkloadSnapshot("london", "mailer", "systemd", singleton=False, parts=parts)
     snapshot = cast("Any", SimpleNamespace(workloads=(mailer,), units=UNITS))
     spec = Spec(SWAPOVER, "paris")
     planned = [*recipe._stops(snapshot, spec, "london"), *recipe._starts(snapshot, spec, "london")]
-    assert [each.request["workload"] for each in planned if each.when is None] == ["runs", "rests"]
-    assert {each.when for each in planned} == {None, "it does not stop by itself", "it does not start by itself"}
+    assert [call.request["workload"] for call in planned if call.when is None] == ["runs", "rests"]
+    assert {call.when for call in planned} == {None, "it does not stop by itself", "it does not start by itself"}

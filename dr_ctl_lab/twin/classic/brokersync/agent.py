@@ -58,23 +58,23 @@ class Agent:
         if not self._hears and self._source.serves and not self._returned():
             self._hears = True
             self._heard |= dict.fromkeys(self._covered(), now_s)
-        for each in [each for each, at_s in self._heard.items() if at_s <= now_s]:
-            self._delete(*each)
+        for item in [value for value, at_s in self._heard.items() if at_s <= now_s]:
+            self._delete(*item)
         return [at_s for at_s in self._heard.values() if at_s > now_s]
 
     @property
     def _connected(self) -> bool:
         both = (self._source, self._target)
         return self.running and all(
-            each.alive and not each.frozen and each.acceptors[LISTENER].started for each in both
+            item.alive and not item.frozen and item.acceptors[LISTENER].started for item in both
         )
 
     def _delete(self, queue: str, origin: Origin) -> None:
         """Delete a copy, or wait for its arrival."""
-        there = self._target.queues.get(queue)
-        copy = there.by_origin.get(origin) if there is not None else None
-        if there is not None and copy is not None:
-            self._target.remove(there, copy, Reason.KILLED)
+        remote = self._target.queues.get(queue)
+        copy = remote.by_origin.get(origin) if remote is not None else None
+        if remote is not None and copy is not None:
+            self._target.remove(remote, copy, Reason.KILLED)
             self._spend(queue)
         waiting = self._source.queues.get(self._source.copies(queue))
         if waiting is None or origin not in waiting.by_origin:
@@ -82,12 +82,12 @@ class Agent:
 
     def _consumed(self) -> list[tuple[str, Origin]]:
         """Messages that only the target has, or will get, and that were not born there."""
-        found: list[tuple[str, Origin]] = []
+        value: list[tuple[str, Origin]] = []
         for name in self._target.units:
-            here, leaving = _ids(self._source, name), _ids(self._source, self._source.copies(name))
-            there, unshipped = _ids(self._target, name), _ids(self._target, self._target.copies(name))
-            found += [(name, origin) for origin in (there | leaving) - here - unshipped]
-        return found
+            local, leaving = _ids(self._source, name), _ids(self._source, self._source.copies(name))
+            remote, unshipped = _ids(self._target, name), _ids(self._target, self._target.copies(name))
+            value += [(name, origin) for origin in (remote | leaving) - local - unshipped]
+        return value
 
     def _spend(self, queue: str) -> None:
         """Count a deleted copy against what was acknowledged since that start of the serving broker."""
@@ -96,20 +96,20 @@ class Agent:
 
     def _spent(self, queue: str) -> tuple[Counters, int]:
         """The counters of a queue, and how many copies were deleted since they began."""
-        there = self._source.queues.get(queue)
-        counters = there.counters if there is not None else Counters()
+        remote = self._source.queues.get(queue)
+        counters = remote.counters if remote is not None else Counters()
         known, count = self._deleted.get(queue, (counters, 0))
         return counters, count if known is counters else 0
 
     def _covered(self) -> list[tuple[str, Origin]]:
         """The consumed messages of the queues whose counters cover all that lack there."""
-        found = self._consumed()
+        consumed = self._consumed()
         covered = set[str]()
-        for name in {queue for queue, _ in found}:
+        for name in {queue for queue, _ in consumed}:
             counters, deleted = self._spent(name)
-            if sum(queue == name for queue, _ in found) <= counters.acknowledged - deleted:
+            if sum(queue == name for queue, _ in consumed) <= counters.acknowledged - deleted:
                 covered.add(name)
-        return [each for each in found if each[0] in covered]
+        return [item for item in consumed if item[0] in covered]
 
     def _returned(self) -> bool:
         """Say whether the target came back with what is not the agent's to delete."""

@@ -23,14 +23,14 @@ def beans(broker: BrokerSyncBroker) -> Iterator[Bean]:
     yield Bean(name, partial(_connector, connector), lambda: doing)
     if not connector.up:
         return
-    there = _there(broker)
-    bridge = f"{name},networkBridge={names.encoded(there)}"
-    yield Bean(bridge, partial(_bridge, broker, there), lambda: doing)
+    remote = _there(broker)
+    bridge = f"{name},networkBridge={names.encoded(remote)}"
+    yield Bean(bridge, partial(_bridge, broker, remote), lambda: doing)
     client = f"{connector.name}_{connector.peer}_inbound_{broker.name}"
-    for number, each in enumerate(connector.forwardings, start=1):
+    for number, forwarding in enumerate(connector.forwardings, start=1):
         ident = f"{broker.name}->{connector.peer}-{broker.start_ms}-6:1:1:{number}"
-        subscription = names.consumer(broker.name, "Queue", each.queue.name, client, ident)
-        yield Bean(subscription, partial(_subscription, client, each), dict)
+        subscription = names.consumer(broker.name, "Queue", forwarding.queue.name, client, ident)
+        yield Bean(subscription, partial(_subscription, client, forwarding), dict)
 
 
 def _there(broker: BrokerSyncBroker) -> str:
@@ -53,15 +53,15 @@ def _connector(connector: NetworkConnector) -> dict[str, Any]:
     }
 
 
-def _bridge(broker: BrokerSyncBroker, there: str) -> dict[str, Any]:
-    mine = broker.network.forwardings
+def _bridge(broker: BrokerSyncBroker, remote: str) -> dict[str, Any]:
+    own = broker.network.forwardings
     return {
         "RemoteBrokerName": broker.network.peer,
-        "RemoteAddress": there,
+        "RemoteAddress": remote,
         "LocalAddress": f"vm://{broker.name}#1",
         "LocalBrokerName": broker.name,
-        "EnqueueCounter": sum(each.forwarded for each in mine),
-        "DequeueCounter": sum(each.acked for each in mine),
+        "EnqueueCounter": sum(item.forwarded for item in own),
+        "DequeueCounter": sum(item.acked for item in own),
         "ReceivedCounter": 0,
         "CreatedByDuplex": False,
     }

@@ -76,7 +76,7 @@ class BrokerSyncBroker(BridgedBroker, ClassicBroker):
     @property
     def even(self) -> bool:
         copies = [self.queues.get(self.copies(name)) for name in self.units]
-        return not any(each.messages for each in copies if each is not None) and (self.agent is None or self.agent.idle)
+        return not any(copy.messages for copy in copies if copy is not None) and (self.agent is None or self.agent.idle)
 
     @property
     def settable(self) -> Mapping[str, Any]:

@@ -15,5 +15,5 @@ class BrokerSyncWay(BridgedWay[BrokerSyncBroker]):
     def _turn(self) -> float | None:
         wait_s = super()._turn()
         now_s = self.source.clock.now_s()
-        waits = [each - now_s for each in self.agent.work(now_s)] + ([] if wait_s is None else [wait_s])
+        waits = [item - now_s for item in self.agent.work(now_s)] + ([] if wait_s is None else [wait_s])
         return max(0.0, min(waits)) if waits else None

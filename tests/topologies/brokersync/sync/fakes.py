@@ -86,7 +86,7 @@ class Sites:
     def _leave(self, count: int) -> None:
         gone, self.held = self.held[:count], self.held[count:]
         self.dequeued += count
-        self.announced += [(Q, each) for each in gone] if self._listening and self.announces else []
+        self.announced += [(Q, name) for name in gone] if self._listening and self.announces else []
 
     def snapshot(self, shown: Sequence[str], depth: int) -> Listed:
         ids = frozenset(shown)
@@ -135,18 +135,18 @@ class FakePrimary:
         self._ask()
         if not self.sites._listening:
             raise BrokerError("nothing is listened on")
-        told = list(self.sites.announced)
+        result = list(self.sites.announced)
         self.sites.announced.clear()
-        if not told:
+        if not result:
             self.sites.clock.sleep(within_s)
-        return told
+        return result
 
     def listed(self, queue: str, before: Count | None) -> Listed:
         self._ask()
         sites = self.sites
         hidden = {*sites.in_a_transaction, *sites.on_the_way_to_a_client}
         sites.on_the_way_to_a_client.clear()
-        shown = [each for each in sites.held if each not in hidden][: sites.page]
+        shown = [message for message in sites.held if message not in hidden][: sites.page]
         sites.dispatched += len(shown)  # a browse is a dispatch to the broker
         return sites.snapshot(shown, len(sites.held))
 
@@ -189,7 +189,7 @@ class FakeStandby:
         if queue != Q:
             return 0
         before = len(self.sites.copies)
-        self.sites.copies = [each for each in self.sites.copies if each not in consumed.ids]
+        self.sites.copies = [copy for copy in self.sites.copies if copy not in consumed.ids]
         return before - len(self.sites.copies)
 
     def listed(self, queue: str, before: Count | None, *, grows: bool) -> Listed:

@@ -76,11 +76,11 @@ class Story:
         """What is so, or the test fails."""
         assert self.agent is not None
         if word in ("over", "refused", "standby_silent", "why_not"):
-            told = getattr(self.agent.queue.snapshot if word == "why_not" else self.agent.pair, word)
-            assert rest in str(told) if rest != "None" else told is None, (step, told)
+            lengths = getattr(self.agent.queue.snapshot if word == "why_not" else self.agent.pair, word)
+            assert rest in str(lengths) if rest != "None" else lengths is None, (step, lengths)
         else:
-            told = len(self.sites.copies) if word == "copies" else getattr(self.agent.queue.snapshot, word)
-            assert told == int(rest), (step, told)
+            lengths = len(self.sites.copies) if word == "copies" else getattr(self.agent.queue.snapshot, word)
+            assert lengths == int(rest), (step, lengths)
 
     def run(self, seconds: float = 2.0) -> None:
         self.agent = self.agent or Agent(self.sites, self.remembered)
@@ -248,11 +248,11 @@ def test_what_happens_meanwhile_is_seen(sites: Sites, method: str, consumed: int
     before = getattr(standby, method)
 
     def meanwhile(*asked: Any, **more: bool) -> Any:
-        told = before(*asked, **more) if shown else None
+        earlier = before(*asked, **more) if shown else None
         sites.standby_open = not shown
         if shown and sites.held == sites.copies:
             sites.purge(30)
-        return told or before(*asked, **more)
+        return earlier or before(*asked, **more)
 
     setattr(standby, method, meanwhile)
     agent.run(30.0 if shown else 5.0)
@@ -270,8 +270,8 @@ def test_what_a_run_did_while_it_held_the_agent_is_counted_once(sites: Sites) ->
     second = Agent(sites, remembered, **agent.noted).run()
     agent.noted |= {"deleted": {Q: 6}}
     third = Agent(sites, remembered, **agent.noted).run()
-    accounts = [each.queue.account for each in (agent, second, third)]
-    assert [(each.shown, each.spent) for each in accounts] == [(3, 5), (3, 5), (3, 6)]
+    accounts = [row.queue.account for row in (agent, second, third)]
+    assert [(account.shown, account.spent) for account in accounts] == [(3, 5), (3, 5), (3, 6)]
 
 
 @pytest.mark.parametrize(("given_back", "wait_s", "purged"), [(50, 2.5, 50), (1000, 1.8, 999), (1000, 2.5, 500)])
@@ -413,7 +413,7 @@ def test_nothing_is_deleted_beside_a_site_that_was_lost_and_is_not_taken_in(
         sites.clock.at += 0.01
 
     assert held == 10
-    assert [each.id for each in kept.findings] == ["DR-AGENT-005"]
+    assert [finding.id for finding in kept.findings] == ["DR-AGENT-005"]
     assert sites.copies == sites.held
 
 
