@@ -36,7 +36,7 @@ from dr_ctl.engine.record import Record, check, read_run, record
 from dr_ctl.engine.runs import RunFiles, write_bytes
 from dr_ctl.processes.secrets import SecretMissing, resolve
 from dr_ctl.report.html import render
-from dr_ctl.report.run_page import run_page
+from dr_ctl.report.run_page import RunPage
 from dr_ctl.settings import model
 from dr_ctl.settings.loader import SettingsError
 from dr_ctl.settings.model import Installation, SparkSettings
@@ -107,7 +107,7 @@ def _parts(files: RunFiles, installation: Installation | None) -> tuple[dict[str
             continue  # an open run has no result
         except OSError as problem:
             findings.append(found("DR-BUNDLE-001.file", file=path.name, why=problem.strerror or problem))
-    parts[files.report.name] = render(run_page(read_run(files))).encode("utf-8", "backslashreplace")
+    parts[files.report.name] = render(RunPage(read_run(files))).encode("utf-8", "backslashreplace")
     about = record(files)
     parts["versions.json"] = _json(_versions(parts))
     if installation is None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dr_ctl.engine.record import read_run
 from dr_ctl.engine.runs import RunFiles, write_text
-from dr_ctl.report.run_page import RunPage, run_page
+from dr_ctl.report.run_page import RunPage
 from dr_ctl.report.values import clock, seconds
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def write_report(files: RunFiles) -> Path:
     """Write the report of one run, whatever state it was left in, and say where it is."""
-    write_text(files.report, render(run_page(read_run(files))))
+    write_text(files.report, render(RunPage(read_run(files))))
     return files.report
 
 

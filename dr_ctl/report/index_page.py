@@ -16,7 +16,7 @@ from dr_ctl.engine.record import Material, approvers, check, read_run
 from dr_ctl.engine.record import Verdict as Sealed
 from dr_ctl.engine.runs import RunFiles
 from dr_ctl.report.evidence import LOST, RECOVERY, Measured
-from dr_ctl.report.run_page import RunPage, run_page
+from dr_ctl.report.run_page import RunPage
 from dr_ctl.report.values import many, seconds
 
 _PLANNED, _LOSS, _REHEARSAL, _OTHER = "planned move", "loss of a site", "rehearsal", "other run"
@@ -92,7 +92,7 @@ def index_page(
 
 
 def _row(files: RunFiles, material: Material, folder: Path) -> Row:
-    page = run_page(material)
+    page = RunPage(material)
     said = page.verdict.summary or page.verdict.words
     spec, by = material.spec, material.authors
     checked = check(files)

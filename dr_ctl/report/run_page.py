@@ -12,10 +12,10 @@ from dr_ctl.core.model import ExitCode
 from dr_ctl.engine.ending import did
 from dr_ctl.engine.operations import ESTIMATE
 from dr_ctl.engine.record import Material
-from dr_ctl.report.charts import Chart, Tick, TimeAxis, of_waits
-from dr_ctl.report.estimate_page import COLUMNS, Forecast, of_run
+from dr_ctl.report.charts import Tick, TimeAxis, of_waits
+from dr_ctl.report.estimate_page import COLUMNS, of_run
 from dr_ctl.report.evidence import NOT_KEPT, RECOVERY, Fact, Measured, Outage, measured, of_what, outage
-from dr_ctl.report.story import NO_RETURN, Act, CallMade, Mark, Part, Story, calls_of, tell
+from dr_ctl.report.story import NO_RETURN, Act, Mark, Part, Story, calls_of, tell
 from dr_ctl.report.values import NOT_KNOWN, clock, count, many, seconds
 
 _ORDER: Final = {"error": 0, "warning": 1, "info": 2}
@@ -81,89 +81,59 @@ class Chapter:
     no_return: float | None
 
 
-@dataclass(frozen=True, slots=True)
 class RunPage:
-    """`gates`: the gate's figures of each unit before the activation, a sentence and the depths. `bounds`: those of a
-    failover, in all and by queue. `calls`: those of each step, in order."""
+    """The values of the page. `gates`: the gate's figures of each unit before the activation, a sentence and depths.
+    `bounds`: those of a failover, in all and by queue. `calls`: those of each step, in order."""
 
     template: ClassVar = "run.html.j2"
     columns: ClassVar = COLUMNS
-    title: str
-    name: str
-    verdict: Verdict
-    outage: Outage
-    took: str
-    calls_sentence: str
-    of_what: tuple[Fact, ...]
-    asked: tuple[Fact, ...]
-    measured: tuple[Measured, ...]
-    chapters: tuple[Chapter, ...]
-    not_begun: tuple[str, ...]
-    charts: tuple[Chart, ...]
-    findings: tuple[tuple[str, str, str, str], ...]
-    findings_note: str
-    debts: tuple[str, ...]
-    proofs: tuple[Fact, ...]
-    gates: tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...]
-    forecast: Forecast | None
-    bounds: tuple[tuple[str, str, str], ...]
-    bounded_queues: tuple[tuple[str, str, str], ...]
-    calls: tuple[tuple[str, tuple[CallMade, ...]], ...]
-    not_replicated: tuple[str, ...]
-    cannot_know: tuple[str, ...]
-    journal: tuple[Fact, ...]
-    problems: tuple[str, ...]
 
-
-def run_page(material: Material) -> RunPage:
-    """Compute the page. Works for any run: ended, open, resumed, cut off, or never begun."""
-    story = tell(material)
-    out = outage(story, material)
-    judged = measured(material, out)
-    forecast = of_run(story)
-    spec, bounds = material.spec, mapping(material.data.get("bounds"))
-    operation = text(spec.get("operation"))
-    worked_s = sum((part.ended - part.began).total_seconds() for part in story.parts)
-    title = f"{operation.capitalize()} from {text(material.plan.get('source'))} to {text(spec.get('target'))}"
-    return RunPage(
-        title=title if operation else material.name,
-        name=material.name,
-        verdict=verdict(material, story, judged),
-        outage=out,
-        took=seconds(max(0.0, worked_s)) if story.parts else "nothing was done",
-        calls_sentence=_calls_sentence(story),
-        of_what=of_what(material),
-        asked=_asked(material.plan, story),
-        measured=judged,
-        chapters=chapters(story, out, elsewhere=ESTIMATE if forecast is not None and forecast.figures else ""),
-        not_begun=story.not_begun,
-        charts=of_waits(story),
-        findings=_findings(material),
-        findings_note=""
-        if material.result is not None
-        else "The run has not ended: these are the findings of its plan; those of its steps are told with its end.",
-        debts=tuple(text(mapping(debt).get("text")) for debt in items(mapping(material.result).get("debts"))),
-        proofs=_proofs(story),
-        gates=tuple(_gates(story)),
-        forecast=forecast,
-        bounds=tuple(
+    def __init__(self, material: Material) -> None:
+        """Works for any run: ended, open, resumed, cut off, or never begun."""
+        story = tell(material)
+        spec, bounds = material.spec, mapping(material.data.get("bounds"))
+        operation, source, target = spec.get("operation"), material.plan.get("source"), spec.get("target")
+        worked_s = sum((part.ended - part.began).total_seconds() for part in story.parts)
+        self.name = material.name
+        self.title = f"{text(operation).capitalize()} from {text(source)} to {text(target)}" if operation else self.name
+        self.outage = outage(story, material)
+        self.measured = measured(material, self.outage)
+        self.verdict = verdict(material, story, self.measured)
+        self.took = seconds(max(0.0, worked_s)) if story.parts else "nothing was done"
+        self.calls_sentence = _calls_sentence(story)
+        self.of_what = of_what(material)
+        self.asked = _asked(material.plan, story)
+        self.forecast = of_run(story)
+        elsewhere = ESTIMATE if self.forecast is not None and self.forecast.figures else ""
+        self.chapters = chapters(story, self.outage, elsewhere=elsewhere)
+        self.not_begun = story.not_begun
+        self.charts = of_waits(story)
+        self.findings = _findings(material)
+        self.findings_note = (
+            ""
+            if material.result is not None
+            else "The run has not ended: these are the findings of its plan; those of its steps are told with its end."
+        )
+        self.debts = [text(mapping(debt).get("text")) for debt in items(mapping(material.result).get("debts"))]
+        self.proofs = _proofs(story)
+        self.gates = [*_gates(story)]
+        self.bounds = [
             _bound(name, mapping(bounds.get(key)))
             for key, name in (("lost", "Lost, at most"), ("duplicates", "Duplicates, at most"))
             if bounds
-        ),
-        bounded_queues=tuple(
+        ]
+        self.bounded_queues = [
             (text(queue.get("name")), count(queue.get("lost")), count(queue.get("duplicates")))
             for queue in map(mapping, items(bounds.get("queues")))
-        ),
-        calls=tuple(
-            (step, tuple(made for _, made in group))
+        ]
+        self.calls = [
+            (step, [made for _, made in group])
             for step, group in itertools.groupby(calls_of(story), key=lambda made: made[0].label)
-        ),
-        not_replicated=tuple(map(str, items(material.last_plan.get("not_replicated")))),
-        cannot_know=tuple(map(str, items(material.last_plan.get("cannot_know")))),
-        journal=_journal(material, story),
-        problems=material.problems,
-    )
+        ]
+        self.not_replicated = [*map(str, items(material.last_plan.get("not_replicated")))]
+        self.cannot_know = [*map(str, items(material.last_plan.get("cannot_know")))]
+        self.journal = _journal(material, story)
+        self.problems = material.problems
 
 
 def verdict(material: Material, story: Story, judged: Sequence[Measured] = ()) -> Verdict:

@@ -25,7 +25,7 @@ from dr_ctl.report.charts import Chart, over_time
 from dr_ctl.report.estimate_page import EstimatePage, Forecast, as_words, estimate_page
 from dr_ctl.report.html import pieces, render, write_report
 from dr_ctl.report.index_page import IndexPage, index_page
-from dr_ctl.report.run_page import RunPage, run_page
+from dr_ctl.report.run_page import RunPage
 from dr_ctl.report.story import Mark
 from dr_ctl.report.values import count, seconds
 from dr_ctl.rpo.core.quantities import Curves
@@ -94,7 +94,7 @@ def read(run: Scribe) -> Form:
 
 
 def page_of(run: Scribe) -> RunPage:
-    return run_page(read_run(run.files))
+    return RunPage(read_run(run.files))
 
 
 def test_figures_for_people() -> None:
@@ -582,7 +582,9 @@ def test_the_style_survives_escaping() -> None:
 def test_each_printed_page_has_the_runs_name_and_its_own_number_and_an_odd_one_gets_into_no_style_sheet(
     tmp_path: Path, name: str
 ) -> None:
-    page = render(replace(run_page(read_run(scribe.done(tmp_path).files)), name=name))
+    values = RunPage(read_run(scribe.done(tmp_path).files))
+    values.name = name
+    page = render(values)
     assert f'@bottom-left {{ content: "{name if name == scribe.NAME else ""}";' in page
     assert 'counter(page) " of " counter(pages)' in page
 
