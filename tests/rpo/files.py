@@ -48,7 +48,7 @@ def lag_of(
     """What files say as one series, without hours and rows that add up: for tests that look at single intervals."""
     tables = [pq.ParquetFile(path).read(columns=[*READ]) for path in sorted(paths)]
     rows = Columns.of(pa.concat_tables(tables))
-    flows = Outflows.of(rows)
+    flows = Outflows(rows)
     mask_of = HourQuery(0, 0, 0, 0, exclude=exclude, classes=classes).mask
     return LagSeries(flows, Queues.of(rows, flows, mask_of, 1 + len(classes), (0, 1 << 62)))
 

@@ -116,44 +116,24 @@ class Side:
         return most
 
 
-@dataclass(frozen=True, slots=True)
 class Outflows:
     """The readings of all outflows, by outflow (`flow`, an index into `keys`: pair and name) and time. `times`: moments
     at which something was looked at; `indices`: outflow and moment in one number.
 
     `goes_on`: the series goes on from the reading before; `taken_over`: another node is active than there; `life`:
     series that restarts alone part; `fresh`: earlier readings do not count. Things in it were sent after `oldest_us`;
-    `is_floor` where no cut was known so far, or since the
-    clock was put back: things may be older.
+    `is_floor` where no cut was known so far, or since the clock was put back: things may be older.
     """
 
-    keys: tuple[tuple[str, str], ...]
-    times: Ints
-    indices: Ints
-    flow: Ints
-    us: Ints
-    role: Ints
-    link: Flags
-    is_mixed: Flags
-    goes_on: Flags
-    taken_over: Flags
-    fresh: Flags
-    series: Ints
-    life: Ints
-    sends: Side
-    acks: Side
-    oldest_us: Ints
-    is_floor: Flags
-
-    @classmethod
-    def of(cls, rows: Columns) -> Self:
+    def __init__(self, rows: Columns) -> None:
         """Take the rows of outflows and sites; others do not matter."""
         of_outflows = rows.take(np.flatnonzero(np.isin(rows.kind, (MIRROR, ACKS, MIXED)) & (rows.pair >= 0)))
         many = len(rows.words) + 1
         codes, flow_of = np.unique(of_outflows.pair * many + of_outflows.name, return_inverse=True)
-        times, moment = np.unique(of_outflows.us, return_inverse=True)
-        indices, at = np.unique(flow_of * len(times) + moment, return_inverse=True)
-        flow, us = indices // max(1, len(times)), times[indices % max(1, len(times))]
+        self.keys = tuple((rows.words[code // many], rows.words[code % many]) for code in codes)
+        self.times, moment = np.unique(of_outflows.us, return_inverse=True)
+        indices, at = np.unique(flow_of * len(self.times) + moment, return_inverse=True)
+        flow, us = indices // max(1, len(self.times)), self.times[indices % max(1, len(self.times))]
         sides = [_read(of_outflows, kinds, at, len(indices)) for kinds in ((MIRROR, MIXED), (ACKS, MIXED))]
         link, start = np.ones(len(indices), bool), np.full(len(indices), -1)
         np.logical_and.at(link, at, of_outflows.link)
@@ -165,35 +145,25 @@ class Outflows:
         first = np.where(sends != NA, sends, sides[1][1])
         is_twice[at[(of_outflows.kind == kind[at]) & (of_outflows.added != first[at])]] = True
         kept = np.flatnonzero(~(_missed(flow, us, sends != NA) | _missed(flow, us, sides[1][1] != NA)))
-        flow, us, sides = flow[kept], us[kept], [side[:, kept] for side in sides]
-        fresh, begins, restarts, was_put_back = _series(
-            flow, us, start[kept], is_twice[kept], [*sides[0][1:], *sides[1][1:]]
-        )
-        series: Ints = np.cumsum(begins)
-        of_sends = of_acks = _side(sides[0], us, begins, restarts)
+        flow, us, start, sides = flow[kept], us[kept], start[kept], [side[:, kept] for side in sides]
+        fresh, begins, restarts, was_put_back = _series(flow, us, start, is_twice[kept], [*sides[0][1:], *sides[1][1:]])
+        self.indices: Ints = indices[kept]
+        self.flow: Ints = flow
+        self.us: Ints = us
+        self.role = _roles(rows, (codes // many)[flow], us)
+        self.link: Flags = link[kept]
+        self.is_mixed: Flags = is_mixed[kept]
+        self.goes_on: Flags = ~begins
+        self.taken_over = _taken_over(rows.words, start) & ~fresh
+        self.fresh = fresh
+        self.series: Ints = np.cumsum(begins)
+        self.life: Ints = np.cumsum(begins & ~restarts)
+        self.sends = self.acks = _side(sides[0], us, begins, restarts)
         if not np.array_equal(sides[0], sides[1]):
-            of_acks = _side(sides[1], us, begins, restarts)
-        known = last_true(of_sends.cut_us != NA, fresh)
-        oldest = np.where(known >= 0, of_sends.cut_us[known], us[last_true(fresh, fresh)])
-        return cls(
-            keys=tuple((rows.words[code // many], rows.words[code % many]) for code in codes),
-            times=times,
-            indices=indices[kept],
-            flow=flow,
-            us=us,
-            role=_roles(rows, (codes // many)[flow], us),
-            link=link[kept],
-            is_mixed=is_mixed[kept],
-            goes_on=~begins,
-            taken_over=_taken_over(rows.words, start[kept]) & ~fresh,
-            fresh=fresh,
-            series=series,
-            life=np.cumsum(begins & ~restarts),
-            sends=of_sends,
-            acks=of_acks,
-            oldest_us=oldest,
-            is_floor=(known < 0) | (known < last_true(was_put_back, fresh)),
-        )
+            self.acks = _side(sides[1], us, begins, restarts)
+        known = last_true(self.sends.cut_us != NA, fresh)
+        self.oldest_us: Ints = np.where(known >= 0, self.sends.cut_us[known], us[last_true(fresh, fresh)])
+        self.is_floor: Flags = (known < 0) | (known < last_true(was_put_back, fresh))
 
     def at(self, flow: Ints, moment: Ints) -> Ints:
         """The indices of the readings of these outflows at these moments (indices into `times`); -1 where there is

@@ -348,7 +348,7 @@ def hour(read: Reader, hour_us: int, query: HourQuery) -> pa.Table:
         from_us = query.reach_us(hour_us, further)
         table = read.others(from_us, to_us)
         rows = Columns.of(table).by_time()
-        flows, is_read = Outflows.of(rows), ((rows.us >= hour_us) & (rows.us < hour_us + HOUR_US)).any()
+        flows, is_read = Outflows(rows), ((rows.us >= hour_us) & (rows.us < hour_us + HOUR_US)).any()
         if not is_read or from_us <= query.begin_us or is_cut(flows, hour_us, from_us):
             break
     gathered.one(REACH, least=0 if from_us <= query.begin_us else from_us)
@@ -387,7 +387,7 @@ def _sampled(
         gaps = np.diff(flows.us[read_queues])[np.diff(flows.flow[read_queues]) == 0]
         long_us = max(1, int(np.median(gaps))) if len(gaps) else 1
         rows = _every_other(rows, long_us)
-        flows = Outflows.of(rows)
+        flows = Outflows(rows)
         yield rows, flows, queues(long_us, 1, (0, 0))
 
 

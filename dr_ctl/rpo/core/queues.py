@@ -134,7 +134,7 @@ class Queues:
         Shares are of readings within that time."""
         compares = {rows.words[pair] for pair in np.unique(rows.pair[rows.kind == UNCOPIED]).tolist()}
         compared = np.array([pair in compares for pair, _ in flows.keys], bool)
-        queues, q = cls.none(flows, scopes, compared), _Readings.of(rows, flows)
+        queues, q = cls.none(flows, scopes, compared), _Readings(rows, flows)
         if not len(q.us):
             return queues
         masks = [mask_of(rows.words[name]) for name in q.queue[q.new].tolist()]
@@ -200,30 +200,13 @@ class Queues:
         return whole
 
 
-@dataclass(frozen=True, slots=True)
 class _Readings:
-    """Readings of queues, by queue and time, each with the index of the reading of the outflow that serves it."""
+    """Readings of queues, by queue and time, each with the index of the reading of the outflow that serves it, and of
+    that of its acknowledgements (`acks`: -1 where these have none). `moment`: an index into the times at which outflows
+    were looked at; `passed`: messages ever sent to it, from the queue's own side, at least `sent`; `life`: series that
+    restarts alone part."""
 
-    thing: Ints
-    pair: Ints
-    queue: Ints
-    index: Ints
-    acks: Ints  # -1 where acknowledgements have no outflow
-    us: Ints
-    moment: Ints  # an index into the times at which outflows were looked at
-    depth: Ints
-    sent: Ints
-    consumed: Ints
-    oldest_us: Ints
-    passed: Ints  # messages ever sent to it, from the queue's own side: at least `sent`
-    new: Flags
-    begins: Flags
-    series: Ints
-    restarts: Flags
-    life: Ints  # series that restarts alone part
-
-    @classmethod
-    def of(cls, rows: Columns, flows: Outflows) -> Self:
+    def __init__(self, rows: Columns, flows: Outflows) -> None:
         at = np.flatnonzero((rows.kind == QUEUE) & (rows.pair >= 0))
         name = rows.pair[at] * (len(rows.words) + 1) + rows.name[at]
         order = in_order(name, rows.us[at])
@@ -236,38 +219,27 @@ class _Readings:
         # A queue is another thing where another outflow serves it.
         thing = name[kept] * max(1, len(flows.keys)) + flows.flow[index[kept]]
         order = in_order(thing, q.us[kept])
-        new, at = begins_of(thing[order]), kept[order]
-        q, moment, index, acks = q.take(at), moment[at], index[at], acks[at]
-        consumed = np.where(q.acked == NA, q.removed, q.acked)
-        begins = new.copy()
-        begins[1:] |= q.us[1:] - q.us[:-1] > AWAY_US
-        for key in (q.start, flows.series[index], np.where(acks >= 0, flows.series[acks], -1)):
-            begins[1:] |= key[1:] != key[:-1]
-        restarts = np.zeros(len(q.us), bool)
-        restarts[1:] = ~begins_of(flows.life[index])[1:] & (flows.series[index[1:]] != flows.series[index[:-1]])
-        restarts &= ~new
-        restarts[1:] &= q.us[1:] - q.us[:-1] <= AWAY_US
-        for counter in (q.added, q.removed, consumed):
-            begins[1:] |= counter[1:] < counter[:-1]
-        return cls(
-            thing=np.cumsum(new) - 1,
-            pair=q.pair,
-            queue=q.name,
-            index=index,
-            acks=acks,
-            us=q.us,
-            moment=moment,
-            depth=q.depth,
-            sent=q.added,
-            consumed=consumed,
-            oldest_us=np.where(q.oldest_ms == NA, NA, q.oldest_ms * 1000),
-            passed=np.maximum(q.added, q.removed + q.depth),
-            new=new,
-            begins=begins,
-            series=np.cumsum(begins),
-            restarts=restarts,
-            life=np.cumsum(begins & ~restarts),
-        )
+        self.new, at = begins_of(thing[order]), kept[order]
+        q, self.moment, self.index, self.acks = q.take(at), moment[at], index[at], acks[at]
+        self.thing: Ints = np.cumsum(self.new) - 1
+        self.pair, self.queue, self.us = q.pair, q.name, q.us
+        self.depth, self.sent = q.depth, q.added
+        self.consumed: Ints = np.where(q.acked == NA, q.removed, q.acked)
+        self.passed: Ints = np.maximum(q.added, q.removed + q.depth)
+        self.oldest_us: Ints = np.where(q.oldest_ms == NA, NA, q.oldest_ms * 1000)
+        self.begins = self.new.copy()
+        self.begins[1:] |= q.us[1:] - q.us[:-1] > AWAY_US
+        for key in (q.start, flows.series[self.index], np.where(self.acks >= 0, flows.series[self.acks], -1)):
+            self.begins[1:] |= key[1:] != key[:-1]
+        series = flows.series[self.index]
+        self.restarts: Flags = np.zeros(len(q.us), bool)
+        self.restarts[1:] = ~begins_of(flows.life[self.index])[1:] & (series[1:] != series[:-1])
+        self.restarts &= ~self.new
+        self.restarts[1:] &= q.us[1:] - q.us[:-1] <= AWAY_US
+        for counter in (q.added, q.removed, self.consumed):
+            self.begins[1:] |= counter[1:] < counter[:-1]
+        self.series: Ints = np.cumsum(self.begins)
+        self.life: Ints = np.cumsum(self.begins & ~self.restarts)
 
     def going_on(self, counter: Ints, of: Ints) -> Ints:
         """A counter that goes on over restarts as `of` does."""
