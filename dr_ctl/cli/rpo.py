@@ -18,7 +18,7 @@ from dr_ctl.core.model import ExitCode
 from dr_ctl.core.notation import duration, page, table
 from dr_ctl.core.system import system
 from dr_ctl.engine.runs import write_text
-from dr_ctl.report.estimate_page import estimate_page
+from dr_ctl.report.estimate_page import EstimatePage
 from dr_ctl.report.html import render
 from dr_ctl.rpo.core.quantities import Calibration
 from dr_ctl.rpo.estimate import estimate as calculation
@@ -81,7 +81,7 @@ def _write(report: Path, installation: Installation, answer: EstimateAnswer, obj
         window = answer.estimate.window
         over = f" over {window.samples} samples from {stamp(window.first)} to {stamp(window.last)}"
         sentences = [estimates.as_of(answer.data), _summary(answer, objectives, away=False)]
-    made = estimate_page(
+    made = EstimatePage(
         installation.settings.name,
         answer.data,
         answer.curves,

@@ -141,12 +141,12 @@ def runs_report(
     runs = session.past()
     if index and run is None:
         from dr_ctl.engine.runs import write_text  # noqa: PLC0415
-        from dr_ctl.report.index_page import index_page  # noqa: PLC0415 - only this page needs it
+        from dr_ctl.report.index_page import IndexPage  # noqa: PLC0415 - only this page needs it
 
         now = session.clock.now()
         path = (out or runs.index).absolute()
         began = asking.moment(session, "--since", since) if since is not None else now - timedelta(days=365)
-        made = index_page(runs.all(), runs.rehearsals, began, now, folder=path.parent)
+        made = IndexPage(runs.all(), runs.rehearsals, began, now, folder=path.parent)
         with writing(path, "Name a file that can be written: --out FILE."):
             write_text(path, render(made))
         return Result(ExitCode.OK, f"{made.words}: {path}", data=ReportData(path))

@@ -72,48 +72,36 @@ class Forecast:
     scopes: tuple[tuple[str, ...], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
 class EstimatePage:
     """`sentences` stand first; `made` says when, over what and by which version."""
 
     template: ClassVar = "estimate.html.j2"
     columns: ClassVar = COLUMNS
-    title: str
-    verdict: str
-    sentences: tuple[str, ...]
-    forecast: Forecast
-    charts: tuple[Chart, ...]
-    findings: tuple[tuple[str, str, str, str], ...]
-    made: str
-    queues: tuple[tuple[str, ...], ...] = ()
-    advice: tuple[str, ...] = ()
 
-
-def estimate_page(
-    name: str,
-    data: Mapping[str, Any],
-    curves: Curves | None,
-    findings: Sequence[Finding],
-    *,
-    sentences: Sequence[str] = (),
-    made: str = "",
-    limits: Limits = NO_LIMITS,
-) -> EstimatePage:
-    """`data` is that of the command, `sentences` what it says of it."""
-    is_known = data.get("total") is not None
-    without_verdict = "No objectives are set" if is_known else "How much would be lost is not known"
-    queues = data["queues"] if is_known else ()
-    return EstimatePage(
-        title=f"{name}: what a failure would lose",
-        verdict=_VERDICTS.get(str(data.get("verdict")), without_verdict),
-        sentences=tuple(filter(None, sentences)),
-        forecast=as_words(data, limits) if is_known else Forecast(),
-        charts=_charts(curves, limits.get((), {})) if curves is not None else (),
-        findings=tuple((finding.severity.value, finding.text, finding.remedy, finding.id) for finding in findings),
-        made=made,
-        queues=tuple((row["name"], row["pair"], f"{row['share']:.0%}", count(row["most"])) for row in queues),
-        advice=tuple(data["advice"]) if is_known else (),
-    )
+    def __init__(
+        self,
+        name: str,
+        data: Mapping[str, Any],
+        curves: Curves | None,
+        findings: Sequence[Finding],
+        *,
+        sentences: Sequence[str] = (),
+        made: str = "",
+        limits: Limits = NO_LIMITS,
+    ) -> None:
+        """`data` is that of the command, `sentences` what it says of it."""
+        is_known = data.get("total") is not None
+        without_verdict = "No objectives are set" if is_known else "How much would be lost is not known"
+        self.title = f"{name}: what a failure would lose"
+        self.verdict = _VERDICTS.get(str(data.get("verdict")), without_verdict)
+        self.sentences = [*filter(None, sentences)]
+        self.forecast = as_words(data, limits) if is_known else Forecast()
+        self.charts = _charts(curves, limits.get((), {})) if curves is not None else ()
+        self.findings = [(finding.severity.value, finding.text, finding.remedy, finding.id) for finding in findings]
+        self.made = made
+        queues = data["queues"] if is_known else ()
+        self.queues = [(row["name"], row["pair"], f"{row['share']:.0%}", count(row["most"])) for row in queues]
+        self.advice = tuple(data["advice"]) if is_known else ()
 
 
 def of_run(story: Story) -> Forecast | None:

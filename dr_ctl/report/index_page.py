@@ -44,51 +44,39 @@ class Row:
     measured: tuple[Measured, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
 class IndexPage:
+    """The page of everything since a moment."""
+
     template: ClassVar = "index.html.j2"
-    title: str
-    period: str
-    made: str
-    tone: Tone
-    words: str
-    sentence: str
-    rows: tuple[Row, ...]
-    notes: tuple[str, ...]
 
-
-def index_page(
-    runs: Iterable[RunFiles], rehearsals: Path, since: datetime, now: datetime, *, folder: Path
-) -> IndexPage:
-    """The page of everything since a moment. `folder` is the folder that the page will lie in: links lead from there.
-    No settings are read: the installation's name is that of its last run."""
-    materials = [(files, read_run(files)) for files in runs]
-    begun = [(files, material) for files, material in materials if material.entries]
-    on_twins, torn = _on_twins(rehearsals)
-    every = [*(_row(files, material, folder) for files, material in begun), *on_twins]
-    rows = sorted((row for row in every if since <= row.at), key=lambda row: row.at, reverse=True)
-    empty = [check(files).verdict for files, material in materials if not material.entries and _since(files, since)]
-    never, altered = empty.count(Sealed.NOT_BEGUN), empty.count(Sealed.ALTERED)
-    unread = len(empty) - never
-    notes = [f"{many(never, 'run')} never began: nothing was changed."] if never else []
-    notes += [f"The journal of {many(unread, 'run')} cannot be read: nobody knows what came of it."] if unread else []
-    notes += [f"The evidence of {many(torn, 'rehearsal')} on a twin cannot be read."] if torn else []
-    tone, words = _verdict(rows, altered=altered, unread=unread)
-    names = [text(mapping(by.get("about")).get("name")) for _, material in begun for by in material.authors]
-    name = next(filter(None, reversed(names)), "")
-    kinds = [row.kind for row in rows]
-    nouns = {_PLANNED: "planned moves", _LOSS: "losses of a site", _REHEARSAL: "rehearsals", _OTHER: "other runs"}
-    counts = [many(kinds.count(one), one, more) for one, more in nouns.items() if one in kinds or one != _OTHER]
-    return IndexPage(
-        title=f"Runs and rehearsals of {name}" if name else "Runs and rehearsals",
-        period=f"{since:%Y-%m-%d} to {now:%Y-%m-%d}",
-        made=f"{now:%Y-%m-%d %H:%M} UTC",
-        tone=tone,
-        words=words,
-        sentence=f"{', '.join(counts)}.",
-        rows=tuple(rows),
-        notes=tuple(notes),
-    )
+    def __init__(
+        self, runs: Iterable[RunFiles], rehearsals: Path, since: datetime, now: datetime, *, folder: Path
+    ) -> None:
+        """`folder` is the folder that the page will lie in: links lead from there. No settings are read: the
+        installation's name is that of its last run."""
+        materials = [(files, read_run(files)) for files in runs]
+        begun = [(files, material) for files, material in materials if material.entries]
+        on_twins, torn = _on_twins(rehearsals)
+        every = [*(_row(files, material, folder) for files, material in begun), *on_twins]
+        self.rows = rows = sorted((row for row in every if since <= row.at), key=lambda row: row.at, reverse=True)
+        empty = [check(files).verdict for files, material in materials if not material.entries and _since(files, since)]
+        never, altered = empty.count(Sealed.NOT_BEGUN), empty.count(Sealed.ALTERED)
+        unread = len(empty) - never
+        self.notes = [f"{many(never, 'run')} never began: nothing was changed."] if never else []
+        self.notes += (
+            [f"The journal of {many(unread, 'run')} cannot be read: nobody knows what came of it."] if unread else []
+        )
+        self.notes += [f"The evidence of {many(torn, 'rehearsal')} on a twin cannot be read."] if torn else []
+        self.tone, self.words = _verdict(rows, altered=altered, unread=unread)
+        names = [text(mapping(by.get("about")).get("name")) for _, material in begun for by in material.authors]
+        name = next(filter(None, reversed(names)), "")
+        kinds = [row.kind for row in rows]
+        nouns = {_PLANNED: "planned moves", _LOSS: "losses of a site", _REHEARSAL: "rehearsals", _OTHER: "other runs"}
+        counts = [many(kinds.count(one), one, more) for one, more in nouns.items() if one in kinds or one != _OTHER]
+        self.title = f"Runs and rehearsals of {name}" if name else "Runs and rehearsals"
+        self.period = f"{since:%Y-%m-%d} to {now:%Y-%m-%d}"
+        self.made = f"{now:%Y-%m-%d %H:%M} UTC"
+        self.sentence = f"{', '.join(counts)}."
 
 
 def _row(files: RunFiles, material: Material, folder: Path) -> Row:

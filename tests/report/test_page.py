@@ -22,9 +22,9 @@ from dr_ctl.engine.plan import Goal, PlannedStep, Spec
 from dr_ctl.engine.record import read_run
 from dr_ctl.engine.runs import RunFiles
 from dr_ctl.report.charts import Chart, over_time
-from dr_ctl.report.estimate_page import EstimatePage, Forecast, as_words, estimate_page
+from dr_ctl.report.estimate_page import EstimatePage, as_words
 from dr_ctl.report.html import pieces, render, write_report
-from dr_ctl.report.index_page import IndexPage, index_page
+from dr_ctl.report.index_page import IndexPage
 from dr_ctl.report.run_page import RunPage
 from dr_ctl.report.story import Mark
 from dr_ctl.report.values import count, seconds
@@ -642,7 +642,7 @@ class Shelf:
 
     def page(self, since: datetime = NOW - YEAR) -> IndexPage:
         runs = [RunFiles(path.name, path) for path in sorted((self.state / "runs").glob("*"))]
-        return index_page(runs, self.state / "rehearsals", since, NOW, folder=self.state)
+        return IndexPage(runs, self.state / "rehearsals", since, NOW, folder=self.state)
 
 
 @pytest.fixture
@@ -690,7 +690,7 @@ def test_the_worst_known_decides(shelf: Shelf, happens: Callable[[Shelf], None],
 def test_nothing_is_no_success(shelf: Shelf) -> None:
     shelf.move(400)
     page = shelf.page()
-    assert (page.tone, page.words, page.rows) == (Tone.OPEN, "No run and no rehearsal in this time", ())
+    assert (page.tone, page.words, page.rows) == (Tone.OPEN, "No run and no rehearsal in this time", [])
     shelf.rehearsal(3)
     assert shelf.page().words == "No run of this time was held against an objective"
 
@@ -734,8 +734,8 @@ def test_a_run_whose_journal_cannot_be_read_is_not_one_that_never_began(shelf: S
     page = shelf.page()
 
     assert (page.tone, page.words[: len(says)]) == (Tone.BAD if ended else Tone.OPEN, says)
-    assert page.notes == ("The journal of 1 run cannot be read: nobody knows what came of it.",)
-    assert shelf.page(NOW - timedelta(days=5)).notes == ()
+    assert page.notes == ["The journal of 1 run cannot be read: nobody knows what came of it."]
+    assert shelf.page(NOW - timedelta(days=5)).notes == []
 
 
 def test_evidence_that_cannot_be_read_hides_no_other(shelf: Shelf) -> None:
@@ -745,7 +745,7 @@ def test_evidence_that_cannot_be_read_hides_no_other(shelf: Shelf) -> None:
     page = shelf.page()
     assert (len(page.rows), page.notes) == (
         1,
-        ("1 run never began: nothing was changed.", "The evidence of 1 rehearsal on a twin cannot be read."),
+        ["1 run never began: nothing was changed.", "The evidence of 1 rehearsal on a twin cannot be read."],
     )
 
 
@@ -794,7 +794,7 @@ def test_the_page_of_an_estimate() -> None:
     said = (f"missed {NASTY}", "As of then")
     limits = {(): {"loss": 5}, ("audit.#",): {"age_s": 1}}
 
-    page = estimate_page(NASTY, data, CURVES, [finding], sentences=said, made="Made now.", limits=limits)
+    page = EstimatePage(NASTY, data, CURVES, [finding], sentences=said, made="Made now.", limits=limits)
 
     titles = {chart.title: chart for chart in page.charts}
     assert len(titles["Loss over time"].lines[0].pieces) == 2  # the gap stays a gap
@@ -834,7 +834,8 @@ def test_excursions_above_the_objective_are_marked() -> None:
     assert [line.label for line in chart.lines] == ["at most", "likely", "objective"]
     assert chart.lines[2].pieces == ("0,50 100,50",)
     assert [area.label for area in chart.areas] == ["between likely and at most", "1 excursion above the objective"]
-    page = EstimatePage("orders", "", (), Forecast(), (chart,), (), "")
+    page = EstimatePage("orders", {}, None, [])
+    page.charts = (chart,)
     classes = [dict(attrs).get("class") for tag, attrs in Form(render(page)).tags if tag == "polygon"]
     assert classes == ["area band", "area band", "area above"]
 
@@ -849,6 +850,6 @@ def test_an_objective_that_was_kept_is_said_and_one_far_above_flattens_no_curve(
 
 def test_without_a_history_the_page_says_so() -> None:
     finding = Finding("DR-RPO-001", Severity.WARNING, "no history", "record")
-    text = Form(render(estimate_page("orders", {"total": None}, None, [finding]))).text
+    text = Form(render(EstimatePage("orders", {"total": None}, None, [finding]))).text
     assert "How much would be lost is not known" in text
     assert "There is no history to draw." in text

@@ -89,7 +89,7 @@ class Pair:
     @classmethod
     def of(cls, name: str, recorded: Recent, end_us: int, selected: SelectedQueues, live: Sequence[Row] = ()) -> Self:
         """`live`: what the other site's queues count now."""
-        readings = Readings.of(name, recorded)
+        readings = Readings(name, recorded)
         own = [flow for kind, flow in readings.outflows.names if kind == "acks" and flow != SHARED]
         copies = {flow: done_and_there(readings, flow, recorded.saw(Role.SERVING)) for flow in own}
         known = {flow: count for flow, count in copies.items() if count is not None}
@@ -97,7 +97,7 @@ class Pair:
         delivering = {queue: readings.most_delivering(index) for queue, index in readings.index.items()}
         apart, overtaken = NOTHING_COMPARED, None
         then = recorded.compared.get(name)
-        if then is not None and len((both := Readings.of(name, then)).us):
+        if then is not None and len((both := Readings(name, then)).us):
             sent, acked = _both(both, both.grids, end_us, known)
             apart = Comparison.of(sent, acked, selected)
             came = _came([row for row in live if row.pair == name and messages.outflow_of(row.name) is not None], then)

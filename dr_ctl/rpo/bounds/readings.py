@@ -320,66 +320,42 @@ class Counts:
         return by_name
 
 
-@dataclass(frozen=True)
 class Readings:
-    """`full`: the indices of the readings that read queues; the rest is of those alone. Where the other site was read
-    beside, `met` are the readings that read its queues too, `staged` is what lay there, and `back` its own outflows.
-    `uncopied`: what had no copy there, of the readings at which ids had been compared."""
+    """The readings of one pair; none where none read an outflow. `full`: the indices of the readings that read queues;
+    the rest is of outflows alone. Where the other site was read beside, `met` are the readings that read its queues
+    too, `staged` is what lay there, and `back` its own outflows. `uncopied`: what had no copy there, of the readings at
+    which ids had been compared."""
 
-    us: Ints
-    asked: Ints
-    start_id: Ints
-    outflows: Counts
-    full: Ints
-    queues: Counts
-    staged: Counts
-    met: Ints
-    back: Counts
-    uncopied: Counts
-
-    @classmethod
-    def of(cls, pair: str, recorded: Recent) -> Self:
-        """The readings of one pair; none where none read an outflow."""
-        if pair not in recorded.spans:
-            grid = np.zeros((0, 0), np.int64)
-            none, nothing = grid.ravel(), Counts([], *(grid,) * 7)
-            return cls(none, none, none, nothing, none, nothing, nothing, none, nothing, nothing)
-        begin, end = recorded.spans[pair]
+    def __init__(self, pair: str, recorded: Recent) -> None:
+        begin, end = recorded.spans.get(pair, (0, -1))
         rows = recorded.table.filter(pc.equal(recorded.table["pair"], pair))
         rows = rows.filter(pc.and_(pc.greater_equal(rows["us"], begin), pc.less_equal(rows["us"], end)))
         outer = rows.filter(pc.is_in(rows["kind"], pa.array(OUTFLOWS)))
-        us = np.unique(outer["us"].to_numpy())
+        self.us: Ints = np.unique(outer["us"].to_numpy())
         inner = rows.filter(pc.is_in(rows["kind"], pa.array(["queue", "staged", "uncopied"])))
         of_queues = inner.filter(pc.equal(inner["kind"], "queue"))["us"].to_numpy()
-        full = np.flatnonzero(np.isin(us, of_queues))
-        whole_us = us[full]
+        self.full: Ints = np.flatnonzero(np.isin(self.us, of_queues))
+        whole_us = self.us[self.full]
         inner = inner.filter(pc.is_in(inner["us"], pa.array(whole_us)))
         peer = rows.slice(0, 0) if recorded.peer_rows is None else recorded.peer_rows
         peer = peer.filter(pc.and_(pc.equal(peer["pair"], pair), pc.is_valid(peer["start"])))
         peer = peer.filter(pc.is_in(peer["us"], pa.array(whole_us)))
-        outflows = Counts.of(outer, OUTFLOWS, us)
+        self.met: Ints = np.flatnonzero(np.isin(whole_us, peer["us"].to_numpy()))
+        self.outflows, self.back = Counts.of(outer, OUTFLOWS, self.us), Counts.of(peer, OUTFLOWS, whole_us)
         # The other site's queues as `staged` rows: what a reading told itself of a queue there counts before these.
         peer_rows = peer.filter(pc.equal(peer["kind"], "queue"))
         kinds = pa.repeat(pa.scalar("staged", pa.string()), peer_rows.num_rows)
         peer_rows = peer_rows.set_column(peer_rows.schema.get_field_index("kind"), "kind", kinds).select(
             inner.column_names
         )
+        self.staged = Counts.of(pa.concat_tables([peer_rows, inner]), ("staged",), whole_us)
+        self.queues, self.uncopied = (Counts.of(inner, (kind,), whole_us) for kind in ("queue", "uncopied"))
         answered = rows.filter(pc.and_(pc.equal(rows["kind"], "site"), pc.is_valid(rows["took_ms"])))
-        answered = answered.filter(pc.is_in(answered["us"], pa.array(us)))
-        took_us = np.full(len(us), UNTOLD_US)
-        took_us[np.searchsorted(us, answered["us"].to_numpy())] = answered["took_ms"].to_numpy() * 1000
-        return cls(
-            us,
-            us - took_us,
-            _eras(outer, us, outflows),
-            outflows,
-            full,
-            Counts.of(inner, ("queue",), whole_us),
-            Counts.of(pa.concat_tables([peer_rows, inner]), ("staged",), whole_us),
-            np.flatnonzero(np.isin(whole_us, peer["us"].to_numpy())),
-            Counts.of(peer, OUTFLOWS, whole_us),
-            Counts.of(inner, ("uncopied",), whole_us),
-        )
+        answered = answered.filter(pc.is_in(answered["us"], pa.array(self.us)))
+        took_us = np.full(len(self.us), UNTOLD_US)
+        took_us[np.searchsorted(self.us, answered["us"].to_numpy())] = answered["took_ms"].to_numpy() * 1000
+        self.asked: Ints = self.us - took_us
+        self.start_id = _eras(outer, self.us, self.outflows)
 
     def uncopied_of(self, name: str) -> int | None:
         """How many messages of a queue had no copy at the other site by the last comparison of ids; None where it left

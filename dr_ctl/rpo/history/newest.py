@@ -29,6 +29,7 @@ from dr_ctl.rpo.core.starts import one_of_each
 from dr_ctl.rpo.history.files import (
     ADDED,
     FAR_BACK,
+    SCHEMA,
     WRITTEN,
     Source,
     Sources,
@@ -115,6 +116,7 @@ _NONE: Final = np.zeros(0, np.int64)
 _COLUMNS: Final = [
     "ts", "pair", "kind", "name", "depth", "delivering", "added", "removed", "acked", "pending", "start", *ADDED
 ]  # fmt: skip
+NO_ROWS: Final = pa.schema([*map(SCHEMA.field, _COLUMNS), ("us", pa.int64())]).empty_table()
 _FEW: Final = ["ts", "pair", "kind", "name", "added", "start"]
 
 
@@ -127,7 +129,7 @@ class Recent:
 
     pairs: set[str] = field(default_factory=set)
     spans: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    table: pa.Table = field(default_factory=lambda: pa.table({}))
+    table: pa.Table = field(default_factory=lambda: NO_ROWS)
     roles: Mapping[str, Stamps] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     later: int = 0
@@ -255,7 +257,7 @@ class _Reading:
 
     def _table(self, spans: Mapping[str, tuple[int, int]], bad: Stamps) -> pa.Table:
         if not spans:
-            return pa.table({})
+            return NO_ROWS
         begin, end = min(span[0] for span in spans.values()), max(span[1] for span in spans.values())
         return self._rows(self._sources, begin, end, bad)
 
