@@ -29,7 +29,7 @@ from dr_ctl.core.system import stamp
 from dr_ctl.rpo.bounds.pair import Pair, likely
 from dr_ctl.rpo.bounds.readings import LONGEST_US
 from dr_ctl.rpo.bounds.result import Bound, Bounds, ClassBound, Loss, LostSite, QueueBound
-from dr_ctl.rpo.bounds.stream import Divergence, LossTerm, SelectedQueues, added, at_most
+from dr_ctl.rpo.bounds.stream import Divergence, LossTerm, added, at_most
 from dr_ctl.rpo.core.arrays import SECOND_US
 from dr_ctl.rpo.estimate.result import Objectives
 from dr_ctl.rpo.history.newest import Recent, last_message, recent
@@ -251,9 +251,8 @@ def bounds(
     if silent_since is not None and micros(silent_since) < death.us:
         # Only the time after the last reading is shortened; counts already read stay.
         death = Death(max(micros(silent_since), last_read_us(recorded)), EndEvidence.WORD)
-    selected = SelectedQueues(of.include, of.exclude, of.differ)
-    bounded = [Pair.of(name, recorded, death.us, selected, live) for name in sorted(recorded.pairs)]
-    names = sorted({name for pair in bounded for name in (*pair.delivering, *pair.apart.queues) if name in selected})
+    bounded = [Pair.of(name, recorded, death.us, of, live) for name in sorted(recorded.pairs)]
+    names = sorted({name for pair in bounded for name in (*pair.delivering, *pair.apart.queues) if of.selects(name)})
     of_lost, of_duplicates = likely(bounded, death.us)
     lost = _bound(Loss, [(at_most(pair.lost), pair.lost_read_us) for pair in bounded], of_lost)
     duplicates = _bound(Bound, [(pair.duplicates, pair.duplicates_read_us) for pair in bounded], of_duplicates)
@@ -299,8 +298,7 @@ def latest_end(history: Path | HistoryLocation, of: LostSite, most: int) -> date
     there is none after its last reading, or the loss is not known."""
     now_us = micros(of.now)
     recorded = recent(history, of.site, of.pairs, until_us=now_us + AHEAD_US, other=of.other)
-    selected = SelectedQueues(of.include, of.exclude, of.differ)
-    bounded = [Pair.of(name, recorded, now_us, selected) for name in sorted(recorded.pairs)]
+    bounded = [Pair.of(name, recorded, now_us, of) for name in sorted(recorded.pairs)]
 
     def lost(end_us: int) -> LossTerm | None:
         return added([pair.until(end_us).lost for pair in bounded])

@@ -20,7 +20,8 @@ import numpy as np
 from dr_ctl.core.model import Role, total
 from dr_ctl.core.notation import matches
 from dr_ctl.rpo.bounds.readings import Grids, Readings, gaps_filled
-from dr_ctl.rpo.bounds.stream import NOTHING_COMPARED, Comparison, EventStream, LossTerm, SelectedQueues, added, at_most
+from dr_ctl.rpo.bounds.result import LostSite
+from dr_ctl.rpo.bounds.stream import NOTHING_COMPARED, Comparison, EventStream, LossTerm, added, at_most
 from dr_ctl.rpo.core.arrays import NA, SECOND_US, Floats, Ints
 from dr_ctl.rpo.core.cut import SHARED
 from dr_ctl.rpo.core.starts import same_start
@@ -87,7 +88,7 @@ class Pair:
     overtaken: int | None
 
     @classmethod
-    def of(cls, name: str, recorded: Recent, end_us: int, selected: SelectedQueues, live: Sequence[Row] = ()) -> Self:
+    def of(cls, name: str, recorded: Recent, end_us: int, of: LostSite, live: Sequence[Row] = ()) -> Self:
         """`live`: what the other site's queues count now."""
         readings = Readings(name, recorded)
         own = [flow for kind, flow in readings.outflows.names if kind == "acks" and flow != SHARED]
@@ -99,10 +100,10 @@ class Pair:
         then = recorded.compared.get(name)
         if then is not None and len((both := Readings(name, then)).us):
             sent, acked = _both(both, both.grids, end_us, known)
-            apart = Comparison.of(sent, acked, selected)
+            apart = Comparison.of(sent, acked, of)
             came = _came([row for row in live if row.pair == name and messages.outflow_of(row.name) is not None], then)
             overtaken = came if came > _explained(messages, sent) else None
-        unserved = [queue for queue in readings.index if queue in selected and messages.outflow_of(queue) is None]
+        unserved = [queue for queue in readings.index if of.selects(queue) and messages.outflow_of(queue) is None]
         unserved += [
             queue.name for queue in apart.queues.values() if queue.uncopied is None and queue.name in readings.index
         ]

@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from dr_ctl.core.document import HIDDEN, derived, key
 from dr_ctl.core.model import Finding, some
-from dr_ctl.core.notation import duration, if_known
+from dr_ctl.core.notation import duration, if_known, matches
 from dr_ctl.rpo.estimate.result import Objectives
 
 QUOTED_FOR_S: Final = 300.0
@@ -23,7 +23,8 @@ class LostSite:
     """Whose bounds are asked for, by which clock, and beside what. `pairs`: all pairs of the settings; a pair that the
     history does not know makes the total unknown. The patterns narrow the queues and classes in the answer, and
     which queues are compared with those of the `other` site; never what an outflow takes with it, which does not tell
-    its queues apart. `differ`: queues whose content may rightly differ."""
+    its queues apart. `differ`: queues whose content may rightly differ, as dead letters of each site's own do: they are
+    not compared by their count."""
 
     site: str
     now: datetime
@@ -32,6 +33,9 @@ class LostSite:
     differ: Collection[str] = ()
     pairs: Sequence[str] = ()
     other: str | None = None
+
+    def selects(self, queue: str) -> bool:
+        return matches(self.include, queue) and not matches(self.exclude, queue)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ import numpy as np
 from dr_ctl.core.model import total
 from dr_ctl.core.notation import matches
 from dr_ctl.rpo.bounds.readings import Counters, Counts, Grids, Readings, Windows
+from dr_ctl.rpo.bounds.result import LostSite
 from dr_ctl.rpo.core.arrays import NA, SECOND_US, Flags, Ints
 from dr_ctl.rpo.core.cut import SHARED
 from dr_ctl.rpo.history.newest import WINDOW_US
@@ -313,19 +314,6 @@ LEAST: Final = 3
 _ALL: Final = 1 << 60
 
 
-@dataclass(frozen=True)
-class SelectedQueues:
-    """Which queues are compared: those that the settings name, and of them not by their count those that `differ`
-    rightly, as dead letters of each site's own do."""
-
-    include: Sequence[str] = ("#",)
-    exclude: Sequence[str] = ()
-    differ: Collection[str] = ()
-
-    def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and matches(self.include, name) and not matches(self.exclude, name)
-
-
 @dataclass(frozen=True, slots=True)
 class Divergence:
     """A queue at the last reading of both sites. `lost` and `duplicates`: the difference that what was on its way does
@@ -363,12 +351,12 @@ class Comparison:
     queues: Mapping[str, Divergence]
 
     @classmethod
-    def of(cls, messages: EventStream, acknowledgements: EventStream, selected: SelectedQueues) -> Self:
+    def of(cls, messages: EventStream, acknowledgements: EventStream, of: LostSite) -> Self:
         readings = messages.readings
         if not len(readings.met):
             return cls(None, {})
         us = readings.us[readings.full[readings.met]]
-        compared = _Compared(readings, readings.met[us >= us[-1] - LATELY_US], messages, acknowledgements, selected)
+        compared = _Compared(readings, readings.met[us >= us[-1] - LATELY_US], messages, acknowledgements, of)
         return cls(int(us[-1]), {queue.name: queue for queue in compared.queues()})
 
     def lost(self, names: Collection[str] | None = None) -> tuple[int, int] | None:
@@ -400,12 +388,12 @@ class _Compared:
     """Of the readings of both sites, among those that read queues."""
     messages: EventStream
     acknowledgements: EventStream
-    selected: SelectedQueues
+    of: LostSite
 
     def queues(self) -> Iterator[Divergence]:
         readings = self.readings
         for name in sorted({*readings.queues.rows, *readings.staged.rows}):
-            if name not in self.selected:
+            if not self.of.selects(name):
                 continue
             at_site, at_peer = (self._depths(counts, name) for counts in (readings.queues, readings.staged))
             ids = self.acknowledgements.outflow_of(name)
@@ -427,7 +415,7 @@ class _Compared:
                     lost = total([lost, max(uncopied, readings.most_delivering(readings.index[name]) or 0)])
                 elif uncopied:
                     # More may have lost theirs since.
-                    lost = max(lost or 0, uncopied) if name in self.selected.differ else None
+                    lost = max(lost or 0, uncopied) if name in self.of.differ else None
                 yield Divergence(name, int(at_site[-1]), int(at_peer[-1]), lost, duplicates, has_ids, is_all, uncopied)
 
     def _depths(self, counts: Counts, *names: str) -> Ints:
@@ -461,7 +449,7 @@ class _Compared:
         if on_its_way is None:
             return max(0, int(apart[-1]))
         beyond = np.maximum(0, apart - on_its_way)
-        if name in self.selected.differ:
+        if name in self.of.differ:
             return int(beyond[-1])
         stays = len(self.indices) >= LEAST and bool((beyond > self._moved(name)).all())
         return None if stays else int(beyond.min())
