@@ -215,7 +215,7 @@ def test_of_a_file_that_a_task_cannot_read_and_others_can_nothing_is_told(
     request = Request(history=place.where, near=str(place.near), store=True)
 
     def broken(hours: Any) -> Any:
-        raise PySparkException(f"RuntimeError: {UNREADABLE} {hours._summing.readings.files[0][0]}\n")
+        raise PySparkException(f"RuntimeError: {UNREADABLE} {hours.readings.files[0][0]}\n")
 
     with monkeypatch.context() as breaks:
         breaks.setattr(module.Hours, "rows", broken)

@@ -135,21 +135,15 @@ class _Block:
             yield pa.concat_tables([self._readings.between(first, end, of & some) for first, end, of in spans])
 
 
-@dataclass(frozen=True, slots=True)
-class Summing:
-    """What a task has to know beside its hours. `pieces`: in how many parts the queues of an hour are held, where it
-    has too many readings for one."""
-
-    readings: Readings
-    query: HourQuery
-    pieces: Mapping[int, int]
-
-    def block(self, _number: int, table: pa.Table) -> pa.Table:
-        """The rows that add up of hours that follow each other."""
-        hours = sorted(table["hour"].to_pylist())
-        read = _Block(self.readings, hours, self.pieces.get(hours[0], 1))
-        every = [(hour_us, hour(read, hour_us, self.query)) for hour_us in hours]
-        return pa.concat_tables([rows.append_column("hour", pa.repeat(us, rows.num_rows)) for us, rows in every])
+def _summed_up(
+    readings: Readings, query: HourQuery, pieces: Mapping[int, int], _number: int, table: pa.Table
+) -> pa.Table:
+    """The rows that add up of hours that follow each other. `pieces`: in how many parts the queues of an hour are held,
+    where it has too many readings for one."""
+    hours = sorted(table["hour"].to_pylist())
+    read = _Block(readings, hours, pieces.get(hours[0], 1))
+    every = [(hour_us, hour(read, hour_us, query)) for hour_us in hours]
+    return pa.concat_tables([rows.append_column("hour", pa.repeat(us, rows.num_rows)) for us, rows in every])
 
 
 class Hours:
@@ -167,8 +161,8 @@ class Hours:
             if not self._blocks or len(self._blocks[-1]) == long or hour_us != self._blocks[-1][-1] + HOUR_US:
                 self._blocks.append([])
             self._blocks[-1].append(hour_us)
-        readings = Readings(history, [(file.name, file.first_us, file.last_us) for file in files])
-        self._spark, self._summing = spark, Summing(readings, query, pieces)
+        self.readings = Readings(history, [(file.name, file.first_us, file.last_us) for file in files])
+        self._spark, self._call = spark, partial(_summed_up, self.readings, query, pieces)
         self.tasks = len(self._blocks)
 
     def rows(self) -> DataFrame:
@@ -177,7 +171,7 @@ class Hours:
         numbers, hours = (pa.array(column, pa.int64()) for column in zip(*blocks, strict=True))
         todo = self._spark.createDataFrame(pa.table({"block": numbers, "hour": hours}))
         placed = todo.repartitionById(self.tasks, f.expr("CAST(block AS INT)"))
-        return grouped(placed, "block", self._summing.block, SUMMED, "dr_ctl_hours").persist()
+        return grouped(placed, "block", self._call, SUMMED, "dr_ctl_hours").persist()
 
 
 def _rows_of(files: Sequence[File], hours: Sequence[int]) -> dict[int, float]:
