@@ -354,7 +354,8 @@ def hour(read: Reader, hour_us: int, query: HourQuery) -> pa.Table:
     gathered.one(REACH, least=0 if from_us <= query.begin_us else from_us)
     if not is_read:
         return gathered.table()
-    compared = table.filter(pc.field("kind") == KINDS[UNCOPIED])
+    is_compared = (rows.kind == UNCOPIED).any()
+    compared = table.filter(pc.field("kind") == KINDS[UNCOPIED]) if is_compared else table.slice(0, 0)
     before_us = _needed(flows, read.moments(from_us, near_us), near_us) if further else flows.us[:0]
 
     def queues() -> Iterator[Columns]:

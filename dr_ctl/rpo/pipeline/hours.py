@@ -100,6 +100,12 @@ class Readings:
         return rows
 
 
+def _between(rows: pa.Table, from_us: int, to_us: int) -> pa.Table:
+    """Rows of that time; by a mask, which is quicker than an expression."""
+    ts = rows["ts"]
+    return rows.filter(pc.and_(pc.greater_equal(ts, moment(from_us)), pc.less(ts, moment(to_us))))
+
+
 class _Block:
     """Brings the hours of a block their readings. Those around it are held; but those of queues are read some queues at
     a time where they are too many (`pieces`)."""
@@ -108,11 +114,12 @@ class _Block:
         self._readings, self._pieces, self._begin_us = readings, pieces, hours[0] - AWAY_US
         span = self._begin_us, hours[-1] + HOUR_US + AWAY_US
         held = readings.between(*span, None if pieces == 1 else ~_QUEUES)
-        self._others, self._queues = held.filter(~_QUEUES), held.filter(_QUEUES)
+        is_queue = pc.equal(held["kind"], "queue")
+        self._others, self._queues = held.filter(pc.invert(is_queue)), held.filter(is_queue)
 
     def others(self, from_us: int, to_us: int) -> pa.Table:
         before = [self._readings.between(from_us, self._begin_us, ~_QUEUES)] if from_us < self._begin_us else []
-        return pa.concat_tables([*before, self._others.filter(within(from_us, to_us))])
+        return pa.concat_tables([*before, _between(self._others, from_us, to_us)])
 
     def moments(self, from_us: int, to_us: int) -> pa.Table:
         read = self._readings.between(from_us, to_us, _QUEUES, ("ts", "pair")).unify_dictionaries()
@@ -125,7 +132,7 @@ class _Block:
             spans.append((int(before_us[0]), from_us, _QUEUES & pc.field("ts").isin(moments)))
         if self._pieces == 1:
             before = [self._readings.between(*span) for span in spans]
-            yield pa.concat_tables([self._queues.filter(within(from_us, to_us)), *before])
+            yield pa.concat_tables([_between(self._queues, from_us, to_us), *before])
             return
         spans.append((from_us, to_us, _QUEUES))
         every = pa.concat_tables([self._readings.between(*span, ["name"]) for span in spans])
