@@ -108,23 +108,22 @@ class Share:
     most: int
 
 
-@dataclass(slots=True)
 class Queues:
     """All queues of the outflows. `within` by the reading that ends an interval; `likely` of the readings; `last` the
     bound at each outflow's last reading that read a queue too; `uncopied_…` are those of the messages without a copy,
     of the outflows whose ids are `compared`. `accounted`: what was put into the outflow in each interval that the
     queues' counters account for. `shares`: those in which most was under way."""
 
-    within: Sums
-    likely: Sums
-    last: Sums
-    uncopied_within: Sums
-    uncopied_likely: Sums
-    uncopied_last: Sums
-    compared: Flags
-    accounted: Floats
-    unread: Unread
-    shares: list[Share]
+    def __init__(self, flows: Outflows, scopes: int, compared: Flags) -> None:
+        """Those of no queue."""
+        readings, outflows, is_any = len(flows.us), len(flows.keys), int(compared.any())
+        self.within, self.likely = (Sums.none(scopes, readings) for _ in range(2))
+        self.last = Sums.none(scopes, outflows)
+        self.uncopied_within, self.uncopied_likely = (Sums.none(scopes, readings * is_any) for _ in range(2))
+        self.uncopied_last = Sums.none(scopes, outflows * is_any)
+        self.compared, self.accounted = compared, np.zeros(readings)
+        self.unread = Unread.none(scopes, readings, outflows)
+        self.shares: list[Share] = []
 
     @classmethod
     def of(
@@ -134,7 +133,7 @@ class Queues:
         Shares are of readings within that time."""
         compares = {rows.words[pair] for pair in np.unique(rows.pair[rows.kind == UNCOPIED]).tolist()}
         compared = np.array([pair in compares for pair, _ in flows.keys], bool)
-        queues, q = cls.none(flows, scopes, compared), _Readings(rows, flows)
+        queues, q = cls(flows, scopes, compared), _Readings(rows, flows)
         if not len(q.us):
             return queues
         masks = [mask_of(rows.words[name]) for name in q.queue[q.new].tolist()]
@@ -163,22 +162,6 @@ class Queues:
             lost = lost + np.maximum(uncopied_likely.loss, 0)
         queues.shares = _shares(rows, q, flows, lost * counts[0], within_us)
         return queues
-
-    @classmethod
-    def none(cls, flows: Outflows, scopes: int, compared: Flags) -> Self:
-        readings, outflows, is_any = len(flows.us), len(flows.keys), int(compared.any())
-        return cls(
-            within=Sums.none(scopes, readings),
-            likely=Sums.none(scopes, readings),
-            last=Sums.none(scopes, outflows),
-            uncopied_within=Sums.none(scopes, readings * is_any),
-            uncopied_likely=Sums.none(scopes, readings * is_any),
-            uncopied_last=Sums.none(scopes, outflows * is_any),
-            compared=compared,
-            accounted=np.zeros(readings),
-            unread=Unread.none(scopes, readings, outflows),
-            shares=[],
-        )
 
     def values(self) -> Iterator[tuple[str, Any]]:
         """All that adds up; of ages the largest counts."""
