@@ -471,10 +471,6 @@ def test_the_oldest_that_may_be_lost_was_put_in_after_a_look_and_is_judged_unles
     assert found.exceeds(limits, accept=1000) == () or found.lost.at_most is None
 
 
-def with_duplicates(duplicates: int | None, likely: int | None = None) -> Bounds:
-    return Bounds("london", Loss(0, None), Bound(duplicates, None, likely=likely))
-
-
 @pytest.mark.parametrize(
     ("duplicates", "objective", "accept", "why"),
     [
@@ -497,7 +493,8 @@ def test_above_the_limit_is_refused(
 ) -> None:
     limits = Objectives(duplicates=objective) if objective is not None else None
 
-    assert with_duplicates(duplicates, 80 if duplicates is not None else None).doubles(limits, accept) == why
+    bound = Bound(duplicates, None, likely=80 if duplicates is not None else None)
+    assert Bounds("london", Loss(0, None), bound).doubles(limits, accept) == why
 
 
 LEFT_THERE = 40

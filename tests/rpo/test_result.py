@@ -82,12 +82,6 @@ def test_a_limit_is_missed_by_what_is_likely_and_met_by_the_bound(
     assert verdict_of(Figures(loss, age_s, Quantity(), Quantity(), Horizon(300)), limit) is expected
 
 
-def test_one_missed_class_is_enough() -> None:
-    assert Verdict.worst([Verdict.MET, Verdict.MISSED, Verdict.UNKNOWN]) is Verdict.MISSED
-    assert Verdict.worst([Verdict.MET, Verdict.UNKNOWN]) is Verdict.UNKNOWN
-    assert Verdict.worst([]) is Verdict.MET
-
-
 def test_without_history_the_verdict_is_unknown_and_spark_is_not_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -246,7 +240,11 @@ def test_a_coverage_is_judged_over_the_folds(coverages: tuple[float, ...], verdi
     assert Row("loss", None, "p95", folds(*coverages)).verdict is verdict
 
 
-def test_the_worst_counts_and_what_is_not_known_does_not() -> None:
+def test_the_worst_counts() -> None:
+    """Of a backtest what is not known does not; of limits a single miss is enough."""
+    assert Verdict.worst([Verdict.MET, Verdict.MISSED, Verdict.UNKNOWN]) is Verdict.MISSED
+    assert Verdict.worst([Verdict.MET, Verdict.UNKNOWN]) is Verdict.UNKNOWN
+    assert Verdict.worst([]) is Verdict.MET
     good, bad, none = Calibration.HOLDS, Calibration.NARROW, Calibration.UNKNOWN
 
     assert Calibration.worst([good, bad, none]) is bad

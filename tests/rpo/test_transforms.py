@@ -462,17 +462,10 @@ def test_similar_moments_first_then_their_neighbours() -> None:
     assert changes((3, 1, 5)).similar(3, stalled=False) is None
 
 
-def test_ahead_counts_from_the_bound_of_the_last_interval() -> None:
-    similar = changes((3, -50, 50), (3, 10, 50))
-
-    found = ahead(4, 20, similar)
+def test_ahead_counts_from_the_bound_of_the_last_interval_and_while_it_stalls_it_goes_on_growing() -> None:
+    found, unlike = ahead(4, 20, changes((3, -50, 50), (3, 10, 50))), ahead(4, 20, None, fallback=[1, 2, 3, 4])
 
     assert (found.now, found.p50, found.p95, found.max) == (4, 0, 30, 30)
-
-
-def test_while_it_stalls_and_nothing_similar_is_known_it_goes_on_growing() -> None:
-    found = ahead(4, 20, None, fallback=[1, 2, 3, 4])
-
-    assert (found.p50, found.p95, found.p99, found.max) == (21, 22, 23, 24)
+    assert (unlike.p50, unlike.p95, unlike.p99, unlike.max) == (21, 22, 23, 24)
     assert ahead(4, 20, None).p99 is None
     assert ahead(4, None, changes((0, 1, 1))).p99 is None
