@@ -156,3 +156,15 @@ def test_every_word_of_the_glossary_is_in_use_and_in_its_order() -> None:
 
     assert words == sorted(words)
     assert [word for word in words if word not in texts] == []
+
+
+def test_the_page_on_new_topologies_names_what_the_code_has() -> None:
+    named = {
+        word for name in re.findall(r"`([A-Za-z_][\w.]*)`", docs("adding-a-topology.md")) for word in name.split(".")
+    }
+
+    words = set(re.findall(r"\w+", " ".join(f"{path} {text}" for path, text in sources().items())))
+    words |= {*re.findall(r"\w+", (ROOT / "tests/twin/conftest.py").read_text("utf-8"))}
+
+    assert len(named) > 50
+    assert named - words == set()

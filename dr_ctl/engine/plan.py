@@ -115,9 +115,9 @@ class Goal(Enum):
 
     OPEN = "open"  # a listener lets in
     CLOSE = "close"
-    ADMIT = "admit"  # the clients' roles may do what they do
+    GRANT = "admit"  # the clients' roles may do what they do
     RESTORE = "restore"  # every role may do just what it did before a fence
-    SHUT_OUT = "shut-out"
+    REVOKE = "shut-out"
     CUT = "cut"  # clients' connections are ended
     PAUSE = "pause"  # a queue delivers nothing
     RESUME = "resume"

@@ -212,7 +212,7 @@ def test_a_site_that_is_opened_while_the_roles_of_the_other_are_let_in_stays_the
 ) -> None:
     """The gate's look at the other site served until then, and the one before the listeners open is a new one."""
     opened = list[str]()
-    at_calls(monkeypatch, Goal.ADMIT, lambda: twin.open_clients("paris"))
+    at_calls(monkeypatch, Goal.GRANT, lambda: twin.open_clients("paris"))
     at_calls(monkeypatch, Goal.OPEN, lambda: opened.append("tried"), first=True)
 
     ended = dr_ctl(*TO_LONDON)
@@ -274,7 +274,7 @@ def test_a_client_that_comes_while_an_activation_is_undone_is_not_left_at_a_clos
             clients.append(Client(twin.site("paris"), {}))
             clients[0].subscribe("orders.in")
 
-    at_calls(monkeypatch, Goal.SHUT_OUT, comes, at="paris", first=True)
+    at_calls(monkeypatch, Goal.REVOKE, comes, at="paris", first=True)
 
     ended = dr_ctl(*TO_PARIS, "--yes")
 

@@ -168,7 +168,7 @@ def test_while_clients_are_out_no_look_asks_for_all_figures_of_all_queues(
 
     done(dr_ctl(*BACK, "--yes"))
 
-    assert {Goal.CLOSE, Goal.SHUT_OUT, Goal.ADMIT, Goal.OPEN} <= {call for request in sent for call in request}
+    assert {Goal.CLOSE, Goal.REVOKE, Goal.GRANT, Goal.OPEN} <= {call for request in sent for call in request}
     assert whole == []
 
 

@@ -113,9 +113,9 @@ def created(operation: str, arguments: tuple[Json, ...]) -> str:
 
 PAUSE_LASTING: Final = "pause(boolean)"
 MOVE: Final = "moveMessage(long,java.lang.String)"
-SHUT_OUT: Final = f"addSecuritySettings({','.join([_TEXT] * 11)})"
+REVOKE: Final = f"addSecuritySettings({','.join([_TEXT] * 11)})"
 # Versions that protect management by roles too; without these two words it would take them away.
-SHUT_OUT_WITH_VIEWS: Final = f"addSecuritySettings({','.join([_TEXT] * 13)})"
+REVOKE_WITH_VIEWS: Final = f"addSecuritySettings({','.join([_TEXT] * 13)})"
 LET_IN: Final = f"removeSecuritySettings({_TEXT})"
 RELOAD: Final = "reloadConfigurationFile()"
 # Since 2.56.
@@ -206,10 +206,10 @@ class ListenersAndRoles(Fence):
         asked = self.view.requests.of_server((operation, (name,)))
         return call(self.view, goal, name, asked, f"{goal.value} lock coordinator {name}", when)
 
-    def shutting_out(self, when: str | None = None) -> list[Call]:
+    def revoking(self, when: str | None = None) -> list[Call]:
         return self.keeping_out(self.matches, when)
 
-    def admitting(self, when: str | None = None) -> list[Call]:
+    def granting(self, when: str | None = None) -> list[Call]:
         return self.letting_in(self.matches, when)
 
     @property
@@ -234,7 +234,7 @@ class ListenersAndRoles(Fence):
                 if role not in lasting.roles or aside
             }
             about = f"keep role {', '.join(lasting.roles)} out of {match}"
-            calls.append(call(self.view, Goal.SHUT_OUT, match, self._saying(match, words), about, when))
+            calls.append(call(self.view, Goal.REVOKE, match, self._saying(match, words), about, when))
         return calls
 
     def letting_in(self, matches: Sequence[str], when: str | None = None) -> list[Call]:
@@ -246,13 +246,13 @@ class ListenersAndRoles(Fence):
         server = beans.server(view.broker)
         calls = [
             call(
-                self.view, Goal.ADMIT, match, request(server, LET_IN, (match,)), f"let role {roles} in to {match}", when
+                self.view, Goal.GRANT, match, request(server, LET_IN, (match,)), f"let role {roles} in to {match}", when
             )
             for match in matches
             if when is not None or not view.lets_in(match)
         ]
         if calls:
-            calls.append(call(view, Goal.ADMIT, ALL, request(server, RELOAD), "read broker.xml again", STILL_OUT))
+            calls.append(call(view, Goal.GRANT, ALL, request(server, RELOAD), "read broker.xml again", STILL_OUT))
         for match in [drafted.thing for drafted in calls if drafted.thing != ALL and self._noted(drafted.thing)]:
             about = f"give the roles at {match} the rights from before the fence"
             calls.append(
@@ -290,7 +290,7 @@ class ListenersAndRoles(Fence):
             ",".join(role for role, may in words.items() if word in may)
             for word in (*_WORDS, *(_VIEWS if views else ()))
         ]
-        return request(beans.server(self.view.broker), SHUT_OUT_WITH_VIEWS if views else SHUT_OUT, (match, *listed))
+        return request(beans.server(self.view.broker), REVOKE_WITH_VIEWS if views else REVOKE, (match, *listed))
 
 
 def _words(grants: Grants) -> dict[str, frozenset[str]]:

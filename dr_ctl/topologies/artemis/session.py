@@ -90,7 +90,7 @@ class Session(session.Session[B_co]):
             return view
         at_addresses = reading.limits_of_addresses(self.reader(), view, timeout_s=timeout_s)
         # Only behind open listeners it matters what a lasting fence leaves to other roles than its own.
-        nobody = view.open and view.fence.shut_out and reading.serves_no_role(self.reader(), view)
+        nobody = view.open and view.fence.roles_revoked and reading.serves_no_role(self.reader(), view)
         return replace(view, obstacles=(*view.obstacles, *at_addresses), serves_no_role=nobody)
 
     def dispatch(self) -> Mapping[str, tuple[int, bool]]:

@@ -51,7 +51,7 @@ def opens(view: BrokerView, units: Sequence[str], when: str | None = None) -> li
 def clients(at: AtBroker) -> Iterator[Call]:
     """Each unit's ways in: what its queues deliver, and the rights of the clients' roles at its address."""
     view, was, now = at.view, at.was, state_to_restore(at.view)
-    opens, closes, admits, shuts_out = map(at.named, (Goal.OPEN, Goal.CLOSE, Goal.ADMIT, Goal.SHUT_OUT))
+    opens, closes, admits, shuts_out = map(at.named, (Goal.OPEN, Goal.CLOSE, Goal.GRANT, Goal.REVOKE))
     shut, opened, out, let_in = list[Call](), list[Call](), list[str](), list[str]()
     for unit in view.among(at.move.spec.includes):
         for queue in view.queues_of(unit):

@@ -42,7 +42,7 @@ class Queues(ListenersAndRoles):
         return [flow.unit for flow in self.view.flows]
 
     @property
-    def shut_out(self) -> bool:
+    def roles_revoked(self) -> bool:
         return bool(self.view.flows) and all(self.view.kept_out(flow.unit) for flow in self.view.flows)
 
     @property
@@ -85,7 +85,7 @@ class BridgesLink(Link["BrokerView"]):
             # Ids of the peer that are not in the id store of this site yet.
             self.unapplied = total(queue.depth if queue.counted else None for queue in view.arrived)
 
-    def guests(self, peer: BrokerView | None) -> list[Connection]:
+    def foreign_connections(self, peer: BrokerView | None) -> list[Connection]:
         return others(self.at_listeners(), peer.link if peer is not None else None)
 
     def carries(self, queue: str) -> ReplicationScope:

@@ -59,12 +59,12 @@ def of_listeners(name: str, view: Broker) -> Iterator[Finding]:
     if view.open and not all(listener.started for listener in listeners):
         closed = [listener.name for listener in listeners if not listener.started]
         yield found("DR-DOOR-002", broker=name, closed=", ".join(closed))
-    ports, greets_at = {listener.port for listener in listeners}, view.config.greets_at
-    if greets_at is not None and ports and None not in ports and greets_at not in ports:
+    ports, stomp_port = {listener.port for listener in listeners}, view.config.stomp_port
+    if stomp_port is not None and ports and None not in ports and stomp_port not in ports:
         yield found(
             "DR-DOOR-009",
             broker=name,
-            greets_at=greets_at,
+            greets_at=stomp_port,
             listeners=some([f"{listener.name} {if_known(listener.port)}" for listener in listeners]),
         )
     if shut := [listener.name for listener in view.link.listeners if not listener.started]:
@@ -130,9 +130,15 @@ def of_locks(view: Broker) -> Iterator[Finding]:
 
 def of_link_listeners(view: Broker, peer: Broker | None) -> Iterator[Finding]:
     """Find clients among the connections of the peer's link."""
-    if guests := view.fence.clients_at_link(peer):
+    if foreign_connections := view.fence.clients_at_link(peer):
         listeners = [listener.name for listener in view.link.listeners]
-        yield found("DR-DOOR-011", site=view.site, pair=view.pair, guests=some(guests), listeners=some(listeners))
+        yield found(
+            "DR-DOOR-011",
+            site=view.site,
+            pair=view.pair,
+            guests=some(foreign_connections),
+            listeners=some(listeners),
+        )
 
 
 def of_queues(name: str, view: Broker) -> Iterator[Finding]:
@@ -229,7 +235,7 @@ def listeners(every: Iterable[Acceptor]) -> str:
 OF_BROKER: Final[Sequence[Named[Any]]] = (
     Named("DR-DOOR-001", lambda view: listeners(view.acceptors)),
     Named("DR-DOOR-002", lambda view: listeners(view.listeners)),
-    Named("DR-DOOR-009", lambda view: f"port {view.config.greets_at or 'not named'}"),
+    Named("DR-DOOR-009", lambda view: f"port {view.config.stomp_port or 'not named'}"),
     Named("DR-DOOR-004", lambda view: listeners(view.link.listeners)),
     Named(
         "DR-DOOR-005",

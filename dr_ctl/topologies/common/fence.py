@@ -45,12 +45,12 @@ class Fence:
         """The calls after which no lock opens it."""
         return []
 
-    def shutting_out(self, _when: str | None = None) -> list[Call]:
+    def revoking(self, _when: str | None = None) -> list[Call]:
         """The calls that keep the clients' roles out beyond a restart, if the settings name any. Without `when`, only
         where they may do something now."""
         return []
 
-    def admitting(self, _when: str | None = None) -> list[Call]:
+    def granting(self, _when: str | None = None) -> list[Call]:
         """The calls that let them in again. Without `when`, only where they are kept out now."""
         return []
 
@@ -60,7 +60,7 @@ class Fence:
         return False
 
     @property
-    def shut_out(self) -> bool:
+    def roles_revoked(self) -> bool:
         """Say whether the lasting fence stands."""
         lasting = self.view.config.lasting
         return lasting is not None and not any(self.view.lets_in(match) for match in lasting.matches)
@@ -83,9 +83,9 @@ class Fence:
     def clients_at_link(self, peer: Broker | None) -> list[str]:
         """Clients on the listeners of the peer's link: they would go on working behind a fence too."""
         names = {listener.port: listener.name for listener in self.view.link.listeners if listener.port is not None}
-        guests = self.view.link.guests(peer)
-        remotes = {guest.remote for guest in guests}
-        return [_client_text(guest, names[guest.port]) for guest in guests if guest.port is not None] + [
+        foreign_connections = self.view.link.foreign_connections(peer)
+        remotes = {guest.remote for guest in foreign_connections}
+        return [_client_text(guest, names[guest.port]) for guest in foreign_connections if guest.port is not None] + [
             f"consumer of {consumer.queue}: {consumer.who} on acceptor {names[consumer.port]}"
             for consumer in self.view.consumers
             if consumer.port in names and consumer.queue in self.view.business and consumer.remote not in remotes

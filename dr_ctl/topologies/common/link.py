@@ -109,7 +109,7 @@ class Link(ABC, Generic[V]):
     """The connections or bridges that ship, by name, and whether each is started."""
     listeners: tuple[Acceptor, ...] = ()
     """The acceptors that the peer's link uses; a quarantine closes them."""
-    barred: bool | None = None
+    rights_revoked: bool | None = None
     """Whether rights keep the peer's link out, whatever listeners are open; None where there are none to."""
     redelivers = True
     """Whether a client may get at the peer what one has in delivery here."""
@@ -138,7 +138,7 @@ class Link(ABC, Generic[V]):
         """Say whether what the peer holds can be kept out here."""
         return bool(self.listeners)
 
-    def barring(self, _goal: Goal) -> list[Call]:
+    def rights_calls(self, _goal: Goal) -> list[Call]:
         """The calls that keep the peer's link out by rights, or let it in."""
         return []
 
@@ -146,7 +146,7 @@ class Link(ABC, Generic[V]):
     def is_shut(self) -> bool:
         """Say whether nothing of what the peer holds gets in."""
         opened = any(listener.started for listener in self.listeners)
-        return self.can_be_shut and (not opened or self.barred is True)
+        return self.can_be_shut and (not opened or self.rights_revoked is True)
 
     @abstractmethod
     def linked(self, before: V | None, took_s: float) -> LinkSnapshot:
@@ -172,7 +172,7 @@ class Link(ABC, Generic[V]):
         """How much comes in when the broker is let in, or None if unknown before."""
         return None
 
-    def guests(self, _peer: V | None) -> list[Connection]:
+    def foreign_connections(self, _peer: V | None) -> list[Connection]:
         """The connections at the listeners of the link that are neither the peer's nor of the site's own brokers."""
         return []
 

@@ -127,7 +127,7 @@ def nothing_owed(snapshot: Snapshot[Any], move: Move) -> bool:
     ship = all(
         (view.link.attached or view.link.missing)
         and all(listener.started for listener in view.link.listeners)
-        and not view.link.barred
+        and not view.link.rights_revoked
         for view in (*sources, *targets)
     )
     shipped = not any([*view.link.left_to_ship()] for view in targets if not view.link.missing)
@@ -270,11 +270,11 @@ def holds_already(snapshot: Snapshot[Broker], move: Move) -> str | None:
     if move.spec.operation == QUIESCE and role is Role.STANDBY:
         return f"{site} is closed to clients already"
     views = snapshot.views(site)
-    lasts = all(view.fence.shut_out for view in views if view.config.lasting is not None)
+    lasts = all(view.fence.roles_revoked for view in views if view.config.lasting is not None)
     owed = any(debt.kind is DebtKind.FENCE and debt.about == site for debt in snapshot.debts)
     if move.spec.operation == FENCE and role is Role.STANDBY and lasts and not owed:
         return f"clients are kept out of {site} already"
-    kept_out = any(view.fence.shut_out for view in views)
+    kept_out = any(view.fence.roles_revoked for view in views)
     served = all(unit.open_at for unit in snapshot.units if move.spec.includes(unit.name))
     whole = served and all(view.open for view in views)
     if (

@@ -150,9 +150,9 @@ class Session(ABC, Generic[V_co]):
 
     def _config(self) -> Config:
         """The broker's listeners and names, by the settings; a topology adds its own."""
-        greets_at = parse_address(self.stomp).port if self.stomp is not None else None
+        stomp_port = parse_address(self.stomp).port if self.stomp is not None else None
         peer = self._installation.other(self.site)
-        return Config(self.settings.clients, None, None, greets_at=greets_at, peer=peer)
+        return Config(self.settings.clients, None, None, stomp_port=stomp_port, peer=peer)
 
     def _process(self, addresses: tuple[str, str | None, str | None], node: Node | None) -> Process:
         name, url, stomp = addresses

@@ -94,7 +94,9 @@ class Snapshot(Generic[V_co]):
     def debts(self) -> Sequence[Debt]:
         """What keeps a quarantine lasting is what is seen now."""
         return [
-            replace(debt, lasting=debt.lasting or bool(view.link.barred)) if debt.kind is DebtKind.QUARANTINE else debt
+            replace(debt, lasting=debt.lasting or bool(view.link.rights_revoked))
+            if debt.kind is DebtKind.QUARANTINE
+            else debt
             for site in self.sites
             for view in self.views(site)
             for debt in debts_of(view.documents)
@@ -310,7 +312,7 @@ def _broker(view: Broker | Silent, before: Broker | None, took_s: float) -> Brok
         view.role,
         start=view.start,
         listeners={listener.name: listener.started for listener in view.listeners},
-        kept_out=view.fence.shut_out,
+        kept_out=view.fence.roles_revoked,
         serves_no_role=view.serves_no_role,
         depths={name: queue.depth if queue.counted else None for name, queue in business.items()},
         paused=view.paused,
@@ -411,12 +413,12 @@ def state_to_restore(view: Broker) -> dict[str, Json]:
     return {
         "listeners": {listener.name: listener.started for listener in view.listeners},
         "mirror": {listener.name: listener.started for listener in view.link.listeners},
-        "barred": view.link.barred,
+        "barred": view.link.rights_revoked,
         "link": dict(view.link.ships),
         "paused": [name for name in view.paused if name not in by_runs],
         "acceptors": {listener.name: listener.started for listener in view.acceptors},
         "queues": [queue.name for queue in view.business.values()],
-        "shut_out": view.fence.shut_out,
+        "shut_out": view.fence.roles_revoked,
         "debts": [name for name in sorted(view.documents) if is_debt(name)],
         **view.link.settable,
         **({"locks": locks} if locks else {}),

@@ -110,7 +110,7 @@ class Listeners:
         if why is not None:
             return Refused(f"{site}: {why}")
         findings = tuple(self._not_lasting(views))
-        lasts = bool(views) and not findings and all(view.fence.shut_out for view in views)
+        lasts = bool(views) and not findings and all(view.fence.roles_revoked for view in views)
         tail = "; a restart does not let clients in" if lasts else ""
         if len(logged_in) == len(self._observer.at(site)):
             text = f"clients are out: listeners closed, test login failed{tail}"
@@ -141,8 +141,12 @@ class Listeners:
     def _not_lasting(self, views: Sequence[Broker]) -> Iterator[Finding]:
         """Report the gaps of the lasting fence that the settings ask for; the listeners are closed all the same."""
         keep_out = [(view, lasting) for view in views if (lasting := view.config.lasting) is not None]
-        shut_out = [self._observer.brokers[view.site][view.pair] for view, _ in keep_out if view.fence.shut_out]
-        left = dict(zip(shut_out, self._observer.together(lambda session: session.uncovered(), shut_out), strict=True))
+        roles_revoked = [
+            self._observer.brokers[view.site][view.pair] for view, _ in keep_out if view.fence.roles_revoked
+        ]
+        left = dict(
+            zip(roles_revoked, self._observer.together(lambda session: session.uncovered(), roles_revoked), strict=True)
+        )
         for view, lasting in keep_out:
             session = self._observer.brokers[view.site][view.pair]
             name, roles = f"{view.site}/{view.pair}", ", ".join(lasting.roles)
@@ -217,7 +221,7 @@ class Listeners:
 MAX_AT_ONCE: Final = 8
 # Calls in one POST, which has one time limit: a broker may sync its journal for each of them.
 MAX_IN_A_POST: Final = 500
-ROLES: Final = (Goal.ADMIT, Goal.RESTORE)
+ROLES: Final = (Goal.GRANT, Goal.RESTORE)
 WAYS_IN: Final = (Goal.START, Goal.OPEN)
 
 
@@ -476,8 +480,8 @@ class Tools(Generic[V_co]):
 
 
 def _gives(call: Call) -> bool:
-    return call.goal is Goal.ADMIT and call.thing != ALL
+    return call.goal is Goal.GRANT and call.thing != ALL
 
 
 def _reads(call: Call) -> bool:
-    return call.goal is Goal.ADMIT and call.thing == ALL
+    return call.goal is Goal.GRANT and call.thing == ALL

@@ -225,8 +225,8 @@ class PairDriver(Generic[V_co]):
             return (undo.by or as_before)(self._tools, step, move, context)
 
         def attempt() -> tuple[Outcome | None, Outcome]:
-            barred = self._tools.sender.reacquire()
-            return barred, guarded(undone)
+            rights_revoked = self._tools.sender.reacquire()
+            return rights_revoked, guarded(undone)
 
         waited = until(
             context,
@@ -238,8 +238,8 @@ class PairDriver(Generic[V_co]):
             max_s=timeouts.undo_max_poll_s,
         )
         self._last = (UNDONE, context) if waited.satisfied else None
-        barred, outcome = waited.reading
-        return outcome if waited.satisfied else barred or outcome
+        rights_revoked, outcome = waited.reading
+        return outcome if waited.satisfied else rights_revoked or outcome
 
     def by_hand(self, site: str) -> str:
         return self._tools.by_hand(site, self._by_console)

@@ -142,7 +142,7 @@ class Config:
     link: str | None
     lasting: LastingFence | None = None
     id_cache: int | None = None
-    greets_at: int | None = None
+    stomp_port: int | None = None
     peer: str = "the other site"
     cluster: tuple[str, ...] = ()
     mirrored: str = ""
@@ -209,7 +209,7 @@ class Broker(ABC):
     @property
     def can_try_login(self) -> bool:
         """Whether the settings say where a client is greeted, so that one can be tried."""
-        return self.config.greets_at is not None
+        return self.config.stomp_port is not None
 
     @property
     def units(self) -> Mapping[str, bool]:
@@ -307,9 +307,9 @@ class Broker(ABC):
             case Goal.PAUSE | Goal.RESUME:
                 queues = [self.by_name.get(name) for name in queues_of(call, self)]
                 return all((queue is not None and queue.paused) is (call.goal is Goal.PAUSE) for queue in queues)
-            case Goal.SHUT_OUT | Goal.ADMIT:
-                let_in = self.lets_in(call.thing) if call.thing != ALL else not self.fence.shut_out
-                return let_in is (call.goal is Goal.ADMIT)
+            case Goal.REVOKE | Goal.GRANT:
+                let_in = self.lets_in(call.thing) if call.thing != ALL else not self.fence.roles_revoked
+                return let_in is (call.goal is Goal.GRANT)
             case Goal.WRITE | Goal.STRIKE:
                 return (call.thing in self.documents) is (call.goal is Goal.WRITE)
         raise KeyError(call.goal)

@@ -32,8 +32,8 @@ _OPPOSITE: Final = {
     Goal.CLOSE: Goal.OPEN,
     Goal.RESUME: Goal.PAUSE,
     Goal.STRIKE: Goal.WRITE,
-    Goal.ADMIT: Goal.SHUT_OUT,
-    Goal.SHUT_OUT: Goal.ADMIT,
+    Goal.GRANT: Goal.REVOKE,
+    Goal.REVOKE: Goal.GRANT,
     Goal.LINK_DOWN: Goal.LINK_UP,
 }
 
@@ -105,10 +105,10 @@ def clients_as_before(at: AtBroker) -> Iterator[Call]:
     ]
     if shut := [listener for listener in changed if not was.get(listener.name)]:
         yield from fence.closing(shut, "it is open")
-    if at.was["shut_out"] and (at.named(Goal.ADMIT) or not fence.shut_out):
-        yield from fence.shutting_out("they are let in")
-    if not at.was["shut_out"] and (at.named(Goal.SHUT_OUT) or fence.shut_out):
-        yield from fence.admitting("they are kept out")
+    if at.was["shut_out"] and (at.named(Goal.GRANT) or not fence.roles_revoked):
+        yield from fence.revoking("they are let in")
+    if not at.was["shut_out"] and (at.named(Goal.REVOKE) or fence.roles_revoked):
+        yield from fence.granting("they are kept out")
     if opened := [listener for listener in changed if was.get(listener.name)]:
         yield from fence.opening(opened, PeerState.NOT_DRAINED, "it is closed")
 
@@ -122,14 +122,14 @@ def listeners_open_as_before(at: AtBroker) -> Iterator[Call]:
 
 def link_access_as_before(at: AtBroker) -> list[Call]:
     """The listeners of the peer's link, and its rights, as before."""
-    was, barred = at.was["mirror"], Goal.SHUT_OUT if at.was.get("barred") else Goal.ADMIT
+    was, goal = at.was["mirror"], Goal.REVOKE if at.was.get("barred") else Goal.GRANT
     listeners = (
         open_listener(at.view, listener, "it is closed")
         if was.get(listener.name)
         else close_listener(at.view, listener, "it is open")
         for listener in at.view.link.listeners
     )
-    return at.missing([*at.view.link.barring(barred), *listeners])
+    return at.missing([*at.view.link.rights_calls(goal), *listeners])
 
 
 def links_as_before(at: AtBroker) -> Iterator[Call]:
@@ -178,7 +178,7 @@ def link_admitted(at: AtBroker) -> list[Call]:
     """The peer's link gets in: by its rights, and by its listeners."""
     link = at.view.link
     opens = [open_listener(at.view, listener) for listener in link.listeners if not listener.started]
-    return [*(link.barring(Goal.ADMIT) if link.barred else ()), *opens]
+    return [*(link.rights_calls(Goal.GRANT) if link.rights_revoked else ()), *opens]
 
 
 def delivery_resumed(at: AtBroker, when: str | None = None) -> list[Call]:
@@ -190,7 +190,7 @@ def delivery_resumed(at: AtBroker, when: str | None = None) -> list[Call]:
 def clients_kept_out(at: AtBroker) -> list[Call]:
     """Every listener of clients is closed, and their roles are kept out."""
     opened = (listener for listener in at.view.listeners if listener.started)
-    return [*at.view.fence.closing(opened), *at.view.fence.shutting_out()]
+    return [*at.view.fence.closing(opened), *at.view.fence.revoking()]
 
 
 RETURNED_SHUT: Final[Wants] = ((clients_kept_out, TARGET),)

@@ -197,7 +197,7 @@ class ContinuityLink(Link["SiteView"]):
             self.peer_nodes = nodes([view.service.connectors] if len(view.service.connectors) > 1 else [])
             self.shipped = {flow.queue: sum(bridge.acked for bridge in flow.shipping) for flow in view.flows}
 
-    def guests(self, peer: SiteView | None) -> list[Connection]:
+    def foreign_connections(self, peer: SiteView | None) -> list[Connection]:
         return others(self.at_listeners(), peer.link if peer is not None else None)
 
     @property

@@ -15,7 +15,7 @@ from dr_ctl.engine.plan import Call, Goal
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.model import Queues
 from dr_ctl.stomp_io.address import Address
-from dr_ctl.topologies.artemis.broker import LET_IN, SHUT_OUT, ArtemisBroker
+from dr_ctl.topologies.artemis.broker import LET_IN, REVOKE, ArtemisBroker
 from dr_ctl.topologies.common.calls import OUTFLOW_PREFIX, call
 from dr_ctl.topologies.common.link import Link
 from dr_ctl.topologies.common.rules import Counts, at_both
@@ -42,7 +42,7 @@ class MirrorLink(Link["BrokerView"]):
             self.peer_nodes = [f"{address.host}:{address.port}" for address in self.speaks_amqp_to]
         # The broker checks them when the peer's link comes in: nobody may send to the mirror's addresses.
         if (grants := view.grants.get(view.config.mirrored)) is not None:
-            self.barred = not any("send" in may for may in grants.values())
+            self.rights_revoked = not any("send" in may for may in grants.values())
 
     def unsettled(self) -> Iterator[str]:
         view = self.view
@@ -63,23 +63,23 @@ class MirrorLink(Link["BrokerView"]):
     @property
     def hears_peer(self) -> bool:
         """By the peer's link at its listener, too."""
-        guests = self.guests(None)
-        return self.attached or any(connection not in guests for connection in self.at_listeners())
+        foreign_connections = self.foreign_connections(None)
+        return self.attached or any(connection not in foreign_connections for connection in self.at_listeners())
 
-    def barring(self, goal: Goal) -> list[Call]:
-        if self.barred is None:
+    def rights_calls(self, goal: Goal) -> list[Call]:
+        if self.rights_revoked is None:
             return []
-        match, bars = self.view.config.mirrored, goal is Goal.SHUT_OUT
-        asked = self.view.requests.of_server((SHUT_OUT, (match, *[""] * 10)) if bars else (LET_IN, (match,)))
+        match, bars = self.view.config.mirrored, goal is Goal.REVOKE
+        asked = self.view.requests.of_server((REVOKE, (match, *[""] * 10)) if bars else (LET_IN, (match,)))
         text = f"{'keep' if bars else 'let'} the peer's link {'out' if bars else 'in'} by rights"
         return [call(self.view, goal, match, asked, text)]
 
     def holds(self, call: Call) -> bool | None:
-        if self.barred is not None and call.thing == self.view.config.mirrored:
-            return self.barred is (call.goal is Goal.SHUT_OUT)
+        if self.rights_revoked is not None and call.thing == self.view.config.mirrored:
+            return self.rights_revoked is (call.goal is Goal.REVOKE)
         return super().holds(call)
 
-    def guests(self, peer: BrokerView | None) -> list[Connection]:
+    def foreign_connections(self, peer: BrokerView | None) -> list[Connection]:
         """A broker is known by its node's id, at both ends of a link; as what this broker's own link is attached to,
         too. Without either, whatever speaks AMQP may be the peer."""
         listeners = {listener.port for listener in self.view.acceptors}

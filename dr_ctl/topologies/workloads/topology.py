@@ -173,8 +173,8 @@ class DriverWithWorkloads(Generic[S]):
         snapshot = self._now(call)
         if holds(call, snapshot) and not self._may_stop_later(call):
             return snapshot, None
-        if (barred := why_not(call)) is not None:
-            return snapshot, barred
+        if (rights_revoked := why_not(call)) is not None:
+            return snapshot, rights_revoked
         if call.goal is Goal.START:
             self._may_stop_late.discard((call.site, call.thing))
         ends_s = context.monotonic() + self._sites.workloads[call.site, call.thing].timeout

@@ -220,7 +220,7 @@ BRIDGE, APP, NOBODY = conn("bridge"), conn("app"), conn("")
 
 
 @pytest.mark.parametrize(
-    ("there", "peer", "guests"),
+    ("there", "peer", "foreign_connections"),
     [
         ([BRIDGE, BRIDGE], PeerState(), []),
         ([BRIDGE, BRIDGE, NOBODY], PeerState(), []),  # without a session nobody can do anything
@@ -233,9 +233,9 @@ BRIDGE, APP, NOBODY = conn("bridge"), conn("app"), conn("")
     ],
 )
 def test_whoever_is_none_of_the_bridges_at_their_listener_is_a_client(
-    there: list[Connection], peer: Any, guests: list[Connection]
+    there: list[Connection], peer: Any, foreign_connections: list[Connection]
 ) -> None:
-    assert others(there, peer) == guests
+    assert others(there, peer) == foreign_connections
 
 
 TOPIC = "$sys.mqtt.retain.plant.1.state"

@@ -554,11 +554,11 @@ def told(calls: tuple[Call, ...]) -> list[tuple[str, Goal, str]]:
 
 def closing(site: str, *units: str) -> list[tuple[str, Goal, str]]:
     """The roles of all first, so that nobody who is cut comes back."""
-    return [(site, goal, unit) for goal in (Goal.SHUT_OUT, Goal.CLOSE, Goal.CUT) for unit in units]
+    return [(site, goal, unit) for goal in (Goal.REVOKE, Goal.CLOSE, Goal.CUT) for unit in units]
 
 
 def opening(site: str, *units: str) -> list[tuple[str, Goal, str]]:
-    admits = [(site, Goal.ADMIT, unit) for unit in (*units, ALL)]
+    admits = [(site, Goal.GRANT, unit) for unit in (*units, ALL)]
     return [*((site, Goal.OPEN, unit) for unit in units), *admits] if units else []
 
 

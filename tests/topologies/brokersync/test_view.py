@@ -50,7 +50,7 @@ def broker(site: str, *, serves: bool, depth: int = 0, to_ship: int = 0, **more:
     copies = queue(f"orders.to-{peer}", to_ship, internal=True, consumers=1)
     options = {
         "pair": "b",
-        "config": Config(("stomp",), ("openwire",), None, greets_at=1),
+        "config": Config(("stomp",), ("openwire",), None, stomp_port=1),
         "own": SyncConfig(f"{{queue}}.to-{peer}", f"{{queue}}.to-{site}", "sync"),
         "version": "5.18.3",
         "start": f"ID:{site}-1",
@@ -90,7 +90,7 @@ def answered(*names: str, bridged: str = "", consumers: tuple[Consumer, ...] = (
     return Answered(FIELDS, listeners, (), tuple(map(queue, names)), (*taken, *bridges), (), (), frozenset())
 
 
-CONFIG = Config(("stomp",), None, None, greets_at=1)
+CONFIG = Config(("stomp",), None, None, stomp_port=1)
 
 
 def made_of(told: Answered) -> dict[str, Any]:

@@ -706,7 +706,7 @@ INBOUND = link_connection("london")
 
 
 @pytest.mark.parametrize(
-    ("connections", "peer", "guests"),
+    ("connections", "peer", "foreign_connections"),
     [
         ((INBOUND,), True, []),
         ((INBOUND, OUTBOUND), False, []),
@@ -719,10 +719,12 @@ INBOUND = link_connection("london")
     ],
 )
 def test_whoever_is_not_the_peer_at_the_listener_of_its_link_is_a_client(
-    connections: tuple[Connection, ...], *, peer: bool, guests: list[str]
+    connections: tuple[Connection, ...], *, peer: bool, foreign_connections: list[str]
 ) -> None:
     view = broker("london", connections=connections)
-    assert [guest.client for guest in view.link.guests(broker("paris") if peer else None)] == guests
+    assert [
+        guest.client for guest in view.link.foreign_connections(broker("paris") if peer else None)
+    ] == foreign_connections
 
 
 def core(user: str, remote: str = "10.1.2.5:5000", port: int = ADMIN) -> Connection:
@@ -745,7 +747,7 @@ def test_brokers_of_the_same_site_are_no_clients_and_whoever_else_comes_by_their
     ] == [1, 1]
     # At another listener nobody is a broker of the site.
     at_link = core("", port=MIRROR)
-    assert replace(alone, connections=(at_link,)).link.guests(None) == [at_link]
+    assert replace(alone, connections=(at_link,)).link.foreign_connections(None) == [at_link]
 
 
 BEFORE = broker("london", queue(added=100, acked=90))

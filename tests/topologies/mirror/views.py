@@ -40,7 +40,7 @@ def listeners(site: str, *, serving: bool) -> tuple[Acceptor, ...]:
 def broker(site: str, *queues: Queue, serving: bool | None = None, **more: Any) -> BrokerView:
     """One healthy broker; it serves in London unless told otherwise."""
     usual = {
-        "config": Config(("clients",), ("mirror",), None, greets_at=CLIENTS),
+        "config": Config(("clients",), ("mirror",), None, stomp_port=CLIENTS),
         "broker": f"broker-{site}",
         "pending_acks": 0,
         "acceptors": listeners(site, serving=site == "london" if serving is None else serving),

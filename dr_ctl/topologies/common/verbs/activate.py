@@ -52,7 +52,7 @@ def draft(rules: Rules, _step: RunbookStep, snapshot: Snapshot[Broker], move: Mo
     peer = peer_state(move.spec.operation)
     calls = list[Call]()
     for view in snapshot.views(move.target):
-        calls += in_part("admit", view.fence.admitting(when))
+        calls += in_part("admit", view.fence.granting(when))
         closed = (listener for listener in view.listeners if closed_first or not listener.started)
         calls += in_part("listeners", view.fence.opening(closed, peer))
     if snapshot.roles[move.target] is Role.SERVING and move.spec.operation != FAILOVER:

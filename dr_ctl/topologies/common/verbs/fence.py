@@ -82,9 +82,9 @@ def draft_unfence(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[Broker],
     # A pair whose other broker is silent is left as it is.
     views = [view for view in views if view.open or snapshot.view(move.target, view.pair) is not None]
     shut = [(view, [listener for listener in view.listeners if opens and not listener.started]) for view in views]
-    kept_out = [view for view in views if opens and view.fence.shut_out]
+    kept_out = [view for view in views if opens and view.fence.roles_revoked]
     calls = [
-        *in_part("admit", (call for view in kept_out for call in view.fence.admitting())),
+        *in_part("admit", (call for view in kept_out for call in view.fence.granting())),
         *in_part(
             "listeners", (call for view, listeners in shut for call in view.fence.opening(listeners, PeerState.CLOSED))
         ),
@@ -218,7 +218,7 @@ def shut(at: AtBroker) -> list[Call]:
     """The listener that the lost site's link uses is closed, and rights keep the link out where they can: a restart
     opens the listener again, and so does another node that takes over."""
     closed = (close_listener(at.view, listener) for listener in at.view.link.listeners)
-    return at.missing([*closed, *at.view.link.barring(Goal.SHUT_OUT)])
+    return at.missing([*closed, *at.view.link.rights_calls(Goal.REVOKE)])
 
 
 def quarantine(*more: Want, about: str = "", undo: tuple[Want, ...] = ()) -> VerbHandler[Any, Any]:
@@ -231,7 +231,7 @@ def quarantine(*more: Want, about: str = "", undo: tuple[Want, ...] = ()) -> Ver
             return NotNeeded(step.about)
         refused, views = tools.reach(wanted, move, context), tools.views(move.target)
         # Without the rights it ends with a restart, as the debt says; while it holds, nothing else is missing of it.
-        if refused is not None and any(call.goal is not Goal.SHUT_OUT for call in tools.missing(wanted, move)[0]):
+        if refused is not None and any(call.goal is not Goal.REVOKE for call in tools.missing(wanted, move)[0]):
             return refused
         if open_to := [view.site for view in views if not view.link.can_be_shut]:
             return Done.of(found("DR-RETURN-009", source=move.source, site=open_to[0]))

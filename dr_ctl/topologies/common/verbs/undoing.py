@@ -71,8 +71,8 @@ def _put_back(
 
 def _left(calls: Sequence[Call], views: Sequence[Broker]) -> list[Call]:
     # A role that is seen to be kept out is shut out once more: what lets it in may take effect late, or at a restart.
-    links = {call.thing for view in views for call in view.link.barring(Goal.SHUT_OUT)}
-    again = [call for call in calls if call.goal is Goal.SHUT_OUT and call.thing not in links]
+    links = {call.thing for view in views for call in view.link.rights_calls(Goal.REVOKE)}
+    again = [call for call in calls if call.goal is Goal.REVOKE and call.thing not in links]
     return [call for call in calls if call in again or not holds(call, views)]
 
 
