@@ -1,6 +1,6 @@
 """The named checks of brokers that diverts and bridges join: everything that speaks against a move, at once. Pure."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from shlex import quote
 from typing import Final
@@ -19,8 +19,9 @@ from dr_ctl.topologies.common import reasons
 from dr_ctl.topologies.common.checks import Case, Checks, Named, of_listeners, of_pair, of_queues
 from dr_ctl.topologies.common.link import count_text
 from dr_ctl.topologies.common.reasons import nothing_owed
-from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.common.rules import Rules, selects
 
+WILDCARDS: Final = frozenset("*#")  # of addresses, where broker.xml names no others
 SKIPS_PER_S: Final = 4000  # messages that a plain client passes over, one by one: 3 100 to 4 500 were measured
 _TOO_DEEP: Final = (
     f"More than {COMPARED} lie there, too many to be compared: `--accept-difference {{}}` moves all the same."
@@ -64,7 +65,7 @@ def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterato
     if view.coordinators and (shut := [listener.name for listener in view.listeners if not listener.started]):
         locks = some([coordinator.name for coordinator in view.coordinators])
         yield found("DR-DOOR-008.of_queues", broker=name, locks=locks, listeners=some(shut))
-    yield from _discovery(name, view)
+    yield from _discovery(name, view, case)
     for flow in view.carrying:
         if spec is None or flow is view.ids or spec.includes(flow.unit):
             yield from _flow(name, view, flow)
@@ -74,7 +75,7 @@ def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterato
     yield from of_queues(name, view)
 
 
-def _discovery(name: str, view: BrokerView) -> Iterator[Finding]:
+def _discovery(name: str, view: BrokerView, case: Case[BrokerView] | None) -> Iterator[Finding]:
     if not view.flows:
         yield found("DR-BRIDGE-001", broker=name)
         return
@@ -86,19 +87,37 @@ def _discovery(name: str, view: BrokerView) -> Iterator[Finding]:
     ends = {
         address for queue in view.queues for address in (queue.dead_letter_address, queue.expiry_address) if address
     }
-    loose = sorted(
-        queue.name
-        for queue in view.business.values()
+    loose = {
+        queue.name: queue.depth
+        for queue in sorted(view.business.values(), key=lambda queue: queue.name)
         if queue.durable and not queue.temporary and queue.address not in copied | ends
-    )
-    if loose:
-        yield found("DR-BRIDGE-005", broker=name, loose=some(loose), site=view.site)
+    }
+    left = _left_behind(loose, case) if case is not None and view.site == case.move.source else {}
+    if left:
+        given = " ".join(f"--accept-difference {quote(f'{queue}={depth}')}" for queue, depth in left.items())
+        messages = some([f"{depth} message(s) of {queue}" for queue, depth in left.items()])
+        yield found("DR-BRIDGE-005.left_behind", broker=name, messages=messages, site=view.site, given=given)
+    others = [f"{queue} ({depth} message(s))" if depth else queue for queue, depth in loose.items() if queue not in left]
+    if others:
+        yield found("DR-BRIDGE-005", broker=name, loose=some(others), site=view.site)
+
+
+def _left_behind(loose: Mapping[str, int], case: Case[BrokerView]) -> dict[str, int]:
+    """What has no copy, of a move of the whole site: the queues that the settings leave out stay on purpose."""
+    accepted, whole = case.move.spec.accept_difference, case.move.spec.units is None
+    return {
+        queue: depth
+        for queue, depth in loose.items()
+        if whole and depth > accepted.get(queue, 0) and selects(case.rules.queues, queue)
+    }
 
 
 def _flow(name: str, view: BrokerView, flow: Flow) -> Iterator[Finding]:
     unit = flow.unit
     if "," in unit:
         yield found("DR-BRIDGE-006.comma", broker=name, unit=unit)
+    if set(unit) & WILDCARDS:
+        yield found("DR-BRIDGE-006.wildcard", broker=name, unit=unit)
     if flow.buffer is None:
         yield found("DR-BRIDGE-006.no_buffer", broker=name, unit=unit, divert=flow.divert.name, address=flow.divert.to)
         return

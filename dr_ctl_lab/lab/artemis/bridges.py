@@ -73,6 +73,8 @@ def own(site: str) -> str:
 
 def configured(xml: str, spec: BrokerSpec) -> str:
     """Turn the stock broker.xml into that of one of two sites that copy to each other."""
+    for name in spec.queues:
+        _check(name)
     peer = spec.peer.name
     copied = [*(name for name in spec.queues if create.plain(name)), IDS]
     xml = re.sub(r"<acceptors>.*?</acceptors>", lambda _: _listeners(spec, copied), xml, count=1, flags=re.DOTALL)
@@ -91,6 +93,13 @@ def configured(xml: str, spec: BrokerSpec) -> str:
     text = f'\n         <address name="{IDS}"><anycast><queue name="{IDS}"/></anycast></address>'
     xml = re.sub(r"<addresses>", lambda _: f"<addresses>{create.queues(spec)}{buffers}{text}", xml, count=1)
     return create.disk(xml)
+
+
+def _check(name: str) -> None:
+    """A comma parts forwarding addresses: a divert to several of them would take the messages and keep none. An address
+    with a wildcard stands for others, which would be closed with it, and `::` parts an address from its queue."""
+    if odd := re.search(r"[,*#]|::", name):
+        raise UsageError(f"{name!r} has {odd.group()!r}: sites joined by bridges can copy no such queue")
 
 
 def _listeners(spec: BrokerSpec, copied: Sequence[str]) -> str:
@@ -232,9 +241,7 @@ class BridgesAdmin(Admin):
     def create_queue(self, name: str) -> None:
         """Make a queue with all that copies it, the divert last: before it nothing is captured. The queue is served
         where the others are."""
-        if "," in name:
-            # A comma parts forwarding addresses: a divert to several of them would take the messages and keep none.
-            raise UsageError(f"{name!r} has a comma: no divert can copy such a queue")
+        _check(name)
         if name in self._copied():
             return
         serving = self.clients_open()
