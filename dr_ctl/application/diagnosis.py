@@ -13,12 +13,12 @@ from dr_ctl.application.estimates import with_age
 from dr_ctl.application.lost_site import LastSample, not_read
 from dr_ctl.application.recovery_options import open_run_findings
 from dr_ctl.application.standing import of_agent
-from dr_ctl.application.verdicts import Assessment, Verdict
+from dr_ctl.application.verdicts import Assessment
 from dr_ctl.core.errors import StartingOrEnding
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, Finding, Role, some
+from dr_ctl.core.model import Finding, Role, some
 from dr_ctl.engine.debts import Debt, DebtKind, lost_alone
-from dr_ctl.engine.operations import ACTIVATE, FAILOVER, UNFENCE
+from dr_ctl.engine.operations import FAILOVER
 from dr_ctl.engine.plan import Spec
 from dr_ctl.engine.planner import against_fences
 from dr_ctl.engine.roles import (
@@ -213,9 +213,9 @@ def _closed(assessment: Assessment) -> Finding:
         return found("DR-ROLE-015.each_lost", sites=f"{first} and {second}")
     answering = {broker.site for broker in snapshot.brokers if broker.listeners}
     closed = {
-        site: f"`dr-ctl {way.operation} {site}`"
-        for site, other in ((first, second), (second, first))
-        if site != away and site in answering and (way := _way_to_open(assessment, site, other)) is not None
+        site: way
+        for site in (first, second)
+        if site != away and site in answering and (way := assessment.way_to_open(site)) is not None
     }
     if closed:
         several = len(closed) > 1
@@ -229,13 +229,6 @@ def _closed(assessment: Assessment) -> Finding:
         site = second if away == first else first
         return found("DR-ROLE-015.failover", sites=f"{first} and {second}", site=site, away=away)
     return found("DR-ROLE-015", sites=f"{first} and {second}")
-
-
-def _way_to_open(assessment: Assessment, site: str, other: str) -> Verdict | None:
-    """The verdict of the command that opens a site beside a closed one, if one would be taken now."""
-    # What lies there alone refuses to undo a fence; that site may have served last all the same.
-    verdicts = (assessment.verdict(operation, to) for operation, to in ((UNFENCE, other), (ACTIVATE, site)))
-    return next((verdict for verdict in verdicts if verdict.code is ExitCode.OK), None)
 
 
 def _pauses(snapshot: Snapshot) -> list[Finding]:

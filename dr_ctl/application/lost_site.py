@@ -13,14 +13,14 @@ from dr_ctl.core.document import key
 from dr_ctl.core.errors import DrCtlError
 from dr_ctl.core.findings import found
 from dr_ctl.core.machine import without
-from dr_ctl.core.model import ExitCode, Finding, Role, some
+from dr_ctl.core.model import ExitCode, Finding, Role, Severity, some
 from dr_ctl.core.system import stamp
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.journal import fenced_at, read_entries, replay
 from dr_ctl.engine.operations import ACTIVATING, FAILOVER, UNFENCE
-from dr_ctl.engine.plan import Decision, Plan, Refusal, Spec
+from dr_ctl.engine.plan import AlreadyThere, Decision, Plan, Refusal, Spec
 from dr_ctl.engine.ports import NO_HINTS
-from dr_ctl.engine.roles import lives_by, presumed, sites_serving
+from dr_ctl.engine.roles import lives_by, presumed, serves_all, sites_serving
 from dr_ctl.engine.runs import Runs
 from dr_ctl.rpo.history.row import Takeover, micros, moment
 from dr_ctl.settings.model import Installation
@@ -174,6 +174,22 @@ def taken_over(spec: Spec, snapshot: Snapshot, opened: Opened, runs: Runs) -> st
     return f"{spec.target} serves already: it took the store by itself, at about {stamp(at)} or soon after"
 
 
+def moved_before(decided: Decision, spec: Spec, snapshot: Snapshot, opened: Opened, runs: Runs) -> Decision:
+    """The decision on a failover, or that nothing is to be moved: a run of this STATE that was no failover had brought
+    the whole service to the target, no debt is left, and the other site was not seen serving since."""
+    lost, priced = opened.other(spec.target), isinstance(decided, Refusal) and decided.code is ExitCode.LOSS_REFUSED
+    if spec.operation != FAILOVER or not (priced or isinstance(decided, Plan)):
+        return decided
+    if snapshot.debts or sites_serving(snapshot) != [spec.target] or not serves_all(snapshot, spec.target):
+        return decided
+    moved, seen = _moved_by(runs), _last_seen(opened.installation, lost, Role.SERVING)
+    if moved.at is None or moved.site != spec.target or moved.operation == FAILOVER or (seen and seen > moved.at):
+        return decided
+    text = f"{spec.target} serves already, since {stamp(moved.at)}, and {lost} was not seen serving after it"
+    findings = [finding for finding in decided.findings if finding.severity is not Severity.ERROR]
+    return AlreadyThere(f"{text}: nothing is to be moved; nothing was changed", tuple(findings))
+
+
 def _lately_sick(site: str, opened: Opened) -> datetime | None:
     """The latest time in the history when the silent site was sick, and so alive; None if that is long ago."""
     at = _last_seen(opened.installation, site, Role.SICK)
@@ -197,48 +213,58 @@ class LossStart:
 def unserved(installation: Installation, runs: Runs, *, sure: bool) -> LossStart:
     """Since when no site serves. Not `sure` where a site may serve that did not say so."""
     nobody = "no site serves" if sure else "no site was seen serving"
-    at, site, run = _last_served(installation, runs)
-    if at is None:
+    last = _last_served(installation, runs)
+    if last.at is None:
         return LossStart(None, f"{nobody}; start of the outage unknown")
-    if run:
-        return LossStart(stamp(at), f"{nobody} since {stamp(at)}: {run} keeps clients out")
-    return LossStart(stamp(at), f"{nobody}; {site} was last seen serving at {stamp(at)}")
+    if last.closed_by:
+        return LossStart(stamp(last.at), f"{nobody} since {stamp(last.at)}: {last.closed_by} keeps clients out")
+    return LossStart(stamp(last.at), f"{nobody}; {last.site} was last seen serving at {stamp(last.at)}")
 
 
 def served_last(installation: Installation, runs: Runs) -> str:
     """The site that the newest sample or run shows to have served last; empty where none does."""
-    return _last_served(installation, runs)[1]
+    return _last_served(installation, runs).site
 
 
-def _last_served(installation: Installation, runs: Runs) -> tuple[datetime | None, str, str]:
-    """When a site served last, which, and the run that closed it, if one did. Samples may be older than runs."""
+class _Served(NamedTuple):
+    """When a site served last, which, the run that closed it, if one did, and the operation of the run that tells."""
+
+    at: datetime | None = None
+    site: str = ""
+    closed_by: str = ""
+    operation: str = ""
+
+
+def _last_served(installation: Installation, runs: Runs) -> _Served:
+    """By samples, which may be older than runs, and by runs."""
     served = [
-        (at, site, "")
+        _Served(at, site)
         for site in installation.settings.sites
         if (at := _last_seen(installation, site, Role.SERVING)) is not None
     ]
-    seen, moved = max(served, default=(None, "", "")), _moved_by(runs)
-    return moved if moved[0] is not None and (seen[0] is None or seen[0] <= moved[0]) else seen
+    seen, moved = max(served, default=_Served()), _moved_by(runs)
+    return moved if moved.at is not None and (seen.at is None or seen.at <= moved.at) else seen
 
 
-def _moved_by(runs: Runs) -> tuple[datetime | None, str, str]:
-    """When the newest run let clients in at a site, and which; or closed the only site that served, and its name."""
+def _moved_by(runs: Runs) -> _Served:
+    """When the newest run let clients in at a site; or closed the only site that served."""
     for files in islice(reversed(runs.all()), SO_MANY):
         try:
             entries = read_entries(files.journal)
             past = replay(entries)
         except (DrCtlError, OSError):
             break
+        spec = past.plan.spec
         if (last := next((entry for entry in reversed(entries) if entry.lets_in), None)) is not None:
             sites = {step.step.id: step.step.site for step in past.steps}
-            return (
-                (last.let_in_at, sites.get(last.step or "", ""), "") if past.plan.spec.units is None else (None, "", "")
-            )
+            opened = _Served(last.let_in_at, sites.get(last.step or "", ""), operation=spec.operation)
+            return opened if spec.units is None else _Served()
         if (at := fenced_at(entries)) is not None:
-            return (at, past.plan.source, files.name) if past.plan.serving == (past.plan.source,) else (None, "", "")
+            closed = _Served(at, past.plan.source, files.name, spec.operation)
+            return closed if past.plan.serving == (past.plan.source,) else _Served()
         if {ACTIVATING, UNFENCE} & {step.step.verb for step in past.steps}:
             break
-    return None, "", ""
+    return _Served()
 
 
 class LastSample(NamedTuple):

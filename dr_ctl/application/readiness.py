@@ -311,7 +311,7 @@ def validate_offline(caller: Caller, *, verbose: bool = False) -> Result:
     data = OfflineData(installation.file, settings.topology, [check.aged(0.0) for check in checks])
     groups = grouped(installation, findings, checks, (), verbose=verbose)
     code = ExitCode.PRECHECK_FAILED if failed else ExitCode.OK
-    summary = f"{about}: {counted(findings)}; no broker was asked"
+    summary = f"{about}: {counted(findings, code)}; no broker was asked"
     return Result(code, summary, findings, data, groups=groups)
 
 

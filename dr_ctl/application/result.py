@@ -46,13 +46,14 @@ class Group:
     checks: Sequence[Check] = ()
 
 
-def counted(findings: Sequence[Finding]) -> str:
-    """How many errors and warnings there are: "2 errors, 1 warning"."""
+def counted(findings: Sequence[Finding], code: ExitCode) -> str:
+    """How many errors and warnings there are: "2 errors, 1 warning". "no errors" is said of a good end alone."""
     numbers = [
         (sum(finding.severity is severity for finding in findings), word)
         for severity, word in ((Severity.ERROR, "error"), (Severity.WARNING, "warning"))
     ]
-    return ", ".join(f"{number or 'no'} {word}{'' if number == 1 else 's'}" for number, word in numbers)
+    said = [(number, word) for number, word in numbers if number or code in (ExitCode.OK, ExitCode.WARNINGS)]
+    return ", ".join(f"{number or 'no'} {word}{'' if number == 1 else 's'}" for number, word in said)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from dr_ctl.application import lock, plans
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.installation import Opened
 from dr_ctl.application.loss_bound import LossBound
-from dr_ctl.application.lost_site import LossStart
+from dr_ctl.application.lost_site import LossStart, moved_before
 from dr_ctl.application.maintenance import Maintenance
 from dr_ctl.application.maintenance import now as maintenance_now
 from dr_ctl.application.recovery_options import Interrupted, OpenRun, still_open
@@ -28,7 +28,7 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Role, Severity, some
 from dr_ctl.core.notation import duration, if_known
 from dr_ctl.engine.ending import bounds_text
-from dr_ctl.engine.operations import FAILBACK, FAILOVER, REINSTATING, SWAPOVER
+from dr_ctl.engine.operations import ACTIVATE, FAILBACK, FAILOVER, REINSTATING, SWAPOVER, UNFENCE
 from dr_ctl.engine.plan import AlreadyThere, Decision, Goal, Plan, Refusal, Spec
 from dr_ctl.engine.ports import Move
 from dr_ctl.engine.roles import by_site, is_split, role_text, sites_serving
@@ -133,11 +133,19 @@ class Assessment:
             exposure=replace(costs, severity=Severity.WARNING) if costs is not None else None,
         )
 
+    def way_to_open(self, site: str) -> str | None:
+        """The command that opens a site beside a closed one, if one would be taken now."""
+        # What lies there alone refuses to undo a fence; that site may have served last all the same.
+        ways = ((UNFENCE, self.opened.other(site)), (ACTIVATE, site))
+        taken = (operation for operation, to in ways if self.verdict(operation, to).code is ExitCode.OK)
+        return next((f"`dr-ctl {operation} {site}`" for operation in taken), None)
+
     def _needed(
         self, spec: Spec, needs: tuple[str, ...], exposure: LossBound | None
     ) -> tuple[Spec, tuple[str, ...], Decision]:
         """Add what the command would ask for, as far as a person may grant it, until it would go on or never would."""
         decided = Request(spec, self.opened, exposure).decide(self.snapshot)
+        decided = moved_before(decided, spec, self.snapshot, self.opened, self.runs)
         if not isinstance(decided, Refusal):
             return spec, needs, decided
         if exposure is None:
@@ -232,7 +240,8 @@ class Assessment:
                 "a swapover does the same" if same else f"it reinstates {spec.target} first"
             )
         if spec.operation == FAILOVER and all(role is Role.STANDBY for role in self.snapshot.roles.values()):
-            text += "; both sites answer: `dr-ctl status` names the command that opens one without a failover"
+            way = self.way_to_open(spec.target) or "`dr-ctl status` names the command that"
+            text += f"; both sites answer: {way} opens {spec.target} without a failover"
         if spec.operation in (SWAPOVER, FAILBACK) and stuck:
             waits = some([f"{if_known(link.outflow)} to ship from {link.site}/{link.pair}" for link in stuck])
             text += f"; {waits}, and none moved during this reading: a move is undone if its drain does not end"

@@ -131,7 +131,7 @@ def _parts(result: Result) -> Iterator[str]:
     if result.text:
         yield page(result.text.split("\n"))
     if result.groups:
-        yield groups_text(result.groups, _width())
+        yield groups_text(result.groups, _width(), result.code)
     yield from findings_and_debts(result)
     if result.report:
         yield line(f"report: {result.report}")
@@ -193,7 +193,7 @@ def fits(text: str) -> bool:
     return columns is None or max(map(len, text.split("\n"))) <= columns
 
 
-def groups_text(groups: Sequence[Group], columns: int | None) -> str:
+def groups_text(groups: Sequence[Group], columns: int | None, code: ExitCode = ExitCode.OK) -> str:
     """The groups one below the other, then how many errors and warnings there are."""
     findings = [finding for group in groups for finding in group.findings]
     checks = [check for group in groups for check in group.checks]
@@ -204,7 +204,7 @@ def groups_text(groups: Sequence[Group], columns: int | None) -> str:
             f"{count[one]} {one if count[one] == 1 else several}" for one, several in _VERDICTS.items() if count[one]
         )
         lines.append(f"{len(checks)} check{'' if len(checks) == 1 else 's'}: {verdicts}")
-    return "\n".join([*lines, counted(findings)])
+    return "\n".join(filter(None, [*lines, counted(findings, code)]))
 
 
 def _wrapped(text: str, columns: int | None, first: str = "", then: str | None = None) -> str:

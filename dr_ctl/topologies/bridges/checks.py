@@ -97,9 +97,10 @@ def _discovery(name: str, view: BrokerView, case: Case[BrokerView] | None) -> It
         given = " ".join(f"--accept-difference {quote(f'{queue}={depth}')}" for queue, depth in left.items())
         messages = some([f"{depth} message(s) of {queue}" for queue, depth in left.items()])
         yield found("DR-BRIDGE-005.left_behind", broker=name, messages=messages, site=view.site, given=given)
-    others = [f"{queue} ({depth} message(s))" if depth else queue for queue, depth in loose.items() if queue not in left]
-    if others:
-        yield found("DR-BRIDGE-005", broker=name, loose=some(others), site=view.site)
+    held = {queue: f" ({depth} message(s))" if depth else "" for queue, depth in loose.items() if queue not in left}
+    if held:
+        named = some([f"{queue}{messages}" for queue, messages in held.items()])
+        yield found("DR-BRIDGE-005", broker=name, loose=named, site=view.site)
 
 
 def _left_behind(loose: Mapping[str, int], case: Case[BrokerView]) -> dict[str, int]:
