@@ -180,7 +180,7 @@ class Run:
                 ended = act(journal, stop)
                 stop.disarm()
                 lock.note_left(self.lease, ended.snapshot)
-                steps = next_steps(plan, one_store=ended.snapshot.one_store) if plan is not None else []
+                steps = next_steps(plan, ended) if plan is not None else []
                 entries = journal.entries()
                 let_in = let_in_at(entries)
                 result = self._result(ended, steps)
@@ -358,7 +358,7 @@ def installation_facts(installation: Installation) -> dict[str, Json]:
     }
 
 
-def next_steps(plan: Plan, *, one_store: bool = False) -> list[str]:
+def next_steps(plan: Plan, ended: RunResult[Snapshot]) -> list[str]:
     """What a person has to know and may do after a move; empty where nothing was moved."""
     source, target = plan.source, plan.target
     which = option(plan.spec) if plan.untouched else ""
@@ -366,10 +366,13 @@ def next_steps(plan: Plan, *, one_store: bool = False) -> list[str]:
     of = f" of {some([*(plan.spec.units or ())])}" if which else ""
     standby = f"Standby{of}: {source}. Keep it running: it holds the only other copy."
     missing = f"Standby: none until {source} is reinstated; new messages lie at {target} alone."
-    if one_store:
-        standby = missing = (
+    if ended.snapshot.one_store:
+        standby = (
             f"Standby: {source}, by the store that both sites share: it can take it while its broker runs and waits."
         )
+        if any(finding.id == "DR-STORE-010" for finding in ended.findings):
+            standby = f"Standby: none until the broker of {source} is started again: it then waits for the store."
+        missing = standby
     if plan.spec.operation in (SWAPOVER, FAILBACK):
         come_back = f"To come back: `dr-ctl swapover --to {source}{which}`."
         if any(finding.id == "DR-LINK-009" for finding in plan.findings):

@@ -111,9 +111,8 @@ class Load:
         self._interval_s = producers / rate if producers and rate > 0 else 0.0
         self._work_s = work_ms / 1000
         self._body_bytes, self._odd = body_bytes, odd
-        # For the libraries of JMS a `?` begins options, and `>` stands for more names: they would speak of another queue.
-        jms = (Speaks.CORE, Speaks.OPENWIRE) if any({*queue} & {*"?>"} for queue in queues) else ()
-        self._protocols = tuple(each for each in protocols if each not in jms) or (Speaks.STOMP,)
+        # Of such names STOMP alone has no reading of its own: others take `?` for options, or `>` for a wildcard.
+        self._protocols = (Speaks.STOMP,) if any({*queue} & {*"?>"} for queue in queues) else tuple(protocols)
         self._opener = Opener(target.dialect, target.home)
         self._producing = system().event()
         self._no_more_sends = system().event()

@@ -12,7 +12,7 @@ from dr_ctl.agents.sync import SyncAgent, SyncStatus
 from dr_ctl.cli.app import run
 from dr_ctl.core.system import boottime_s, in_background, system
 from dr_ctl.topologies.brokersync.sync.brokers import End
-from dr_ctl.topologies.classic.operations import EVERY, MOVES, REMOVES_QUEUES, STOPS, Permit
+from dr_ctl.topologies.classic.operations import EVERY, MOVES, OPENS, REMOVES_QUEUES, STOPS, Permit
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.classic.brokersync.broker import BrokerSyncBroker
 from dr_ctl_lab.twin.classic.policy import CONNECTOR, DESTINATION, Policy
@@ -46,6 +46,8 @@ def test_a_line_that_the_policy_of_a_console_lacks_is_told_before_a_move(
     assert lines
     assert all(lacks.line in line for line in lines)
     assert (result.code == 0) is (lacks is MOVES), "a return alone needs it"
+    twin.kill("london")
+    assert dr_ctl("failover", "--to", "paris", *ACCEPTED, "--dry-run").code == (10 if lacks is OPENS else 0)
 
 
 AGENT = """

@@ -7,14 +7,14 @@ from typing import Final
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, RefusalScope, Role, some
-from dr_ctl.engine.operations import ACTIVATE, SWAPOVER, UNFENCE
+from dr_ctl.engine.operations import SWAPOVER, UNFENCE
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.brokersync import parity
 from dr_ctl.topologies.brokersync.view import BrokerView, SyncSnapshot
 from dr_ctl.topologies.classic import checks as classic
 from dr_ctl.topologies.classic.checks import BY_CONSOLE
 from dr_ctl.topologies.classic.operations import LINKS_DOWN, LINKS_UP, LISTS, MOVES, REMOVES
-from dr_ctl.topologies.common import reasons, receipts
+from dr_ctl.topologies.common import reasons
 from dr_ctl.topologies.common.checks import Case, Checks, Named, listeners, of_listeners, of_pair, of_queues
 
 # Findings that a return itself mends.
@@ -90,19 +90,11 @@ def of_both(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> I
 def of_opening(case: Case[BrokerView]) -> Iterator[Finding]:
     """Find copies at the site to be opened whose messages clients of the other site, which is closed now, may have
     consumed."""
-    snapshot, move = case.snapshot, case.move
-    unfence = move.spec.operation == UNFENCE
-    if not unfence and move.spec.operation != ACTIVATE:
-        return
-    opened, other = (move.source, move.target) if unfence else (move.target, move.source)
-    for pair in snapshot.sites[opened]:
-        view, peer = snapshot.view(opened, pair), snapshot.view(other, pair)
-        if view is None or peer is None or view.open or peer.open or receipts.held_at(view) is not None:
-            continue
-        key = "DR-SYNC-004.both_closed" if unfence else "DR-SYNC-005.both_closed"
+    key = "DR-SYNC-004.both_closed" if case.move.spec.operation == UNFENCE else "DR-SYNC-005.both_closed"
+    for view, peer in reasons.to_be_opened(case):
         for counted in parity.counts(view, peer, case.rules.queues):
             if counted.lacks:
-                yield found(key, queue=counted.queue, opened=opened, other=other, count=counted.lacks)
+                yield found(key, queue=counted.queue, opened=view.site, other=peer.site, count=counted.lacks)
 
 
 def _residue(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> Iterator[Finding]:

@@ -1,10 +1,11 @@
 """Reasons against the move of any Classic broker: refusals of its console's policy, and its connectors. Pure."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding, Role, Severity, some
+from dr_ctl.core.model import Finding, RefusalScope, Role, Severity, some
 from dr_ctl.topologies.classic.broker import ClassicBroker
 from dr_ctl.topologies.classic.operations import CLOSES, OPENS, PAUSES, RESUMES, Permit
 from dr_ctl.topologies.common.checks import Case, Named
@@ -20,7 +21,7 @@ def of_permits(
     for permit in (CLOSES, OPENS, *more, *at_return):
         if permit in view.denied:
             later = permit in at_return
-            yield found(
+            finding = found(
                 "DR-POLICY-001.return" if later else "DR-POLICY-001",
                 severity=Severity.WARNING if later else None,
                 broker=f"{view.site}/{view.pair}",
@@ -30,6 +31,8 @@ def of_permits(
                 name=permit.name,
                 line=permit.line,
             )
+            opens = permit is OPENS and not view.open  # without that a failover opens nothing either
+            yield replace(finding, weighs=finding.weighs | RefusalScope.FAILOVER) if opens else finding
 
 
 def of_pausing(view: ClassicBroker, case: Case[Any] | None) -> Iterator[Finding]:
