@@ -1,7 +1,11 @@
 """A shared store around the moment at which nobody has it: a failover that comes before who waits has taken it, a run
 that dies as soon as it was given up, a site that is not there to take it."""
 
+import errno
+import os
 import subprocess
+from functools import partial
+from unittest.mock import Mock
 
 import pytest
 
@@ -59,16 +63,25 @@ def test_a_target_that_ends_as_the_store_is_given_up_is_started_by_the_run(
     assert had <= unprocessed(twin)
 
 
-def test_a_target_whose_process_ends_between_the_check_and_the_handover_gets_no_store(
-    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("full", [False, True])
+def test_no_store_is_given_up_where_the_target_has_ended_or_nothing_can_be_noted(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, full: bool
 ) -> None:
     nothing(twin, dr_ctl)
     may_not = procedure._may_not
-    monkeypatch.setattr(procedure, "_may_not", lambda *words: (twin.kill("paris"), may_not(*words))[1])
+    occurs = partial(fill, monkeypatch) if full else partial(twin.kill, "paris")
+    monkeypatch.setattr(procedure, "_may_not", lambda *words: (occurs(), may_not(*words))[1])
 
     ended = dr_ctl(*SWAPOVER)
 
     assert (ended.code, serving(twin)) == (20, ("london",)), ended.told
+    assert ("make room there" in ended.document["summary"]) is full
+
+
+def fill(patch: pytest.MonkeyPatch) -> None:
+    """No document of a broker finds room any more."""
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    patch.setattr("dr_ctl.topologies.classic.access.write_text", Mock(side_effect=full))
 
 
 def test_a_store_that_nobody_takes_ends_with_a_command_that_helps(

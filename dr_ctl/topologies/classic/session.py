@@ -59,7 +59,7 @@ class BrokerStore:
             private(self._folder)
             write_text(self._folder / name, text)
         except OSError as error:
-            return Refused(f"{name} cannot be written in {self._folder}: {error}")
+            return Refused(f"{name} cannot be written in {self._folder}: {error}; make room there, or make it writable")
         return Done("written")
 
     def remove(self, name: str) -> Outcome:

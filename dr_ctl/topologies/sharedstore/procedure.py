@@ -179,7 +179,9 @@ def activate(tools: StoreTools, step: PlannedStep, move: Move, context: StepCont
     began = context.monotonic()
     for call in holding:  # which start of a broker ends is for whoever looks next
         stopped = snapshot.view(call.site, call.unit)
-        tools.observer.brokers[call.site][call.unit].document_files.write(STOPPED, stopped.start if stopped else "")
+        files = tools.observer.brokers[call.site][call.unit].document_files
+        if isinstance(noted := files.write(STOPPED, stopped.start if stopped else ""), Refused):
+            return noted
     for call, outcome in zip(holding, tools.change(holding, context), strict=True):
         if isinstance(outcome, Refused):  # only a refusal shows that nothing came of it
             tools.observer.brokers[call.site][call.unit].document_files.remove(STOPPED)
