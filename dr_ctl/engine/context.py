@@ -14,7 +14,7 @@ from typing import ClassVar, Final
 from dr_ctl.core.errors import Stopped
 from dr_ctl.core.model import Finding, Json
 from dr_ctl.core.system import Clock, system
-from dr_ctl.engine.journal import Journal, fenced_at
+from dr_ctl.engine.journal import OUT_AGAIN_S, Journal, fenced_at
 from dr_ctl.engine.operations import FENCING
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Outcome, Refused
@@ -214,8 +214,10 @@ class JournalledStep:
     def notice(self, text: str) -> None:
         self._listener(Notice(text))
 
-    def report(self, finding: Finding) -> None:
+    def report(self, finding: Finding, out_s: float = 0.0) -> None:
         self._findings.append(finding)
+        if out_s:
+            self._journal.sample(self._step, {OUT_AGAIN_S: round(out_s, 3)})
 
     def wait(self, seconds: float) -> None:
         if self._stop is None:
@@ -271,7 +273,7 @@ class ReadOnlyContext:
     def notice(self, text: str) -> None:
         self._listener(Notice(text))
 
-    def report(self, finding: Finding) -> None:
+    def report(self, finding: Finding, out_s: float = 0.0) -> None:
         """Do nothing: no run will end."""
 
     def outage_over(self) -> None:

@@ -287,13 +287,17 @@ def replay(entries: Sequence[Entry]) -> RunState:
 
 
 def outage_s(entries: Sequence[Entry]) -> float | None:
-    """Seconds from the first call of the fence until clients were let in: at the target, or again at the source.
+    """Seconds from the first call of the fence until clients were let in, at the target or again at the source, with
+    those for which a takeover kept them out before or after it.
 
     The journal's times count, so a resumed run includes the time between the two processes. Returns None where no
     fence's call went out, no client was let in since, or the clock was set back meanwhile.
     """
     fenced, let_in = fenced_at(entries), let_in_at(entries)
-    return None if fenced is None or let_in is None or let_in < fenced else (let_in - fenced).total_seconds()
+    if fenced is None or let_in is None or let_in < fenced:
+        return None
+    others = [entry.evidence.get(OUT_AGAIN_S) for entry in entries if entry.at and not fenced <= entry.at <= let_in]
+    return (let_in - fenced).total_seconds() + sum(out_s for out_s in others if isinstance(out_s, float))
 
 
 def let_in_at(entries: Sequence[Entry]) -> datetime | None:
@@ -306,6 +310,8 @@ def fenced_at(entries: Sequence[Entry]) -> datetime | None:
     return next((entry.at for entry in entries if entry.fences), None)
 
 
+OUT_AGAIN_S: Final = "out_again_s"
+"""The evidence key for how long at most a takeover kept clients out of a site that served."""
 LET_IN_AT: Final = "let_in_at"
 """The evidence key for the moment clients got in: the activation itself ends later, with the delivery of held
 messages."""

@@ -251,8 +251,9 @@ class StepContext(Protocol):
     def notice(self, text: str) -> None:
         """Tell the operator a sentence."""
 
-    def report(self, finding: Finding) -> None:
-        """Add a finding to those of the run, whatever becomes of the step."""
+    def report(self, finding: Finding, out_s: float = 0.0) -> None:
+        """Add a finding to those of the run, whatever becomes of the step. `out_s`: for how long at most clients were
+        out once more before it."""
 
     def outage_over(self) -> None:
         """Note that clients get in at the target: their outage is over, whatever else the step still waits for."""

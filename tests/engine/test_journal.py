@@ -541,8 +541,8 @@ def test_a_sealed_line_that_does_not_fit_is_a_clear_error(
         replay([*(begins(path) if kind == "step" else ()), entry])
 
 
-def moment(second: int, kind: str, step: str, outcome: str | None = None) -> Entry:
-    return Entry(1, f"2026-11-21T02:00:{second:02d}.000Z", kind, step, None, outcome, {}, GENESIS)
+def moment(second: int, kind: str, step: str, outcome: str | None = None, **evidence: Json) -> Entry:
+    return Entry(1, f"2026-11-21T02:00:{second:02d}.000Z", kind, step, None, outcome, evidence, GENESIS)
 
 
 STEPS = ("05-quiesce", "06-fence", "10-activate", "11-probe", "17-fence", "21-activate")
@@ -564,6 +564,8 @@ OPENED = moment(9, "step", "10-activate", "succeeded")
         ([FENCED, moment(8, "step", "06-fence", "undo-failed")], None),
         ([FENCED, moment(8, "step", "05-quiesce", "undone")], None),
         ([FENCED, OPENED, moment(40, "step", "11-probe", "succeeded")], 7),
+        ([FENCED, moment(5, "sample", "06-fence", out_again_s=2.0), OPENED], 7),
+        ([FENCED, OPENED, moment(14, "sample", "11-probe", out_again_s=2.5)], 9.5),
     ],
 )
 def test_clients_are_out_from_the_fence_until_a_site_lets_them_in(entries: list[Entry], seconds: float | None) -> None:

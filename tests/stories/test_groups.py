@@ -152,7 +152,8 @@ def test_a_target_whose_listeners_are_closed_at_boot_is_opened_again(tmp_path: P
     print(ended.told, verdict)
 
     assert (ended.code, node) == (0, "b"), ended.told
-    assert "are open again" in ended.finding("DR-NODE-007")["text"]
+    [out_again_s] = re.findall(r"up to (.*) s, and are open again", ended.finding("DR-NODE-007")["text"])
+    assert ended.document["data"]["outage_s"] > float(out_again_s)
     assert (verdict.lost, verdict.duplicates, verdict.drained) == ((), (), True)
 
 

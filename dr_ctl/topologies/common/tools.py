@@ -397,7 +397,9 @@ class Tools(Generic[V_co]):
     def report_takeover(self, finding: str, site: str, context: StepContext) -> None:
         """Report what another node had open or closed of a site, since no later than the last time that was as it
         should be."""
-        context.report(found(finding, site=site, seconds=f"{context.monotonic() - self.no_takeover_at_s:.1f}"))
+        took_s = context.monotonic() - self.no_takeover_at_s
+        out_s = took_s if finding == "DR-NODE-007.closed" else 0.0
+        context.report(found(finding, site=site, seconds=f"{took_s:.1f}"), out_s)
 
     def sending(
         self, want: Want, move: Move, context: StepContext, sent: Sequence[Any] = ()
