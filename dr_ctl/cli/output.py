@@ -204,7 +204,7 @@ def groups_text(groups: Sequence[Group], columns: int | None, code: ExitCode = E
             f"{count[one]} {one if count[one] == 1 else several}" for one, several in _VERDICTS.items() if count[one]
         )
         lines.append(f"{len(checks)} check{'' if len(checks) == 1 else 's'}: {verdicts}")
-    return "\n".join(filter(None, [*lines, counted(findings, code)]))
+    return "\n".join([*lines, *filter(None, [counted(findings, code)])])
 
 
 def _wrapped(text: str, columns: int | None, first: str = "", then: str | None = None) -> str:

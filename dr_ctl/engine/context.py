@@ -14,7 +14,7 @@ from typing import ClassVar, Final
 from dr_ctl.core.errors import Stopped
 from dr_ctl.core.model import Finding, Json
 from dr_ctl.core.system import Clock, system
-from dr_ctl.engine.journal import OUT_AGAIN_S, Journal, fenced_at
+from dr_ctl.engine.journal import Journal, fenced_at
 from dr_ctl.engine.operations import FENCING
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Outcome, Refused
@@ -217,7 +217,7 @@ class JournalledStep:
     def report(self, finding: Finding, out_s: float = 0.0) -> None:
         self._findings.append(finding)
         if out_s:
-            self._journal.sample(self._step, {OUT_AGAIN_S: round(out_s, 3)})
+            self._journal.out_again(self._step, out_s)
 
     def wait(self, seconds: float) -> None:
         if self._stop is None:

@@ -418,6 +418,9 @@ class Journal:
         """Note the lock that the run goes on under, and whom it was taken from."""
         self._append([("lock", None, None, None, evidence)])
 
+    def out_again(self, step: PlannedStep, out_s: float) -> None:
+        self._append([("takeover", step.id, None, None, {OUT_AGAIN_S: round(out_s, 3)})])
+
     def signal(self, name: str) -> None:
         self._append([("signal", None, None, name, {})])
 

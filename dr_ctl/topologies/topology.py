@@ -215,10 +215,12 @@ class WorkloadSnapshot:
         states = {part.value for part in self.parts.values()}
         return states.pop() if len(states) == 1 else "running in part"
 
-    @property
-    def line(self) -> str:
+    def line(self, role: Role) -> str:
+        """Its state, and when it runs where that is not now. `role`: its site's."""
         words = [self.state, self.detail, "singleton" if self.singleton else "", self.silent or ""]
-        return f"{self.name}: {', '.join(filter(None, words))}"
+        waits = f"; starts when {self.site} serves" if role is not Role.SERVING else ""
+        when = f"; runs only while {self.site} serves without the other site" if self.alone else waits
+        return f"{self.name}: {', '.join(filter(None, words))}{when if self.runs is False else ''}"
 
 
 @runtime_checkable
