@@ -50,7 +50,9 @@ def diagnose(assessment: Assessment, last_sample: LastSample, now: datetime) -> 
         *opened.unverified(),
         *of_agent(opened, snapshot),
         *open_run_findings(assessment.open_run, snapshot, assessment.links),
-        *lock.holders(snapshot, assessment.runs, interrupted.run.files.name if interrupted is not None else None),
+        *lock.holders(
+            snapshot, assessment.opened.runs, interrupted.run.files.name if interrupted is not None else None
+        ),
         *_pauses(snapshot),
         *_links(assessment),
         *serving_problems(assessment),
@@ -220,7 +222,10 @@ def _closed(assessment: Assessment) -> Finding:
     if closed:
         several = len(closed) > 1
         which = "the site that served last" if several else next(iter(closed))
-        if several and (last := lost_site.served_last(assessment.opened.installation, assessment.runs)) in closed:
+        if (
+            several
+            and (last := lost_site.served_last(assessment.opened.installation, assessment.opened.runs)) in closed
+        ):
             which, closed = f"{last}, which served last", {last: closed[last]}
         commands = " or ".join(closed.values())
         lost = f"; {away} was lost before" if away is not None else ""

@@ -386,9 +386,5 @@ def next_steps(plan: Plan, ended: RunResult[Snapshot]) -> list[str]:
         ]
     if plan.spec.operation == FAILOVER:
         back = f"`dr-ctl failback --to {source}` once {source} is up, or `dr-ctl reinstate {source}`, then a swapover."
-        return [
-            missing,
-            unconfirmed,
-            f"To come back: {back}",
-        ]
+        return [missing, unconfirmed, f"To come back: {back}"]
     return []

@@ -19,6 +19,7 @@ from dr_ctl.engine import runbook
 from dr_ctl.engine.debts import Notes
 from dr_ctl.engine.operations import ALONE, FAILBACK, FENCE, HOOK, REINSTATE, RESTART, single_step
 from dr_ctl.engine.runbook import FENCING, Runbook, with_hooks
+from dr_ctl.engine.runs import Runs
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies import registry
 from dr_ctl.topologies.topology import NoCleaner, Snapshot, Topology
@@ -32,15 +33,17 @@ class Opened:
     topology: Topology[Any]
     clock: Clock
     notes: Notes
+    runs: Runs
 
     @classmethod
     @contextmanager
     def of(cls, caller: Caller) -> Iterator[Opened]:
         """Open the caller's installation for this block, and close it after it."""
         installation = caller.installation()
-        topology = registry.opened(installation, caller.clock, caller.timeouts, caller.runs().documents)
+        runs = caller.runs()
+        topology = registry.opened(installation, caller.clock, caller.timeouts, runs.documents)
         with closing(topology):
-            yield cls(installation, topology, caller.clock, Notes(caller.state()))
+            yield cls(installation, topology, caller.clock, Notes(caller.state()), runs)
 
     @property
     def sites(self) -> tuple[str, ...]:

@@ -174,18 +174,18 @@ def taken_over(spec: Spec, snapshot: Snapshot, opened: Opened, runs: Runs) -> st
     return f"{spec.target} serves already: it took the store by itself, at about {stamp(at)} or soon after"
 
 
-def moved_before(decided: Decision, spec: Spec, snapshot: Snapshot, opened: Opened, runs: Runs) -> Decision:
-    """The decision on a failover, or that nothing is to be moved: a run of this STATE that was no failover had brought
-    the whole service to the target, no debt is left, and the other site was not seen serving since."""
-    lost, priced = opened.other(spec.target), isinstance(decided, Refusal) and decided.code is ExitCode.LOSS_REFUSED
-    if spec.operation != FAILOVER or not (priced or isinstance(decided, Plan)):
+def moved_before(decided: Decision, spec: Spec, snapshot: Snapshot, opened: Opened) -> Decision:
+    """The decision on a failover, or that nothing is to be moved: the newest run of this STATE that let clients in did
+    so at the target, no debt is left, and the other site was not seen serving since."""
+    priced = isinstance(decided, Plan) or (isinstance(decided, Refusal) and decided.code is ExitCode.LOSS_REFUSED)
+    alone = sites_serving(snapshot) == [spec.target] and serves_all(snapshot, spec.target)
+    if not (priced and alone) or snapshot.debts:
         return decided
-    if snapshot.debts or sites_serving(snapshot) != [spec.target] or not serves_all(snapshot, spec.target):
+    lost, (at, site, closed_by) = opened.other(spec.target), _moved_by(opened.runs)
+    seen = _last_seen(opened.installation, lost, Role.SERVING)
+    if at is None or site != spec.target or closed_by or (seen is not None and seen > at):
         return decided
-    moved, seen = _moved_by(runs), _last_seen(opened.installation, lost, Role.SERVING)
-    if moved.at is None or moved.site != spec.target or moved.operation == FAILOVER or (seen and seen > moved.at):
-        return decided
-    text = f"{spec.target} serves already, since {stamp(moved.at)}, and {lost} was not seen serving after it"
+    text = f"{spec.target} serves already, since {stamp(at)}, and {lost} was not seen serving after it"
     findings = [finding for finding in decided.findings if finding.severity is not Severity.ERROR]
     return AlreadyThere(f"{text}: nothing is to be moved; nothing was changed", tuple(findings))
 
@@ -213,58 +213,48 @@ class LossStart:
 def unserved(installation: Installation, runs: Runs, *, sure: bool) -> LossStart:
     """Since when no site serves. Not `sure` where a site may serve that did not say so."""
     nobody = "no site serves" if sure else "no site was seen serving"
-    last = _last_served(installation, runs)
-    if last.at is None:
+    at, site, run = _last_served(installation, runs)
+    if at is None:
         return LossStart(None, f"{nobody}; start of the outage unknown")
-    if last.closed_by:
-        return LossStart(stamp(last.at), f"{nobody} since {stamp(last.at)}: {last.closed_by} keeps clients out")
-    return LossStart(stamp(last.at), f"{nobody}; {last.site} was last seen serving at {stamp(last.at)}")
+    if run:
+        return LossStart(stamp(at), f"{nobody} since {stamp(at)}: {run} keeps clients out")
+    return LossStart(stamp(at), f"{nobody}; {site} was last seen serving at {stamp(at)}")
 
 
 def served_last(installation: Installation, runs: Runs) -> str:
     """The site that the newest sample or run shows to have served last; empty where none does."""
-    return _last_served(installation, runs).site
+    return _last_served(installation, runs)[1]
 
 
-class _Served(NamedTuple):
-    """When a site served last, which, the run that closed it, if one did, and the operation of the run that tells."""
-
-    at: datetime | None = None
-    site: str = ""
-    closed_by: str = ""
-    operation: str = ""
-
-
-def _last_served(installation: Installation, runs: Runs) -> _Served:
-    """By samples, which may be older than runs, and by runs."""
+def _last_served(installation: Installation, runs: Runs) -> tuple[datetime | None, str, str]:
+    """When a site served last, which, and the run that closed it, if one did. Samples may be older than runs."""
     served = [
-        _Served(at, site)
+        (at, site, "")
         for site in installation.settings.sites
         if (at := _last_seen(installation, site, Role.SERVING)) is not None
     ]
-    seen, moved = max(served, default=_Served()), _moved_by(runs)
-    return moved if moved.at is not None and (seen.at is None or seen.at <= moved.at) else seen
+    seen, moved = max(served, default=(None, "", "")), _moved_by(runs)
+    return moved if moved[0] is not None and (seen[0] is None or seen[0] <= moved[0]) else seen
 
 
-def _moved_by(runs: Runs) -> _Served:
-    """When the newest run let clients in at a site; or closed the only site that served."""
+def _moved_by(runs: Runs) -> tuple[datetime | None, str, str]:
+    """When the newest run let clients in at a site, and which; or closed the only site that served, and its name."""
     for files in islice(reversed(runs.all()), SO_MANY):
         try:
             entries = read_entries(files.journal)
             past = replay(entries)
         except (DrCtlError, OSError):
             break
-        spec = past.plan.spec
         if (last := next((entry for entry in reversed(entries) if entry.lets_in), None)) is not None:
             sites = {step.step.id: step.step.site for step in past.steps}
-            opened = _Served(last.let_in_at, sites.get(last.step or "", ""), operation=spec.operation)
-            return opened if spec.units is None else _Served()
+            return (
+                (last.let_in_at, sites.get(last.step or "", ""), "") if past.plan.spec.units is None else (None, "", "")
+            )
         if (at := fenced_at(entries)) is not None:
-            closed = _Served(at, past.plan.source, files.name, spec.operation)
-            return closed if past.plan.serving == (past.plan.source,) else _Served()
+            return (at, past.plan.source, files.name) if past.plan.serving == (past.plan.source,) else (None, "", "")
         if {ACTIVATING, UNFENCE} & {step.step.verb for step in past.steps}:
             break
-    return _Served()
+    return None, "", ""
 
 
 class LastSample(NamedTuple):

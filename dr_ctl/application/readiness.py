@@ -283,7 +283,7 @@ def _installed(assessment: Assessment, forbidden: Mapping[tuple[str, str], Findi
     yield Check("one site serves", name, who if site is not None or known else None, list(serving_problems(assessment)))
     yield Check("no run is open", name, run.files.name if run else "none", open_run_findings(run))
     yield Check(
-        "no run holds the lock", name, assessment.held or "nobody does", lock.holders(snapshot, assessment.runs)
+        "no run holds the lock", name, assessment.held or "nobody does", lock.holders(snapshot, assessment.opened.runs)
     )
     yield Check("no debt is pending", name, "; ".join(debt.text for debt in snapshot.debts) or "no debt")
     if site is not None:

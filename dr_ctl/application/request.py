@@ -14,7 +14,7 @@ from typing import Final
 from dr_ctl.application import plans
 from dr_ctl.application.installation import Opened, shared_addresses
 from dr_ctl.application.loss_bound import LossBound
-from dr_ctl.application.lost_site import offered_for_what_is_lost, reword_refusal
+from dr_ctl.application.lost_site import moved_before, offered_for_what_is_lost, reword_refusal
 from dr_ctl.application.standing import of_agent
 from dr_ctl.core.errors import BrokerError, UsageError
 from dr_ctl.core.findings import found
@@ -121,6 +121,7 @@ class Request:
         if spec.operation == FAILOVER:
             under_way = self.past is not None
             decided = self._contradicted(reword_refusal(decided, spec, snapshot, opened, under_way=under_way))
+            decided = decided if under_way else moved_before(decided, spec, snapshot, opened)
         if isinstance(decided, Refusal):
             decided = offered_for_what_is_lost(decided, spec, snapshot)
         if self.past is None and spec.operation in (SWAPOVER, FAILBACK, FAILOVER):

@@ -12,7 +12,7 @@ from dr_ctl.application.caller import Caller
 from dr_ctl.application.execution import OperationData, notifying
 from dr_ctl.application.installation import Opened
 from dr_ctl.application.loss_bound import LossBound
-from dr_ctl.application.lost_site import moved_before, taken_over
+from dr_ctl.application.lost_site import taken_over
 from dr_ctl.application.plans import PlanData
 from dr_ctl.application.recovery_options import left_open, no_open_run, still_open, why_not_undone
 from dr_ctl.application.request import Request
@@ -135,7 +135,7 @@ def plan(caller: Caller, asked: Spec, as_if_lost: str | None = None) -> Result:
         request = Request.of(asked, opened)
         snapshot = request.read()
         request = request.narrowed(snapshot)
-        decided = _decided(caller, request, snapshot)
+        decided = request.decide(snapshot)
         if isinstance(decided, Plan):
             result = _planned(decided, request)
         else:
@@ -149,7 +149,7 @@ def _carried_out(caller: Caller, request: Request, how: RunOptions, files: RunFi
     runs, request = caller.runs(), request.narrowed(snapshot)
     if not how.dry_run:
         lock.refuse_if_held(snapshot, runs, break_lock=how.break_lock)
-    decided = _decided(caller, request, snapshot)
+    decided = request.decide(snapshot)
     if files is None and isinstance(decided, AlreadyThere) and (why := request.why_not_so()) is not None:
         finding = found("DR-ROLE-013", said=decided.text, why=why)
         return _with_units(caller, Result(ExitCode.UNKNOWN, finding.text, (finding,)), snapshot)
@@ -212,12 +212,7 @@ def _again(caller: Caller, request: Request, how: RunOptions, lease: Lease, show
     snapshot = request.read()
     if how.after is not None and lease.epoch != how.after + 1:
         return snapshot, Refusal((found("DR-LOCK-006"),))
-    return snapshot, _decided(caller, request, snapshot)
-
-
-def _decided(caller: Caller, request: Request, snapshot: Snapshot) -> Decision:
-    decided = request.decide(snapshot)
-    return decided if request.past else moved_before(decided, request.spec, snapshot, request.opened, caller.runs())
+    return snapshot, request.decide(snapshot)
 
 
 def _await_readiness(caller: Caller, request: Request) -> Snapshot:

@@ -16,7 +16,7 @@ from dr_ctl.application import lock, plans
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.installation import Opened
 from dr_ctl.application.loss_bound import LossBound
-from dr_ctl.application.lost_site import LossStart, moved_before
+from dr_ctl.application.lost_site import LossStart
 from dr_ctl.application.maintenance import Maintenance
 from dr_ctl.application.maintenance import now as maintenance_now
 from dr_ctl.application.recovery_options import Interrupted, OpenRun, still_open
@@ -32,7 +32,6 @@ from dr_ctl.engine.operations import ACTIVATE, FAILBACK, FAILOVER, REINSTATING, 
 from dr_ctl.engine.plan import AlreadyThere, Decision, Goal, Plan, Refusal, Spec
 from dr_ctl.engine.ports import Move
 from dr_ctl.engine.roles import by_site, is_split, role_text, sites_serving
-from dr_ctl.engine.runs import Runs
 from dr_ctl.topologies.topology import LinkSnapshot, Snapshot
 
 _UNANSWERED: Final = (Role.UNKNOWN, Role.SICK, Role.DOWN)
@@ -72,17 +71,14 @@ class Assessment:
     links: Sequence[LinkSnapshot]
     open_run: OpenRun | None
     held: str | None
-    runs: Runs
     exposures: dict[tuple[str, Role], LossBound] = field(default_factory=dict)
     without: str | None = None  # a site that is taken for lost
     maintenance: Maintenance | None = None
 
     @classmethod
     def of(cls, caller: Caller, opened: Opened, snapshot: Snapshot, links: Sequence[LinkSnapshot]) -> Assessment:
-        held = lock.in_the_way(snapshot, caller.runs())
-        return cls(
-            opened, snapshot, links, OpenRun.of(caller), held, caller.runs(), maintenance=maintenance_now(caller)
-        )
+        held = lock.in_the_way(snapshot, opened.runs)
+        return cls(opened, snapshot, links, OpenRun.of(caller), held, maintenance=maintenance_now(caller))
 
     @property
     def served_by(self) -> str | None:
@@ -101,7 +97,7 @@ class Assessment:
         spec = Spec(operation, to)
         if self.open_run is not None and self.open_run.lives:
             return _refused(spec, f"while the run {self.open_run.files.name} is under way")
-        if (why := self.runs.unwritable()) is not None:
+        if (why := self.opened.runs.unwritable()) is not None:
             return _refused(spec, f"while {why}: name another state directory with --state-dir")
         if self.held is not None:
             return _refused(spec, f"while another run holds the lock: {self.held}")
@@ -137,15 +133,16 @@ class Assessment:
         """The command that opens a site beside a closed one, if one would be taken now."""
         # What lies there alone refuses to undo a fence; that site may have served last all the same.
         ways = ((UNFENCE, self.opened.other(site)), (ACTIVATE, site))
-        taken = (operation for operation, to in ways if self.verdict(operation, to).code is ExitCode.OK)
-        return next((f"`dr-ctl {operation} {site}`" for operation in taken), None)
+        taken = (
+            f"`dr-ctl {operation} {site}`" for operation, to in ways if self.verdict(operation, to).code is ExitCode.OK
+        )
+        return next(taken, None)
 
     def _needed(
         self, spec: Spec, needs: tuple[str, ...], exposure: LossBound | None
     ) -> tuple[Spec, tuple[str, ...], Decision]:
         """Add what the command would ask for, as far as a person may grant it, until it would go on or never would."""
         decided = Request(spec, self.opened, exposure).decide(self.snapshot)
-        decided = moved_before(decided, spec, self.snapshot, self.opened, self.runs)
         if not isinstance(decided, Refusal):
             return spec, needs, decided
         if exposure is None:

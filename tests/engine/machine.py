@@ -191,8 +191,11 @@ class Machine:
         self.effects.append(call.about)
         [other] = [site for name, site in self.sites.items() if name != call.site]
         if call.goal is Goal.OPEN:
-            assert not other.open, "both sites let clients in"
-            assert not other.outflow or call.site == "london", "messages are lost"
+            self.judge_opening(call, other)
+
+    def judge_opening(self, call: Call, other: Site) -> None:
+        assert not other.open, "both sites let clients in"
+        assert not other.outflow or call.site == "london", "messages are lost"
 
 
 def _flags(site: Site, call: Call) -> dict[str, bool]:

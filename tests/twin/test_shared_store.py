@@ -1,8 +1,6 @@
 """A shared store around the moment at which nobody has it: a failover that comes before who waits has taken it, a run
 that dies as soon as it was given up, a site that is not there to take it."""
 
-import errno
-import os
 import subprocess
 from functools import partial
 from unittest.mock import Mock
@@ -10,6 +8,7 @@ from unittest.mock import Mock
 import pytest
 
 from dr_ctl.engine.plan import Goal
+from dr_ctl.topologies.classic import session
 from dr_ctl.topologies.sharedstore import procedure
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.classic.sharedstore.broker import SharedStoreBroker
@@ -69,19 +68,14 @@ def test_no_store_is_given_up_where_the_target_has_ended_or_nothing_can_be_noted
 ) -> None:
     nothing(twin, dr_ctl)
     may_not = procedure._may_not
-    occurs = partial(fill, monkeypatch) if full else partial(twin.kill, "paris")
+    full_disk = partial(monkeypatch.setattr, session, "write_text", Mock(side_effect=OSError("no space left")))
+    occurs = full_disk if full else partial(twin.kill, "paris")
     monkeypatch.setattr(procedure, "_may_not", lambda *words: (occurs(), may_not(*words))[1])
 
     ended = dr_ctl(*SWAPOVER)
 
     assert (ended.code, serving(twin)) == (20, ("london",)), ended.told
     assert ("make room there" in ended.document["summary"]) is full
-
-
-def fill(patch: pytest.MonkeyPatch) -> None:
-    """No document of a broker finds room any more."""
-    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    patch.setattr("dr_ctl.topologies.classic.access.write_text", Mock(side_effect=full))
 
 
 def test_a_store_that_nobody_takes_ends_with_a_command_that_helps(

@@ -390,6 +390,10 @@ def link_users(view: ArtemisBroker) -> set[str]:
     return {user.strip() for users in several for user in users}
 
 
+def fenced(view: ArtemisBroker) -> str:
+    return "no lasting fence is set" if view.config.lasting is None else f"roles {', '.join(view.config.lasting.roles)}"
+
+
 def lock_states(view: ArtemisBroker) -> str:
     return some([f"{coordinator.name} {coordinator.status}" for coordinator in view.coordinators]) or "none"
 

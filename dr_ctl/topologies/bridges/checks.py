@@ -1,9 +1,9 @@
 """The named checks of brokers that diverts and bridges join: everything that speaks against a move, at once. Pure."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from shlex import quote
-from typing import Final
+from typing import Any, Final
 from xml.sax.saxutils import quoteattr
 
 from dr_ctl.core.findings import found
@@ -12,7 +12,7 @@ from dr_ctl.core.notation import duration, if_known
 from dr_ctl.engine.operations import FAILBACK
 from dr_ctl.engine.plan import Spec
 from dr_ctl.engine.ports import Move
-from dr_ctl.topologies.artemis.broker import ASIDE, link_users, lock_states, of_mqtt
+from dr_ctl.topologies.artemis.broker import ASIDE, fenced, link_users, lock_states, of_mqtt
 from dr_ctl.topologies.bridges.messages import COMPARED
 from dr_ctl.topologies.bridges.view import ORIGIN, BrokerView, Flow
 from dr_ctl.topologies.common import reasons
@@ -21,7 +21,6 @@ from dr_ctl.topologies.common.link import count_text
 from dr_ctl.topologies.common.reasons import nothing_owed
 from dr_ctl.topologies.common.rules import Rules, selects
 
-WILDCARDS: Final = frozenset("*#")  # of addresses, where broker.xml names no others
 SKIPS_PER_S: Final = 4000  # messages that a plain client passes over, one by one: 3 100 to 4 500 were measured
 _TOO_DEEP: Final = (
     f"More than {COMPARED} lie there, too many to be compared: `--accept-difference {{}}` moves all the same."
@@ -83,42 +82,33 @@ def _discovery(name: str, view: BrokerView, case: Case[BrokerView] | None) -> It
         yield found("DR-BRIDGE-002", broker=name, site=view.site)
     if view.ids is None:
         yield found("DR-BRIDGE-003", broker=name)
-    copied = {flow.unit for flow in view.flows}
-    ends = {
-        address for queue in view.queues for address in (queue.dead_letter_address, queue.expiry_address) if address
-    }
+    dead_ends = view.dead_ends
     loose = {
-        queue.name: queue.depth
-        for queue in sorted(view.business.values(), key=lambda queue: queue.name)
-        if queue.durable and not queue.temporary and queue.address not in copied | ends
+        name: queue.depth
+        for name, queue in sorted(view.business.items())
+        if queue.durable and not (queue.temporary or view.flow(queue.address) or name in dead_ends)
     }
-    left = _left_behind(loose, case) if case is not None and view.site == case.move.source else {}
+    # The queues that the settings leave out stay on purpose, and of a part of a site's queues others do.
+    left = {
+        queue: depth
+        for queue, depth in loose.items()
+        if case is not None
+        and (view.site, case.move.spec.units) == (case.move.source, None)
+        and depth > case.move.spec.accept_difference.get(queue, 0)
+        and selects(case.rules.queues, queue)
+    }
     if left:
         given = " ".join(f"--accept-difference {quote(f'{queue}={depth}')}" for queue, depth in left.items())
         messages = some([f"{depth} message(s) of {queue}" for queue, depth in left.items()])
         yield found("DR-BRIDGE-005.left_behind", broker=name, messages=messages, site=view.site, given=given)
-    held = {queue: f" ({depth} message(s))" if depth else "" for queue, depth in loose.items() if queue not in left}
-    if held:
-        named = some([f"{queue}{messages}" for queue, messages in held.items()])
-        yield found("DR-BRIDGE-005", broker=name, loose=named, site=view.site)
-
-
-def _left_behind(loose: Mapping[str, int], case: Case[BrokerView]) -> dict[str, int]:
-    """What has no copy, of a move of the whole site: the queues that the settings leave out stay on purpose."""
-    accepted, whole = case.move.spec.accept_difference, case.move.spec.units is None
-    return {
-        queue: depth
-        for queue, depth in loose.items()
-        if whole and depth > accepted.get(queue, 0) and selects(case.rules.queues, queue)
-    }
+    if held := [f"{queue} ({depth} message(s))" for queue, depth in loose.items() if queue not in left]:
+        yield found("DR-BRIDGE-005", broker=name, loose=some(held), site=view.site)
 
 
 def _flow(name: str, view: BrokerView, flow: Flow) -> Iterator[Finding]:
     unit = flow.unit
-    if "," in unit:
-        yield found("DR-BRIDGE-006.comma", broker=name, unit=unit)
-    if set(unit) & WILDCARDS:
-        yield found("DR-BRIDGE-006.wildcard", broker=name, unit=unit)
+    if odd := next((mark for mark in ",*#" if mark in unit), None):
+        yield found("DR-BRIDGE-006.comma" if odd == "," else "DR-BRIDGE-006.wildcard", broker=name, unit=unit)
     if flow.buffer is None:
         yield found("DR-BRIDGE-006.no_buffer", broker=name, unit=unit, divert=flow.divert.name, address=flow.divert.to)
         return
@@ -244,24 +234,19 @@ def _copy(unit: str, view: BrokerView, peer: BrokerView) -> Iterator[Finding]:
         yield found("DR-BRIDGE-011.unrouted", severity=Severity.WARNING, broker=name, unit=unit, count=unlost)
     if peer.flow(unit) is None:
         yield found("DR-BRIDGE-006.not_back", broker=name, unit=unit, site=view.site, other_site=peer.site)
-    if unit in peer.idle or (peer.units.get(unit) and view.units.get(unit)):
-        yield _open_copy(unit, view, peer)
-    elif _takes_sends(unit, view, peer):
-        yield _sends(unit, peer)
+    yield from of_reached_copy(unit, view, peer, planned=True)
 
 
-def _open_copy(unit: str, view: BrokerView, peer: BrokerView) -> Finding:
-    broker = f"{peer.site}/{peer.pair}"
-    return found("DR-BRIDGE-012", broker=broker, unit=unit, site=peer.site, other_site=view.site, queue=quote(unit))
-
-
-def of_loose_copy(unit: str, view: BrokerView, peer: BrokerView) -> Iterator[Finding]:
+def of_reached_copy(unit: str, view: BrokerView, peer: BrokerView, *, planned: bool = False) -> Iterator[Finding]:
     """Find a copy of what this site serves that clients reach at the other: nobody works on it there yet, or only a
-    pause closes it, and they may send."""
-    if unit in peer.idle:
-        yield _open_copy(unit, view, peer)
-    elif peer.gated(unit) and _takes_sends(unit, view, peer):
-        yield _sends(unit, peer)
+    pause closes it, and they may send. Against a planned move, one that is open at both, or closed by listeners."""
+    of_copy: dict[str, Any] = {"site": peer.site, "unit": unit, "queue": quote(unit)}
+    is_served = bool(view.units.get(unit))
+    if unit in peer.idle or (planned and is_served and peer.units.get(unit)):
+        yield found("DR-BRIDGE-012", broker=f"{peer.site}/{peer.pair}", other_site=view.site, **of_copy)
+    elif is_served and peer.config.lasting is not None and not peer.kept_out(unit) and (planned or peer.gated(unit)):
+        closed = "is paused there" if peer.gated(unit) else "is closed there by its listeners alone"
+        yield found("DR-BRIDGE-013", pair=peer.pair, closed=closed, **of_copy)
 
 
 def _delayed(unit: str, view: BrokerView, peer: BrokerView, move: Move, rules: Rules) -> Iterator[Finding]:
@@ -280,15 +265,6 @@ def _delayed(unit: str, view: BrokerView, peer: BrokerView, move: Move, rules: R
             difference=quote(f"{unit}={late}"),
             other_site=peer.site,
         )
-
-
-def _takes_sends(unit: str, view: BrokerView, peer: BrokerView) -> bool:
-    return bool(view.units.get(unit)) and peer.config.lasting is not None and not peer.kept_out(unit)
-
-
-def _sends(unit: str, peer: BrokerView) -> Finding:
-    closed = "is paused there" if peer.gated(unit) else "is closed there by its listeners alone"
-    return found("DR-BRIDGE-013", site=peer.site, pair=peer.pair, unit=unit, closed=closed, queue=quote(unit))
 
 
 def _only_here(unit: str, view: BrokerView, peer: BrokerView, spec: Spec) -> Iterator[Finding]:
@@ -344,10 +320,6 @@ def _history(units: Iterable[str], view: BrokerView, peer: BrokerView) -> Iterat
         yield found("DR-BRIDGE-014", site=peer.site, pair=peer.pair, history=some(history))
 
 
-def _fenced(view: BrokerView) -> str:
-    return f"roles {', '.join(view.config.lasting.roles)}" if view.config.lasting is not None else "no roles are named"
-
-
 def _bridges(view: BrokerView) -> str:
     every = [bridge for flow in view.carrying for bridge in flow.bridges]
     return f"{len(every)} bridge(s), {sum(bridge.started for bridge in every)} started"
@@ -387,9 +359,9 @@ BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
     Named("DR-BRIDGE-019", lambda view: f"{sum(map(view.uncopied, view.carrying))} message(s) found no buffer"),
     Named("DR-BRIDGE-007", _bridges),
     Named("DR-BRIDGE-015", lambda view: f"{len(view.forwarded)} queue(s) counted"),
-    Named("DR-BRIDGE-009", _fenced),
-    Named("DR-FENCE-005", _fenced),
-    Named("DR-FENCE-006", _fenced),
+    Named("DR-BRIDGE-009", fenced),
+    Named("DR-FENCE-005", fenced),
+    Named("DR-FENCE-006", fenced),
 )
 BY_PAIR: Final[Sequence[Named[BrokerView]]] = (
     Named("DR-BRIDGE-008", _bridges),

@@ -172,21 +172,15 @@ class BridgesSnapshot(snapshot.Snapshot[BrokerView]):
             finding
             for view, peer in views
             for flow in (view.flows if peer is not None else ())
-            for finding in checks.of_loose_copy(flow.unit, view, peer)
+            for finding in checks.of_reached_copy(flow.unit, view, peer)
         ]
         return [*snapshot.Snapshot.findings(self), *on_purpose(self, links), *loose]
 
     def rows(self, at: datetime) -> Sequence[Row]:
         """Without dead letters and what has expired: no divert copies these, and a failover brings none of them."""
-        ends = {(view.site, view.pair): _ends(view) for view in self._all()}
+        ends = {(view.site, view.pair, queue) for view in self._all() for queue in view.dead_ends}
         rows = snapshot.Snapshot.rows(self, at)
-        return [row for row in rows if row.kind != "queue" or row.name not in ends[row.site, row.pair or ""]]
-
-
-def _ends(view: BrokerView) -> set[str]:
-    """The queues where the broker puts what failed or expired."""
-    to = {address for queue in view.queues for address in (queue.dead_letter_address, queue.expiry_address) if address}
-    return {queue.name for queue in view.queues if queue.address in to and view.flow(queue.address) is None}
+        return [row for row in rows if row.kind != "queue" or (row.site, row.pair, row.name) not in ends]
 
 
 class Session(session.Session[BrokerView]):

@@ -326,6 +326,12 @@ class BrokerView(ArtemisBroker):
     def flow(self, unit: str) -> Flow | None:
         return self._flows.get(unit)
 
+    @property
+    def dead_ends(self) -> set[str]:
+        """The queues where the broker puts what failed or expired, and that no divert copies."""
+        to = {address for queue in self.queues for address in (queue.dead_letter_address, queue.expiry_address)}
+        return {queue.name for queue in self.queues if queue.address in to and self.flow(queue.address) is None}
+
     def uncopied(self, flow: Flow) -> int:
         """How many messages of a unit its divert put where no queue took them, since the broker's start."""
         return self.unrouted.get(flow.divert.to, 0) if flow.buffer is not None else 0

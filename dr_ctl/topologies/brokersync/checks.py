@@ -7,7 +7,7 @@ from typing import Final
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, RefusalScope, Role, some
-from dr_ctl.engine.operations import SWAPOVER, UNFENCE
+from dr_ctl.engine.operations import SWAPOVER
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.brokersync import parity
 from dr_ctl.topologies.brokersync.view import BrokerView, SyncSnapshot
@@ -88,13 +88,10 @@ def of_both(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> I
 
 
 def of_opening(case: Case[BrokerView]) -> Iterator[Finding]:
-    """Find copies at the site to be opened whose messages clients of the other site, which is closed now, may have
-    consumed."""
-    key = "DR-SYNC-004.both_closed" if case.move.spec.operation == UNFENCE else "DR-SYNC-005.both_closed"
-    for view, peer in reasons.to_be_opened(case):
-        for counted in parity.counts(view, peer, case.rules.queues):
-            if counted.lacks:
-                yield found(key, queue=counted.queue, opened=view.site, other=peer.site, count=counted.lacks)
+    def surplus(view: BrokerView, peer: BrokerView) -> dict[str, int]:
+        return {counts.queue: counts.lacks for counts in parity.counts(view, peer, case.rules.queues)}
+
+    return reasons.lies_here_alone(case, surplus)
 
 
 def _residue(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> Iterator[Finding]:

@@ -244,8 +244,9 @@ def _moved_on(snapshot: Snapshot[Broker], move: Move) -> Iterator[Finding]:
             yield found(key, left=some(left), source=move.source, target=move.target)
 
 
-def to_be_opened(case: Case[V]) -> Iterator[tuple[V, V]]:
-    """The brokers of a site that is to be opened by itself, each with its peer, which is closed too. Nothing is left to
+def lies_here_alone(case: Case[V], surplus: Callable[[V, V], Mapping[str, int]]) -> Iterator[Finding]:
+    """Find what lies at a site that is to be opened by itself, and not at the other, which is closed too. `surplus`
+    says by queue how many more lie at the first of two brokers than what is under way explains. Nothing is left to
     compare where a receipt shows what lies there."""
     snapshot, move = case.snapshot, case.move
     unfence = move.spec.operation == UNFENCE
@@ -254,17 +255,11 @@ def to_be_opened(case: Case[V]) -> Iterator[tuple[V, V]]:
     opened, other = (move.source, move.target) if unfence else (move.target, move.source)
     for view, peer in snapshot.both(opened, other):
         receipt = receipts.held_at(view)
-        if not (view.open or peer.open) and (receipt is None or receipts.changes_since(receipt, (view, peer))):
-            yield view, peer
-
-
-def lies_here_alone(case: Case[V], surplus: Callable[[V, V], Mapping[str, int]]) -> Iterator[Finding]:
-    """Find what lies at a site that is to be opened and not at the other. `surplus` says by queue how many more lie at
-    the first of two brokers than what is under way explains."""
-    key = "DR-UNFENCE-003" if case.move.spec.operation == UNFENCE else "DR-UNFENCE-003.activated"
-    for view, peer in to_be_opened(case):
-        more = [f"{queue}: {count}" for queue, count in surplus(view, peer).items() if count > 0]
-        if more and not view.link.missing:
+        stands = receipt is not None and not receipts.changes_since(receipt, (view, peer))
+        if view.open or peer.open or view.link.missing or stands:
+            continue
+        if more := [f"{queue}: {count}" for queue, count in surplus(view, peer).items() if count > 0]:
+            key = "DR-UNFENCE-003" if unfence else "DR-UNFENCE-003.activated"
             yield found(key, site=view.site, other_site=peer.site, queues=some(more))
 
 

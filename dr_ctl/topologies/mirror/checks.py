@@ -6,7 +6,7 @@ from typing import Final
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, RefusalScope, Role, Severity, some
-from dr_ctl.topologies.artemis.broker import link_users, lock_states, of_mqtt
+from dr_ctl.topologies.artemis.broker import fenced, link_users, lock_states, of_mqtt
 from dr_ctl.topologies.common import reasons
 from dr_ctl.topologies.common.calls import CLUSTER_PREFIX
 from dr_ctl.topologies.common.checks import Case, Checks, Named, listeners, of_listeners, of_locks, of_pair, of_queues
@@ -131,10 +131,6 @@ def of_both(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> I
         yield found("DR-PARITY-002", loose=some([difference.text(source.site, target.site) for difference in loose]))
 
 
-def _fenced(view: BrokerView) -> str:
-    return "no lasting fence is set" if view.config.lasting is None else f"roles {', '.join(view.config.lasting.roles)}"
-
-
 def _links(view: BrokerView) -> str:
     return some([link.name for link in view.links]) or "none"
 
@@ -165,9 +161,9 @@ BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
         ),
     ),
     Named("DR-DOOR-008", lock_states),
-    Named("DR-FENCE-004", _fenced),
-    Named("DR-FENCE-005", _fenced, "the roles of the link's user are known"),
-    Named("DR-FENCE-006", _fenced, "a lasting fence leaves the link alone"),
+    Named("DR-FENCE-004", fenced),
+    Named("DR-FENCE-005", fenced, "the roles of the link's user are known"),
+    Named("DR-FENCE-006", fenced, "a lasting fence leaves the link alone"),
     Named("DR-LINK-009", _links),
     Named("DR-LINK-001", _links, "the link to the peer is known"),
     Named("DR-LINK-002", _shipping),
