@@ -542,6 +542,9 @@ class World(made.StepContext):
     def at(self, site: str) -> list[Any]:
         return [SimpleNamespace(read=lambda view=view: view) for view in self.views if view.site == site]
 
+    def unapplied_at(self, site: str, *, timeout_s: float) -> int | None:
+        return next(view.link.unapplied for view in self.views if view.site == site)
+
 
 NOTHING = {"outflow": None, "pending": None, "attached": None}
 
