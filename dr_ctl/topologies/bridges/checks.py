@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from shlex import quote
-from typing import Any, Final
+from typing import Final
 from xml.sax.saxutils import quoteattr
 
 from dr_ctl.core.findings import found
@@ -240,13 +240,14 @@ def _copy(unit: str, view: BrokerView, peer: BrokerView) -> Iterator[Finding]:
 def of_reached_copy(unit: str, view: BrokerView, peer: BrokerView, *, planned: bool = False) -> Iterator[Finding]:
     """Find a copy of what this site serves that clients reach at the other: nobody works on it there yet, or only a
     pause closes it, and they may send. Against a planned move, one that is open at both, or closed by listeners."""
-    of_copy: dict[str, Any] = {"site": peer.site, "unit": unit, "queue": quote(unit)}
+    site, pair, queue = peer.site, peer.pair, quote(unit)
     is_served = bool(view.units.get(unit))
     if unit in peer.idle or (planned and is_served and peer.units.get(unit)):
-        yield found("DR-BRIDGE-012", broker=f"{peer.site}/{peer.pair}", other_site=view.site, **of_copy)
+        broker = f"{site}/{pair}"
+        yield found("DR-BRIDGE-012", broker=broker, unit=unit, site=site, other_site=view.site, queue=queue)
     elif is_served and peer.config.lasting is not None and not peer.kept_out(unit) and (planned or peer.gated(unit)):
         closed = "is paused there" if peer.gated(unit) else "is closed there by its listeners alone"
-        yield found("DR-BRIDGE-013", pair=peer.pair, closed=closed, **of_copy)
+        yield found("DR-BRIDGE-013", site=site, pair=pair, unit=unit, closed=closed, queue=queue)
 
 
 def _delayed(unit: str, view: BrokerView, peer: BrokerView, move: Move, rules: Rules) -> Iterator[Finding]:
