@@ -174,6 +174,7 @@ def _none_serves(assessment: Assessment) -> Iterator[Finding]:
     """No site was seen serving: why, and what to type then."""
     snapshot, run, roles = assessment.snapshot, assessment.open_run, assessment.snapshot.roles
     waiting = [site for site, role in roles.items() if role is Role.STANDBY]
+    under_way = run.lives if run is not None else assessment.held is not None
     undecided = any(isinstance(broker.silent, StartingOrEnding) for broker in snapshot.brokers)
     told_elsewhere = all(broker.silent is None and not broker.listeners for broker in snapshot.brokers)
     unread = [finding for site in roles if (finding := not_read(snapshot, site)) is not None]
@@ -182,12 +183,12 @@ def _none_serves(assessment: Assessment) -> Iterator[Finding]:
     elif undecided or told_elsewhere or not waiting:
         unsure = any(role in (Role.UNKNOWN, Role.SICK) for role in roles.values())
         yield found("DR-ROLE-005.unsure" if unsure else "DR-ROLE-005.none_waits", roles=roles_text(snapshot))
-    elif len(waiting) == len(roles) and run is not None:
-        key = "DR-ROLE-015.under_way" if run.lives else "DR-ROLE-015.open_run"
+    elif len(waiting) == len(roles) and (under_way or run is not None):
+        key = "DR-ROLE-015.under_way" if under_way else "DR-ROLE-015.open_run"
         yield found(key, sites=" and ".join(roles))
     elif len(waiting) == len(roles):
         yield _closed(assessment)
-    elif run is not None and run.lives:
+    elif under_way:
         yield found("DR-ROLE-005.under_way", roles=roles_text(snapshot))
     else:
         yield _one_waits(assessment, waiting[0])
