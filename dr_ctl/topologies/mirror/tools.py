@@ -13,6 +13,7 @@ from dr_ctl.topologies.common.link import Residue
 from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.rules import selected
 from dr_ctl.topologies.common.tools import Sender, Tools
+from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.mirror.reading import Browsed, Observer, Origin, Session, browsed, identity, scheduled
 from dr_ctl.topologies.mirror.view import ORIGINS_UP_TO, BrokerView, differences, not_accepted
 
@@ -41,6 +42,10 @@ class _Apart:
     def size(self) -> int:
         return max(len(self.only_at_source), len(self.only_at_target))
 
+    def text(self, move: Move) -> str:
+        at_source, at_target = len(self.only_at_source), len(self.only_at_target)
+        return f"{self.queue}: {at_source} message(s) only at {move.source}, {at_target} only at {move.target}"
+
 
 class MirrorGate(Gate[BrokerView]):
     observer: Observer
@@ -59,25 +64,33 @@ class MirrorGate(Gate[BrokerView]):
             for name, queue in at_source.items()
             if name in at_target and 0 < queue.depth == at_target[name].depth <= ORIGINS_UP_TO
         ]
+        loose = now.source.differing | now.target.differing
+        ends = [self.observer.brokers[site][now.source.pair] for site in (move.source, move.target)]
+
+        def queues(session: Session) -> list[Queue]:
+            by_name = at_source if session.site == move.source else at_target
+            return [by_name[name] for name in shallow]
+
         if shallow:  # delayed messages are in no listing
-            source = self.observer.brokers[move.source][now.source.pair]
-            waiting = scheduled(source.reader(), [at_source[name] for name in shallow])
-            shallow = [name for name, count in zip(shallow, waiting, strict=True) if not count]
-
-        def ids(session: Session) -> list[Browsed]:
-            view, queues = (now.source, at_source) if session.site == now.source.site else (now.target, at_target)
-            return browsed(session.reader(), view, [queues[name] for name in shallow], limit=ORIGINS_UP_TO)
-
-        sites = self.observer.brokers
+            waiting = self.observer.together(lambda session: scheduled(session.reader(), queues(session)), ends)
+            shallow = [name for name, *counts in zip(shallow, *waiting, strict=True) if not any(counts)]
+        views = {view.site: view for view in (now.source, now.target)}
         mine, others = self.observer.together(
-            ids, [sites[site][now.source.pair] for site in (move.source, move.target)]
+            lambda session: browsed(session.reader(), views[session.site], queues(session), limit=ORIGINS_UP_TO), ends
         )
         both = dict(zip(shallow, zip(mine, others, strict=True), strict=True))
         apart = [_Apart(name, *_alone(*browsed)) for name, browsed in both.items()]
+        aside = [
+            difference
+            for difference in apart
+            if difference.size and {difference.queue, at_source[difference.queue].address} & loose
+        ]
         wrong = [
             difference
             for difference in apart
-            if difference.size and move.spec.accept_difference.get(difference.queue) != difference.size
+            if difference.size
+            and difference not in aside
+            and move.spec.accept_difference.get(difference.queue) != difference.size
         ]
         if wrong:
             return _refused(wrong, move)
@@ -85,8 +98,10 @@ class MirrorGate(Gate[BrokerView]):
         depths: dict[str, Json] = {name: queue.depth for name, queue in at_source.items() if queue.depth}
         compared = sum(len(browsed.numbers) for browsed in mine)
         by_count = [f"{count} of {name}" for name, count in unnamed.items() if count]
-        findings = (found("DR-PARITY-005", named=some(by_count)),) if by_count else ()
-        return Done("the gate holds", {"ids_compared": compared, "depths": depths}, findings)
+        findings = [found("DR-PARITY-005", named=some(by_count))] if by_count else []
+        if aside:
+            findings.append(found("DR-PARITY-002", loose=some([difference.text(move) for difference in aside])))
+        return Done("the gate holds", {"ids_compared": compared, "depths": depths}, tuple(findings))
 
 
 def _alone(local: Browsed, peer: Browsed) -> tuple[frozenset[Origin], frozenset[Origin]]:
@@ -98,11 +113,7 @@ def _alone(local: Browsed, peer: Browsed) -> tuple[frozenset[Origin], frozenset[
 
 def _refused(wrong: list[_Apart], move: Move) -> Refused:
     source, target = move.source, move.target
-    counts = [
-        f"{apart.queue}: {len(apart.only_at_source)} message(s) only at {source}, "
-        f"{len(apart.only_at_target)} only at {target}"
-        for apart in wrong
-    ]
+    counts = [apart.text(move) for apart in wrong]
     ids = {
         finding.queue: {f"only at {source}": finding.only_at_source, f"only at {target}": finding.only_at_target}
         for finding in wrong

@@ -394,6 +394,7 @@ class Scripted:
     looks: Sequence[LockReading]
     browsed: Sequence[int] = (1, 2, 3)
     unnamed: int = 0
+    waiting: int = 0
     pair: str = PAIR
     taken: int = 0
 
@@ -413,6 +414,8 @@ class Scripted:
         rows = [_message("born", number) for number in self.browsed]
         rows += [{**_message("born", 0), "protocol": "unheard of"}] * self.unnamed
         broker.instead["browse"] = {"value": rows, "status": 200}
+        for told in broker.queues.values():
+            told["ScheduledCount"] = self.waiting
         return broker.reader()
 
 
@@ -434,7 +437,8 @@ class Gate:
     def __init__(self, london: Sequence[LockReading], paris: Sequence[LockReading], **more: Any) -> None:
         drain = Drain.model_validate({"poll": f"{1000 * more['poll']:g}ms"})
         self.london = Scripted("london", london)
-        self.paris = Scripted("paris", paris, more.get("browsed", (1, 2, 3)), more.get("unnamed", 0))
+        told = {key: more[key] for key in ("browsed", "unnamed", "waiting") if key in more}
+        self.paris = Scripted("paris", paris, **told)
         self.context = made.StepContext()
         observer = SimpleNamespace(
             brokers={"london": {PAIR: self.london}, "paris": {PAIR: self.paris}},
@@ -550,6 +554,17 @@ def test_where_an_origin_is_not_shown_counts_decide_and_that_is_said() -> None:
     refused = Gate([HERE], [THERE], poll=1.0, browsed=(1,), unnamed=1)
     assert isinstance(refused.outcome, Refused)
     assert cast("Any", refused.outcome.evidence["ids"])["orders.in"]["only at london"] == ["born:2", "born:3"]
+
+
+def test_other_messages_are_told_and_pass_where_they_may_differ_or_wait_for_their_time() -> None:
+    ring = [with_queue(view, queue("orders.in", 3, site=view.site, ring=True)) for view in (HERE, THERE)]
+    gate = Gate(ring[:1], ring[1:], poll=1.0, browsed=(1, 2, 9))
+    assert isinstance(gate.outcome, Done)
+    [finding] = gate.outcome.findings
+    assert finding.id == "DR-PARITY-002"
+    assert finding.text.endswith(": orders.in: 1 message(s) only at london, 1 only at paris")
+    # A message that a client gave back waits for its time at one site alone, and no listing shows it there.
+    assert isinstance(Gate([HERE], [THERE], poll=1.0, browsed=(), waiting=3).outcome, Done)
 
 
 @pytest.mark.parametrize(("depth", "compared"), [(0, 0), (1000, 3), (1001, 0)])
