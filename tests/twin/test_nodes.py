@@ -221,6 +221,14 @@ def test_whatever_is_seen_of_a_site_is_told(twin: PlayedTwin, dr_ctl: Command, w
         assert ended.document["outcome"] != "internal", ended.err
 
 
+@pytest.mark.parametrize("layout", [Layout(nodes=2)])
+@pytest.mark.parametrize("topology", NEW)
+def test_a_node_that_hangs_is_no_node_that_the_settings_do_not_name(twin: PlayedTwin, dr_ctl: Command) -> None:
+    """`check` has little time, in which no node of the broker may have answered."""
+    twin.freeze("london", node="a")
+    assert [dr_ctl("check", "--within", within).rows(NODES) for within in ("1s", "3s")] == [[], []]
+
+
 Q = "orders.in"
 AFTER = "after the last step"
 OPENING = ("right before it opens", "right after it opens")

@@ -321,7 +321,7 @@ class Observer(Generic[V_co, A_co]):
         name, signs, taken, unnamed = f"{view.site}/{view.pair}", list[str](), list[str](), list[Node]()
         peer = next(broker for (site, pair), broker in views.items() if site != view.site and pair == view.pair)
         if not isinstance(peer, Silent):
-            unnamed += nodes_in_link(peer, view.site, len(view.nodes))
+            unnamed += nodes_in_link(peer, view.site, len(session.group.processes))
             if peer.link.hears_peer:
                 signs.append(f"the link between {name} and {peer.site} is attached")
             elif view.ports_refuse:
@@ -330,7 +330,7 @@ class Observer(Generic[V_co, A_co]):
                 taken += [f"connections are taken at {address}" for address in self._probed(session, peer)]
         if isinstance(view.error, Passive):
             unnamed += [Node(view.site, view.pair, at, "by its listing of the cluster") for at in view.error.at]
-        if not (unnamed or view.nodes):
+        if session.group.has_one_node and not unnamed:
             if view.site not in self._remembered:
                 self._remembered[view.site] = self._read_back(view.site)
             unnamed = [node for node in self._remembered[view.site] if node.pair == view.pair]
