@@ -149,7 +149,7 @@ def test_what_likely_comes_twice_is_told_over_a_restart(tmp_path: Path) -> None:
 
 @pytest.mark.chaos
 def test_figures_and_bounds_against_the_truth_of_many_histories(tmp_path: Path) -> None:
-    check(tmp_path, [(load, seed) for load in LOADS for seed in range(10, 20)], hours=3.0)
+    check(tmp_path, [(load, seed) for load in LOADS for seed in range(40)], hours=3.0)
 
 
 @pytest.mark.parametrize("number", [1, *(pytest.param(each, marks=pytest.mark.deep) for each in (3, 6))])
