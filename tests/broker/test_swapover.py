@@ -327,6 +327,7 @@ def test_what_nothing_explains_is_taken_out_and_kept(lab: Lab, operator: Operato
     lost_with_three(lab, operator)
     lab.start("london")
     send(lab, "london", "orders.in", 2)
+    until(lambda: lab.admin("london").depth("$ACTIVEMQ_ARTEMIS_MIRROR_paris") >= 2)
     on_queue(lab, "london", "$ACTIVEMQ_ARTEMIS_MIRROR_paris", "removeAllMessages()")  # they will never be shipped
 
     ended = operator.run("reinstate", "london", "--yes")
