@@ -32,14 +32,14 @@ def not_in_store(lacking: Mapping[str, int], accepted: Mapping[str, int]) -> lis
 
 
 def of_return(case: Case[BrokerView]) -> Iterator[Finding]:
-    moves = case.move.spec.operation == FAILBACK
-
     def of_one(view: BrokerView) -> Iterator[Finding]:
-        findings = _of_broker(view, case.move.spec.accept_difference)
-        return findings if moves else (finding for finding in findings if finding.id != "DR-STORE-008")
+        if case.move.spec.operation == FAILBACK:
+            return of_broker(view, case)
+        return (
+            finding for finding in _of_broker(view, case.move.spec.accept_difference) if finding.id != "DR-STORE-008"
+        )
 
-    findings = reasons.of_return(case, of_one, frozenset(), "DR-RETURN-001.sharedstore")
-    return map(_in_a_move, findings) if moves else findings
+    return reasons.of_return(case, of_one, frozenset(), "DR-RETURN-001.sharedstore")
 
 
 def _in_a_move(finding: Finding) -> Finding:
