@@ -29,7 +29,8 @@ _MENDED: Final = frozenset({"DR-DOOR-004", "DR-BRIDGE-004", "DR-LINK-004"})
 
 
 def of_return(case: Case[BrokerView]) -> Iterator[Finding]:
-    yield from reasons.of_return(case, of_broker, _MENDED, "DR-RETURN-001.artemis", of_both)
+    moves = case if case.move.spec.operation == FAILBACK else None
+    yield from reasons.of_return(case, lambda view: of_broker(view, moves), _MENDED, "DR-RETURN-001.artemis", of_both)
     for view in case.snapshot.views(case.move.target):
         yield from _done_again(view, case.move)
 
