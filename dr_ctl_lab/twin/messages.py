@@ -89,6 +89,7 @@ class Queue:
     filter: str | None = None
     paused: bool = False
     lasting: bool = False
+    enabled: bool = True
     auto_created: bool = False
     counters: Counters = field(default_factory=Counters)
     messages: dict[int, Message] = field(default_factory=dict)
@@ -99,6 +100,8 @@ class Queue:
     scheduled: dict[int, int] = field(default_factory=dict)
 
     def add(self, message: Message) -> None:
+        if not self.enabled:
+            return  # dropped, and confirmed to its sender all the same
         self.messages[message.number] = message
         if message.origin is not None:
             self.by_origin[message.origin] = message

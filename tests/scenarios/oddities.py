@@ -39,6 +39,8 @@ def limits(stage: Stage, place: str) -> Limits:
 def held(stage: Stage, queue: str, place: str, how: str) -> None:
     if how == "paused":
         at(stage, place, ArtemisBroker).pause_address(queue, on=True)
+    elif how == "disabled":
+        at(stage, place, ArtemisBroker).queue(queue).enabled = False
     else:
         limits(stage, place).blocked.add(queue)
 
@@ -208,7 +210,7 @@ ODDITIES: Final[Sequence[tuple[str, Callable[..., object]]]] = (
             {queue: AddressSettings(int(most), policy)}
         ),
     ),
-    (rf"address (?P<queue>\S+) at {_AT} is (?P<how>paused|blocked)", held),
+    (rf"address (?P<queue>\S+) at {_AT} is (?P<how>paused|blocked|disabled)", held),
     (
         rf"{_AT} uses (?P<share>\d+)% of its (?P<of>\w+)",
         lambda stage, place, share, of: at(stage, place, ClassicBroker).usage.update({of: int(share)}),

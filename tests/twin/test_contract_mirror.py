@@ -85,7 +85,7 @@ def test_what_keeps_clients_out_behind_open_listeners_is_read(subject: Subject) 
     """Addresses at a limit, by their policy; of a paused one its queues are paused too."""
     server = subject.server("london")
     policies = {"full.fail": "FAIL", "full.drop": "DROP", "full.block": "BLOCK", "full.page": "PAGE"}
-    names = [*policies, "paused", "blocked"]
+    names = [*policies, "paused", "blocked", "disabled"]
     for name in names:
         subject.create("london", name)
     subject.put("london", "full.page", 2)
@@ -95,6 +95,9 @@ def test_what_keeps_clients_out_behind_open_listeners_is_read(subject: Subject) 
         subject.done("london", server, LIMIT, name, limit)
     subject.done("london", subject.address("london", "paused"), "pause()")
     assert subject.done("london", subject.address("london", "blocked"), "block()") is True
+    subject.done("london", subject.queue("london", "disabled"), "disable()")
+    with subject.client("london") as client:
+        client.send("disabled")  # confirmed all the same
 
     try:
         view = subject.view("london")
@@ -120,11 +123,13 @@ def test_what_keeps_clients_out_behind_open_listeners_is_read(subject: Subject) 
     assert rows == [
         ("addresses are paused: their clients get nothing: paused", ("paused",)),
         ("addresses are blocked by management: their senders wait: blocked", ("blocked",)),
+        ("queues are disabled: what is sent to them is confirmed and dropped: disabled", ("disabled",)),
         (full.format("BLOCK", "their senders wait: full.block"), ("full.block",)),
         (full.format("FAIL", "what is sent there is refused: full.fail"), ("full.fail",)),
         (full.format("DROP", "what is sent there is dropped: full.drop"), ("full.drop",)),
     ]
     assert (view.business["paused"].paused, view.business["blocked"].paused) == (True, False)
+    assert view.business["disabled"].depth == 0
     assert 0 < figures["DiskStoreUsage"] < 1
     assert 0 < figures["MaxDiskUsage"] <= 100
     assert figures["AddressMemoryUsage"] < figures["GlobalMaxSize"]

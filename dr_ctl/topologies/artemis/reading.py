@@ -417,11 +417,15 @@ def limits_of_server(fields: Fields, up_ms: int) -> tuple[Obstacle, ...]:
 
 
 def limits_of_addresses(reader: Reader, view: Broker, *, timeout_s: float) -> tuple[Obstacle, ...]:
-    """Addresses of clients' queues that are paused, blocked, or at a limit that keeps messages out. Raises
-    `BrokerError`."""
+    """Addresses of clients' queues that are paused, blocked, or at a limit that keeps messages out, or a queue of which
+    is disabled. Raises `BrokerError`."""
     own = {queue.address for queue in view.business.values()}
-    server, addresses = reader.read(
-        [Read(beans.server(view.broker), LIMITS), Read(beans.address(view.broker), _ADDRESS)],
+    server, addresses, queues = reader.read(
+        [
+            Read(beans.server(view.broker), LIMITS),
+            Read(beans.address(view.broker), _ADDRESS),
+            Read(beans.queue(view.broker), (*PAUSES, "Enabled")),  # one that each version has: else the reading fails
+        ],
         timeout_s=timeout_s,
     )
     rows = {name: row for bean, row in addresses.beans() for name in (beans.parts(bean)["address"],) if name in own}
@@ -439,6 +443,7 @@ def limits_of_addresses(reader: Reader, view: Broker, *, timeout_s: float) -> tu
     return (
         *_said(rows, "Paused", "are paused: their clients get nothing", "Resume them in the console."),
         *_said(rows, "BlockedViaManagement", "are blocked by management: their senders wait", "unblock() them there."),
+        *_disabled(view, {beans.parts(bean)["queue"]: row for bean, row in queues.beans()}),
         *_kept_out(at_limit, policies(reader, view, at_limit, timeout_s), everywhere=is_full),
     )
 
@@ -446,6 +451,15 @@ def limits_of_addresses(reader: Reader, view: Broker, *, timeout_s: float) -> tu
 def _said(rows: Mapping[str, Fields], flag: str, what: str, remedy: str) -> Iterator[Obstacle]:
     if names := sorted(name for name, row in rows.items() if row.has(flag) and row.flag(flag)):
         yield Obstacle(f"addresses {what}: {some(names)}", remedy, tuple(names))
+
+
+def _disabled(view: Broker, rows: Mapping[str, Fields]) -> Iterator[Obstacle]:
+    """No message is routed to a disabled queue. A version that lacks the flag leaves it out."""
+    queues = [queue for name, queue in view.business.items() if name in rows and rows[name].has("Enabled")]
+    if disabled := [queue for queue in queues if not rows[queue.name].flag("Enabled")]:
+        names = some([queue.name for queue in disabled])
+        text = f"queues are disabled: what is sent to them is confirmed and dropped: {names}"
+        yield Obstacle(text, "enable() them in the console.", tuple(queue.address for queue in disabled))
 
 
 def policies(reader: Reader, view: Broker, names: Iterable[str], timeout_s: float = READ_S) -> Mapping[str, str]:

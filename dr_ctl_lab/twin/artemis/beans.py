@@ -177,7 +177,13 @@ def pausing(queue: Queue, broker: Broker) -> Operations:
         queue.dispatch()
         broker.changed.notify_all()
 
-    return {"pause()": pause, "pause(boolean)": pause, "resume()": resume}
+    return {
+        "pause()": pause,
+        "pause(boolean)": pause,
+        "resume()": resume,
+        "disable()": lambda: setattr(queue, "enabled", False),
+        "enable()": lambda: setattr(queue, "enabled", True),
+    }
 
 
 def filtering(text: str | None) -> Callable[[Named], bool]:

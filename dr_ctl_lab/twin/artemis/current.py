@@ -63,7 +63,7 @@ def queue(queue: Queue) -> dict[str, Any]:
         "PersistedPause": queue.lasting,
         "InternalQueue": queue.internal,
         "AutoDelete": bool(queue.options.get("auto-delete", False)),
-        "Enabled": True,
+        "Enabled": queue.enabled,
     }
 
 
