@@ -176,10 +176,14 @@ def taken_over(spec: Spec, snapshot: Snapshot, opened: Opened, runs: Runs) -> st
 
 def moved_before(decided: Decision, spec: Spec, snapshot: Snapshot, opened: Opened) -> Decision:
     """The decision on a failover, or that nothing is to be moved: the newest run of this STATE that let clients in did
-    so at the target, no debt is left, and the other site was not seen serving since."""
+    so at the target, whose lock nobody else has taken since, no debt is left, and the other site was not seen serving
+    after it."""
     priced = isinstance(decided, Plan) or (isinstance(decided, Refusal) and decided.code is ExitCode.LOSS_REFUSED)
     alone = sites_serving(snapshot) == [spec.target] and serves_all(snapshot, spec.target)
-    if not (priced and alone) or snapshot.debts:
+    own = {files.name for files in opened.runs.all()}
+    locks = [reading.highest for reading in snapshot.locks if reading.site == spec.target]
+    untouched = bool(locks) and all(lock is not None and lock.run in own for lock in locks)
+    if not (priced and alone and untouched) or snapshot.debts:
         return decided
     lost, (at, site, closed_by) = opened.other(spec.target), _moved_by(opened.runs)
     seen = _last_seen(opened.installation, lost, Role.SERVING)
