@@ -104,7 +104,7 @@ def _text(state: Status, now: datetime, sites: Sequence[str]) -> str:
                 lines.append(f"    {lacking}")
             if (down := state.down.get((site, broker.pair))) is not None:
                 lines.append(f"    {down.text}")
-        lines += [f"  workload {each.line(role)}" for each in state.snapshot.workloads if each.site == site]
+        lines += [f"  workload {workload.line(role)}" for workload in state.snapshot.workloads if workload.site == site]
     return page(lines)
 
 

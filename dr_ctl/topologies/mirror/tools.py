@@ -75,10 +75,10 @@ class MirrorGate(Gate[BrokerView]):
             waiting = self.observer.together(lambda session: scheduled(session.reader(), queues(session)), ends)
             shallow = [name for name, *counts in zip(shallow, *waiting, strict=True) if not any(counts)]
         views = {view.site: view for view in (now.source, now.target)}
-        mine, others = self.observer.together(
+        at_source_ids, at_target_ids = self.observer.together(
             lambda session: browsed(session.reader(), views[session.site], queues(session), limit=ORIGINS_UP_TO), ends
         )
-        both = dict(zip(shallow, zip(mine, others, strict=True), strict=True))
+        both = dict(zip(shallow, zip(at_source_ids, at_target_ids, strict=True), strict=True))
         apart = [_Apart(name, *_alone(*browsed)) for name, browsed in both.items()]
         aside = [
             difference
@@ -96,7 +96,7 @@ class MirrorGate(Gate[BrokerView]):
             return _refused(wrong, move)
         unnamed = {name: max(ours.unnamed, theirs.unnamed) for name, (ours, theirs) in both.items()}
         depths: dict[str, Json] = {name: queue.depth for name, queue in at_source.items() if queue.depth}
-        compared = sum(len(browsed.numbers) for browsed in mine)
+        compared = sum(len(browsed.numbers) for browsed in at_source_ids)
         by_count = [f"{count} of {name}" for name, count in unnamed.items() if count]
         findings = [found("DR-PARITY-005", named=some(by_count))] if by_count else []
         if aside:
