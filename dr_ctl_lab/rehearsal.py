@@ -27,7 +27,7 @@ from dr_ctl.cli.session import Time
 from dr_ctl.core.document import document, key
 from dr_ctl.core.errors import BrokerError, DrCtlError
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, Finding, some
+from dr_ctl.core.model import ExitCode, Finding, brief
 from dr_ctl.core.system import boottime_s, system
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.runs import write
@@ -110,7 +110,8 @@ def rehearse(caller: Caller, *, variations: int, seed: int) -> Result:
     wrong = [step for step in played if step.wrong]
     outages = sorted(step.outage_s for step in played if step.outage_s is not None)
     findings: list[Finding] = [
-        found("DR-REHEARSE-003", seed=finding.seed, scene=finding.scene, wrong=some(finding.wrong)) for finding in wrong
+        found("DR-REHEARSE-003", seed=finding.seed, scene=finding.scene, wrong=brief(finding.wrong))
+        for finding in wrong
     ]
     evidence = caller.state() / "rehearsals" / f"{caller.clock.now():%Y%m%dT%H%M%SZ}-twin.json"
     ends = Counter(end.exit_code for step in played for end in step.ends)
@@ -153,19 +154,19 @@ def _like(caller: Caller) -> Like:
         except DrCtlError as error:
             silent = [str(error)]
     if not depths:
-        notes.append(f"no broker told its queues ({some(silent)}): rehearsed with {' and '.join(USUAL)}")
+        notes.append(f"no broker told its queues ({brief(silent)}): rehearsed with {' and '.join(USUAL)}")
     if len(depths) > MOST_QUEUES:
         notes.append(f"{MOST_QUEUES} of {len(depths)} queues are rehearsed with")
         depths = dict([*depths.items()][:MOST_QUEUES])
     deep = [name for name, depth in depths.items() if depth == MOST_LYING]
-    notes += [f"{some(deep)}: {MOST_LYING} messages stand for all that lie there"] if deep else []
+    notes += [f"{brief(deep)}: {MOST_LYING} messages stand for all that lie there"] if deep else []
     taken: dict[str, Any] = {
         "name": settings.name,
         "drain": {"timeout": "10s", "poll": "20ms", "stable": settings.drain.stable, "stall": "3s"},
         "runbooks": str(folder(installation).resolve()),
         "hooks": {name: {"run": [sys.executable, "-c", "pass"]} for name in settings.hooks},
     }
-    notes += [f"hooks are not carried out: {some(list(settings.hooks))}"] if settings.hooks else []
+    notes += [f"hooks are not carried out: {brief(list(settings.hooks))}"] if settings.hooks else []
     return Like(taken, settings.topology, (first, second), pairs, depths, notes)
 
 

@@ -16,7 +16,7 @@ from dr_ctl.application.installation import Opened
 from dr_ctl.application.result import Result
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, Finding, Severity, some
+from dr_ctl.core.model import ExitCode, Finding, Severity, brief
 from dr_ctl.engine.runs import write_text
 from dr_ctl.settings.model import Grouped, Installation, files, secrets
 
@@ -69,7 +69,7 @@ def kubernetes(caller: Caller, out: Path, image: str, does: Sequence[str] = ()) 
     beside = {name: path for _, name in files(installation.settings) if (path := installation.path(name)).is_file()}
     if odd := sorted(name for name in beside if "/" in name):
         remedy = "Put them beside the settings file: a key of a ConfigMap has no folder."
-        raise UsageError(f"files of the settings that lie in folders: {some(odd)}", remedy=remedy)
+        raise UsageError(f"files of the settings that lie in folders: {brief(odd)}", remedy=remedy)
     if not installation.history.near.is_relative_to(STATE):
         remedy = f"`history: {{path: {STATE}/history}}`; at a URL: `near: {STATE}/history` beside it."
         raise UsageError(f"the history does not lie under {STATE}, which the pods can write to", remedy=remedy)
@@ -93,10 +93,10 @@ def credentials(installation: Installation) -> Mapping[str, Path]:
     loose = [where for where, secret in named if secret.env is not None or secret.plain is not None]
     if loose:
         remedy = "Put each password into a file and name that: `password: {file: london-password}`."
-        raise UsageError(f"a service has no variables of yours: {some(loose)}", remedy=remedy)
+        raise UsageError(f"a service has no variables of yours: {brief(loose)}", remedy=remedy)
     paths = dict.fromkeys(installation.path(secret.file) for _, secret in named if secret.file is not None)
     if twice := [name for name, count in Counter(path.name for path in paths).items() if count > 1]:
-        raise UsageError(f"several files of passwords have one name: {some(twice)}", remedy="Name them differently.")
+        raise UsageError(f"several files of passwords have one name: {brief(twice)}", remedy="Name them differently.")
     return {path.name: path for path in paths}
 
 

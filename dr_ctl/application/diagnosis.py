@@ -16,7 +16,7 @@ from dr_ctl.application.standing import of_agent
 from dr_ctl.application.verdicts import Assessment
 from dr_ctl.core.errors import StartingOrEnding
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding, Role, some
+from dr_ctl.core.model import Finding, Role, brief
 from dr_ctl.engine.debts import Debt, DebtKind, lost_alone
 from dr_ctl.engine.operations import FAILOVER
 from dr_ctl.engine.plan import Spec
@@ -94,7 +94,7 @@ def _links(assessment: Assessment) -> Iterator[Finding]:
     kept_out = {debt.about for debt in snapshot.debts if debt.kind is DebtKind.QUARANTINE}
     for site in [site for site in snapshot.roles if site not in kept_out]:
         away = [link.pair for link in assessment.links if link.site == site and link.attached is False]
-        names = some([f"{site}/{pair}" for pair in away if (assessment.opened.other(site), pair) not in silent])
+        names = brief([f"{site}/{pair}" for pair in away if (assessment.opened.other(site), pair) not in silent])
         if names:
             yield found("DR-LINK-010", links=names, mending=assessment.opened.mending(site))
 
@@ -243,7 +243,7 @@ def _pauses(snapshot: Snapshot) -> list[Finding]:
         by = lock.pausers(snapshot, broker)
         for run in sorted({by.get(queue, "") for queue in broker.paused}):
             names = [queue for queue in broker.paused if by.get(queue, "") == run]
-            name, paused = f"{broker.site}/{broker.pair}", some(names)
+            name, paused = f"{broker.site}/{broker.pair}", brief(names)
             findings.append(
                 found("DR-QUEUE-001.by_run", broker=name, run=run, paused=paused, site=broker.site)
                 if run

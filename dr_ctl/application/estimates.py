@@ -11,7 +11,7 @@ from dr_ctl.application.result import Result
 from dr_ctl.core import machine
 from dr_ctl.core.document import document
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding, Json, Severity, some
+from dr_ctl.core.model import Finding, Json, Severity, brief
 from dr_ctl.core.notation import duration
 from dr_ctl.core.system import system
 from dr_ctl.engine.ports import Done, NotNeeded, Outcome
@@ -146,11 +146,11 @@ def verdict(data: Mapping[str, Any], objectives: Objectives | None) -> str:
         return "objectives missed" if word == "missed" else "objectives: not known"
     limits = list(_limited(data, objectives))
     if word == "missed":
-        return f"objectives missed: {some([limit.missed for limit in limits if limit.judged is Verdict.MISSED])}"
+        return f"objectives missed: {brief([limit.missed for limit in limits if limit.judged is Verdict.MISSED])}"
     untold = [limit.untold for limit in limits if limit.judged is Verdict.UNKNOWN]
     if all(limit.most is not None for limit in limits):
-        return f"objectives: cannot tell: {some(untold)}" if untold else f"objectives: not known{TOO_FEW}"
-    return f"objectives: not known: {some(untold)}"
+        return f"objectives: cannot tell: {brief(untold)}" if untold else f"objectives: not known{TOO_FEW}"
+    return f"objectives: not known: {brief(untold)}"
 
 
 class _Limited(NamedTuple):

@@ -24,7 +24,7 @@ from dr_ctl.application.standing import pending
 from dr_ctl.core.document import document, key, optional
 from dr_ctl.core.errors import DrCtlError, EnvironmentFault, Stopped
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, Finding, Json, Role, some
+from dr_ctl.core.model import ExitCode, Finding, Json, Role, brief
 from dr_ctl.core.notation import if_known
 from dr_ctl.engine import executor
 from dr_ctl.engine.context import StopAtOnce, StopRequest, stoppable
@@ -363,7 +363,7 @@ def next_steps(plan: Plan, ended: RunResult[Snapshot]) -> list[str]:
     source, target = plan.source, plan.target
     which = option(plan.spec) if plan.untouched else ""
     unconfirmed = f"Unconfirmed sends to {source}: clients repeat them, which may make duplicates."
-    of = f" of {some([*(plan.spec.units or ())])}" if which else ""
+    of = f" of {brief([*(plan.spec.units or ())])}" if which else ""
     standby = f"Standby{of}: {source}. Keep it running: it holds the only other copy."
     missing = f"Standby: none until {source} is reinstated; new messages lie at {target} alone."
     if ended.snapshot.one_store:

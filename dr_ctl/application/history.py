@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from dr_ctl.application.result import Result
 from dr_ctl.core.document import MOMENT, key, optional
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, Finding, Role, some
+from dr_ctl.core.model import ExitCode, Finding, Role, brief
 from dr_ctl.core.notation import table
 from dr_ctl.core.system import stamp
 from dr_ctl.engine.operations import FAILOVER, UNFENCE
@@ -212,7 +212,7 @@ def _served(run: Record, opened: Listener | None) -> tuple[str | None, bool, str
         sites = list(dict.fromkeys(site for site in run.served.values() if site is not None))
         known = bool(sites) or run.outcome != ExitCode.UNKNOWN.outcome
         nowhere = [unit for unit, site in run.served.items() if site is None]
-        left = f"; {some(nowhere)} served nowhere" if sites and nowhere else ""
+        left = f"; {brief(nowhere)} served nowhere" if sites and nowhere else ""
         return " and ".join(sorted(sites)) or None, known, left
     if opened is not None:
         return opened.site, True, ""

@@ -24,7 +24,7 @@ from dr_ctl.core import machine
 from dr_ctl.core.document import document, optional
 from dr_ctl.core.errors import BrokerError, Unreachable, UsageError, writing
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, Json, some
+from dr_ctl.core.model import ExitCode, Json, brief
 from dr_ctl.engine.runs import write_text
 from dr_ctl.jolokia.client import READ_S, Account
 from dr_ctl.topologies import registry
@@ -101,9 +101,9 @@ def begin(caller: Caller, wanted: Wanted) -> Result:
     ]
     proposals = [proposal for _, _, proposal in pairs if proposal is not None]
     if len(proposals) < len(pairs) or len({proposal.topology for proposal in proposals}) != 1:
-        seen = some([f"{place.site}: {_seen(place)}" for place in places])
+        seen = brief([f"{place.site}: {_seen(place)}" for place in places])
         if silent := [place.url for place in places if place.probed is None]:
-            finding = found("DR-INIT-001.refused", seen=seen, addresses=some(silent))
+            finding = found("DR-INIT-001.refused", seen=seen, addresses=brief(silent))
         elif proposals:
             finding = found("DR-INIT-001.several", seen=seen)
         elif wanted.topology is not None:
@@ -141,7 +141,7 @@ def _addresses(urls: Sequence[str]) -> Iterator[tuple[str, str]]:
         addresses = [(match[1], match[2]) for match in named if match is not None]
         sites = [*dict.fromkeys(site for site, _ in addresses)]
         if len(sites) != SITES:
-            raise UsageError(f"{len(sites)} site(s) were named: {some(sites)}", remedy="An installation has two.")
+            raise UsageError(f"{len(sites)} site(s) were named: {brief(sites)}", remedy="An installation has two.")
         yield from sorted(addresses, key=lambda address: sites.index(address[0]))
         return
     if any(named) or len(urls) != SITES:
@@ -253,7 +253,7 @@ def _broker(place: BrokerAddress, name: str, wanted: Wanted, proposal: Proposal)
     yield Key("name", name, "the same name at both sites makes a pair")
     if not _others(place):
         listed = place.probed.others if place.probed is not None else ()
-        why = f"it lists another node at {some(listed)}: name the consoles of both under nodes:" if listed else ""
+        why = f"it lists another node at {brief(listed)}: name the consoles of both under nodes:" if listed else ""
         yield Key("jolokia", place.url, why or _seen(place), sure=not why)
         yield from filter(None, [_listener(place, proposal)])
     yield Key("username", wanted.username)

@@ -17,7 +17,7 @@ from dr_ctl.application.lost_site import LostSiteOutage, missing_package, out_of
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import Unreachable
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding, Json, Role, Severity, some, total
+from dr_ctl.core.model import Finding, Json, Role, Severity, brief, total
 from dr_ctl.core.notation import matches
 from dr_ctl.core.system import Clock, in_background, stamp
 from dr_ctl.engine.ending import bounds_text
@@ -339,7 +339,7 @@ class _Closed:
         )
         findings: tuple[Finding, ...] = ()
         if untold:
-            names, key = some(sorted(untold)), "DR-PARITY-001.at_lost_site"
+            names, key = brief(sorted(untold)), "DR-PARITY-001.at_lost_site"
             findings = (found(key, severity=Severity.WARNING, site=self.site, differences=names),)
         return Bounds(self.site, Loss(lost, self.at), Bound(duplicates, self.at), queues, classes, findings)
 

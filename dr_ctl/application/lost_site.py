@@ -13,7 +13,7 @@ from dr_ctl.core.document import key
 from dr_ctl.core.errors import DrCtlError
 from dr_ctl.core.findings import found
 from dr_ctl.core.machine import without
-from dr_ctl.core.model import ExitCode, Finding, Role, Severity, some
+from dr_ctl.core.model import ExitCode, Finding, Role, Severity, brief
 from dr_ctl.core.system import stamp
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.journal import fenced_at, read_entries, replay
@@ -158,7 +158,7 @@ def lost_pairs(snapshot: Snapshot) -> Iterator[Finding]:
         if unit.open_at or not down or not shut:
             continue
         home, away = serving[0], next(site for site in snapshot.roles if site != serving[0])
-        yield found("DR-UNIT-003.lost_pair", home=home, down=some(down), away=away, unit=unit.name)
+        yield found("DR-UNIT-003.lost_pair", home=home, down=brief(down), away=away, unit=unit.name)
 
 
 def taken_over(spec: Spec, snapshot: Snapshot, opened: Opened, runs: Runs) -> str | None:

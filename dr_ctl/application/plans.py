@@ -20,7 +20,7 @@ from dr_ctl.core.document import document, key, mapping, optional
 from dr_ctl.core.document import read as read_back
 from dr_ctl.core.errors import UsageError, writing
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, Finding, Json, Role, some
+from dr_ctl.core.model import ExitCode, Finding, Json, Role, brief
 from dr_ctl.engine.operations import ALONE, AT_SOURCE, REINSTATE
 from dr_ctl.engine.plan import Plan, PlannedStep, Refusal, Spec
 from dr_ctl.engine.record import ABORTED, NEVER_BEGAN, how_ended, record
@@ -46,7 +46,7 @@ def title(plan: Plan) -> str:
     if plan.as_if_lost is not None:
         return f"{operation} from {plan.source} to {plan.target}, as if {plan.as_if_lost} was lost"
     if plan.spec.units is not None:
-        operation = f"{operation} of {some(plan.spec.units)}"
+        operation = f"{operation} of {brief(plan.spec.units)}"
     if plan.spec.operation in AT_SOURCE:
         return f"{operation} {plan.source}"
     if plan.spec.operation == REINSTATE:
@@ -230,7 +230,7 @@ def permit(
         return None, _refused(blind)
     approvals, others = _beside(installation, saved)
     if len(approvals.by) < wanted.needed:
-        who = f": {some(approvals.names)}" if approvals.by else ""
+        who = f": {brief(approvals.names)}" if approvals.by else ""
         return None, _refused(
             found(
                 "DR-APPROVAL-001.too_few",

@@ -25,7 +25,7 @@ from dr_ctl.core import machine
 from dr_ctl.core.document import key, optional
 from dr_ctl.core.errors import BrokerError, UsageError
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity, some
+from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity, brief
 from dr_ctl.engine import runbook
 from dr_ctl.engine.context import ReadOnlyContext
 from dr_ctl.engine.debts import lost_alone
@@ -206,7 +206,7 @@ def verify(caller: Caller, asked: Spec) -> Result:
 
 def _nothing_to_verify(caller: Caller, opened: Opened, snapshot: Snapshot, asked: Spec, data: VerifyData) -> Result:
     """While a site serves, the gate need not hold: a swapover closes the site first. So no fence is advised."""
-    part, named = part_of(snapshot, asked), "" if asked.units is None else f" {some(asked.units)}"
+    part, named = part_of(snapshot, asked), "" if asked.units is None else f" {brief(asked.units)}"
     if part.roles[asked.target] is Role.SERVING and list(part.roles.values()).count(Role.SERVING) == 1:
         return Result(ExitCode.OK, f"{asked.target} serves{named}; there is nothing to verify", (), data)
     if opened.topology.recipe.moves_parts and is_split(snapshot):
@@ -320,7 +320,7 @@ def checked(installation: Installation) -> Iterator[Check]:
     settings, file = installation.settings, installation.file
     yield Check("the settings can be read", SETTINGS, str(file))
     secrets = dict(model.secrets(settings))
-    sources = some(list(dict.fromkeys(secret.source for secret in secrets.values())))
+    sources = brief(list(dict.fromkeys(secret.source for secret in secrets.values())))
     plain = [where for where, secret in secrets.items() if secret.plain is not None]
     against = [found("DR-SETTINGS-003", where=where, file=file.name) for where in plain]
     yield Check("no password stands in the settings", SETTINGS, sources or "no password", against)
@@ -346,7 +346,7 @@ def _commands(installation: Installation) -> Check:
         for finding in _command(installation, words):
             problems.setdefault(finding, []).append(where)
     name = "every command that the settings name can be started"
-    return Check(name, SETTINGS, some([*dict.fromkeys(names)]) or "no command", _placed(problems))
+    return Check(name, SETTINGS, brief([*dict.fromkeys(names)]) or "no command", _placed(problems))
 
 
 def _command(installation: Installation, words: Sequence[str]) -> Iterator[Finding]:
@@ -366,7 +366,7 @@ def _command(installation: Installation, words: Sequence[str]) -> Iterator[Findi
 
 def _placed(problems: Mapping[Finding, Sequence[str]]) -> list[Finding]:
     """Each problem once, with all the places in the settings that name it."""
-    return [replace(finding, text=f"{finding.text} ({some(places)})") for finding, places in problems.items()]
+    return [replace(finding, text=f"{finding.text} ({brief(places)})") for finding, places in problems.items()]
 
 
 def _missing(name: str, path: Path) -> Finding:
@@ -390,7 +390,7 @@ def _files(installation: Installation) -> Check:
                 why = f"holds no certificates: {error.strerror or error}"
                 problems.setdefault(found("DR-SETTINGS-001.not_pem", path=path, why=why), []).append(where)
     name = "every file that is kept with the settings is there"
-    return Check(name, SETTINGS, some([*files.values()]) or "no file", _placed(problems))
+    return Check(name, SETTINGS, brief([*files.values()]) or "no file", _placed(problems))
 
 
 def _runbooks(installation: Installation) -> Iterator[Check]:
@@ -416,4 +416,4 @@ def _runbooks(installation: Installation) -> Iterator[Check]:
         yield Check(f"the runbook of {operation} can be read", SETTINGS, steps, against)
     unused = [name for name in hooks if name not in called] if whole else []
     against = [found("DR-SETTINGS-005", hook=name) for name in unused]
-    yield Check("every hook is called by a runbook", SETTINGS, some([*hooks]) or "no hook", against)
+    yield Check("every hook is called by a runbook", SETTINGS, brief([*hooks]) or "no hook", against)

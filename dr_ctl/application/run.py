@@ -21,7 +21,7 @@ from dr_ctl.application.standing import pending_debts
 from dr_ctl.core.document import document, optional
 from dr_ctl.core.errors import BrokerError, UsageError
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, Role, Severity, some, total
+from dr_ctl.core.model import ExitCode, Role, Severity, brief, total
 from dr_ctl.core.notation import duration, if_known, page
 from dr_ctl.engine import executor
 from dr_ctl.engine.context import ReadOnlyContext
@@ -342,7 +342,7 @@ def _aborted(caller: Caller, opened: Opened, how: RunOptions) -> Result:
         if how.dry_run:
             return _undo_planned(past, files)
         if silent := recovery_options.unreached(past, snapshot):
-            away = found("DR-RUN-009", run=files.name, sites=some(silent))
+            away = found("DR-RUN-009", run=files.name, sites=brief(silent))
             return left_open(Result.of(ExitCode.PRECHECK_FAILED, away), files)
         if not how.yes and not caller.people.says_yes(f"Undo {files.name}?"):
             text = SAID_NO if caller.people.present() else NOBODY_ASKED

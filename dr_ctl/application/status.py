@@ -16,7 +16,7 @@ from dr_ctl.application.standing import pending_debts
 from dr_ctl.application.verdicts import Assessment
 from dr_ctl.core.document import MOMENT, key, optional
 from dr_ctl.core.errors import LoginRefused, Throttled
-from dr_ctl.core.model import ExitCode, Role, some, total
+from dr_ctl.core.model import ExitCode, Role, brief, total
 from dr_ctl.engine.ports import UnitSnapshot
 from dr_ctl.engine.roles import by_site, is_split, role_text, served_where, sites_serving
 from dr_ctl.rpo.bounds.result import IF_LOST, Bounds
@@ -135,7 +135,7 @@ def status(caller: Caller, opened: Opened, snapshot: Snapshot) -> Status:
         if lost_site.serves_no_role(snapshot, fenced):
             summary = f"{opened.other(fenced)} serves; at {fenced} listeners are open, and no role may do anything"
     if split := [f"{broker.site}/{broker.pair}" for broker in snapshot.brokers if broker.is_split]:
-        summary = f"split brain: two nodes of {some(split)} are active; {summary}"
+        summary = f"split brain: two nodes of {brief(split)} are active; {summary}"
     debts = pending_debts(caller, snapshot)
     serves = by_site(snapshot.units) if opened.topology.recipe.moves_parts else {}
     result = Result(code, summary, [*findings, *stale, *debts.findings], data, debts=debts.debts)

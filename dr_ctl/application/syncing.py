@@ -16,7 +16,7 @@ from dr_ctl.application.result import Result
 from dr_ctl.core.document import document, optional
 from dr_ctl.core.errors import LoginRefused, Stopped
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, Finding, Json, Role, some
+from dr_ctl.core.model import ExitCode, Finding, Json, Role, brief
 from dr_ctl.engine.debts import Notes
 from dr_ctl.engine.operations import KEEP_ASIDE
 from dr_ctl.engine.plan import RunOptions, Spec
@@ -108,7 +108,7 @@ def settle(caller: Caller, asked: Spec, how: RunOptions) -> Result:
             return _refused(found("DR-AGENT-004.settle", roles=roles_text(snapshot)))
         unproven = opened.topology.unproven(waiting, asked.queues)
     texts = [copies.why_not or f"{len(copies.ids)} of {copies.name}, the first {copies.ids[0]}" for copies in unproven]
-    text = f"{waiting}: nothing proves that these copies were consumed: {some(texts)}" if texts else ""
+    text = f"{waiting}: nothing proves that these copies were consumed: {brief(texts)}" if texts else ""
     return Result(ExitCode.OK, text or f"{waiting} has no copies that nothing proves", data=SettleData(queues=unproven))
 
 

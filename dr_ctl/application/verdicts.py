@@ -25,7 +25,7 @@ from dr_ctl.application.result import Result
 from dr_ctl.core.document import HIDDEN, document, key
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, Finding, Role, Severity, some
+from dr_ctl.core.model import ExitCode, Finding, Role, Severity, brief
 from dr_ctl.core.notation import duration, if_known
 from dr_ctl.engine.ending import bounds_text
 from dr_ctl.engine.operations import ACTIVATE, FAILBACK, FAILOVER, REINSTATING, SWAPOVER, UNFENCE
@@ -240,11 +240,11 @@ class Assessment:
             way = self.way_to_open(spec.target) or "`dr-ctl status` names the command that"
             text += f"; both sites answer: {way} opens {spec.target} without a failover"
         if spec.operation in (SWAPOVER, FAILBACK) and stuck:
-            waits = some([f"{if_known(link.outflow)} to ship from {link.site}/{link.pair}" for link in stuck])
+            waits = brief([f"{if_known(link.outflow)} to ship from {link.site}/{link.pair}" for link in stuck])
             text += f"; {waits}, and none moved during this reading: a move is undone if its drain does not end"
         if spec.operation == SWAPOVER and is_split(self.snapshot):
             served = by_site(self.snapshot.units)
-            text += f"; moves {some(served.get(decided.source, []))}, and {spec.target} serves the others already"
+            text += f"; moves {brief(served.get(decided.source, []))}, and {spec.target} serves the others already"
         return Verdict(spec.operation, spec.target, text, ExitCode.OK, needs, decided.findings)
 
     def _away(self, decided: Plan) -> list[LinkSnapshot]:

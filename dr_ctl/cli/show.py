@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from dr_ctl.application.installation import looking
 from dr_ctl.application.result import Result
-from dr_ctl.core.model import Role, some
+from dr_ctl.core.model import Role, brief
 from dr_ctl.core.notation import NOT_KNOWN, duration, if_known, page, table
 from dr_ctl.core.system import stamp
 from dr_ctl.engine.roles import sites_serving
@@ -70,7 +70,7 @@ def _text(state: Status, now: datetime, sites: Sequence[str]) -> str:
     lines = []
     for site in sites:
         role = state.snapshot.roles[site]
-        lines.append(f"{site:<16} {role.value}{': ' + some(state.serves[site]) if site in state.serves else ''}")
+        lines.append(f"{site:<16} {role.value}{': ' + brief(state.serves[site]) if site in state.serves else ''}")
         for broker in state.snapshot.brokers:
             if broker.site != site:
                 continue

@@ -125,7 +125,7 @@ def total(figures: Iterable[int | None]) -> int | None:
     return None if None in listed else sum(figure or 0 for figure in listed)
 
 
-def some(items: Sequence[str]) -> str:
-    """The first few, and how many more there are."""
+def brief(items: Sequence[str]) -> str:
+    """The first few of them, and how many more there are."""
     more = f" and {len(items) - _NAMED} more" if len(items) > _NAMED else ""
     return "; ".join(items[:_NAMED]) + more

@@ -9,7 +9,7 @@ from shlex import quote
 from typing import Any, Final
 
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, Finding, Json, Role, some
+from dr_ctl.core.model import ExitCode, Finding, Json, Role, brief
 from dr_ctl.core.notation import duration
 from dr_ctl.engine import operations
 from dr_ctl.engine.plan import Spec
@@ -81,7 +81,7 @@ class Facts:
     @property
     def named(self) -> str:
         """The units that were asked for, with a blank before, where there are others; else nothing."""
-        return f" {some([unit.name for unit in self.units])}" if self.others else ""
+        return f" {brief([unit.name for unit in self.units])}" if self.others else ""
 
     @property
     def goes_on(self) -> str:
@@ -90,7 +90,7 @@ class Facts:
         is_fence = self.spec.operation == operations.FENCE
         served = [unit for unit in self.units if is_fence and unit.serving not in (self.source, None)]
         units = sorted((*served, *self.others), key=lambda unit: unit.name) if self.others else []
-        return "".join(f"; {site} goes on serving {some(names)}" for site, names in by_site(units).items())
+        return "".join(f"; {site} goes on serving {brief(names)}" for site, names in by_site(units).items())
 
     def serves(self, site: str, how: str = "") -> str:
         return f"{site} serves{self.named}{how}"

@@ -10,7 +10,7 @@ from itertools import chain
 from typing import TypeVar
 
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, Finding, Json, RefusalScope, Role, Severity, some
+from dr_ctl.core.model import ExitCode, Finding, Json, RefusalScope, Role, Severity, brief
 from dr_ctl.engine import operations
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.journal import RunState
@@ -157,7 +157,7 @@ def _already_there(recipe: Recipe[O], snapshot: O, move: Move) -> AlreadyThere |
         if finding.severity is not Severity.ERROR or RefusalScope.WHERE_IT_SERVES in finding.weighs
     ]
     are_all = all(move.spec.includes(unit.name) for unit in snapshot.units)
-    serves = f"{target} serves{'' if are_all else f' {some(move.spec.units or ())}'}"
+    serves = f"{target} serves{'' if are_all else f' {brief(move.spec.units or ())}'}"
     beside = lives_beside(snapshot, move.spec) if operation == operations.FAILOVER else ()
     return AlreadyThere(f"{serves} already; nothing was changed", (*beside, *findings))
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from dr_ctl.core.errors import BrokerError, Passive, TimedOut, TooOld
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding, Role, Severity, some
+from dr_ctl.core.model import Finding, Role, Severity, brief
 from dr_ctl.core.notation import if_known
 from dr_ctl.engine import operations
 from dr_ctl.engine.debts import Debt, lost_alone
@@ -82,7 +82,7 @@ def unserved(snapshot: Observation, *, parts: bool) -> Iterator[Finding]:
     for name in shut if parts else ():
         yield found("DR-UNIT-003.unit", site=site, unit=name, quoted=quote(name))
     if not parts:
-        yield found("DR-UNIT-003.rest", site=site, units=some(shut))
+        yield found("DR-UNIT-003.rest", site=site, units=brief(shut))
 
 
 def served_where(snapshot: Observation) -> str:
@@ -388,7 +388,7 @@ def _serving_beside(snapshot: Observation, spec: Spec, past: RunState | None, *,
         # Units were moved one by one: how those that the other site serves are brought there.
         away = [unit.name for unit in snapshot.units if unit.serving not in (spec.target, None)]
         one = f" --queues {quote(away[0])}" if len(away) == 1 else ""
-        return found("DR-ROLE-014.as_moved", away=some(away), to=spec.target, one=one, units=served_where(snapshot))
+        return found("DR-ROLE-014.as_moved", away=brief(away), to=spec.target, one=one, units=served_where(snapshot))
     if roles[beside] is Role.SERVING and open_:
         return both_open(snapshot)
     return found("DR-ROLE-008", target=spec.target, roles=summary, beside=beside)
@@ -406,7 +406,7 @@ def _lost(snapshot: Observation, spec: Spec, *, cut_off: bool) -> str | Finding:
         return lost
     if (spec.presume_down == lost and spec.reason) or (cut_off and roles[lost] is Role.UNKNOWN):
         return lost
-    shown = some(snapshot.hints.get(lost, NO_HINTS).taken) or "nothing shows that it is down"
+    shown = brief(snapshot.hints.get(lost, NO_HINTS).taken) or "nothing shows that it is down"
     return found("DR-ALIVE-002", site=lost, shown=shown, summary=summary)
 
 

@@ -23,7 +23,7 @@ from typing import Final, TypeVar
 import numpy as np
 
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding, Role, Severity, some, total
+from dr_ctl.core.model import Finding, Role, Severity, brief, total
 from dr_ctl.core.notation import if_known
 from dr_ctl.core.system import stamp
 from dr_ctl.rpo.bounds.pair import Pair, likely
@@ -153,7 +153,7 @@ def _at_least(pairs: Sequence[Pair], sites: tuple[str, str]) -> str | None:
 
 
 def _named(queues: Sequence[Divergence], sites: tuple[str, str]) -> str:
-    return some([queue.text(*sites) for queue in queues])
+    return brief([queue.text(*sites) for queue in queues])
 
 
 def _came(lost: LossTerm, death: Death) -> str:
@@ -213,9 +213,9 @@ def _of_pair(site: str, pair: Pair, death: Death, *, is_summed: bool) -> Iterato
         yield found("DR-RPO-010", where=where, at=stamp(moment(pair.lost.us)), arrived=_came(pair.lost, death))
     # Copies of processed messages that lost acknowledgements left at the other site.
     if unread := [name for name, number in pair.stale_copies.items() if number is None]:
-        yield found("DR-RPO-021", pair=pair.name, site=site, unread=some(unread))
+        yield found("DR-RPO-021", pair=pair.name, site=site, unread=brief(unread))
     if copies := [f"{name}: {number}" for name, number in pair.stale_copies.items() if number]:
-        yield found("DR-RPO-022", pair=pair.name, site=site, left=some(copies))
+        yield found("DR-RPO-022", pair=pair.name, site=site, left=brief(copies))
 
 
 AHEAD_US: Final = 60 * SECOND_US

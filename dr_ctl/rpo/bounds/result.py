@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Final, Literal
 
 from dr_ctl.core.document import HIDDEN, derived, key
-from dr_ctl.core.model import Finding, some
+from dr_ctl.core.model import Finding, brief
 from dr_ctl.core.notation import duration, if_known, matches
 from dr_ctl.rpo.estimate.result import Objectives
 
@@ -165,7 +165,7 @@ class Bounds:
     def most_duplicates(self) -> str:
         """The queues that most of them are of; empty where that is not known."""
         known = [(queue.duplicates, queue.name) for queue in self.queues if queue.duplicates]
-        return some([f"{name}: {count}" for count, name in sorted(known, reverse=True)])
+        return brief([f"{name}: {count}" for count, name in sorted(known, reverse=True)])
 
     def quoted(self) -> tuple[str, str]:
         """What accepts the loss, and what comes twice, also where it is typed minutes later: where a bound grows,

@@ -30,7 +30,7 @@ import pyarrow as pa
 
 from dr_ctl.core.errors import EnvironmentFault, UsageError
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding, some
+from dr_ctl.core.model import Finding, brief
 from dr_ctl.rpo.history.row import micros
 from dr_ctl.rpo.ledgers.files import COLUMNS, EVENTS, Ledger, first_bad, ledgers, sizes
 from dr_ctl.rpo.ledgers.result import KINDS, Category, Kind, Reconciled
@@ -206,7 +206,9 @@ def reconcile(
         with starting.session(master=master, conf=conf, is_busy=sum(before.values()) >= SHORT_WORK_BYTES) as session:
             made = reconcile_in(session, given, out)
         grown = sorted({path for path, _ in before.items() ^ sizes(arguments).items()})
-        return replace(made, findings=(*made.findings, *([found("DR-LEDGER-002", grown=some(grown))] if grown else [])))
+        return replace(
+            made, findings=(*made.findings, *([found("DR-LEDGER-002", grown=brief(grown))] if grown else []))
+        )
 
 
 def reconcile_in(spark: SparkSession, given: Sequence[Ledger], out: Path) -> Reconciled:
@@ -254,14 +256,14 @@ def _gaps(tally: _Tally, given: Sequence[Ledger]) -> Iterable[Finding]:
     """Findings on messages that brokers keep for themselves, which count as held by no queue, and on gaps in the
     ledgers."""
     if counts := sum((Counter(ledger.left_out) for ledger in given), Counter[str]()):
-        listed = some([f"{count} of {name}" for name, count in sorted(counts.items())])
+        listed = brief([f"{count} of {name}" for name, count in sorted(counts.items())])
         yield found("DR-LEDGER-001", listed=listed)
     sends = {name for name, events in tally.queues.items() if events & SENDS}
     consumed = {name for name, events in tally.queues.items() if "consumed" in events}
     if unsent := sorted(tally.queues.keys() - sends):
-        yield found("DR-RPO-013", unsent=some(unsent))
+        yield found("DR-RPO-013", unsent=brief(unsent))
     if unread := sorted(tally.queues.keys() - consumed):
-        yield found("DR-RPO-014", unread=some(unread))
+        yield found("DR-RPO-014", unread=brief(unread))
     if not tally.snapshots and tally.events:
         yield found("DR-RPO-015")
 

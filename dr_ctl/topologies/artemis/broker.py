@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final, TypeVar
 
 from dr_ctl.core.errors import Passive, StartingOrEnding
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding, Json, some
+from dr_ctl.core.model import Finding, Json, brief
 from dr_ctl.core.notation import if_known
 from dr_ctl.engine.plan import ALL, Call, Goal
 from dr_ctl.jolokia.client import Answer
@@ -395,7 +395,7 @@ def fenced(view: ArtemisBroker) -> str:
 
 
 def lock_states(view: ArtemisBroker) -> str:
-    return some([f"{coordinator.name} {coordinator.status}" for coordinator in view.coordinators]) or "none"
+    return brief([f"{coordinator.name} {coordinator.status}" for coordinator in view.coordinators]) or "none"
 
 
 def read_group(url: str, server: Fields, node: str, topology: Answer, *, active: bool = True) -> Group:
@@ -557,7 +557,7 @@ class ArtemisBroker(Broker):
         sessions = self.by_name[SESSIONS].depth if SESSIONS in self.by_name else 0
         kept = []
         if topics:
-            kept.append(f"{sum(map(retained.__getitem__, topics))} retained message(s) of MQTT ({some(topics)})")
+            kept.append(f"{sum(map(retained.__getitem__, topics))} retained message(s) of MQTT ({brief(topics)})")
         if sessions > 0:
             kept.append(f"the session state of {sessions} client(s) of MQTT")
         return kept

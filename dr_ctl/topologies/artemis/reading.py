@@ -14,7 +14,7 @@ from sys import intern
 from typing import Any, Final
 
 from dr_ctl.core.errors import Passive
-from dr_ctl.core.model import some
+from dr_ctl.core.model import brief
 from dr_ctl.jolokia.client import READ_S, Answer, Listing, Post, Query, Read, Reader, Search
 from dr_ctl.jolokia.http import BadValue, NoSuchBean, OperationFailed
 from dr_ctl.jolokia.values import Fields
@@ -450,14 +450,14 @@ def limits_of_addresses(reader: Reader, view: Broker, *, timeout_s: float) -> tu
 
 def _said(rows: Mapping[str, Fields], flag: str, what: str, remedy: str) -> Iterator[Obstacle]:
     if names := sorted(name for name, row in rows.items() if row.has(flag) and row.flag(flag)):
-        yield Obstacle(f"addresses {what}: {some(names)}", remedy, tuple(names))
+        yield Obstacle(f"addresses {what}: {brief(names)}", remedy, tuple(names))
 
 
 def _disabled(view: Broker, rows: Mapping[str, Fields]) -> Iterator[Obstacle]:
     """No message is routed to a disabled queue. A version that lacks the flag leaves it out."""
     queues = [queue for name, queue in view.business.items() if name in rows and rows[name].has("Enabled")]
     if disabled := [queue for queue in queues if not rows[queue.name].flag("Enabled")]:
-        names = some([queue.name for queue in disabled])
+        names = brief([queue.name for queue in disabled])
         text = f"queues are disabled: what is sent to them is confirmed and dropped: {names}"
         yield Obstacle(text, "enable() them in the console.", tuple(queue.address for queue in disabled))
 
@@ -482,7 +482,7 @@ def _kept_out(names: Iterable[str], policies: Mapping[str, str], *, everywhere: 
     for policy, effect in _POLICIES.items():
         if full := [name for name in names if policies[name] == policy]:
             limit = "the broker's memory is at its global-max-size" if everywhere else "at their limit"
-            text = f"addresses with address-full-policy {policy}, {limit}: {effect}: {some(full)}"
+            text = f"addresses with address-full-policy {policy}, {limit}: {effect}: {brief(full)}"
             yield Obstacle(text, "Let what lies there be consumed, or raise that limit in broker.xml.", tuple(full))
 
 

@@ -7,7 +7,7 @@ from typing import Final
 from xml.sax.saxutils import quoteattr
 
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding, Severity, some
+from dr_ctl.core.model import Finding, Severity, brief
 from dr_ctl.core.notation import duration, if_known
 from dr_ctl.engine.operations import FAILBACK
 from dr_ctl.engine.plan import Spec
@@ -49,7 +49,7 @@ def _done_again(view: BrokerView, move: Move) -> Iterator[Finding]:
     agreed = accepted == "unknown" or (accepted is not None and accepted >= count)
     finding = found(
         "DR-RETURN-010.held" if ids is not None else "DR-RETURN-010.held_unread",
-        more=[f"{unit}: {some(announced)}" for unit, announced in (ids or {}).items() if announced],
+        more=[f"{unit}: {brief(announced)}" for unit, announced in (ids or {}).items() if announced],
         accepted=agreed,
         count=count,
         site=view.site,
@@ -63,8 +63,8 @@ def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterato
     name, spec = f"{view.site}/{view.pair}", case.move.spec if case is not None else None
     yield from of_listeners(name, view)
     if view.coordinators and (shut := [listener.name for listener in view.listeners if not listener.started]):
-        locks = some([coordinator.name for coordinator in view.coordinators])
-        yield found("DR-DOOR-008.of_queues", broker=name, locks=locks, listeners=some(shut))
+        locks = brief([coordinator.name for coordinator in view.coordinators])
+        yield found("DR-DOOR-008.of_queues", broker=name, locks=locks, listeners=brief(shut))
     yield from _discovery(name, view, case)
     for flow in view.carrying:
         if spec is None or flow is view.ids or spec.includes(flow.unit):
@@ -100,10 +100,10 @@ def _discovery(name: str, view: BrokerView, case: Case[BrokerView] | None) -> It
     }
     if left:
         given = " ".join(f"--accept-difference {quote(f'{queue}={depth}')}" for queue, depth in left.items())
-        messages = some([f"{depth} message(s) of {queue}" for queue, depth in left.items()])
+        messages = brief([f"{depth} message(s) of {queue}" for queue, depth in left.items()])
         yield found("DR-BRIDGE-005.left_behind", broker=name, messages=messages, site=view.site, given=given)
     if held := [f"{queue} ({depth} message(s))" for queue, depth in loose.items() if queue not in left]:
-        yield found("DR-BRIDGE-005", broker=name, loose=some(held), site=view.site)
+        yield found("DR-BRIDGE-005", broker=name, loose=brief(held), site=view.site)
 
 
 def _flow(name: str, view: BrokerView, flow: Flow) -> Iterator[Finding]:
@@ -119,7 +119,7 @@ def _flow(name: str, view: BrokerView, flow: Flow) -> Iterator[Finding]:
         yield found("DR-LINK-005", broker=name, outflow=f"the buffer {flow.buffer.name} of {unit}")
     stopped = [bridge.name for bridge in flow.bridges if not bridge.started]
     if stopped:
-        yield found("DR-BRIDGE-004", broker=name, stopped=some(stopped), site=view.site)
+        yield found("DR-BRIDGE-004", broker=name, stopped=brief(stopped), site=view.site)
     elif flow.bridges and not flow.attached:
         yield found("DR-LINK-004", broker=name, link=f"the bridge of {unit}", site=view.site)
     yield from _origin(name, flow)
@@ -180,7 +180,7 @@ def _origin(name: str, flow: Flow) -> Iterator[Finding]:
 def _forwarded(name: str, view: BrokerView, spec: Spec | None) -> Iterator[Finding]:
     units = [unit for unit, count in view.forwarded.items() if count and (spec is None or spec.includes(unit))]
     if units:
-        counts = some([f"{view.forwarded[unit]} of {unit}" for unit in units])
+        counts = brief([f"{view.forwarded[unit]} of {unit}" for unit in units])
         accepted = spec is None or all(view.forwarded[unit] == spec.accept_difference.get(unit) for unit in units)
         yield found("DR-BRIDGE-015", broker=name, header=ORIGIN, counts=counts, site=view.site, accepted=accepted)
 
@@ -305,7 +305,7 @@ def _refused(view: BrokerView, peer: BrokerView) -> Iterator[Finding]:
                 pair=view.pair,
                 who=who,
                 other_site=peer.site,
-                roles=some(lacking),
+                roles=brief(lacking),
                 unit=unit,
                 role=lacking[0],
             )
@@ -319,7 +319,7 @@ def _history(units: Iterable[str], view: BrokerView, peer: BrokerView) -> Iterat
         if deep > SKIPS_PER_S and view.units.get(unit):
             history.append(f"{unit} {deep} ({deep / SKIPS_PER_S:.0f} s at {SKIPS_PER_S} a second)")
     if history:
-        yield found("DR-BRIDGE-014", site=peer.site, pair=peer.pair, history=some(history))
+        yield found("DR-BRIDGE-014", site=peer.site, pair=peer.pair, history=brief(history))
 
 
 def _bridges(view: BrokerView) -> str:
@@ -328,7 +328,7 @@ def _bridges(view: BrokerView) -> str:
 
 
 def _buffers(view: BrokerView) -> str:
-    return some([f"{count_text(flow.to_ship)} of {flow.unit} to ship" for flow in view.flows]) or "none"
+    return brief([f"{count_text(flow.to_ship)} of {flow.unit} to ship" for flow in view.flows]) or "none"
 
 
 def _ids(view: BrokerView) -> str | None:
@@ -349,7 +349,7 @@ def _closed(view: BrokerView) -> str:
 
 
 BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
-    Named("DR-BRIDGE-001", lambda view: some([flow.unit for flow in view.flows]) or "none is"),
+    Named("DR-BRIDGE-001", lambda view: brief([flow.unit for flow in view.flows]) or "none is"),
     Named("DR-BRIDGE-002", _bridges),
     Named("DR-BRIDGE-003", _ids),
     Named("DR-BRIDGE-004", _bridges),
@@ -373,6 +373,6 @@ BY_PAIR: Final[Sequence[Named[BrokerView]]] = (
     Named("DR-BRIDGE-013", _closed),
     Named("DR-BRIDGE-014", _copies),
     Named("DR-BRIDGE-020", lambda view: f"{view.site} {sum(flow.not_due for flow in view.flows)} delayed"),
-    Named("DR-MQTT-001", lambda view: f"{view.site} {some(view.stays) or 'nothing'}"),
+    Named("DR-MQTT-001", lambda view: f"{view.site} {brief(view.stays) or 'nothing'}"),
 )
 CHECKS: Final = Checks(of_broker, of_both, of_return, nothing_owed, BY_BROKER, BY_PAIR, of_waiting=lambda _: ())

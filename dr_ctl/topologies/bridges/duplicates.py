@@ -8,7 +8,7 @@ from shlex import quote
 from typing import Final
 
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding, some
+from dr_ctl.core.model import Finding, brief
 from dr_ctl.engine.plan import Spec
 from dr_ctl.topologies.bridges.messages import COMPARED, PAGE, Message, Origin, listed, pages
 from dr_ctl.topologies.bridges.reading import LinkEnds, Session
@@ -143,7 +143,7 @@ def done_at(ends: LinkEnds, copies: BrokerView, *, timeout_s: float) -> Iterator
                 site=local.site,
                 count=len(done),
                 queue=name,
-                ids=some(done),
+                ids=brief(done),
             )
 
 

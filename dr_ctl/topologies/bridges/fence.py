@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from dr_ctl.core.errors import BrokerError
-from dr_ctl.core.model import some
+from dr_ctl.core.model import brief
 from dr_ctl.engine.operations import FAILBACK, FENCE
 from dr_ctl.engine.plan import ALL, Call, Goal, PlannedStep, in_part
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan, Unknown
@@ -153,7 +153,7 @@ def _closed(tools: BridgesTools, site: str, chosen: Chosen, move: Move, context:
         meanwhile=again,
     )
     if not waited.satisfied:
-        return Refused(f"{site}: {some(_still_in(waited.reading, chosen))}")
+        return Refused(f"{site}: {brief(_still_in(waited.reading, chosen))}")
     return Done(
         "no client's role may send or consume, nothing is in delivery", {"proof": "flag", "roles_kept_out": True}
     )
@@ -229,7 +229,7 @@ def unfence(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCon
         views = tools.observer.read_at(move.target)
         served = [unit for view in views for unit in view.open_among(move.spec.includes) if unit in listeners]
         if served:
-            return Refused(f"{move.target} has {some(served)} open: a second site is never opened")
+            return Refused(f"{move.target} has {brief(served)} open: a second site is never opened")
     tools.change([*opens, *rest], context)
     if (kept_out := tools.admit(move.source, admits, context)) is not None:
         return Refused(kept_out)
@@ -327,8 +327,8 @@ def _until_held(tools: BridgesTools, step: PlannedStep, move: Move, context: Ste
     if waited.satisfied:
         return None
     if step.part("admit") and _shut(tools, move):
-        return Refused(f"{move.target} could not be opened: effect not seen: {some(waited.reading)}")
-    return Unknown(f"{move.target}: effect not seen: {some(waited.reading)}; look at {move.target} first")
+        return Refused(f"{move.target} could not be opened: effect not seen: {brief(waited.reading)}")
+    return Unknown(f"{move.target}: effect not seen: {brief(waited.reading)}; look at {move.target} first")
 
 
 def _shut(tools: BridgesTools, move: Move) -> bool:

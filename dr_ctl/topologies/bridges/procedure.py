@@ -13,7 +13,7 @@ from typing import Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding, Json, some, total
+from dr_ctl.core.model import Finding, Json, brief, total
 from dr_ctl.engine.plan import Call, Goal, PlannedStep
 from dr_ctl.engine.ports import Done, Move, Outcome, Refused, StepContext
 from dr_ctl.engine.waiting import until
@@ -336,7 +336,7 @@ def reconcile(tools: BridgesTools, _step: PlannedStep, move: Move, _context: Ste
     for view in tools.observer.read_at(move.target):
         counts = [f"{unit} {count}" for unit, count in view.unrouted.items() if count and view.flow(unit) is not None]
         if counts:
-            findings.append(found("DR-RECONCILE-002.unrouted", site=view.site, pair=view.pair, counts=some(counts)))
+            findings.append(found("DR-RECONCILE-002.unrouted", site=view.site, pair=view.pair, counts=brief(counts)))
     unknown: dict[str, Json] = {}
     for serving, returned in tools.observer.between(move.source, move.target):
         returned_ids, serving_ids, pair = returned.ids, serving.ids, serving.pair
@@ -349,7 +349,7 @@ def reconcile(tools: BridgesTools, _step: PlannedStep, move: Move, _context: Ste
                 continue
             unknown[pair] = {**lacking}
             if lacking:
-                ids = some([f"{queue} {count}" for queue, count in lacking.items()])
+                ids = brief([f"{queue} {count}" for queue, count in lacking.items()])
                 findings.append(found("DR-RECONCILE-004.unknown_ids", target=move.target, source=move.source, ids=ids))
     return Done("compared as far as it can be", {"ids_not_known": unknown or None}, tuple(findings))
 

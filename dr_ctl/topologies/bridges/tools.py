@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding, Json, some
+from dr_ctl.core.model import Finding, Json, brief
 from dr_ctl.engine.plan import Call, Goal
 from dr_ctl.engine.ports import Done, Move, Outcome, Refused, StepContext
 from dr_ctl.topologies.bridges.duplicates import Side, copies_done, lacking, missing, not_compared
@@ -122,7 +122,7 @@ class BridgesGate(Gate[BrokerView]):
         if duplicates:
             return Refused(duplicates[0].text, findings=duplicates)
         if unread:
-            findings.append(found("DR-BRIDGE-016", unread=some(unread)))
+            findings.append(found("DR-BRIDGE-016", unread=brief(unread)))
         figures: dict[str, Json] = {"ids_compared": compared, "depths": depths, "not_compared": [*unread]}
         return Done("the gate holds", figures, tuple(findings))
 

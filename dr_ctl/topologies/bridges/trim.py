@@ -7,7 +7,7 @@ from typing import Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, Finding, Json, Severity, some
+from dr_ctl.core.model import ExitCode, Finding, Json, Severity, brief
 from dr_ctl.engine.plan import Call, Goal, PlannedStep
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
@@ -123,7 +123,7 @@ def _left(
         severity = Severity.WARNING
         one, other = (peer, view) if any(comparison.serving for _, comparison in left) else (view, peer)
         remedy = _lacking(one, other)
-    yield found("DR-BRIDGE-017", remedy=remedy, severity=severity, removed=text, left=some(named))
+    yield found("DR-BRIDGE-017", remedy=remedy, severity=severity, removed=text, left=brief(named))
 
 
 def _in_one(comparison: Compared, local: str, peer: str) -> str:

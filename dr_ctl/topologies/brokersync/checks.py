@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding, RefusalScope, Role, some
+from dr_ctl.core.model import Finding, RefusalScope, Role, brief
 from dr_ctl.engine.operations import SWAPOVER
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.brokersync import parity
@@ -84,7 +84,7 @@ def of_both(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> I
         if move.spec.accept_difference.get(counts.queue) != abs(counts.source - counts.target)
     ]
     if wrong:
-        yield found("DR-PARITY-001", differences=some([finding.text(source.site, target.site) for finding in wrong]))
+        yield found("DR-PARITY-001", differences=brief([finding.text(source.site, target.site) for finding in wrong]))
 
 
 def of_opening(case: Case[BrokerView]) -> Iterator[Finding]:
@@ -137,13 +137,13 @@ def _copies(source: BrokerView, target: BrokerView) -> Iterator[Finding]:
         if queue.name not in source.copying and queue.dead_letter_address is None and source.copying
     ]
     if left_out:
-        yield found("DR-SYNC-002", broker=name, site=target.site, left_out=some(sorted(left_out)))
+        yield found("DR-SYNC-002", broker=name, site=target.site, left_out=brief(sorted(left_out)))
     if not target.networks or (not target.copying and target.network is not None and target.network.to is None):
         yield found("DR-SYNC-003", site=target.site, pair=target.pair, other_site=source.site)
 
 
 def _shown_copies(view: BrokerView) -> str:
-    return f"{view.site} {some([f'{name} {queue.depth} to ship' for name, queue in view.copying.items()]) or 'none'}"
+    return f"{view.site} {brief([f'{name} {queue.depth} to ship' for name, queue in view.copying.items()]) or 'none'}"
 
 
 BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
@@ -151,7 +151,7 @@ BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
     Named("DR-DOOR-003", lambda view: listeners(view.link.listeners)),
     Named(
         "DR-LINK-001",
-        lambda view: f"{view.site} {some([network.name for network in view.networks]) or 'no network connector'}",
+        lambda view: f"{view.site} {brief([network.name for network in view.networks]) or 'no network connector'}",
     ),
     Named("DR-LINK-004", lambda view: f"{'' if view.link.attached else 'not '}connected", "it is connected"),
 )

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from dr_ctl.core.document import document
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, Finding, Json, some
+from dr_ctl.core.model import ExitCode, Finding, Json, brief
 from dr_ctl.core.notation import matches
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.plan import Call, Goal, PlannedStep
@@ -472,7 +472,7 @@ def _lacking(tools: SyncTools, move: Move) -> Iterator[Finding]:
             continue
         wrong = parity.lacking(view, peer, tools.observer.queues, snapshot.traffic.get(pair, {}))
         if wrong:
-            yield found("DR-RECONCILE-001", queues=some([finding.text(move.source, move.target) for finding in wrong]))
+            yield found("DR-RECONCILE-001", queues=brief([finding.text(move.source, move.target) for finding in wrong]))
 
 
 UNDO_REINSTATE: Final = Undo(source=(wants.link_access_as_before, wants.debts_as_before))
@@ -545,7 +545,7 @@ def keep_aside(tools: SyncTools, _step: PlannedStep, move: Move, context: StepCo
     if not kept_aside:
         return NotNeeded(f"{move.source} has no copies that nothing proves")
     counts = [f"{len(ids)} of {name}" for name, ids in kept_aside.items() if isinstance(ids, list)]
-    return Done(f"kept aside at {move.source}: {some(counts)}", {"kept_aside": kept_aside})
+    return Done(f"kept aside at {move.source}: {brief(counts)}", {"kept_aside": kept_aside})
 
 
 def put_back(tools: SyncTools, _step: PlannedStep, move: Move, context: StepContext) -> Outcome:
@@ -568,7 +568,7 @@ def put_back(tools: SyncTools, _step: PlannedStep, move: Move, context: StepCont
     if not back:
         return NotNeeded(f"nothing is kept aside at {move.source}")
     counts = [f"{count} to {name}" for name, count in back.items()]
-    return Done(f"put back at {move.source}: {some(counts)}", {"put_back": back}, tuple(findings))
+    return Done(f"put back at {move.source}: {brief(counts)}", {"put_back": back}, tuple(findings))
 
 
 NOT_COPIED: Final = (

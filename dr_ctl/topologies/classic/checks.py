@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding, RefusalScope, Role, Severity, some
+from dr_ctl.core.model import Finding, RefusalScope, Role, Severity, brief
 from dr_ctl.topologies.classic.broker import ClassicBroker
 from dr_ctl.topologies.classic.operations import CLOSES, OPENS, PAUSES, RESUMES, Permit
 from dr_ctl.topologies.common.checks import Case, Named
@@ -62,7 +62,7 @@ def of_pausing(view: ClassicBroker, case: Case[Any] | None) -> Iterator[Finding]
 
 
 def _denied(view: ClassicBroker) -> str:
-    return some(sorted(permit.operation for permit in view.denied)) or "nothing is refused"
+    return brief(sorted(permit.operation for permit in view.denied)) or "nothing is refused"
 
 
 BY_CONSOLE: Final[Sequence[Named[Any]]] = (

@@ -6,7 +6,7 @@ from typing import Any
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Json, some
+from dr_ctl.core.model import Json, brief
 from dr_ctl.engine.plan import Goal, PlannedStep
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
@@ -72,7 +72,7 @@ def probe(tools: Tools[Any], step: PlannedStep, move: Move, context: StepContext
     grown = {name: count - before.get(name, 0) for name, count in after.items() if count > before.get(name, 0)}
     findings = outcome.findings
     if grown and tools.gate.samples:
-        more = some([f"{name}: {count}" for name, count in grown.items()])
+        more = brief([f"{name}: {count}" for name, count in grown.items()])
         findings = (*findings, found("DR-DLQ-001", target=move.target, queues=more))
     return replace(outcome, evidence={**outcome.evidence, "dead_letters": counted}, findings=findings)
 

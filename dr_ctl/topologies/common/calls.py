@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from dr_ctl.core.errors import UNREADABLE
-from dr_ctl.core.model import Json, some
+from dr_ctl.core.model import Json, brief
 from dr_ctl.core.system import stamp
 from dr_ctl.engine.debts import Debt, DebtKind
 from dr_ctl.engine.plan import Call, Goal
@@ -215,7 +215,7 @@ def holds(call: Call, views: Iterable[Broker]) -> bool:
 def still(calls: Sequence[Call], views: Sequence[Broker]) -> Refused | None:
     """The refusal that names the effects that are not seen to hold; returns None where every effect holds."""
     left = left_of(calls, views)
-    return Refused(f"effect not seen: {some(left)}") if left else None
+    return Refused(f"effect not seen: {brief(left)}") if left else None
 
 
 _NAME: Final = re.compile(rf"dr-ctl\.debt\.([^.]+)\.({'|'.join(kind.value for kind in DebtKind)})\.([^.]+)")

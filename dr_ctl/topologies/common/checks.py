@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, TypeVar
 
 from dr_ctl.core.findings import catalogue, found
-from dr_ctl.core.model import Finding, RefusalScope, Role, Severity, some
+from dr_ctl.core.model import Finding, RefusalScope, Role, Severity, brief
 from dr_ctl.core.notation import if_known
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.ports import Check, Move
@@ -65,21 +65,21 @@ def of_listeners(name: str, view: Broker) -> Iterator[Finding]:
             "DR-DOOR-009",
             broker=name,
             greets_at=stomp_port,
-            listeners=some([f"{listener.name} {if_known(listener.port)}" for listener in listeners]),
+            listeners=brief([f"{listener.name} {if_known(listener.port)}" for listener in listeners]),
         )
     if shut := [listener.name for listener in view.link.listeners if not listener.started]:
         kept_out = [debt.about for debt in debts_of(view.documents) if debt.kind is DebtKind.QUARANTINE]
         if kept_out:
             severity = Severity.INFO
-            yield found("DR-DOOR-004.quarantine", severity=severity, broker=name, shut=some(shut), lost=kept_out[0])
+            yield found("DR-DOOR-004.quarantine", severity=severity, broker=name, shut=brief(shut), lost=kept_out[0])
         else:
-            yield found("DR-DOOR-004.closed", broker=name, shut=some(shut))
+            yield found("DR-DOOR-004.closed", broker=name, shut=brief(shut))
     yield from _of_inner_listeners(name, view)
     if clients_elsewhere := view.fence.clients_elsewhere():
         yield found(
             "DR-DOOR-005.unknown" if _may_be_brokers(view) else "DR-DOOR-005",
             broker=name,
-            strangers=some(clients_elsewhere),
+            strangers=brief(clients_elsewhere),
         )
     others = [
         listener.name
@@ -125,7 +125,7 @@ def of_locks(view: Broker) -> Iterator[Finding]:
     """Find what a move leaves stopped."""
     if locks := view.fence.passive:
         broker = f"{view.site}/{view.pair}"
-        yield found("DR-DOOR-008.stopped", severity=Severity.INFO, broker=broker, locks=some(locks), site=view.site)
+        yield found("DR-DOOR-008.stopped", severity=Severity.INFO, broker=broker, locks=brief(locks), site=view.site)
 
 
 def of_link_listeners(view: Broker, peer: Broker | None) -> Iterator[Finding]:
@@ -136,35 +136,35 @@ def of_link_listeners(view: Broker, peer: Broker | None) -> Iterator[Finding]:
             "DR-DOOR-011",
             site=view.site,
             pair=view.pair,
-            guests=some(foreign_connections),
-            listeners=some(listeners),
+            guests=brief(foreign_connections),
+            listeners=brief(listeners),
         )
 
 
 def of_queues(name: str, view: Broker) -> Iterator[Finding]:
     """Find messages that no peer has, and queues that deliver nothing."""
     if view.prepared:
-        yield found("DR-TX-001", broker=name, count=len(view.prepared), prepared=some(view.prepared))
+        yield found("DR-TX-001", broker=name, count=len(view.prepared), prepared=brief(view.prepared))
     if wrong := [queue for queue in view.queues if not queue.counted]:
-        figures = some([f"{queue.name}: {queue.depth} message(s), {queue.delivering} in delivery" for queue in wrong])
+        figures = brief([f"{queue.name}: {queue.depth} message(s), {queue.delivering} in delivery" for queue in wrong])
         yield found("DR-QUEUE-003", broker=name, queues=figures)
     if view.forged:
-        yield found("DR-LOCK-004", broker=name, forged=some(view.forged))
+        yield found("DR-LOCK-004", broker=name, forged=brief(view.forged))
     lifted = paused_by_runs(view)
     if paused := [name for name in view.paused if name not in lifted]:
-        yield found("DR-QUEUE-001", broker=name, paused=some(paused))
+        yield found("DR-QUEUE-001", broker=name, paused=brief(paused))
 
 
 def of_taken(view: Broker, names: Iterable[str]) -> Iterator[Finding]:
     """A queue that a client can have made has the very name under which something is to be written down."""
     if taken := sorted({*names} & {*view.forged}):
-        yield found("DR-LOCK-005", site=view.site, pair=view.pair, taken=some(taken))
+        yield found("DR-LOCK-005", site=view.site, pair=view.pair, taken=brief(taken))
 
 
 def of_standby(view: Broker) -> Iterator[Finding]:
     held = [f"{consumer.queue}: {consumer.who}" for consumer in view.consumers if consumer.queue in view.business]
     if held:
-        yield found("DR-STANDBY-001", site=view.site, pair=view.pair, held=some(held))
+        yield found("DR-STANDBY-001", site=view.site, pair=view.pair, held=brief(held))
 
 
 def of_pair(source: Broker, target: Broker, includes: Callable[[str], bool] = lambda _: True) -> Iterator[Finding]:
@@ -183,9 +183,9 @@ def of_pair(source: Broker, target: Broker, includes: Callable[[str], bool] = la
         )
     by_runs = paused_by_runs(target)
     if paused := [name for name in target.paused if name not in by_runs]:
-        yield found("DR-QUEUE-002", site=target.site, paused=some(paused))
+        yield found("DR-QUEUE-002", site=target.site, paused=brief(paused))
     if paused := [name for name in target.paused if name in by_runs]:
-        yield found("DR-QUEUE-002.by_run", site=target.site, paused=some(paused))
+        yield found("DR-QUEUE-002.by_run", site=target.site, paused=brief(paused))
 
 
 def on_the_way(
@@ -229,7 +229,7 @@ class Named(Generic[V]):
 
 
 def listeners(every: Iterable[Acceptor]) -> str:
-    return some([f"{acceptor.name} {'open' if acceptor.started else 'closed'}" for acceptor in every]) or "none"
+    return brief([f"{acceptor.name} {'open' if acceptor.started else 'closed'}" for acceptor in every]) or "none"
 
 
 OF_BROKER: Final[Sequence[Named[Any]]] = (

@@ -13,7 +13,7 @@ from typing import Any, Generic
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, Json, some
+from dr_ctl.core.model import ExitCode, Json, brief
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Done, Move, Outcome, Refused, StepContext
 from dr_ctl.engine.waiting import until_next
@@ -98,7 +98,7 @@ def counters_changed(
 def refused(key: str, ids: Ids, **values: Any) -> Refused:
     """The finding of that key names these messages, and so does the evidence."""
     more = [
-        f"{queue}, {what}: {some(sorted(names))}" for queue, by in ids.items() for what, names in by.items() if names
+        f"{queue}, {what}: {brief(sorted(names))}" for queue, by in ids.items() for what, names in by.items() if names
     ]
     named: dict[str, Json] = {
         queue: {what: [*sorted(names)] for what, names in by.items()} for queue, by in ids.items()
@@ -175,7 +175,7 @@ class Gate(ABC, Generic[V]):
             for wait, (source, target) in zip(going_on, readings, strict=True):
                 wait.read(source, target, began)
             reasons = [reason for wait in going_on if not isinstance(wait.outcome, Done) for reason in wait.reasons]
-            why = some(reasons) if reasons else None
+            why = brief(reasons) if reasons else None
             context.report_waiting("blockers left at the gate", len(reasons), why)
             for wait in going_on:
                 if wait.outcome is not None and not isinstance(wait.outcome, Done):
@@ -240,9 +240,9 @@ class _PairAtGate(Generic[V]):
                 self._differing = (wrong, self.context.monotonic())
             self.reasons = ["; ".join(wrong)]
             if self.context.monotonic() - self._differing[1] > self.gate.timeouts.differs_s:
-                return Refused.of(found("DR-PARITY-003", reasons=some(self.reasons)))
+                return Refused.of(found("DR-PARITY-003", reasons=brief(self.reasons)))
         if self.context.monotonic() > self._until:
-            why = some(self.reasons) if self.reasons else "it was not stable for long enough"
+            why = brief(self.reasons) if self.reasons else "it was not stable for long enough"
             return Refused(f"the gate did not open in time: {why}", code=ExitCode.DRAIN_TIMEOUT)
         return None
 

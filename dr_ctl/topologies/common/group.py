@@ -21,7 +21,7 @@ from typing import Any, Final, Protocol
 
 from dr_ctl.core.errors import BrokerError, Passive, Sick, TimedOut, Unreachable
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding, Json, Role, Severity, some
+from dr_ctl.core.model import Finding, Json, Role, Severity, brief
 from dr_ctl.core.notation import if_known
 from dr_ctl.core.system import Clock, Work, all_ended, in_background
 from dr_ctl.engine.disk import private
@@ -103,7 +103,9 @@ def of_nodes(view: Broker, peer: Broker | None, severity: Severity) -> Iterator[
     if by_state[NodeState.ACTIVE] > 1:
         yield found("DR-NODE-005", broker=broker, nodes=shown(view), site=view.site)
     if nodes := unnamed_of(view, peer):
-        yield found("DR-NODE-001.several", severity=severity, nodes=some([str(node) for node in nodes]), site=view.site)
+        yield found(
+            "DR-NODE-001.several", severity=severity, nodes=brief([str(node) for node in nodes]), site=view.site
+        )
     for node in view.nodes:
         if node.state is NodeState.PASSIVE and node.in_sync is False:
             yield found("DR-NODE-006.not_in_sync", broker=broker, node=node.name)

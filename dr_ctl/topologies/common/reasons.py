@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding, RefusalScope, Role, Severity, some
+from dr_ctl.core.model import Finding, RefusalScope, Role, Severity, brief
 from dr_ctl.engine.debts import DebtKind, lost_alone
 from dr_ctl.engine.operations import ACTIVATE, DRAIN, FAILBACK, FENCE, QUIESCE, RESTART, UNFENCE
 from dr_ctl.engine.ports import Move
@@ -39,7 +39,7 @@ def against_failover(
             if RefusalScope.EXPECTED_WHEN_LOST not in finding.weighs:
                 yield weighed(finding, RefusalScope.FAILOVER)
         if (locks := view.fence.awaits) and not view.open:
-            yield found("DR-ALIVE-001.lock", site=view.site, locks=some(locks), lost=move.source)
+            yield found("DR-ALIVE-001.lock", site=view.site, locks=brief(locks), lost=move.source)
         yield from of_obstacles(view, Severity.WARNING, move.spec.includes)
         peer = snapshot.view(move.source, view.pair)
         yield from of_nodes(view, peer, Severity.WARNING)
@@ -70,7 +70,7 @@ def let_in_again(views: Iterable[Broker], lost: str) -> str | None:
     for view in views:
         listeners = [listener.name for listener in view.link.listeners if listener.started and not view.open]
         if listeners and not view.link.is_shut and debt_name(DebtKind.QUARANTINE, lost, view.site) in view.documents:
-            at = f"acceptor {some(listeners)} at {view.site}/{view.pair}"
+            at = f"acceptor {brief(listeners)} at {view.site}/{view.pair}"
             return f"{at} is open again: its broker was started anew, or another node of it took over"
     return None
 
@@ -157,7 +157,7 @@ def against_step(case: Case[V], checks: Checks[V]) -> Iterator[Finding]:
             yield from of_link_listeners(view, peer)
             if peer is None and (locks := view.fence.contenders):
                 broker = f"{view.site}/{view.pair}"
-                yield found("DR-DOOR-008.silent", broker=broker, locks=some(locks), peer=move.target)
+                yield found("DR-DOOR-008.silent", broker=broker, locks=brief(locks), peer=move.target)
         for reason in [finding for view in snapshot.views(move.source) for finding in checks.of_broker(view)]:
             if restarts and reason.id in _MENDED:
                 continue
@@ -228,7 +228,7 @@ def _unproven(snapshot: Snapshot[Broker], move: Move) -> Iterator[Finding]:
         left = [text for view in ships for text in view.link.left_to_ship()]
         if left := [*left, *_unapplied(local), *_unapplied(peer)]:
             key = "DR-RECEIPT-002.no_link" if local.link.missing else "DR-RECEIPT-002"
-            yield found(key, left=some(left), source=move.source, target=move.target)
+            yield found(key, left=brief(left), source=move.source, target=move.target)
 
 
 def _moved_on(snapshot: Snapshot[Broker], move: Move) -> Iterator[Finding]:
@@ -241,7 +241,7 @@ def _moved_on(snapshot: Snapshot[Broker], move: Move) -> Iterator[Finding]:
         holds = [] if lost_alone(snapshot.debts) == move.target else peer.link.left_to_ship()
         if left := [*holds, *_unapplied(view)]:
             key = "DR-UNFENCE-001.no_link" if peer.link.missing else "DR-UNFENCE-001"
-            yield found(key, left=some(left), source=move.source, target=move.target)
+            yield found(key, left=brief(left), source=move.source, target=move.target)
 
 
 def lies_here_alone(case: Case[V], surplus: Callable[[V, V], Mapping[str, int]]) -> Iterator[Finding]:
@@ -260,7 +260,7 @@ def lies_here_alone(case: Case[V], surplus: Callable[[V, V], Mapping[str, int]])
             continue
         if more := [f"{queue}: {count}" for queue, count in surplus(view, peer).items() if count > 0]:
             key = "DR-UNFENCE-003" if unfence else "DR-UNFENCE-003.activated"
-            yield found(key, site=view.site, other_site=peer.site, queues=some(more))
+            yield found(key, site=view.site, other_site=peer.site, queues=brief(more))
 
 
 def _unapplied(view: Broker) -> Iterator[str]:

@@ -15,7 +15,7 @@ from typing import Final
 
 from dr_ctl.core.document import document, read
 from dr_ctl.core.errors import UNREADABLE
-from dr_ctl.core.model import some
+from dr_ctl.core.model import brief
 from dr_ctl.core.system import stamp
 from dr_ctl.engine.plan import Call, Spec
 from dr_ctl.rpo.core.starts import same_start
@@ -65,7 +65,7 @@ def changes(before: Broker, now: Broker, moves: Callable[[str | None], bool]) ->
         if moves(now.unit_of(queue.name)) and _figures(queue) != _figures(was.get(queue.name))
     ]
     gone = sorted(name for name in {*was} - {queue.name for queue in now.link.counters} if moves(before.unit_of(name)))
-    named = some([*changed, *gone])
+    named = brief([*changed, *gone])
     return [f"{name}: something came or went since the gate was seen to hold: {named}"] if changed or gone else []
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding, Json, Role, some
+from dr_ctl.core.model import Finding, Json, Role, brief
 from dr_ctl.engine.operations import ALONE, FAILOVER, MOVING, REINSTATE, REINSTATING
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Check, Move, Outcome, StepContext, StepPlan
@@ -148,7 +148,7 @@ class Recipe(Generic[V]):
                     queue.name for queue in view.business.values() if not selects(self.rules.queues, queue.name)
                 ],
             }
-            lacks += [f"{kind}: {some(sorted(names))}" for kind, names in kinds.items() if names]
+            lacks += [f"{kind}: {brief(sorted(names))}" for kind, names in kinds.items() if names]
         return lacks
 
     def cannot_know(self, move: Move) -> Sequence[str]:

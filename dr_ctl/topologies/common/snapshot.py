@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final, Generic, Self, TypeVar
 
 from dr_ctl.core.errors import BrokerError, TimedOut, Unreachable
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding, Json, Role, Severity, some
+from dr_ctl.core.model import Finding, Json, Role, Severity, brief
 from dr_ctl.engine.debts import Debt, DebtKind
 from dr_ctl.engine.lease import LOCK, LockDocument, LockReading
 from dr_ctl.engine.operations import FAILBACK
@@ -288,7 +288,7 @@ class Snapshot(Generic[V_co]):
                 if not isinstance(broker, Silent):
                     yield from group.of_nodes(broker, self.peer(broker), Severity.WARNING)
                 elif broker.unnamed:
-                    nodes = some([str(node) for node in broker.unnamed])
+                    nodes = brief([str(node) for node in broker.unnamed])
                     yield found("DR-NODE-001.silent", severity=Severity.WARNING, site=site, nodes=nodes)
 
     def _of_brokers(self) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ from typing import Any, Final, Generic
 
 from dr_ctl.core.errors import BrokerError, LoginRefused, Throttled, Unreachable
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, Finding, Role, some
+from dr_ctl.core.model import ExitCode, Finding, Role, brief
 from dr_ctl.core.system import in_background, together
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.operations import REINSTATING
@@ -96,7 +96,7 @@ class Listeners:
             if self.accept_client(probed):
                 return views, "a client is still let in"
             beside = [client for view in views for client in self._foreign_clients(view)]
-            return views, f"clients go on behind the fence: {some(beside)}" if beside else None
+            return views, f"clients go on behind the fence: {brief(beside)}" if beside else None
 
         poll_s = self._observer.timeouts.poll_s
         views, why = until(
@@ -153,7 +153,7 @@ class Listeners:
             if session not in left:
                 yield found("DR-FENCE-007", broker=name, roles=roles)
             elif left[session]:
-                yield found("DR-FENCE-008", broker=name, roles=roles, left=some(left[session]))
+                yield found("DR-FENCE-008", broker=name, roles=roles, left=brief(left[session]))
 
     def why_not_serving(self, sessions: Sequence[Session[Broker]]) -> dict[str, WhyNot | None]:
         """Say of each pair why it is not shown to serve, or None."""
@@ -207,7 +207,7 @@ class Listeners:
         """Say why the listeners that these calls open are not shown to be open."""
         pairs = {call.unit for call in opens}
         if left := left_of(opens, self._observer.read_at(site, pairs)):
-            return f"effect not seen: {some(left)}"
+            return f"effect not seen: {brief(left)}"
         sessions = [session for session in self._observer.at(site) if session.pair in pairs]
         for key, login_result in self.login_results(sessions).items():
             # Nobody at the port contradicts the flag, whoever asks; any other no counts only where a yes was heard.
@@ -371,7 +371,7 @@ class Tools(Generic[V_co]):
             self.change(calls, context)
             at = starts
             calls, starts = self.missing(wanted, move)
-        return Refused(f"{failed}: {some([call.about for call in calls])}") if calls else None
+        return Refused(f"{failed}: {brief([call.about for call in calls])}") if calls else None
 
     def shut_again(self, move: Move, context: StepContext, *sites: str) -> bool:
         """Close what another node of a broker has opened, since its broker.xml says so, when it became active, and
@@ -449,7 +449,7 @@ class Tools(Generic[V_co]):
         if restores and (lacking := self._missing(restores, site)):
             self.change(lacking, context)
             missing = self._missing([*gives, *restores], site)
-        return f"{site}: effect not seen: {some([call.about for call in missing])}" if missing else None
+        return f"{site}: effect not seen: {brief([call.about for call in missing])}" if missing else None
 
     def _missing(self, calls: Sequence[Call], site: str) -> list[Call]:
         views = self.observer.read_at(site, {call.unit for call in calls}, Part.RIGHTS)

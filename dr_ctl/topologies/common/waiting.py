@@ -6,7 +6,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, some, total
+from dr_ctl.core.model import ExitCode, brief, total
 from dr_ctl.core.notation import duration, if_known
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Done, Move, Outcome, Refused, StepContext
@@ -130,7 +130,7 @@ class Wait(Generic[R]):
         left, self.why = self._left(readings)
         for (site, _), reading in readings.items():
             if not isinstance(reading, BrokerError) and (names := opened(reading)):
-                broken = f"{site} was opened to clients during the drain: {some(names)}"
+                broken = f"{site} was opened to clients during the drain: {brief(names)}"
                 return _Reading(readings, left, self.why, broken)
         if left is not None and (self.last is None or (left < self.last if self._lessens else left != self.last)):
             self._moved_at, self.last = self._context.monotonic(), left
@@ -167,7 +167,7 @@ class Wait(Generic[R]):
         took, still = self._context.monotonic() - self.began, self._still_s()
         counts = self._counts or (" message(s)" if left is None else "")
         under_way = f"{count_text(left)}{counts} under way"
-        reason = some(why) or (f"nothing moved for {duration(still)}" if still > stall_s else "they move too slowly")
+        reason = brief(why) or (f"nothing moved for {duration(still)}" if still > stall_s else "they move too slowly")
         return Refused(f"not drained after {duration(took)}: {under_way}; {reason}", code=ExitCode.DRAIN_TIMEOUT)
 
     def _mend(self, readings: Readings[R]) -> None:
@@ -195,7 +195,7 @@ def attached(
     not what a call answered."""
 
     def why(names: Mapping[str, str]) -> str:
-        return some([reason for reason in names.values() if reason])
+        return brief([reason for reason in names.values() if reason])
 
     waited = until(
         context,
@@ -210,5 +210,5 @@ def attached(
     if waited.satisfied:
         return Done(f"{link} of {move.source} is attached")
     reason = f": {seen}" if (seen := why(waited.reading)) else ""
-    within, name = duration(step.limits["within"]), f"{link} of {some([*waited.reading])}"
+    within, name = duration(step.limits["within"]), f"{link} of {brief([*waited.reading])}"
     return Refused.of(found("DR-LINK-008", link=name, within=within, why=reason, target=move.target))

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding, Severity, some, total
+from dr_ctl.core.model import Finding, Severity, brief, total
 from dr_ctl.core.notation import if_known
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.artemis.broker import of_mqtt
@@ -30,7 +30,7 @@ def of_moved(case: Case[SiteView], view: SiteView, peer: SiteView) -> Iterator[F
         return
     yield from unreplicated(view, peer, case.move)
     if view.left_out:
-        queues = some(sorted(view.left_out))
+        queues = brief(sorted(view.left_out))
         yield found("DR-CONT-014.left_out", severity=Severity.WARNING, pair=view.pair, queues=queues)
 
 
@@ -50,7 +50,7 @@ def _too_deep(source: SiteView, target: SiteView, move: Move) -> Iterator[Findin
     if deep := [
         queue_depth for queue_depth in deep if queue_depth.rpartition(":")[0] not in move.spec.accept_difference
     ]:
-        yield found("DR-CONT-014.too_deep", pair=source.pair, compared=copies.IDS_UP_TO, queues=some(deep))
+        yield found("DR-CONT-014.too_deep", pair=source.pair, compared=copies.IDS_UP_TO, queues=brief(deep))
 
 
 def unreplicated(source: SiteView, target: SiteView, move: Move) -> Iterator[Finding]:
@@ -63,7 +63,7 @@ def unreplicated(source: SiteView, target: SiteView, move: Move) -> Iterator[Fin
     views = (source, target)
     unnamed = [f"{name}: {n} at {view.site}" for view in views for name, n in view.without_id.items()]
     if unnamed := [queue_count for queue_count in unnamed if queue_count.rpartition(":")[0] not in accepted]:
-        yield found("DR-CONT-020", pair=source.pair, messages=some(unnamed), source=source.site, target=target.site)
+        yield found("DR-CONT-020", pair=source.pair, messages=brief(unnamed), source=source.site, target=target.site)
 
 
 def of_broker(view: SiteView, _case: Case[SiteView] | None = None) -> Iterator[Finding]:
@@ -89,22 +89,22 @@ def _flows(name: str, view: SiteView) -> Iterator[Finding]:
     for flow in view.flows:
         addresses.setdefault(flow.address, []).append(flow.queue)
     if shared := [f"{address}: {', '.join(names)}" for address, names in addresses.items() if len(names) > 1]:
-        yield found("DR-CONT-002", broker=name, shared=some(shared))
+        yield found("DR-CONT-002", broker=name, shared=brief(shared))
     remembered = view.config.id_cache
     depths = {flow.queue: view.depth_of(flow.queue) for flow in view.flows}
     if remembered is not None and (deep := [f"{queue}: {n}" for queue, n in depths.items() if n > remembered]):
-        yield found("DR-CONT-003", broker=name, remembered=remembered, deep=some(deep))
+        yield found("DR-CONT-003", broker=name, remembered=remembered, deep=brief(deep))
     if stopped := [bridge for bridge, started in view.link.ships.items() if not started]:
-        yield found("DR-CONT-008", broker=name, stopped=some(stopped))
+        yield found("DR-CONT-008", broker=name, stopped=brief(stopped))
     elif not view.link.attached:
         yield found("DR-CONT-009", broker=name)
     spoken = [listener.name for listener in view.listeners if "AMQP" in listener.protocols]
     if spoken and (dropping := [flow.out_mirror.name for flow in view.flows if flow.out_mirror.routing == "multicast"]):
-        yield found("DR-CONT-021", broker=name, acceptors=", ".join(spoken), outflows=some(dropping))
+        yield found("DR-CONT-021", broker=name, acceptors=", ".join(spoken), outflows=brief(dropping))
     if unread := [flow.in_acks.name for flow in view.flows if not flow.in_acks.consumers]:
-        yield found("DR-CONT-011", broker=name, unread=some(unread))
+        yield found("DR-CONT-011", broker=name, unread=brief(unread))
     if held := [flow.staging.name for flow in view.flows if flow.staging.paused]:
-        yield found("DR-CONT-015", broker=name, held=some(held))
+        yield found("DR-CONT-015", broker=name, held=brief(held))
     commands = view.commands
     if commands is not None and (waiting := commands.out.depth + commands.into.depth):
         yield found("DR-CONT-010", broker=name, waiting=waiting)
@@ -122,7 +122,7 @@ def of_both(source: SiteView, target: SiteView) -> Iterator[Finding]:
         yield found("DR-CONT-005.named_otherwise", pair=source.pair, source=source.site, target=target.site)
     names = {flow.queue for flow in source.flows} ^ {flow.queue for flow in target.flows}
     if names:
-        yield found("DR-CONT-005.one_site", pair=source.pair, flows=some(sorted(names)))
+        yield found("DR-CONT-005.one_site", pair=source.pair, flows=brief(sorted(names)))
     skew_ms = abs(source.now_ms - target.now_ms)
     if skew_ms > min(own.staging_ms, other.staging_ms):
         yield found(
@@ -215,7 +215,7 @@ BY_BROKER: Final[Sequence[Named[SiteView]]] = (
     Named("DR-CONT-021", _flows_read),
     Named("DR-CONT-015", _flows_read),
     Named("DR-CONT-010", _commands),
-    Named("DR-CONT-022", lambda view: some([node.name for node in view.nodes]) or "one node"),
+    Named("DR-CONT-022", lambda view: brief([node.name for node in view.nodes]) or "one node"),
 )
 BY_PAIR: Final[Sequence[Named[SiteView]]] = (
     Named("DR-CONT-004", lambda view: f"{view.site} is {view.service.site_id}" if view.service is not None else None),
@@ -224,6 +224,6 @@ BY_PAIR: Final[Sequence[Named[SiteView]]] = (
     Named("DR-CONT-014", _flows_read),
     Named("DR-CONT-020", _compared),
     Named("DR-CONT-012", lambda view: f"{view.site} {view.now_ms}"),
-    Named("DR-MQTT-001", lambda view: f"{view.site} {some(view.stays) or 'nothing'}"),
+    Named("DR-MQTT-001", lambda view: f"{view.site} {brief(view.stays) or 'nothing'}"),
 )
 CHECKS: Final = Checks(of_broker, of_moved, of_return, nothing_owed, BY_BROKER, BY_PAIR, of_opening)

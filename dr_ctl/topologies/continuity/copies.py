@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, Final, TypeVar
 
-from dr_ctl.core.model import some
+from dr_ctl.core.model import brief
 from dr_ctl.engine.plan import Call, Goal
 from dr_ctl.jolokia.client import READ_S, Listing, Query, Reader
 from dr_ctl.jolokia.http import BadValue
@@ -205,7 +205,7 @@ def _not_followed(
 def named(messages: Mapping[str, Collection[str]]) -> str:
     """Count the messages of each queue, and name the first ids: the journal has all."""
     counts = {name: f"{len(ids_)} ({', '.join(sorted(ids_)[:_NAMED])}" for name, ids_ in messages.items()}
-    return some([f"{name}: {text}{', …' if len(messages[name]) > _NAMED else ''})" for name, text in counts.items()])
+    return brief([f"{name}: {text}{', …' if len(messages[name]) > _NAMED else ''})" for name, text in counts.items()])
 
 
 def _read(reader: Reader, queues: Sequence[Queue], *, held: bool) -> list[_Listed]:

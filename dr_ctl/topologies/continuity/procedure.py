@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, Finding, Json, some, total
+from dr_ctl.core.model import ExitCode, Finding, Json, brief, total
 from dr_ctl.core.notation import duration, if_known
 from dr_ctl.engine.plan import PlannedStep, in_part
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan, Unknown
@@ -83,7 +83,7 @@ def catch_up(tools: ContinuityTools, step: PlannedStep, move: Move, context: Ste
         else:
             known.append(left)
         context.sample(evidence((view.site, view.link) for both in pairs for view in both))
-        context.report_waiting("under way between the sites", left, some(why) if why else None)
+        context.report_waiting("under way between the sites", left, brief(why) if why else None)
         return _Reading(pairs, left, why)
 
     def little(now: _Reading) -> bool:
@@ -97,7 +97,7 @@ def catch_up(tools: ContinuityTools, step: PlannedStep, move: Move, context: Ste
     if waited.satisfied and (removed := _without_echoes(tools, link_ends, waited.reading.pairs, context)):
         waited = until_little()  # the removal took a moment, in which clients worked on
     if waited.satisfied and (against := list(_not_followed(link_ends, waited.reading.pairs, move))):
-        return Refused(some([finding.text for finding in against]), findings=tuple(against))
+        return Refused(brief([finding.text for finding in against]), findings=tuple(against))
     left, why = waited.reading.left, waited.reading.why
     if waited.satisfied:
         beside = f"; {removed} second copies removed at {move.target}" if removed else ""
@@ -105,12 +105,12 @@ def catch_up(tools: ContinuityTools, step: PlannedStep, move: Move, context: Ste
             queue: ids for flows in tools.already_delivered.values() for queue, ids in flows.items() if ids
         }
         if already_delivered:
-            numbers = some([f"{queue}: {len(ids)}" for queue, ids in already_delivered.items()])
+            numbers = brief([f"{queue}: {len(ids)}" for queue, ids in already_delivered.items()])
             beside += f"; staged at {move.source} and refused there, for they were delivered before: {numbers}"
         named: dict[str, Json] = {queue: [*sorted(ids)] for queue, ids in already_delivered.items()}
         return Done(f"{if_known(left)} under way{beside}", {"under_way": left, "removed": removed, "had": named})
     if why:
-        return Refused(f"not caught up: {some(why)}", findings=tuple(_not_taken(waited.reading.pairs)))
+        return Refused(f"not caught up: {brief(why)}", findings=tuple(_not_taken(waited.reading.pairs)))
     if min(known) >= known[0]:
         return Refused(f"the outflow grows while clients work: {known[0]}, then {if_known(left)}")
     return Done(f"{if_known(left)} under way, less and less", {"under_way": left})
@@ -140,7 +140,7 @@ def _not_taken(pairs: Sequence[Both]) -> Iterator[Finding]:
     for source, _ in pairs:
         staged = [f"{flow.queue}: {flow.staging.depth}" for flow in source.flows if flow.staging.depth]
         if staged:
-            yield found("DR-CONT-017.not_taken", source=source.site, queues=some(staged))
+            yield found("DR-CONT-017.not_taken", source=source.site, queues=brief(staged))
 
 
 def _without_echoes(
@@ -287,7 +287,7 @@ class _Drain:
         # readings to zero.
         while self._link_ends:
             views = [view for both in self._pairs for view in both]
-            quiet, why = not self._reasons, some(self._reasons) if self._reasons else None
+            quiet, why = not self._reasons, brief(self._reasons) if self._reasons else None
             still = quiet or (bool(views) and not any([*view.uncomparable(), *clients_of(view)] for view in views))
             self._context.report_waiting("reasons that keep the drain going", len(self._reasons), why)
             # Compared once they were still for long enough, and have not been since.
@@ -322,13 +322,13 @@ class _Drain:
             unread = [comparison.queue for comparison in compared if not comparison.known]
             if unread and _differs(source, target, unread, move):
                 self._unread = (
-                    f"{some(unread)} could not be compared by id, and a count does not show what would be lost"
+                    f"{brief(unread)} could not be compared by id, and a count does not show what would be lost"
                 )
                 return None
             if refused is not None:
                 return refused
             if started := [flow.queue for flow in target.flows if flow.target_bridge.started]:
-                return Refused(f"{target.site}: its delivery of {some(started)} is started although it is not active")
+                return Refused(f"{target.site}: its delivery of {brief(started)} is started although it is not active")
             gone = {
                 comparison.queue: comparison.surplus | comparison.consumed
                 for comparison in compared
@@ -491,10 +491,10 @@ def _left_staged(tools: ContinuityTools, move: Move, context: StepContext) -> tu
     left = [flow for key, flow in now.items() if key in first and _stands(first[key]) == _stands(flow)]
     if not left:
         return ()
-    numbers = some([f"{flow.queue}: {flow.staging.depth}" for flow in left])
+    numbers = brief([f"{flow.queue}: {flow.staging.depth}" for flow in left])
     return (
         found(
-            "DR-CONT-018", target=move.target, numbers=numbers, left=some([flow.target_bridge.name for flow in left])
+            "DR-CONT-018", target=move.target, numbers=numbers, left=brief([flow.target_bridge.name for flow in left])
         ),
     )
 

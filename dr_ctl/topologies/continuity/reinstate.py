@@ -7,7 +7,7 @@ from typing import Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, Finding, Json, Severity, some, total
+from dr_ctl.core.model import ExitCode, Finding, Json, Severity, brief, total
 from dr_ctl.core.notation import duration, if_known
 from dr_ctl.engine.plan import ALL, Call, Goal, PlannedStep, in_part
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext
@@ -224,7 +224,7 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepCont
 
     tools.change(kept(), context)
     if left := kept():
-        return Refused(f"effect not seen: {some([call.about for call in left])}")
+        return Refused(f"effect not seen: {brief([call.about for call in left])}")
     if (refused := _bring_in(tools, step, move, context)) is not None:
         return refused
     done = f"a client at {move.target} may have done some of them, unrecorded"
@@ -232,7 +232,7 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepCont
     context.notice(text)
     findings = []
     if unproven := {name: ids for name, ids in tools.unproven.items() if ids}:
-        numbers = some([f"{name}: {len(ids)}" for name, ids in unproven.items()])
+        numbers = brief([f"{name}: {len(ids)}" for name, ids in unproven.items()])
         text = f"copies that {move.target} neither holds nor shipped since its start are delivered: {numbers}"
         findings.append(found("DR-CONT-019.delivered", severity=Severity.WARNING, target=move.target, numbers=numbers))
     if (refused := tools.reach(DELIVERED, move, context)) is not None:
@@ -277,7 +277,7 @@ def _until_calm(
             tools.change(again, context)
             reasons.append(f"{move.source} had begun to deliver again")
         left = total(count for view, peer in pairs for count in (peer.link.to_ship, view.link.unapplied))
-        context.report_waiting(f"of {move.target}'s residue under way", left, some(reasons) if reasons else None)
+        context.report_waiting(f"of {move.target}'s residue under way", left, brief(reasons) if reasons else None)
         return reasons, []
 
     waited = until(
@@ -291,10 +291,10 @@ def _until_calm(
     )
     reasons, gone = waited.reading
     if gone:
-        return Refused(f"a queue was deleted at {move.source} meanwhile, with all that carries it: {some(gone)}")
+        return Refused(f"a queue was deleted at {move.source} meanwhile, with all that carries it: {brief(gone)}")
     if waited.satisfied:
         return None
-    text = f"{move.target} is not taken in after {duration(step.limits['within'])}: {some(reasons)}"
+    text = f"{move.target} is not taken in after {duration(step.limits['within'])}: {brief(reasons)}"
     return Refused(text, code=ExitCode.DRAIN_TIMEOUT)
 
 
@@ -321,7 +321,7 @@ def _compared(tools: ContinuityTools, ends: LinkEnds, context: StepContext) -> s
     flows = [flow for flow in serving.flows if flow.staging.depth]
     names = [flow.queue for flow in flows]
     if lacking := sorted({*copies.one_sided(returned, serving)} & {*names}):
-        return f"{some(lacking)}: only one of the sites has it"
+        return f"{brief(lacking)}: only one of the sites has it"
     staged = copies.ids(local.reader(), [flow.staging for flow in flows])
     still = copies.present(peer.reader(), [returned.business[name] for name in names])
     lying = copies.present(local.reader(), [serving.business[name] for name in names])
@@ -349,7 +349,7 @@ def _compared(tools: ContinuityTools, ends: LinkEnds, context: StepContext) -> s
             tools.change(list(copies.remove(serving, flow.staging, gone)), context)
             tools.removed.setdefault(flow.queue, set()).update(gone.ids)
     if any(surplus.values()):  # and look again whether it is gone
-        return f"{some([name for name, consumed in surplus.items() if consumed])}: what was done there is still staged"
+        return f"{brief([name for name, consumed in surplus.items() if consumed])}: what was done there is still staged"
     for name, ids in found.items():
         tools.recovered.setdefault(name, set()).update(ids)
     return None
@@ -368,7 +368,7 @@ def undo(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepCon
     tools.change(shut, context)
     views = _answering(tools, move)
     if left := left_of(shut, views):
-        return Refused(f"effect not seen: {some(left)}")
+        return Refused(f"effect not seen: {brief(left)}")
     flows = [flow for view in views if view.site == move.source for flow in view.flows]
     try:
         held = _remove_done(tools, move, context) if any(flow.staging.depth for flow in flows) else None
@@ -378,7 +378,7 @@ def undo(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepCon
         inverse = [call for call in inverse if call.part != "deliver"]
     tools.change([call for call in inverse if left_of([call], views)], context)
     left = left_of(inverse, _answering(tools, move))
-    return held or (Refused(f"effect not seen: {some(left)}") if left else Done("as it was"))
+    return held or (Refused(f"effect not seen: {brief(left)}") if left else Done("as it was"))
 
 
 def _answering(tools: ContinuityTools, move: Move) -> list[SiteView]:
@@ -432,7 +432,7 @@ def reconcile(tools: ContinuityTools, step: PlannedStep, move: Move, context: St
     if moved:
         number = sum(len(ids) for ids in left.values())
         findings.append(
-            found("DR-RECONCILE-002.kept_aside", target=move.target, count=number, queues=some(list(moved)))
+            found("DR-RECONCILE-002.kept_aside", target=move.target, count=number, queues=brief(list(moved)))
         )
     recovered = "how many were recovered is not known" if tools.number is None else f"{tools.number} recovered"
     return Done(f"{recovered}; {len(moved)} queue(s) with something left over", {"quarantined": moved}, tuple(findings))
@@ -459,7 +459,7 @@ def _until_applied(tools: ContinuityTools, step: PlannedStep, move: Move, contex
     under_way, took_s = waited.reading
     if waited.satisfied:
         return None
-    return Refused(f"not compared after {duration(took_s)}: {some(under_way)}", code=ExitCode.DRAIN_TIMEOUT)
+    return Refused(f"not compared after {duration(took_s)}: {brief(under_way)}", code=ExitCode.DRAIN_TIMEOUT)
 
 
 def _only_there(tools: ContinuityTools, move: Move) -> dict[tuple[str, str], frozenset[str]]:

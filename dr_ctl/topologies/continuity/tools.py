@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from dr_ctl.core.document import document
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding, Json, Severity, some
+from dr_ctl.core.model import Finding, Json, Severity, brief
 from dr_ctl.engine.ports import Done, Move, Outcome, Refused
 from dr_ctl.jolokia.client import READ_S
 from dr_ctl.topologies.common.gate import Gate, PairReading, accepting, refused
@@ -76,7 +76,7 @@ class ContinuityGate(Gate[SiteView]):
             for comparison in compared
             if not comparison.known and comparison.queue not in move.spec.accept_difference
         ]:
-            return Refused.of(found("DR-CONT-014.not_named", queues=some(unread)))
+            return Refused.of(found("DR-CONT-014.not_named", queues=brief(unread)))
         where = f"too many at {move.target}"
         if more := {
             comparison.queue: {where: gone}
@@ -84,7 +84,7 @@ class ContinuityGate(Gate[SiteView]):
             if (gone := comparison.surplus | comparison.consumed)
         }:
             counts = [f"{queue}: {len(ids[where])} {where}" for queue, ids in more.items()]
-            return refused("DR-PARITY-004.differ", more, queues=some(counts))
+            return refused("DR-PARITY-004.differ", more, queues=brief(counts))
         depths: dict[str, Json] = {name: queue.depth for name, queue in source.business.items() if queue.depth}
         ids = sum(len(comparison.local) for comparison in compared if comparison.local is not None)
         return Done("the gate holds", {"ids_compared": ids, "depths": depths}, tuple(_by_count(compared)))
@@ -103,7 +103,7 @@ def compare(
     `BrokerError`."""
     if lacking := copies.one_sided(source, target):
         return [], Refused.of(
-            found("DR-CONT-005.one_sided", source=source.site, target=target.site, queues=some(lacking))
+            found("DR-CONT-005.one_sided", source=source.site, target=target.site, queues=brief(lacking))
         )
     local, peer = (observer.brokers[view.site][view.pair].reader() for view in (source, target))
     compared = copies.compare(local, peer, source, target, already_delivered)
@@ -133,7 +133,7 @@ def compare(
 def _by_count(compared: Sequence[Compared]) -> Iterator[Finding]:
     """Find the queues that were not compared by id."""
     if names := [comparison.queue for comparison in compared if not comparison.known]:
-        yield found("DR-CONT-014.by_count", severity=Severity.WARNING, compared=copies.IDS_UP_TO, queues=some(names))
+        yield found("DR-CONT-014.by_count", severity=Severity.WARNING, compared=copies.IDS_UP_TO, queues=brief(names))
 
 
 @dataclass

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding, Role, some
+from dr_ctl.core.model import Finding, Role, brief
 from dr_ctl.core.notation import if_known
 from dr_ctl.engine.operations import DRAIN, FAILBACK, SWAPOVER
 from dr_ctl.engine.ports import Move
@@ -56,7 +56,7 @@ def possible_duplicates(undecided: Mapping[str, parity.Undecided], move: Move, s
         count=count,
         site=site,
         why="; ".join(why),
-        queues=some([f"{name}: {copies.count}" for name, copies in undecided.items()]),
+        queues=brief([f"{name}: {copies.count}" for name, copies in undecided.items()]),
         most=count + more,
         room=room,
     )
@@ -127,7 +127,7 @@ def of_both(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> I
         yield found(
             "DR-PARITY-001.not_written",
             target=target.site,
-            differences=some([finding.text(source.site, target.site) for finding in wrong]),
+            differences=brief([finding.text(source.site, target.site) for finding in wrong]),
         )
 
 

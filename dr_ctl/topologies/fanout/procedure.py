@@ -8,7 +8,7 @@ from typing import Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, Finding, Json, Severity, some
+from dr_ctl.core.model import ExitCode, Finding, Json, Severity, brief
 from dr_ctl.engine.plan import Call, Goal, PlannedStep
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext
 from dr_ctl.settings.model import Queues
@@ -184,7 +184,7 @@ class Reconciler:
                     return refused
             idle = idle + 1 if reconciled.copied_in_all == before else 0
             if idle == IDLE:
-                named = some([f"{name} {ident}" for name, wanted in lacks.items() for ident in sorted(wanted)])
+                named = brief([f"{name} {ident}" for name, wanted in lacks.items() for ident in sorted(wanted)])
                 return Refused(
                     f"{ends[0].site} lists messages that {ends[1].site} lacks, and shows them to no client: {named}",
                     reconciled.as_json(),
@@ -202,7 +202,7 @@ class Reconciler:
             "DR-FAN-008",
             site=ends[1].site,
             id_header=ends[0].own.id_header,
-            messages=some([f"{name}: {len(lost)} ({some(sorted(lost))})" for name, lost in wrong.items()]),
+            messages=brief([f"{name}: {len(lost)} ({brief(sorted(lost))})" for name, lost in wrong.items()]),
             other_site=ends[0].site,
             accepting=accepting({name: len(lost) for name, lost in wrong.items()}),
         )
@@ -352,7 +352,7 @@ def reconcile(tools: FanoutTools, _step: PlannedStep, move: Move, context: StepC
 
 def _unmatched(reconciled: Reconciled, move: Move) -> Iterator[Finding]:
     if unmatched := {queue: ids for queue, ids in reconciled.unmatched.items() if ids}:
-        items = some([f"{queue} {ident}" for queue, ids in unmatched.items() for ident in sorted(ids)])
+        items = brief([f"{queue} {ident}" for queue, ids in unmatched.items() for ident in sorted(ids)])
         yield found("DR-FAN-006", count=sum(map(len, unmatched.values())), target=move.target, items=items)
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError
-from dr_ctl.core.model import Json, Severity, some
+from dr_ctl.core.model import Json, Severity, brief
 from dr_ctl.engine.ports import Done, Move, Outcome, Refused
 from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.common import observer
@@ -150,7 +150,7 @@ class FanoutGate(Gate[BrokerView]):
             return Refused(duplicates[0].text, findings=tuple(duplicates))
         if wrong:
             sizes = {name: len(names) for name, by in ids.items() for names in by.values()}
-            return refused("DR-PARITY-004.either", ids, queues=some(wrong), accepting=accepting(sizes))
+            return refused("DR-PARITY-004.either", ids, queues=brief(wrong), accepting=accepting(sizes))
         return Done("the gate holds", {"compared_by_id": compared}, tuple(duplicates))
 
 

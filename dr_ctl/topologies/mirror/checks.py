@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding, RefusalScope, Role, Severity, some
+from dr_ctl.core.model import Finding, RefusalScope, Role, Severity, brief
 from dr_ctl.topologies.artemis.broker import fenced, link_users, lock_states, of_mqtt
 from dr_ctl.topologies.common import reasons
 from dr_ctl.topologies.common.calls import CLUSTER_PREFIX
@@ -51,7 +51,7 @@ def _listeners(name: str, view: BrokerView) -> Iterator[Finding]:
         yield found("DR-DOOR-007.takeover", broker=name, boots=", ".join(boots))
     elif boots and not has_nodes:
         yield found("DR-DOOR-007", broker=name, boots=", ".join(boots))
-    locks = some([coordinator.name for coordinator in view.coordinators])
+    locks = brief([coordinator.name for coordinator in view.coordinators])
     if locks and not view.drives_locks:
         yield found("DR-DOOR-008.old", broker=name, locks=locks, version=view.version)
     elif view.fence.contenders:
@@ -92,7 +92,7 @@ def _link(name: str, view: BrokerView) -> Iterator[Finding]:
     elif view.outflow is not None and not view.link.attached:
         yield found("DR-LINK-004", broker=name, link=f"link {link.name}", site=view.site)
     if busy := [queue.name for queue in view.queues if queue.name.startswith(CLUSTER_PREFIX) and queue.depth]:
-        yield found("DR-LINK-006", broker=name, busy=some(busy))
+        yield found("DR-LINK-006", broker=name, busy=brief(busy))
 
 
 def of_opening(case: Case[BrokerView]) -> Iterator[Finding]:
@@ -125,14 +125,14 @@ def of_both(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> I
             difference.target > difference.source for difference in wrong
         )
         key = "DR-PARITY-001.not_removed" if waits_with_more else "DR-PARITY-001"
-        yield found(key, differences=some(texts), source=source.site, target=target.site)
+        yield found(key, differences=brief(texts), source=source.site, target=target.site)
     loose = [difference for difference in differences(source, target, case.rules.queues) if not difference.blocks]
     if loose:
-        yield found("DR-PARITY-002", loose=some([difference.text(source.site, target.site) for difference in loose]))
+        yield found("DR-PARITY-002", loose=brief([difference.text(source.site, target.site) for difference in loose]))
 
 
 def _links(view: BrokerView) -> str:
-    return some([link.name for link in view.links]) or "none"
+    return brief([link.name for link in view.links]) or "none"
 
 
 def _linking(view: BrokerView) -> str | None:
@@ -156,7 +156,7 @@ BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
     Named("DR-DOOR-003", lambda view: listeners(view.link.listeners)),
     Named(
         "DR-DOOR-007",
-        lambda view: some(
+        lambda view: brief(
             [f"{listener.name} boots {'open' if listener.opens_at_boot else 'closed'}" for listener in view.listeners]
         ),
     ),
@@ -176,6 +176,6 @@ BY_PAIR: Final[Sequence[Named[BrokerView]]] = (
     Named("DR-PAIR-003", lambda view: f"{view.site} {view.now_ms}"),
     Named("DR-PARITY-001", _holding, "the queues hold the same"),
     Named("DR-PARITY-002", _holding),
-    Named("DR-MQTT-001", lambda view: f"{view.site} {some(view.stays) or 'nothing'}"),
+    Named("DR-MQTT-001", lambda view: f"{view.site} {brief(view.stays) or 'nothing'}"),
 )
 CHECKS: Final = Checks(of_broker, of_both, of_return, nothing_owed, BY_BROKER, BY_PAIR, of_opening)

@@ -18,7 +18,7 @@ from typing import Final
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding, Json, some, total
+from dr_ctl.core.model import Finding, Json, brief, total
 from dr_ctl.engine.plan import ALL, Call, Goal, PlannedStep
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
@@ -162,7 +162,7 @@ def catch_up(tools: MirrorTools, step: PlannedStep, move: Move, context: StepCon
     waited = _both(tools, move, context, SMALL)
     failed = waited.until(tools.timeouts.link_poll_s, step.limits, calms=1)
     if failed is not None and (waited.why or waited.first is None or waited.last is None):
-        return Refused(f"not caught up: {some(waited.why) or failed.text}")
+        return Refused(f"not caught up: {brief(waited.why) or failed.text}")
     left, first = waited.last or 0, waited.first or 0
     if failed is not None and left >= first:
         return Refused(f"the outflow grows while clients work: {first} event(s), then {left}")
@@ -249,7 +249,7 @@ def reconcile(tools: MirrorTools, _step: PlannedStep, move: Move, context: StepC
     differing = [finding.text(move.source, move.target) for finding in wrong.values()]
     findings: list[Finding] = []
     if differing:
-        findings.append(found("DR-RECONCILE-001", queues=some(differing)))
+        findings.append(found("DR-RECONCILE-001", queues=brief(differing)))
     moved = taken_out(tools, left, context)
     if isinstance(moved, Refused):
         return moved
@@ -390,7 +390,7 @@ def _since(views: Sequence[BrokerView]) -> str:
         for queue in view.business.values()
         if queue.added or queue.acked
     ]
-    return f"; since its start, by them and by the mirror: {some(done) or 'nothing came or went'}"
+    return f"; since its start, by them and by the mirror: {brief(done) or 'nothing came or went'}"
 
 
 def count_residue(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
@@ -426,7 +426,7 @@ def reinstate(tools: MirrorTools, step: PlannedStep, move: Move, context: StepCo
             tools.rejoined.begin()
         return NotNeeded(f"{move.target} is taken in already")
     if tools.reach(QUEUES_PAUSED, move, context) is not None:
-        return Refused(f"could not pause {some([call.thing for call in tools.missing(QUEUES_PAUSED, move)[0]])}")
+        return Refused(f"could not pause {brief([call.thing for call in tools.missing(QUEUES_PAUSED, move)[0]])}")
     taken = {view.pair: _before(tools, view) for view in tools.observer.read_at(move.source)}
     tools.reach(LINK_ADMITTED, move, context)  # the wait tells what keeps it out
     link_ends = tools.observer.between(move.target, move.source)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from dr_ctl.core.document import HIDDEN, derived, key
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding, Json, some
+from dr_ctl.core.model import Finding, Json, brief
 from dr_ctl.core.notation import if_known
 from dr_ctl.engine.ports import Done, Move, Outcome, Refused
 from dr_ctl.topologies.common.gate import Gate, PairReading, accepting, refused
@@ -98,9 +98,9 @@ class MirrorGate(Gate[BrokerView]):
         depths: dict[str, Json] = {name: queue.depth for name, queue in at_source.items() if queue.depth}
         compared = sum(len(browsed.numbers) for browsed in at_source_ids)
         by_count = [f"{count} of {name}" for name, count in unnamed.items() if count]
-        findings = [found("DR-PARITY-005", named=some(by_count))] if by_count else []
+        findings = [found("DR-PARITY-005", named=brief(by_count))] if by_count else []
         if aside:
-            findings.append(found("DR-PARITY-002", loose=some([difference.text(move) for difference in aside])))
+            findings.append(found("DR-PARITY-002", loose=brief([difference.text(move) for difference in aside])))
         return Done("the gate holds", {"ids_compared": compared, "depths": depths}, tuple(findings))
 
 
@@ -121,7 +121,7 @@ def _refused(wrong: list[_Apart], move: Move) -> Refused:
     named = {queue: {what: {*map(identity, origins)} for what, origins in both.items()} for queue, both in ids.items()}
     accepted = accepting({finding.queue: finding.size for finding in wrong})
     return refused(
-        "DR-PARITY-004.origins", named, queues=some(counts), accepting=accepted, source=source, target=target
+        "DR-PARITY-004.origins", named, queues=brief(counts), accepting=accepted, source=source, target=target
     )
 
 
@@ -172,7 +172,7 @@ class ReturnResult:
             return "how many messages were recovered is not known: they were let in by an earlier process"
         snapshot = sum(len(ids) for ids in self.recovered.values())
         if self.not_read:
-            return f"at least {snapshot} message(s) recovered; not looked at one by one: {some(self.not_read)}"
+            return f"at least {snapshot} message(s) recovered; not looked at one by one: {brief(self.not_read)}"
         return f"{snapshot} message(s) recovered"
 
     def duplicates(self, returned: str) -> str:

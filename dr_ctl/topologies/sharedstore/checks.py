@@ -6,7 +6,7 @@ from shlex import quote
 from typing import Final
 
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding, Severity, some
+from dr_ctl.core.model import Finding, Severity, brief
 from dr_ctl.core.notation import duration
 from dr_ctl.engine.operations import FAILBACK
 from dr_ctl.engine.plan import Goal
@@ -27,7 +27,9 @@ def not_in_store(lacking: Mapping[str, int], accepted: Mapping[str, int]) -> lis
         return []
     words = " ".join(f"--accept-difference {quote(f'{name}={count}')}" for name, count in wrong.items())
     return [
-        found("DR-STORE-008", items=some([f"{name}: {count} message(s)" for name, count in wrong.items()]), words=words)
+        found(
+            "DR-STORE-008", items=brief([f"{name}: {count} message(s)" for name, count in wrong.items()]), words=words
+        )
     ]
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, Finding, Json, Role, some
+from dr_ctl.core.model import ExitCode, Finding, Json, Role, brief
 from dr_ctl.core.notation import duration, if_known
 from dr_ctl.engine.operations import ACTIVATE, FAILOVER
 from dr_ctl.engine.plan import Call, PlannedStep, in_part
@@ -217,7 +217,7 @@ def _may_not(tools: StoreTools, snapshot: Snapshot[BrokerView], move: Move) -> s
         if session.process.runs(fresh_s=0.0) is False:
             return f"the process of {session.own.broker} does not run: nobody would take the store"
     changes = [why for view in sources if view.answered for why in _changes(tools, view, snapshot, move)]
-    return some(changes) if changes else None
+    return brief(changes) if changes else None
 
 
 def _changes(tools: StoreTools, view: BrokerView, snapshot: Snapshot[BrokerView], move: Move) -> list[str]:
@@ -338,7 +338,7 @@ def _counted(tools: StoreTools, move: Move, context: StepContext, evidence: dict
         if not wrong:
             return ()
         context.wait(tools.timeouts.link_poll_s)
-    return (found("DR-STORE-009", target=move.target, source=move.source, wrong=some(wrong)),)
+    return (found("DR-STORE-009", target=move.target, source=move.source, wrong=brief(wrong)),)
 
 
 def _beside(tools: StoreTools, step: PlannedStep, move: Move, context: StepContext) -> list[Finding]:

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any, Final, Self
 
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding, Role, Severity, some
+from dr_ctl.core.model import Finding, Role, Severity, brief
 from dr_ctl.engine.plan import Call, Goal
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.topologies.classic import beans
@@ -253,7 +253,7 @@ class StoreSnapshot(snapshot.Snapshot[BrokerView]):
         if (held := next((view.lock for view in views if view.lock is not None and view.lock.held), None)) is not None:
             yield found("DR-STORE-012.held", holder=held.text)
             return
-        states = some([f"{view.site}/{view.pair}: {_STATES[view.runs]}" for view in views])
+        states = brief([f"{view.site}/{view.pair}: {_STATES[view.runs]}" for view in views])
         yield found("DR-STORE-012.free", states=states, starts="; ".join(view.own.start for view in views))
 
     def _not_waiting(self) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, Final, Generic, TypeVar
 
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, Json, Role, Severity, some
+from dr_ctl.core.model import ExitCode, Json, Role, Severity, brief
 from dr_ctl.core.notation import if_known
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine import ports
@@ -107,7 +107,7 @@ class DriverWithWorkloads(Generic[S]):
         return Refused.of(
             found(
                 "DR-WORK-008",
-                workloads=some([f"{workload.name} is {workload.state} at {workload.site}" for workload in left]),
+                workloads=brief([f"{workload.name} is {workload.state} at {workload.site}" for workload in left]),
                 source=move.source,
             )
         )
@@ -132,7 +132,7 @@ class DriverWithWorkloads(Generic[S]):
                 findings.append(replace(recipe.did_not_stop(snapshot, why), severity=Severity.WARNING))
         if not findings:
             return _with(outcome, calls, "stopped")
-        text = f"{outcome.text}; {some([finding.text for finding in findings])}"
+        text = f"{outcome.text}; {brief([finding.text for finding in findings])}"
         return replace(outcome, text=text, findings=(*outcome.findings, *findings))
 
     def _started(self, calls: Sequence[Call], outcome: Outcome, move: Move, context: StepContext) -> Outcome:
@@ -144,7 +144,7 @@ class DriverWithWorkloads(Generic[S]):
                 findings.append(recipe.did_not_start(snapshot, why))
         if not findings:
             return _with(outcome, calls, "running")
-        texts = some([finding.text for finding in findings])
+        texts = brief([finding.text for finding in findings])
         text = f"{outcome.text}; {texts}" if isinstance(outcome, Refused) else f"{calls[0].site} serves, but {texts}"
         return Refused(text, outcome.evidence, (*outcome.findings, *findings), code=ExitCode.INCOMPLETE)
 
@@ -200,7 +200,7 @@ class DriverWithWorkloads(Generic[S]):
             return NotNeeded("as it was")
         starts = [call.thing for call in left if call.goal is Goal.START and call.site == move.source]
         if starts and part_of(self._bare.observe(), move.spec).roles[move.target] is Role.SERVING:
-            return Refused(f"{move.target} is open: {some(starts)} not started at {move.source}")
+            return Refused(f"{move.target} is open: {brief(starts)} not started at {move.source}")
 
         def attempt() -> dict[Call, str]:
             """Try those that did not hold after the try before; gives those that do not hold now, and why."""
@@ -218,7 +218,7 @@ class DriverWithWorkloads(Generic[S]):
         )
         if waited.satisfied:
             return Done("as it was")
-        return Refused(some([f"{call.thing} at {call.site}: {why}" for call, why in waited.reading.items()]))
+        return Refused(brief([f"{call.thing} at {call.site}: {why}" for call, why in waited.reading.items()]))
 
     def _may_stop_later(self, call: Call) -> bool:
         """Say whether a stop of this run may still take effect: a start is sent then, although the workload runs."""

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dr_ctl.core.document import document, read
 from dr_ctl.core.errors import LoginRefused, Sick, TimedOut, Unreachable
-from dr_ctl.core.model import ExitCode, Finding, Role, Severity, some
+from dr_ctl.core.model import ExitCode, Finding, Role, Severity, brief
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine import runbook
 from dr_ctl.engine.lease import LockDocument
@@ -952,7 +952,7 @@ def test_what_was_accepted_or_left_out_by_the_settings_is_not_told() -> None:
     ("count", "told"), [(0, ""), (2, "q0; q1"), (5, "q0; q1; q2; q3; q4"), (7, "q0; q1; q2; q3; q4 and 2 more")]
 )
 def test_long_lists_are_cut_and_say_so(count: int, told: str) -> None:
-    assert some([f"q{number}" for number in range(count)]) == told
+    assert brief([f"q{number}" for number in range(count)]) == told
 
 
 def test_a_part_of_a_site_is_refused() -> None:

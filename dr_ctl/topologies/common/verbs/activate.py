@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, Finding, Role, Severity, some
+from dr_ctl.core.model import ExitCode, Finding, Role, Severity, brief
 from dr_ctl.engine.operations import ACTIVATE, FAILBACK, FAILOVER
 from dr_ctl.engine.plan import ALL, Call, Goal, PlannedStep, in_part
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan, Unknown
@@ -110,7 +110,7 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
 def _of_locks(tools: Tools[Broker], opened: Sequence[Broker], move: Move) -> Iterator[Finding]:
     """What locks have `opened` by themselves, and what a move leaves stopped at its source."""
     if locks := [name for view in opened for name in view.fence.contenders]:
-        yield found("DR-DOOR-008.done", severity=Severity.INFO, target=move.target, locks=some(locks))
+        yield found("DR-DOOR-008.done", severity=Severity.INFO, target=move.target, locks=brief(locks))
     for session in tools.observer.at(move.source) if move.spec.operation != FAILOVER else ():
         if session.newest is not None:
             yield from of_locks(session.newest[1])
@@ -159,7 +159,7 @@ def sides(tools: Tools[V], move: Move) -> tuple[list[V], list[V], str | None]:
     hints, word = snapshot.hints[move.source], move.spec.presume_down == move.source
     signs = () if tools.cut_off else (*hints.signs, *(() if word else hints.takeovers))
     sick = "it cannot be managed" if snapshot.roles[move.source] is Role.SICK else None
-    return targets, snapshot.views(move.source), some(signs) if signs else sick
+    return targets, snapshot.views(move.source), brief(signs) if signs else sick
 
 
 def other_site_open(tools: Tools[V], sources: Sequence[V], move: Move) -> str | None:
@@ -177,7 +177,7 @@ def may_open(tools: Tools[V], move: Move) -> tuple[list[V], str | None]:
     if (why := other_site_open(tools, sources, move) or let_in_again(targets, move.source)) is not None:
         return targets, why
     if contenders := [name for view in sources for name in view.fence.contenders]:
-        return targets, f"{move.source} may open at any moment: lock coordinator {some(contenders)} is not stopped"
+        return targets, f"{move.source} may open at any moment: lock coordinator {brief(contenders)} is not stopped"
     if tools.may_serve:
         return targets, None  # clients have worked there since the gate
     if move.spec.operation != FAILOVER and (
@@ -188,7 +188,7 @@ def may_open(tools: Tools[V], move: Move) -> tuple[list[V], str | None]:
     changes = [
         why for view in closed if view.pair in by_pair for why in _changes(tools, by_pair[view.pair], view, move)
     ]
-    return targets, some(changes) if changes else None
+    return targets, brief(changes) if changes else None
 
 
 def _not_drained(tools: Tools[Broker], move: Move) -> str | None:
@@ -197,7 +197,7 @@ def _not_drained(tools: Tools[Broker], move: Move) -> str | None:
         return None
     views = tools.observer.read_once().views(move.source)
     left = [f"{view.link.to_ship} to ship at {view.site}" for view in views if view.link.to_ship]
-    return f"it was not this run that opened it: {some(left)}" if left else None
+    return f"it was not this run that opened it: {brief(left)}" if left else None
 
 
 def _changes(tools: Tools[Any], source: Broker, target: Broker, move: Move) -> list[str]:
@@ -316,5 +316,5 @@ class _Opening:
         target = self._move.target
         if len(left) == len(self._sessions):
             return Unknown(f"{target}: {next(iter(why.values()))}; look at {target} first")
-        named = some([f"{pair}: {reason}" for pair, reason in why.items()])
+        named = brief([f"{pair}: {reason}" for pair, reason in why.items()])
         return Refused(f"{target} serves, but not with every pair: {named}", code=ExitCode.INCOMPLETE)

@@ -4,7 +4,7 @@ from typing import Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, Json, Role, Severity, some
+from dr_ctl.core.model import ExitCode, Json, Role, Severity, brief
 from dr_ctl.engine.operations import ACTIVATE, DRAIN, FAILOVER, REINSTATE, SWAPOVER
 from dr_ctl.engine.plan import Call, Goal, PlannedStep
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan
@@ -97,7 +97,7 @@ def check(tools: Tools[Broker], _step: PlannedStep, move: Move, _context: StepCo
     if move.spec.operation in (SWAPOVER, DRAIN, ACTIVATE):
         opened = [unit.name for unit in snapshot.units if move.target in unit.open_at and move.moves(unit.name)]
         if opened:
-            finding = found("DR-ROLE-001.meanwhile", target=move.target, source=move.source, units=some(opened))
+            finding = found("DR-ROLE-001.meanwhile", target=move.target, source=move.source, units=brief(opened))
             return Refused.of(finding, code=ExitCode.PRECHECK_FAILED)
     findings = tools.listeners.try_login(move.source) if fences(snapshot, move) else []
     logged_in: list[Json] = [site for site, _ in tools.listeners.logged_in]
@@ -146,7 +146,7 @@ def verify(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepCon
     ]
     if changes := [why for was, now in since for why in receipts.changes(was, now, move.spec.includes)]:
         # A broker that was restarted, and no other node of it, may have let clients in.
-        return Refused(some(changes), outdated=all(was.start == now.start or was.nodes for was, now in since))
+        return Refused(brief(changes), outdated=all(was.start == now.start or was.nodes for was, now in since))
     written = {
         pair: receipts.of(sources[pair], targets[pair], tools.sender.epoch, move.spec) for pair in tools.gate.samples
     }
@@ -155,7 +155,7 @@ def verify(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepCon
     )
     stands = {view.pair: receipts.held_at(view) for view in tools.observer.read_at(move.target)}
     if missing := [pair for pair, receipt in written.items() if stands[pair] != receipt]:
-        return Refused(f"the receipt could not be written: {some(missing)}")
+        return Refused(f"the receipt could not be written: {brief(missing)}")
     return Done(f"{outcome.text}; receipt written", outcome.evidence, outcome.findings)
 
 

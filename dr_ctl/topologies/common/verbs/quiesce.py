@@ -12,7 +12,7 @@ from typing import Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Severity, some
+from dr_ctl.core.model import Severity, brief
 from dr_ctl.core.system import in_background
 from dr_ctl.engine.plan import ALL, Call, Goal, PlannedStep
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext
@@ -168,7 +168,7 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
     if not waited.satisfied:
         return _not_quiet(tools, waited.reading, move, step)
     if waited.reading.unpaused:
-        return Refused(f"could not pause {some(waited.reading.unpaused)}")
+        return Refused(f"could not pause {brief(waited.reading.unpaused)}")
     return Done("clients hold nothing", {"paused": paused})
 
 
@@ -202,7 +202,7 @@ class _Dispatch:
     @property
     def why(self) -> str | None:
         if self.unknown:
-            return f"cannot be told: {some(self.unknown)}"
+            return f"cannot be told: {brief(self.unknown)}"
         return "clients have not finished them" if self.busy else None
 
 
@@ -232,7 +232,7 @@ def _dispatch(tools: Tools[Broker], views: Sequence[Broker], move: Move) -> _Dis
 def _not_quiet(tools: Tools[Broker], now: _Dispatch, move: Move, step: PlannedStep) -> Outcome:
     busy = now.busy
     if now.unknown:
-        finding = found("DR-QUEUE-003.in_delivery", queues=some(now.unknown))
+        finding = found("DR-QUEUE-003.in_delivery", queues=brief(now.unknown))
         if not move.spec.cut_in_flight:
             return Refused.of(finding, evidence={"queues": dict(busy)})
         return Done.of(replace(finding, severity=Severity.WARNING), evidence={"come_again": None})
@@ -248,10 +248,10 @@ def _not_quiet(tools: Tools[Broker], now: _Dispatch, move: Move, step: PlannedSt
         holders.append(f"{queue}: {count} held by {', '.join(who) or 'a client that is gone'}")
     total = sum(busy.values())
     if move.spec.cut_in_flight:
-        finding = found("DR-QUIESCE-002", count=total, but=tools.not_redelivered, why=some(holders))
+        finding = found("DR-QUIESCE-002", count=total, but=tools.not_redelivered, why=brief(holders))
         return Done.of(finding, evidence={"come_again": total, "queues": dict(busy)})
     finding = found(
-        "DR-QUIESCE-001", holders=some(holders), but=tools.not_redelivered, within=f"{step.limits['within']:g}"
+        "DR-QUIESCE-001", holders=brief(holders), but=tools.not_redelivered, within=f"{step.limits['within']:g}"
     )
     return Refused.of(finding, evidence={"queues": dict(busy)})
 
@@ -260,9 +260,9 @@ def undo(tools: Tools[Broker], _step: PlannedStep, move: Move, context: StepCont
     views = tools.observer.answering(move.source)
     pairs = {view.pair for view in views if to_lift(tools.at(view, move))}
     if left := _lift_all(tools, [view for view in views if view.pair in pairs], move, context):
-        return Refused(f"still paused: {some(left)}")
+        return Refused(f"still paused: {brief(left)}")
     if away := sorted(set(tools.observer.brokers[move.source]) - {view.pair for view in views}):
-        return Refused(f"{move.source}: {some(away)} silent: whether anything is paused there is not known")
+        return Refused(f"{move.source}: {brief(away)} silent: whether anything is paused there is not known")
     return Done("pauses lifted") if pairs else NotNeeded("nothing is paused that was not before")
 
 
@@ -294,7 +294,7 @@ def lifting(tools: Tools[Broker], move: Move, context: StepContext) -> Iterator[
         yield lifted
     finally:
         try:
-            lifted.why_not = some(left) if (left := under_way.result()) else None
+            lifted.why_not = brief(left) if (left := under_way.result()) else None
         except BrokerError as error:
             lifted.why_not = str(error)
 

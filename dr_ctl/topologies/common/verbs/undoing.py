@@ -11,7 +11,7 @@ from typing import Any
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, some
+from dr_ctl.core.model import ExitCode, brief
 from dr_ctl.engine.plan import Call, Goal, PlannedStep
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, Unknown
 from dr_ctl.engine.waiting import until
@@ -156,4 +156,4 @@ def _may_have_served(source: Broker, target: Broker, move: Move) -> bool:
 def named(tools: Tools[Any], site: str, names: Sequence[str]) -> str:
     """The site where its one broker is meant, else the pairs or units that are."""
     whole = len(tools.observer.brokers[site]) == 1 and {*names} == {*tools.observer.brokers[site]}
-    return f"{site} is" if whole else f"{site}: {some(names)} {'is' if len(names) == 1 else 'are'}"
+    return f"{site} is" if whole else f"{site}: {brief(names)} {'is' if len(names) == 1 else 'are'}"
