@@ -231,7 +231,7 @@ def in_background(work: Callable[[], T], name: str) -> Work[T]:
     return _system.start(work, name)
 
 
-def together(works: Iterable[Callable[[], T]], name: str, *, most: int) -> list[T]:
+def in_parallel(works: Iterable[Callable[[], T]], name: str, *, most: int) -> list[T]:
     """Do all of it side by side, so many at a time at most. The first error is raised after all have ended."""
     waiting = [_Part(work) for work in works]
     todo = iter(waiting)

@@ -20,7 +20,16 @@ from hypothesis import strategies as st
 from dr_ctl.core import machine
 from dr_ctl.core.model import ExitCode
 from dr_ctl.core.notation import line, page, shell_command
-from dr_ctl.core.system import SystemClock, ThisMachine, all_ended, in_background, running_on, stamp, system, together
+from dr_ctl.core.system import (
+    SystemClock,
+    ThisMachine,
+    all_ended,
+    in_background,
+    in_parallel,
+    running_on,
+    stamp,
+    system,
+)
 from dr_ctl.engine.runs import Runs
 
 OUTCOMES = """0 ok, 1 internal, 2 usage, 3 missing, 10 precheck_failed, 11 loss_refused, 12 serving_site_alive,
@@ -155,10 +164,10 @@ def test_all_is_done_at_the_same_time_and_in_order_and_the_first_error_is_raised
         if number:
             raise ValueError(str(number))
 
-    assert together([partial(meet, number) for number in range(4)], "meet", most=2) == [0, 1, 2, 3]
-    assert together([], "nothing", most=2) == []
+    assert in_parallel([partial(meet, number) for number in range(4)], "meet", most=2) == [0, 1, 2, 3]
+    assert in_parallel([], "nothing", most=2) == []
     with pytest.raises(ValueError, match="1"):
-        together([partial(work, number) for number in range(3)], "work", most=2)
+        in_parallel([partial(work, number) for number in range(3)], "work", most=2)
     assert sorted(done) == [0, 1, 2]
 
 

@@ -49,7 +49,7 @@ def made(asked: Request, now_us: int) -> LoadedHistory | Finding:
     horizons = tuple(int(each * SECOND_US) for each in asked.horizons_s)
     span = int(us[0]), until_us + 1, since_us, until_us + 1
     orders = HourQuery(*span, asked.include, asked.exclude, classes, horizons, cell_us)
-    rows = together([*hours(looks, orders)])
+    rows = concatenated([*hours(looks, orders)])
     facts = facts_of(rows)
     if facts.flows and int(asked.horizon_s * SECOND_US) != HORIZON_US and not asked.is_backtest:  # of the last day
         horizon_us = int(asked.horizon_s * SECOND_US)
@@ -109,7 +109,7 @@ def _serving(sites: dict[str, list[pa.Table]], until_us: int) -> str | None:
     return max(served, key=lambda site: (newest[site] == "serving", served[site]), default=None)
 
 
-def together(tables: Sequence[pa.Table]) -> pa.Table:
+def concatenated(tables: Sequence[pa.Table]) -> pa.Table:
     """Rows with equal keys put together."""
     rows = pa.concat_tables([SCHEMA.empty_table(), *tables]).group_by([*KEYS], use_threads=False).aggregate([*ADDED])
     return rows.rename_columns([*KEYS, *(name for name, _ in ADDED)]).select(SCHEMA.names).cast(SCHEMA)

@@ -101,7 +101,7 @@ def rows_of(made: LoadedHistory) -> list[str]:
 
 
 def in_rows(table: pa.Table) -> list[str]:
-    return sorted(map(str, by_hand.together([table.select(SCHEMA.names).cast(SCHEMA)]).to_pylist()))
+    return sorted(map(str, by_hand.concatenated([table.select(SCHEMA.names).cast(SCHEMA)]).to_pylist()))
 
 
 def both(make: LoadHistory, root: Path | str, **more: Any) -> tuple[Any, ...]:

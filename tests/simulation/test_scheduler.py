@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from dr_ctl.core.system import all_ended, in_background, system, together
+from dr_ctl.core.system import all_ended, in_background, in_parallel, system
 from dr_ctl_lab.simulation import scheduler
 from dr_ctl_lab.simulation.scheduler import Standstill
 from dr_ctl_lab.simulation.system import Simulation, simulated
@@ -27,7 +27,7 @@ def test_who_waits_goes_on_by_time_and_at_one_time_by_order_and_the_wall_clock_w
         order.append((what, simulation.monotonic() - began, (simulation.now() - at).total_seconds()))
 
     waits = [("slow", 86_400.0), ("first", 1.0), ("second", 1.0), ("at once", 0.0)]
-    together([partial(after, *wait) for wait in waits], "work", most=4)
+    in_parallel([partial(after, *wait) for wait in waits], "work", most=4)
 
     assert order == [(what, s, s) for what, s in sorted(waits, key=lambda options: options[1])]
 

@@ -26,7 +26,7 @@ from tests.conftest import Command
 from tests.twin.matrix import Death, at_calls, dies, done, goals, serving
 
 ALIKE = [f"load.{number}" for number in range(145, 205)]  # more than `LEAST` begin with load.1
-TOGETHER = beans.queues_beginning("london", "load.")
+PREFIX = beans.queues_beginning("london", "load.")
 BY_HAND = "load.203"
 MOVE, BACK = (("swapover", "--to", site) for site in ("paris", "london"))
 
@@ -42,7 +42,7 @@ def asked(twin: PlayedTwin, verb: str) -> list[str]:
     return [change.bean for change in twin.changes() if change.operation.startswith(verb)]
 
 
-def together(twin: PlayedTwin, verb: str) -> list[str]:
+def by_prefix(twin: PlayedTwin, verb: str) -> list[str]:
     return [bean for bean in asked(twin, verb) if is_pattern(bean)]
 
 
@@ -61,7 +61,7 @@ def test_those_that_begin_alike_are_paused_and_resumed_in_one_call_as_the_plan_h
 
     done(dr_ctl(*MOVE, "--yes"))
 
-    assert (together(twin, "pause"), together(twin, "resume")) == ([TOGETHER], [TOGETHER])
+    assert (by_prefix(twin, "pause"), together(twin, "resume")) == ([PREFIX], [TOGETHER])
     assert len(asked(twin, "pause")) == len(asked(twin, "resume")) < 10
     assert (paused(twin), serving(twin)) == (set(), ("paris",))
     assert [call["bean"] for call in certain] == asked(twin, "pause")
@@ -76,7 +76,7 @@ def test_no_call_is_of_a_queue_that_somebody_paused(twin: PlayedTwin, dr_ctl: Co
 
     done(dr_ctl(*MOVE, "--yes"))
 
-    assert together(twin, "pause") == [beans.queues_beginning("london", "load.1")]
+    assert by_prefix(twin, "pause") == [beans.queues_beginning("london", "load.1")]
     assert not [bean for verb in ("pause", "resume") for bean in asked(twin, verb) if matches(bean, theirs)]
     assert paused(twin) == {BY_HAND}
 
@@ -88,7 +88,7 @@ def test_older_brokers_are_asked_for_each_queue(
 
     done(dr_ctl(*MOVE, "--yes"))
 
-    assert (together(twin, "pause"), paused(twin)) == ([], set())
+    assert (by_prefix(twin, "pause"), paused(twin)) == ([], set())
     assert len(asked(twin, "pause")) == len(asked(twin, "resume")) > len(ALIKE)
 
 

@@ -123,7 +123,7 @@ class Counters:
         low = np.where(before == NA, 0, before)
         return cls(low, np.where(after == NA, low, after))
 
-    def together(self, rows: Sequence[int]) -> Counters:
+    def sum_of(self, rows: Sequence[int]) -> Counters:
         """Their sum, as one row."""
         return Counters(self.low[rows].sum(0, keepdims=True), self.high[rows].sum(0, keepdims=True))
 

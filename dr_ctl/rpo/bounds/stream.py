@@ -117,7 +117,7 @@ class EventStream:
         """What came to some queues since, by their own counts: no outflow serves them."""
         grids = self.gaps_filled
         windows = Windows(grids.asked[grids.full], grids.us[grids.full], grids.start_id[grids.full])
-        own = grids.counted[self.counted].together([self.readings.index[name] for name in names])
+        own = grids.counted[self.counted].sum_of([self.readings.index[name] for name in names])
 
         def most(us: int) -> Ints:
             return np.array([own.most(*windows.around(us)).max(initial=0)])
@@ -227,7 +227,7 @@ class EventStream:
         """In any window so long: no more than was put in, and than the queues tell of and what they do not."""
         grids = self.gaps_filled
         begin, end = grids.windows.around(us)
-        put = grids.put.together(rows)
+        put = grids.put.sum_of(rows)
         most = np.minimum(put.most(begin, end)[0], self._by_sums(rows, put, begin, end))
         if queues is None:
             return np.array([most.max(initial=0)])
@@ -268,7 +268,7 @@ class EventStream:
         """What the queues count of what is put into outflows: of a mixed one messages and acknowledgements."""
         own = [queue for row in rows for queue in self.queues[row]]
         mixed = [queue for row in rows if self.readings.outflows.names[row][0] == "mixed" for queue in self.queues[row]]
-        one, other = grids.counted[self.counted].together(own), grids.counted[self._other_counted].together(mixed)
+        one, other = grids.counted[self.counted].sum_of(own), grids.counted[self._other_counted].together(mixed)
         return Counters(one.low + other.low, one.high + other.high)
 
     @cached_property

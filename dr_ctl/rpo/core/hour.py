@@ -379,7 +379,7 @@ def _sampled(
 
     def queues(long_us: int, scopes: int, span: tuple[int, int]) -> Queues:
         parts = [Queues.of(_every_other(part, long_us), flows, query.mask, scopes, span) for part in read()]
-        return Queues.together(parts)
+        return Queues.merged(parts)
 
     whole = queues(0, 1 + len(query.classes), (window.from_us, window.to_us))
     yield rows, flows, whole

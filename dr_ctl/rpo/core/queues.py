@@ -171,7 +171,7 @@ class Queues:
         yield from (("accounted", self.accounted), ("compared", self.compared))
 
     @classmethod
-    def together(cls, parts: Sequence[Self]) -> Self:
+    def merged(cls, parts: Sequence[Self]) -> Self:
         """All queues of the outflows, of which some are in each part."""
         whole, *others = parts
         for other in others:

@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import broadcast
 
 from dr_ctl.core.model import Role
-from dr_ctl.core.system import together
+from dr_ctl.core.system import in_parallel
 from dr_ctl.rpo.core.arrays import DAY_US, HOUR_US
 from dr_ctl.rpo.core.cut import AWAY_US
 from dr_ctl.rpo.core.rows import REACH
@@ -81,7 +81,7 @@ class History:
         for name in self._sites[site]:
             days[name.partition("/")[0]].append(Source(self.store, name))
         for day in sorted((day for day in days if first <= day <= last), reverse=True):
-            newest, ends = (-1, ""), together([source.span for source in days[day]], "footers", most=READERS)
+            newest, ends = (-1, ""), in_parallel([source.span for source in days[day]], "footers", most=READERS)
             in_turn = sorted(zip(ends, days[day], strict=True), key=lambda file: -file[0][0][1])
             for ((_, last_us, _), _), source in in_turn:
                 if last_us < newest[0]:
@@ -145,7 +145,7 @@ class Files:
         same = {name for name, file in listed.items() if states.get(name) == (file.length, file.modified)}
         new = [name for name in listed if name not in same or name in torn]
         asked = [partial(_noted, store, listed[name], is_torn=name in torn) for name in new]
-        read = {file.name: file for file in together(asked, "footers", most=READERS)}
+        read = {file.name: file for file in in_parallel(asked, "footers", most=READERS)}
         gone = [file for name, file in known.items() if name not in same]
         run = max((row.run for row in rows), default=0)
         return cls([read.get(name) or known[name] for name in listed], gone, run)

@@ -138,7 +138,7 @@ class QueueDifference:
     ) -> QueueDifference:
         """Raises `BrokerError`."""
         views = {source.site: source, target.site: target}
-        view, peer = tools.observer.together(
+        view, peer = tools.observer.ask_all(
             lambda session: listed(session, views[session.site], views[session.site].by_name.get(queue)), ends
         )
         copies = peer.complete.ids - own(ends[1], target, queue, peer)

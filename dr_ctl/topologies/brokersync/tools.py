@@ -131,7 +131,7 @@ class SyncGate(Gate[BrokerView]):
     def _differ(self, queue: str, local: BrokerView, peer: BrokerView) -> Refused | None:
         views = {view.site: view for view in (local, peer)}
         ends = [self.observer.brokers[site][local.pair] for site in views]
-        serving, waiting = self.observer.together(
+        serving, waiting = self.observer.ask_all(
             lambda session: listed(session, views[session.site], views[session.site].by_name.get(queue)).complete.ids,
             ends,
         )

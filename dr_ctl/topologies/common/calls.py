@@ -81,7 +81,7 @@ def items(asked: Request, key: str) -> list[Json]:
 
 
 # The part of a step whose calls are each of many queues: the thing is the beginning of their names, and a `*`.
-TOGETHER: Final = "together"
+BY_PREFIX: Final = "together"
 
 
 def batches(names: Iterable[C], size: int) -> Iterator[list[C]]:
@@ -175,16 +175,16 @@ def resume(view: Broker, queue: Queue, when: str | None = None) -> Call:
     return call(view, Goal.RESUME, queue.name, view.requests.resume(queue), f"resume {queue.name}", when)
 
 
-def together(view: Broker, goal: Goal, beginning: str, count: int, when: str | None = None) -> Call:
+def by_prefix(view: Broker, goal: Goal, beginning: str, count: int, when: str | None = None) -> Call:
     """Pause, or resume, all queues whose names begin so, in one call."""
     text = f"{goal.value} the {count} queues whose names begin with {beginning}"
     made = call(view, goal, f"{beginning}*", view.requests.of_queues(goal, beginning), text, when)
-    return replace(made, part=TOGETHER)
+    return replace(made, part=BY_PREFIX)
 
 
 def queues_of(made: Call, view: Broker) -> list[str]:
     """The queues that a call to pause or resume is of."""
-    if made.part != TOGETHER:
+    if made.part != BY_PREFIX:
         return [made.thing]
     return [name for name in view.business if name.startswith(made.thing[:-1])]
 

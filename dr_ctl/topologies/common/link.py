@@ -64,8 +64,8 @@ class Residue:
     since: Mapping[str, frozenset[tuple[str, int]]] = field(default_factory=dict)
 
     @classmethod
-    def together(cls, several: Collection[Residue]) -> Residue:
-        """Of several brokers, by count."""
+    def sum_of(cls, several: Collection[Residue]) -> Residue:
+        """The residue of several brokers, by count."""
         messages, acks = sum(residue.messages for residue in several), sum(residue.acks for residue in several)
         return cls(messages, acks, total(residue.duplicates for residue in several))
 

@@ -12,7 +12,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from dr_ctl.core.errors import BrokerError, Passive, Unreachable
 from dr_ctl.core.model import total
-from dr_ctl.core.system import Clock, Work, all_ended, in_background, stamp, together
+from dr_ctl.core.system import Clock, Work, all_ended, in_background, in_parallel, stamp
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.ports import Move
 from dr_ctl.jolokia.client import READ_S
@@ -162,7 +162,7 @@ class Observer(Generic[V_co, A_co]):
         """How many acknowledgements have arrived at a site and are not applied, or None if unread. Raises
         `BrokerError`."""
 
-        return total(self.together(methodcaller("unapplied", timeout_s=timeout_s), self.at(site)))
+        return total(self.ask_all(methodcaller("unapplied", timeout_s=timeout_s), self.at(site)))
 
     def spend_at_most(self, seconds: float, site: str) -> None:
         """Bound all waiting for a site that may be lost, name lookup included, over all readings of this command. The
@@ -190,7 +190,7 @@ class Observer(Generic[V_co, A_co]):
         answer."""
 
         of = [session for session in self.at(site) if pairs is None or session.pair in pairs]
-        return self.together(methodcaller("read", parts), of)
+        return self.ask_all(methodcaller("read", parts), of)
 
     def answers(self, of: Iterable[Session[V]], parts: Part = EVERYTHING) -> list[V | BrokerError]:
         """These parts of each of these brokers, or the error that stands in their place. One that does not tell a few
@@ -203,11 +203,11 @@ class Observer(Generic[V_co, A_co]):
             except BrokerError as error:
                 return error
 
-        return self.together(read, of)
+        return self.ask_all(read, of)
 
     def answering(self, site: str) -> list[V_co]:
         """Look at one site; only those of its brokers that answer."""
-        views = self.together(partial(self._view, min_s=0.0), self.at(site))
+        views = self.ask_all(partial(self._view, min_s=0.0), self.at(site))
         return [view for view in views if not isinstance(view, Silent)]
 
     def link_ends(self, move: Move) -> Sequence[tuple[A_co, A_co]]:
@@ -225,9 +225,9 @@ class Observer(Generic[V_co, A_co]):
         for session in self.all():
             session.close()
 
-    def together(self, ask: Callable[[A], T], of: Iterable[A]) -> list[T]:
+    def ask_all(self, ask: Callable[[A], T], of: Iterable[A]) -> list[T]:
         """Ask several brokers at the same time; the first error is raised after all have answered."""
-        return together([partial(ask, session) for session in of], "read", most=MAX_AT_ONCE)
+        return in_parallel([partial(ask, session) for session in of], "read", most=MAX_AT_ONCE)
 
     def observe(self, *, min_s: float = 0.0) -> Snapshot[V_co]:
         """Look at both sites at once; look again where counts differ by more than one reading can explain."""
@@ -255,7 +255,7 @@ class Observer(Generic[V_co, A_co]):
 
     def read_once(self, *, min_s: float = 0.0) -> Snapshot[V_co]:
         """Look once. A site that may be lost is given `min_s`, whatever was spent on it before."""
-        return self._snapshot(self.together(partial(self._view, min_s=min_s), self.all()))
+        return self._snapshot(self.ask_all(partial(self._view, min_s=min_s), self.all()))
 
     def poll(self, *, full: bool) -> TimedReading[Snapshot[V_co]] | None:
         """Look once for a watch, at everything or at the outflows alone; gives None if some broker cannot be asked so
@@ -366,7 +366,7 @@ class Observer(Generic[V_co, A_co]):
 
     def _where(self, session: Session[V_co], is_so: Callable[..., bool], at: Sequence[Address]) -> list[str]:
         began = self.clock.monotonic()
-        answers = self.together(lambda address: is_so(address, timeout_s=self.timeouts.port_s), at)
+        answers = self.ask_all(lambda address: is_so(address, timeout_s=self.timeouts.port_s), at)
         self._spent(session.site, began)
         return [f"{address.host}:{address.port}" for address, yes in zip(at, answers, strict=True) if yes]
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final, Generic, Self, TypeVar
 from urllib.parse import urlsplit
 
 from dr_ctl.core.errors import BrokerError, Passive, Unreachable
-from dr_ctl.core.system import Clock, boottime_s, together
+from dr_ctl.core.system import Clock, boottime_s, in_parallel
 from dr_ctl.engine.lease import Store
 from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Done, Outcome, Refused
@@ -333,7 +333,7 @@ class Session(ABC, Generic[V_co]):
         first = self.group.last or self.group.processes[0]
         others = [process for process in self.group.processes if process is not first and process.name not in away]
         asked = [partial(process.try_login, timeout_s) for process in (*others, first)]
-        login_results = together(asked, "log in", most=len(asked))
+        login_results = in_parallel(asked, "log in", most=len(asked))
         return next(
             (login_result for login_result in login_results if isinstance(login_result, Connected)), login_results[-1]
         )

@@ -230,7 +230,7 @@ class Snapshot(Generic[V_co]):
     def residue(self, site: str) -> Mapping[str, Json]:
         known = [residue for view in self.views(site) if (residue := view.link.residue) is not None]
         # A sum without one broker would wrongly say that this broker holds nothing.
-        return Residue.together(known).figures() if len(known) == len(self.sites[site]) else {}
+        return Residue.sum_of(known).figures() if len(known) == len(self.sites[site]) else {}
 
     def findings(self) -> Sequence[Finding]:
         workloads = as_they_are(self.roles, self.workloads)

@@ -12,7 +12,7 @@ from typing import Any, Final, Generic
 from dr_ctl.core.errors import BrokerError, LoginRefused, Throttled, Unreachable
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Role, brief
-from dr_ctl.core.system import in_background, together
+from dr_ctl.core.system import in_background, in_parallel
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.operations import REINSTATING
 from dr_ctl.engine.plan import ALL, Call, Goal
@@ -56,7 +56,7 @@ class Listeners:
         self.logged_in: set[_Key] = set()
 
     def login_results(self, sessions: Sequence[Session[Broker]]) -> dict[_Key, LoginResult | None]:
-        answers = self._observer.together(
+        answers = self._observer.ask_all(
             lambda session: session.try_login(timeout_s=self._observer.timeouts.login_s), sessions
         )
         return {
@@ -145,7 +145,7 @@ class Listeners:
             self._observer.brokers[view.site][view.pair] for view, _ in keep_out if view.fence.roles_revoked
         ]
         left = dict(
-            zip(roles_revoked, self._observer.together(lambda session: session.uncovered(), roles_revoked), strict=True)
+            zip(roles_revoked, self._observer.ask_all(lambda session: session.uncovered(), roles_revoked), strict=True)
         )
         for view, lasting in keep_out:
             session = self._observer.brokers[view.site][view.pair]
@@ -164,7 +164,7 @@ class Listeners:
             except BrokerError as error:
                 return error
 
-        asked = in_background(lambda: self._observer.together(flags, sessions), "flags")
+        asked = in_background(lambda: self._observer.ask_all(flags, sessions), "flags")
         login_results = self.login_results(sessions)
         why_not: dict[str, WhyNot | None] = {}
         for session, opened in zip(sessions, asked.result(), strict=True):
@@ -194,7 +194,7 @@ class Listeners:
             by_pair = self.why_not_serving(sessions)
             return next((why.text for why in by_pair.values() if why is not None), None)
         try:
-            opened = self._observer.together(
+            opened = self._observer.ask_all(
                 lambda session: session.open_listeners(timeout_s=self._observer.timeouts.flag_s), sessions
             )
         except BrokerError as error:
@@ -243,7 +243,7 @@ class Sender:
         brokers: dict[tuple[str, str], list[Call]] = {}
         for call in calls:
             brokers.setdefault((call.site, call.unit), []).append(call)
-        posts = together([partial(self._post, broker) for broker in brokers.values()], "change", most=MAX_AT_ONCE)
+        posts = in_parallel([partial(self._post, broker) for broker in brokers.values()], "change", most=MAX_AT_ONCE)
         outcomes = {key: iter(outcomes) for key, outcomes in zip(brokers, posts, strict=True)}
         return [next(outcomes[call.site, call.unit]) for call in calls]
 

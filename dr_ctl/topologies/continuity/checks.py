@@ -146,7 +146,7 @@ def of_return(case: Case[SiteView]) -> Iterator[Finding]:
 def _exposure(snapshot: ContinuitySnapshot, move: Move) -> Iterator[Finding]:
     """What the return brings, and how many of it are duplicates at most: said before anything is changed."""
     known = [residue for view in snapshot.views(move.target) if (residue := view.link.residue) is not None]
-    residue = Residue.together(known)
+    residue = Residue.sum_of(known)
     if len(known) < len(snapshot.views(move.target)) or not (residue.messages or residue.acks):
         return
     finding = found(

@@ -185,5 +185,5 @@ class ContinuityTools(Tools[SiteView]):
 
     def read(self, link_ends: Sequence[LinkEnds], *, timeout_s: float = READ_S) -> list[Both]:
         both = [session for ends in link_ends for session in ends]
-        snapshot = self.observer.together(lambda session: session.read(timeout_s=timeout_s), both)
+        snapshot = self.observer.ask_all(lambda session: session.read(timeout_s=timeout_s), both)
         return list(zip(snapshot[::2], snapshot[1::2], strict=True))

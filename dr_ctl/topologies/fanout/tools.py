@@ -78,7 +78,7 @@ def _readings(observer: Observer, ends: tuple[Session, ...], names: Sequence[str
     while names and len(readings) < READINGS and not _stands_still(readings):
         if readings:
             observer.clock.sleep(observer.timeouts.poll_s)
-        first, second = observer.together(read, ends)
+        first, second = observer.ask_all(read, ends)
         readings.append((first, second))
     return readings
 

@@ -72,10 +72,10 @@ class MirrorGate(Gate[BrokerView]):
             return [by_name[name] for name in shallow]
 
         if shallow:  # delayed messages are in no listing
-            waiting = self.observer.together(lambda session: scheduled(session.reader(), queues(session)), ends)
+            waiting = self.observer.ask_all(lambda session: scheduled(session.reader(), queues(session)), ends)
             shallow = [name for name, *counts in zip(shallow, *waiting, strict=True) if not any(counts)]
         views = {view.site: view for view in (now.source, now.target)}
-        at_source_ids, at_target_ids = self.observer.together(
+        at_source_ids, at_target_ids = self.observer.ask_all(
             lambda session: browsed(session.reader(), views[session.site], queues(session), limit=ORIGINS_UP_TO), ends
         )
         both = dict(zip(shallow, zip(at_source_ids, at_target_ids, strict=True), strict=True))

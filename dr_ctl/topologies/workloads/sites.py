@@ -9,7 +9,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar, assert_never
 
 from dr_ctl.core.errors import BrokerError, LoginRefused, Throttled, Unreachable
 from dr_ctl.core.model import Json
-from dr_ctl.core.system import boottime_s, in_background, together
+from dr_ctl.core.system import boottime_s, in_background, in_parallel
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.plan import Call
@@ -278,7 +278,7 @@ class WorkloadSites:
         began, read_s = boottime_s(), self._timeouts.of(WorkloadTimeouts).read_s
         times = [max(min(read_s, self._left_s.get(site, read_s)), min_s) for site, _ in keys]
         readings = [partial(self._read, key, timeout_s) for key, timeout_s in zip(keys, times, strict=True)]
-        answers = together(readings, "workload", most=_AT_ONCE)
+        answers = in_parallel(readings, "workload", most=_AT_ONCE)
         for site in {workload.site for workload in answers if workload.silent is not None} & self._left_s.keys():
             self._left_s[site] = max(self._left_s[site] - (boottime_s() - began), 0.0)
         return answers

@@ -147,7 +147,7 @@ def sides(tools: Tools[V], move: Move) -> tuple[list[V], list[V], str | None]:
     does not answer."""
     if move.spec.operation != FAILOVER:
         sites = [tools.observer.at(site) for site in (move.target, move.source)]
-        views = tools.observer.together(
+        views = tools.observer.ask_all(
             lambda session: session.read(FOR_OPENING), [session for site in sites for session in site]
         )
         return views[: len(sites[0])], views[len(sites[0]) :], None

@@ -208,7 +208,7 @@ def held_for_the_other(
     known = [residue for residue in residues if residue is not None]
     if len(known) < len(residues):
         return Refused(f"what {move.target} still holds was not read{unread}")
-    total = Residue.together(known)
+    total = Residue.sum_of(known)
     text = about(total)
     context.notice(f"{move.target} still holds for the other site: {text}")
     return Done(text, total.figures(), tuple(findings))

@@ -17,7 +17,7 @@ from dr_ctl.core.system import in_background
 from dr_ctl.engine.plan import ALL, Call, Goal, PlannedStep
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext
 from dr_ctl.engine.waiting import until
-from dr_ctl.topologies.common.calls import TOGETHER, call, pause, queues_of, resume, together
+from dr_ctl.topologies.common.calls import BY_PREFIX, by_prefix, call, pause, queues_of, resume
 from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.rules import selected, selects_all
 from dr_ctl.topologies.common.session import FOR_PAUSES
@@ -110,7 +110,7 @@ def _planned(at: AtBroker, goal: Goal) -> list[Call]:
     if not queues:
         return []
     calls = _calls(at, goal, queues)
-    alike = sum(len(queues_of(call, at.view)) for call in calls if call.part == TOGETHER)
+    alike = sum(len(queues_of(call, at.view)) for call in calls if call.part == BY_PREFIX)
     single = [("a queue by itself", LEFT_OUT, alike)] if alike else []
     asked = at.view.requests.of_queues(goal, "")
     more = [
@@ -130,7 +130,7 @@ def _calls(at: AtBroker, goal: Goal, queues: Sequence[Queue], when: str | None =
     covered = {name for names in alike.values() for name in names}
     make = pause if goal is Goal.PAUSE else resume
     return [
-        *(together(view, goal, beginning, len(names), when) for beginning, names in sorted(alike.items())),
+        *(by_prefix(view, goal, beginning, len(names), when) for beginning, names in sorted(alike.items())),
         *(make(view, queue, when) for queue in queues if queue.name not in covered),
     ]
 
@@ -210,7 +210,7 @@ def _dispatch(tools: Tools[Broker], views: Sequence[Broker], move: Move) -> _Dis
     """Poll the queues that quiesce is for. A queue missing from the poll is ignored only if a reading shows it gone."""
     now = _Dispatch()
     sessions = [tools.observer.brokers[move.source][view.pair] for view in views]
-    polled = tools.observer.together(lambda session: session.dispatch(), sessions)
+    polled = tools.observer.ask_all(lambda session: session.dispatch(), sessions)
     for session, view, queues in zip(sessions, views, polled, strict=True):
         names = [queue.name for queue in meant(tools.at(view, move))]
         for name in [name for name in names if name in queues]:
@@ -313,7 +313,7 @@ def _paused_now(tools: Tools[Broker], known: Sequence[Broker]) -> list[Broker]:
             view, queues=tuple(replace(queue, paused=paused.get(queue.name, queue.paused)) for queue in queues)
         )
 
-    return tools.observer.together(now, known)
+    return tools.observer.ask_all(now, known)
 
 
 def _lift_all(tools: Tools[Broker], views: Sequence[Broker], move: Move, context: StepContext) -> list[str]:
@@ -336,5 +336,5 @@ def _lift_all(tools: Tools[Broker], views: Sequence[Broker], move: Move, context
 def _left_out(calls: Sequence[Call], outcomes: Sequence[Outcome]) -> bool:
     """True if a call for many queues was not answered well: the call may have reached all, some, or no queues."""
     return any(
-        call.part == TOGETHER and not isinstance(outcome, Done) for call, outcome in zip(calls, outcomes, strict=True)
+        call.part == BY_PREFIX and not isinstance(outcome, Done) for call, outcome in zip(calls, outcomes, strict=True)
     )
