@@ -17,7 +17,7 @@ from dr_ctl.agents.exposing import Metric, Sample, Shown
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import DrCtlError, EnvironmentFault
 from dr_ctl.core.model import ExitCode, Finding, total
-from dr_ctl.core.system import Clock, Work, boottime_s, in_background
+from dr_ctl.core.system import BackgroundTask, Clock, boottime_s, in_background
 from dr_ctl.rpo.estimate.request import Estimating, Request
 from dr_ctl.rpo.history.row import OUTFLOW_READING_KINDS, Row, Takeover
 from dr_ctl.rpo.history.upkeep import Upkeep
@@ -71,7 +71,7 @@ class Monitor:
         if (host := self._upkeep.another()) is not None:
             raise AnotherMonitor(f"another monitor records into {history.shown}: on {host}, within the last minutes")
         self._writer = Writer(history.near, every_s=FLUSH_EVERY_S, whole_every_s=self.every_s, clock=clock)
-        self._tidying: Work[bool] | None = None
+        self._tidying: BackgroundTask[bool] | None = None
         self._next = self._whole_at = self._outflow_at = self._clock.monotonic()
         self._state: object = None
         self._gaps = deque[tuple[float, float]]()

@@ -14,7 +14,7 @@ from dr_ctl.application.caller import Caller
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding
-from dr_ctl.core.system import Clock, Work, in_background
+from dr_ctl.core.system import BackgroundTask, Clock, in_background
 from dr_ctl.engine import runbook
 from dr_ctl.engine.debts import Notes
 from dr_ctl.engine.operations import ALONE, FAILBACK, FENCE, HOOK, REINSTATE, RESTART, single_step
@@ -152,10 +152,10 @@ def shared_addresses(installation: Installation) -> list[Finding]:
 
 
 @contextmanager
-def looking(caller: Caller) -> Iterator[tuple[Opened, Work[Snapshot]]]:
+def looking(caller: Caller) -> Iterator[tuple[Opened, BackgroundTask[Snapshot]]]:
     """Begin to look, twice, so that rates are known. The topology is closed after the block, which also ends a reading
     that still runs."""
-    snapshot: Work[Snapshot] | None = None
+    snapshot: BackgroundTask[Snapshot] | None = None
     try:
         with Opened.of(caller) as opened:
             read = partial(opened.topology.read, over_s=caller.timeouts.rates_s)

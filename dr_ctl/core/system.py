@@ -68,7 +68,7 @@ class Condition(TryLock, Protocol):
     def notify_all(self) -> None: ...
 
 
-class Work(Protocol[T_co]):
+class BackgroundTask(Protocol[T_co]):
     """Work that goes on beside what started it."""
 
     def wait(self, seconds: float | None = None) -> bool:
@@ -126,7 +126,7 @@ class System(Clock, Protocol):
 
     def condition(self) -> Condition: ...
 
-    def start(self, work: Callable[[], T], name: str) -> Work[T]:
+    def start(self, work: Callable[[], T], name: str) -> BackgroundTask[T]:
         """Begin it beside what goes on here; the end of the process does not wait for it."""
 
 
@@ -157,11 +157,11 @@ class ThisMachine:
     def condition(self) -> Condition:
         return threading.Condition()
 
-    def start(self, work: Callable[[], T], name: str) -> Work[T]:
+    def start(self, work: Callable[[], T], name: str) -> BackgroundTask[T]:
         return _Threaded(work, name)
 
 
-class _Part(Generic[T]):
+class _Job(Generic[T]):
     """Work, and how it ended."""
 
     def __init__(self, work: Callable[[], T]) -> None:
@@ -185,10 +185,10 @@ class _Threaded(Generic[T]):
     """Work in a thread of its own: a daemon, because a name look-up that hangs keeps no command from its end."""
 
     def __init__(self, work: Callable[[], T], name: str) -> None:
-        self._part = _Part(work)
+        self._job = _Job(work)
         self._told = False
-        # The thread holds the part alone, so that nobody has this any more once nobody can ask for the result.
-        self._thread = threading.Thread(target=self._part.do, name=name, daemon=True)
+        # The thread holds the job alone, so that nobody has this any more once nobody can ask for the result.
+        self._thread = threading.Thread(target=self._job.do, name=name, daemon=True)
         self._thread.start()
 
     def wait(self, seconds: float | None = None) -> bool:
@@ -198,11 +198,11 @@ class _Threaded(Generic[T]):
     def result(self) -> T:
         self._thread.join()
         self._told = True
-        return self._part.result()
+        return self._job.result()
 
     def __del__(self) -> None:
         # A defect in work whose end nobody waited for is not passed over.
-        error = self._part.error
+        error = self._job.error
         if not self._told and error is not None and not isinstance(error, OSError | DrCtlError):
             threading.excepthook(threading.ExceptHookArgs((type(error), error, error.__traceback__, self._thread)))
 
@@ -226,30 +226,30 @@ def running_on(other: System) -> Iterator[None]:
         _system = before
 
 
-def in_background(work: Callable[[], T], name: str) -> Work[T]:
+def in_background(work: Callable[[], T], name: str) -> BackgroundTask[T]:
     """Begin work beside what goes on here."""
     return _system.start(work, name)
 
 
 def in_parallel(works: Iterable[Callable[[], T]], name: str, *, most: int) -> list[T]:
     """Do all of it side by side, so many at a time at most. The first error is raised after all have ended."""
-    waiting = [_Part(work) for work in works]
+    waiting = [_Job(work) for work in works]
     todo = iter(waiting)
 
     def lane() -> None:
-        for part in todo:  # one after the other, whichever is next
-            part.do()
-            if part.error is not None and not isinstance(part.error, Exception):
-                raise part.error  # a second signal waits for nothing
+        for job in todo:  # one after the other, whichever is next
+            job.do()
+            if job.error is not None and not isinstance(job.error, Exception):
+                raise job.error  # a second signal waits for nothing
 
     others = [in_background(lane, name) for _ in range(min(most, len(waiting)) - 1)]
     lane()
     for other in others:
         other.result()
-    return [part.result() for part in waiting]
+    return [job.result() for job in waiting]
 
 
-def all_ended(works: Sequence[Work[Any]], within_s: float) -> bool:
+def all_ended(works: Sequence[BackgroundTask[Any]], within_s: float) -> bool:
     """Wait until all have ended, for so long at most; says whether they have."""
     until = _system.monotonic() + within_s
     return all(work.wait(max(0.0, until - _system.monotonic())) for work in works)

@@ -28,14 +28,14 @@ from dr_ctl_lab.lab.fanout import FanOut, Producing, produce
 from dr_ctl_lab.lab.ids import Ids, IdStore
 from dr_ctl_lab.lab.ledger import Event, Ledger, Verdict
 from dr_ctl_lab.lab.sending import Numbered, Sending
-from dr_ctl_lab.lab.working import Store, Work
+from dr_ctl_lab.lab.working import Consumer, Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from pathlib import Path
     from typing import Self
 
-    from dr_ctl.core.system import Work as Beside
+    from dr_ctl.core.system import BackgroundTask
     from dr_ctl.stomp_io.address import Address, Login
     from dr_ctl_lab.lab.ledger import Counts
 
@@ -118,8 +118,8 @@ class Load:
         self._no_more_sends = system().event()
         self._no_more_work = system().event()
         self._many = producers, consumers
-        self._producers: dict[str, Beside[None]] = {}
-        self._consumers: dict[str, Beside[None]] = {}
+        self._producers: dict[str, BackgroundTask[None]] = {}
+        self._consumers: dict[str, BackgroundTask[None]] = {}
 
     def start(self) -> Self:
         self._producing.set()
@@ -221,7 +221,7 @@ class Load:
 
     def _begun(
         self, client: Callable[[int, str, Target, Sequence[str]], None], kind: str, many: int
-    ) -> dict[str, Beside[None]]:
+    ) -> dict[str, BackgroundTask[None]]:
         shares = [self._shares[number % len(self._shares)] for number in range(many)]
         names = [f"{kind}-{number}" for number in range(many)]
         return {
@@ -322,7 +322,7 @@ class Load:
             site, client = connection
             store = target.store(site)
             selector = f"part = '{PARTS[0]}'" if selects and speaks is not Speaks.MQTT else ""
-            work = Work(client, site, reached, self.ledger, work_s=self._working, store=store, selector=selector)
+            work = Consumer(client, site, reached, self.ledger, work_s=self._working, store=store, selector=selector)
             try:
                 self._work_all(client, work)
                 client.close()
@@ -334,7 +334,7 @@ class Load:
             if store is not None:
                 store.close()
 
-    def _work_all(self, client: Client, work: Work) -> None:
+    def _work_all(self, client: Client, work: Consumer) -> None:
         work.subscribe()
         stopped_at: float | None = None
         while True:
@@ -352,6 +352,6 @@ def _shares(target: Target, queues: tuple[str, ...]) -> list[tuple[Target, tuple
     return [(target, queues)] if target.ids is None else [(target, (queue,)) for queue in queues]
 
 
-def _join(clients: Mapping[str, Beside[None]]) -> None:
+def _join(clients: Mapping[str, BackgroundTask[None]]) -> None:
     for client in clients.values():
         client.wait(LOGIN_S + FINISH_S + SILENT_S)

@@ -53,7 +53,7 @@ class Store:
             client.send(Outgoing("", self._address, ident, headers={QUEUE_HEADER: queue}), confirm=None)
 
 
-class Work:
+class Consumer:
     """A consumer of some queues on one connection."""
 
     def __init__(

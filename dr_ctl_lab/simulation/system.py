@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Final, Generic, TypeVar
 
-from dr_ctl.core.system import Condition, Event, Mutex, NetworkAccess, Work, running_on
+from dr_ctl.core.system import BackgroundTask, Condition, Event, Mutex, NetworkAccess, running_on
 from dr_ctl_lab.simulation.scheduler import Scheduler, Task, Ticket
 from dr_ctl_lab.simulation.wires import SimulatedWires
 
@@ -43,7 +43,7 @@ class Simulation:
     def condition(self) -> Condition:
         return _Condition(self._scheduler)
 
-    def start(self, work: Callable[[], T], name: str) -> Work[T]:
+    def start(self, work: Callable[[], T], name: str) -> BackgroundTask[T]:
         return _Work(self._scheduler, self._scheduler.start(work, name))
 
     def interrupt(self, signum: int) -> None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from dr_ctl.core.system import Condition, Stream, Work, in_background, system
+from dr_ctl.core.system import BackgroundTask, Condition, Stream, in_background, system
 from dr_ctl_lab.twin.console import Asked, Console, Hung, Page
 from dr_ctl_lab.twin.parts import Peer, Visitor
 
@@ -107,7 +107,7 @@ class NetworkListeners:
         self.frozen = False
         self._over = False
         self._stirring, self._next_s = system().condition(), math.inf
-        self._ticking: Work[None] | None = None
+        self._ticking: BackgroundTask[None] | None = None
 
     def reserve(self, name: str, welcome: Callable[[Peer, str], Visitor | None]) -> int:
         self._ports[name] = self._network.reserve(self, name)
@@ -162,7 +162,7 @@ class NetworkListeners:
             caller.go_on()
         return caller.stream
 
-    def asked(self, asked: Asked) -> Work[Page]:
+    def asked(self, asked: Asked) -> BackgroundTask[Page]:
         """The console at work on a request, whether or not somebody still waits for its answer."""
         assert self._console is not None
         console, visit = self._console, self._console.visited()

@@ -20,7 +20,7 @@ from dr_ctl_lab.twin.sockets import CONSOLE
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dr_ctl.core.system import Condition, Event, Work
+    from dr_ctl.core.system import BackgroundTask, Condition, Event
     from dr_ctl_lab.twin.broker import Broker
     from dr_ctl_lab.twin.clock import Clock
     from dr_ctl_lab.twin.kind import Kind
@@ -91,7 +91,7 @@ class Nodes:
         )
         self.broker = self._at(self.hosts[0])
         self._queues: Sequence[str] = ()
-        self._timers: list[tuple[Event, Work[None]]] = []
+        self._timers: list[tuple[Event, BackgroundTask[None]]] = []
         self._is_over = False
         self._vacant_s = 0.0  # no node gets the journal before that moment
         for host in self.hosts:

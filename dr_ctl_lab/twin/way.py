@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from enum import Enum
 from typing import Final, Generic, TypeVar
 
-from dr_ctl.core.system import Work, in_background
+from dr_ctl.core.system import BackgroundTask, in_background
 from dr_ctl_lab.twin.broker import Broker
 
 REDIAL_S: Final = 0.1
@@ -33,7 +33,7 @@ class Way(ABC, Generic[B]):
         self.mode = Mode.OPEN
         self.delay_s = delay_s
         self._over = False
-        self._work: Work[None] | None = None
+        self._work: BackgroundTask[None] | None = None
 
     def start(self) -> None:
         self._work = in_background(self._run, f"link {self.source.name}-{self.target.name}")

@@ -268,7 +268,7 @@ class EventStream:
         """What the queues count of what is put into outflows: of a mixed one messages and acknowledgements."""
         own = [queue for row in rows for queue in self.queues[row]]
         mixed = [queue for row in rows if self.readings.outflows.names[row][0] == "mixed" for queue in self.queues[row]]
-        one, other = grids.counted[self.counted].sum_of(own), grids.counted[self._other_counted].together(mixed)
+        one, other = grids.counted[self.counted].sum_of(own), grids.counted[self._other_counted].sum_of(mixed)
         return Counters(one.low + other.low, one.high + other.high)
 
     @cached_property

@@ -79,8 +79,8 @@ def _ints(column: pa.ChunkedArray) -> Ints:
     return values
 
 
-AWAY_US: Final = 600 * SECOND_US
-"""What was not read for so long is away; its counters do not bridge that time."""
+LONGEST_GAP_US: Final = 600 * SECOND_US
+"""What was not read for longer than this is away; its counters do not bridge that gap."""
 COMPARED_US: Final = 120 * SECOND_US
 """A comparison of ids by both sites tells nothing any more of what a queue holds so long after it."""
 REACH: Final = 2
@@ -206,8 +206,8 @@ def _missed(flow: Ints, us: Ints, known: Flags) -> Flags:
     new = begins_of(flow)
     ends = np.append(new[1:], True)[: len(flow)]
     before, after = last_true(known, new), len(flow) - 1 - last_true(known[::-1], ends[::-1])[::-1]
-    near = (before >= 0) & (us - us[before] <= AWAY_US)
-    return ~known & (near | ((after < len(flow)) & (us[np.minimum(after, len(flow) - 1)] - us <= AWAY_US)))
+    near = (before >= 0) & (us - us[before] <= LONGEST_GAP_US)
+    return ~known & (near | ((after < len(flow)) & (us[np.minimum(after, len(flow) - 1)] - us <= LONGEST_GAP_US)))
 
 
 def _roles(rows: Columns, pair: Ints, us: Ints) -> Ints:
@@ -241,7 +241,7 @@ def _series(
     count = len(flow)
     fell, comes = np.zeros(count, bool), np.zeros(count, bool)
     fresh = begins_of(flow)
-    fresh[1:] |= us[1:] - us[:-1] > AWAY_US
+    fresh[1:] |= us[1:] - us[:-1] > LONGEST_GAP_US
     for counter in counters:
         fell[1:] |= (counter[1:] < counter[:-1]) & (counter[1:] != NA)
         comes[1:] |= (counter[1:] == NA) != (counter[:-1] == NA)

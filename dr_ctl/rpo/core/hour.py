@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from dr_ctl.core.notation import matches
 from dr_ctl.rpo.core.arrays import HOUR_US, NA, NEVER, SECOND_US, Flags, Ints, Rows
-from dr_ctl.rpo.core.cut import AWAY_US, KINDS, SITE, UNCOPIED, Columns, Outflows
+from dr_ctl.rpo.core.cut import KINDS, LONGEST_GAP_US, SITE, UNCOPIED, Columns, Outflows
 from dr_ctl.rpo.core.queues import Queues
 from dr_ctl.rpo.core.rows import (
     MILLI,
@@ -319,7 +319,7 @@ class HourQuery:
 
     def reach_us(self, hour_us: int, further: int = 0) -> int:
         """From when on readings of outflows are taken for an hour, that many times further back than at first."""
-        return max(self.begin_us, hour_us - AWAY_US * int(FURTHER**further))
+        return max(self.begin_us, hour_us - LONGEST_GAP_US * int(FURTHER**further))
 
     def window(self, hour_us: int) -> Window:
         from_us, to_us = max(hour_us, self.from_us), min(hour_us + HOUR_US, self.to_us)
@@ -343,7 +343,8 @@ class Reader(Protocol):
 def hour(read: Reader, hour_us: int, query: HourQuery) -> pa.Table:
     """The rows that add up of an hour, and one of kind REACH. Of outflows readings from further back are taken until
     they hold the cut."""
-    near_us, to_us, gathered = hour_us - AWAY_US, min(hour_us + HOUR_US + AWAY_US, query.end_us), Gathered()
+    near_us, to_us = hour_us - LONGEST_GAP_US, min(hour_us + HOUR_US + LONGEST_GAP_US, query.end_us)
+    gathered = Gathered()
     for further in count():
         from_us = query.reach_us(hour_us, further)
         table = read.others(from_us, to_us)
@@ -423,4 +424,4 @@ def is_cut(flows: Outflows, at_us: int, from_us: int) -> bool:
     is_known = ~(flows.sends.known.any() & flows.is_floor[last])
     for side in (flows.sends, flows.acks):
         is_known &= ~side.known[last] | (side.likely_us[last] != NA) | (flows.life[last] != flows.life[first])
-    return bool((is_known | (flows.us[first] > from_us + AWAY_US)).all())
+    return bool((is_known | (flows.us[first] > from_us + LONGEST_GAP_US)).all())

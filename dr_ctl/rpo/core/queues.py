@@ -24,7 +24,18 @@ from typing import Any, Final, Self
 import numpy as np
 
 from dr_ctl.rpo.core.arrays import NA, Flags, Floats, Ints, begins_of, in_order, index_of, last_true, newest_of
-from dr_ctl.rpo.core.cut import AWAY_US, COMPARED_US, QUEUE, SHARED, UNCOPIED, Columns, Outflows, Side, gone_on, grown
+from dr_ctl.rpo.core.cut import (
+    COMPARED_US,
+    LONGEST_GAP_US,
+    QUEUE,
+    SHARED,
+    UNCOPIED,
+    Columns,
+    Outflows,
+    Side,
+    gone_on,
+    grown,
+)
 from dr_ctl.rpo.core.sums import OfQueues, Spread, Sums
 
 UNEXPLAINED: Final = 0.01
@@ -50,10 +61,10 @@ class Unread:
         """Take the readings of queues, by queue and time."""
         flow = flows.flow[index]
         # Holes: read again after so long that no counter bridges it.
-        hole = np.flatnonzero(~new & (us - np.concatenate([us[:1], us[:-1]]) > AWAY_US))
+        hole = np.flatnonzero(~new & (us - np.concatenate([us[:1], us[:-1]]) > LONGEST_GAP_US))
         last = np.flatnonzero(np.append(new[1:], True))
         full, stop = depth[last] > 0, flows.ends[flow[last]] + 1
-        within = flows.after(flow[last], us[last] + AWAY_US)
+        within = flows.after(flow[last], us[last] + LONGEST_GAP_US)
         for scope, counted in enumerate(counts):
             some = hole[counted[hole]]
             _mark(self.lacking[scope], index[some - 1] + 1, index[some])
@@ -211,14 +222,14 @@ class _Readings:
         self.passed: Ints = np.maximum(q.added, q.removed + q.depth)
         self.oldest_us: Ints = np.where(q.oldest_ms == NA, NA, q.oldest_ms * 1000)
         self.begins = self.new.copy()
-        self.begins[1:] |= q.us[1:] - q.us[:-1] > AWAY_US
+        self.begins[1:] |= q.us[1:] - q.us[:-1] > LONGEST_GAP_US
         for key in (q.start, flows.series[self.index], np.where(self.acks >= 0, flows.series[self.acks], -1)):
             self.begins[1:] |= key[1:] != key[:-1]
         series = flows.series[self.index]
         self.restarts: Flags = np.zeros(len(q.us), bool)
         self.restarts[1:] = ~begins_of(flows.life[self.index])[1:] & (series[1:] != series[:-1])
         self.restarts &= ~self.new
-        self.restarts[1:] &= q.us[1:] - q.us[:-1] <= AWAY_US
+        self.restarts[1:] &= q.us[1:] - q.us[:-1] <= LONGEST_GAP_US
         for counter in (q.added, q.removed, self.consumed):
             self.begins[1:] |= counter[1:] < counter[:-1]
         self.series: Ints = np.cumsum(self.begins)
@@ -301,7 +312,7 @@ class _Likely:
 def _pairs(q: _Readings) -> tuple[Ints, Ints]:
     """The intervals of each queue, by their ends: the rows of both readings."""
     end = np.flatnonzero(~q.new)
-    end = end[q.us[end] - q.us[end - 1] <= AWAY_US]
+    end = end[q.us[end] - q.us[end - 1] <= LONGEST_GAP_US]
     return end - 1, end
 
 
@@ -380,7 +391,7 @@ class _Uncopied:
         after = len(indices) - 1 - last_true((is_told | is_empty)[::-1], ends[::-1])[::-1]
         is_next = after < len(indices)
         after = np.where(is_next, after, indices)
-        later = np.where(is_next & (q.us[after] - q.us <= AWAY_US), count[after], NA)
+        later = np.where(is_next & (q.us[after] - q.us <= LONGEST_GAP_US), count[after], NA)
         return cls(compares, known, np.where(is_known, then, indices), later)
 
     def between(self, q: _Readings, flows: Outflows, b: Ints, e: Ints) -> OfQueues:
@@ -477,7 +488,7 @@ def _accounted(q: _Readings, flows: Outflows, pairs: tuple[Ints, Ints]) -> Float
 def _shares(rows: Columns, q: _Readings, flows: Outflows, lost: Ints, within_us: tuple[int, int]) -> list[Share]:
     """In which queues most was likely under way: by how much, for how long."""
     took = np.zeros(len(q.us), np.int64)
-    took[:-1] = np.where(q.new[1:], 0, np.minimum(q.us[1:] - q.us[:-1], AWAY_US))
+    took[:-1] = np.where(q.new[1:], 0, np.minimum(q.us[1:] - q.us[:-1], LONGEST_GAP_US))
     is_within = (q.us >= within_us[0]) & (q.us < within_us[1])
     lost = np.where(is_within, np.maximum(lost, 0), 0)  # what is not known is below
     weight = np.bincount(q.thing, lost * (took // 1000)).astype(np.int64)

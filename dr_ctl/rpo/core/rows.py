@@ -45,7 +45,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dr_ctl.rpo.core.arrays import DAY_US, HOUR_US, NA, NEVER, SECOND_US, Floats, Ints
-from dr_ctl.rpo.core.cut import AWAY_US
+from dr_ctl.rpo.core.cut import LONGEST_GAP_US
 from dr_ctl.rpo.core.quantities import PROBABILITIES, Interval, Number, Quantiles, Quantity, Z, t_value
 
 
@@ -64,7 +64,7 @@ OF_A_DAY: Final = CellLengths(HOUR_US, 600 * SECOND_US)
 def over_us(end_us: int) -> int:
     """Days that begin before are over in a history that ends then (exclusive), with the readings after them that say
     what was in step with them."""
-    return (end_us - AWAY_US) // DAY_US * DAY_US
+    return (end_us - LONGEST_GAP_US) // DAY_US * DAY_US
 
 
 def fineness(us: int, end_us: int) -> CellLengths:

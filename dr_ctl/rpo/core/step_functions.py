@@ -11,7 +11,7 @@ from typing import Final, Self
 import numpy as np
 
 from dr_ctl.rpo.core.arrays import NA, NEVER, SECOND_US, Flags, Floats, Ints, Rows, begins_of, last_true
-from dr_ctl.rpo.core.cut import AWAY_US, DOWN, NO_ROLE, SITE, STANDBY, Columns, Outflows, Side, roles_of
+from dr_ctl.rpo.core.cut import DOWN, LONGEST_GAP_US, NO_ROLE, SITE, STANDBY, Columns, Outflows, Side, roles_of
 from dr_ctl.rpo.core.queues import Queues
 from dr_ctl.rpo.core.rows import weighted_quantile
 from dr_ctl.rpo.core.sums import Sums
@@ -150,7 +150,7 @@ class LagSeries:
         self._begins = begins_of(flows.flow)
         newest = last_true(self.read, self._begins)
         self.full = np.maximum(newest, 0)
-        self.near = (newest >= 0) & (flows.us - flows.us[self.full] <= AWAY_US)
+        self.near = (newest >= 0) & (flows.us - flows.us[self.full] <= LONGEST_GAP_US)
         self.outflow_only = ~self.read & self.near
         self.put = np.zeros(len(flows.us))
         b, e = self.last - 1, self.last
@@ -208,7 +208,7 @@ class LagSeries:
         idle = (flows.role[b] == STANDBY) | (flows.role[b] == DOWN)
         covered = on & (took <= self.gap_us) & ~idle
         taken_over = flows.taken_over[e] & ~idle
-        late = ~covered & ~idle & ~taken_over & (took <= np.maximum(self.gap_us // GAP_POLLS * LATE, AWAY_US))
+        late = ~covered & ~idle & ~taken_over & (took <= np.maximum(self.gap_us // GAP_POLLS * LATE, LONGEST_GAP_US))
         stalled = on & self._stalls(b, e, b)
         ends = (likely.take(b), likely.take(e))
         spans = flows.flow[e], flows.us[b], flows.us[e]
@@ -374,7 +374,7 @@ class Gaps:
             at, times = pair == code, flows.us[np.isin(flows.flow, own)]
             answered[at] = np.isin(us[at], times)
             lacks[at] = code >= 0 and not len(times)
-        silent = ~new[1:] & ~(answered[1:] & answered[:-1]) & (us[1:] - us[:-1] <= AWAY_US) & (us[1:] > us[:-1])
+        silent = ~new[1:] & ~(answered[1:] & answered[:-1]) & (us[1:] - us[:-1] <= LONGEST_GAP_US) & (us[1:] > us[:-1])
         at = np.flatnonzero(silent & (role[:-1] != STANDBY) & (role[:-1] != DOWN))
         at = at[np.argsort(us[at], kind="stable")]
         return cls(us[at], us[at + 1], lacks[at])

@@ -22,7 +22,7 @@ from pyspark.sql import functions as f
 
 from dr_ctl.rpo.core.arrays import HOUR_US, SECOND_US, Ints
 from dr_ctl.rpo.core.calibration import CalibrationResult, backtested
-from dr_ctl.rpo.core.cut import AWAY_US, READ
+from dr_ctl.rpo.core.cut import LONGEST_GAP_US, READ
 from dr_ctl.rpo.core.hour import HourQuery, hour
 from dr_ctl.rpo.core.rows import LATELY, OF_A_DAY, OWN, SCHEMA, TOTAL, class_name, over_us
 from dr_ctl.rpo.core.scope import Facts, OfScope, ScopeQuery, figures
@@ -111,8 +111,8 @@ class _Block:
     a time where they are too many (`pieces`)."""
 
     def __init__(self, readings: Readings, hours: Sequence[int], pieces: int) -> None:
-        self._readings, self._pieces, self._begin_us = readings, pieces, hours[0] - AWAY_US
-        span = self._begin_us, hours[-1] + HOUR_US + AWAY_US
+        self._readings, self._pieces, self._begin_us = readings, pieces, hours[0] - LONGEST_GAP_US
+        span = self._begin_us, hours[-1] + HOUR_US + LONGEST_GAP_US
         held = readings.between(*span, None if pieces == 1 else ~_QUEUES)
         is_queue = pc.equal(held["kind"], "queue")
         self._others, self._queues = held.filter(pc.invert(is_queue)), held.filter(is_queue)

@@ -20,7 +20,7 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding
 from dr_ctl.core.system import in_background
 from dr_ctl.rpo.core.arrays import DAY_US, HOUR_US, SECOND_US
-from dr_ctl.rpo.core.cut import AWAY_US
+from dr_ctl.rpo.core.cut import LONGEST_GAP_US
 from dr_ctl.rpo.core.hour import HORIZON_US, HourQuery
 from dr_ctl.rpo.core.rows import REACH
 from dr_ctl.rpo.core.scope import Facts
@@ -204,7 +204,7 @@ class _Question:
         )
 
         def is_cut(hour_us: int) -> bool:
-            return hour_us < since_us or (until_us < last_us and hour_us + HOUR_US + AWAY_US > until_us + 1)
+            return hour_us < since_us or (until_us < last_us and hour_us + HOUR_US + LONGEST_GAP_US > until_us + 1)
 
         return query, is_cut
 

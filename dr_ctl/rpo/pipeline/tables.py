@@ -25,7 +25,7 @@ from pyspark.sql.functions import broadcast
 from dr_ctl.core.model import Role
 from dr_ctl.core.system import in_parallel
 from dr_ctl.rpo.core.arrays import DAY_US, HOUR_US
-from dr_ctl.rpo.core.cut import AWAY_US
+from dr_ctl.rpo.core.cut import LONGEST_GAP_US
 from dr_ctl.rpo.core.rows import REACH
 from dr_ctl.rpo.history.files import NAMED, Source, Store, day_us
 from dr_ctl.rpo.history.row import micros, moment
@@ -172,7 +172,7 @@ class Files:
         near = {
             hour
             for first, last in self.spans
-            for hour in range((first - AWAY_US) // HOUR_US * HOUR_US, last + AWAY_US + 1, HOUR_US)
+            for hour in range((first - LONGEST_GAP_US) // HOUR_US * HOUR_US, last + LONGEST_GAP_US + 1, HOUR_US)
             if begin_us - begin_us % HOUR_US <= hour < end_us
         }
         spans = self.spans
@@ -277,7 +277,7 @@ class SummaryTables:
         days: dict[str, list[str]] = defaultdict(list)
         for name in self._names("hours"):
             days[name.rpartition("day=")[2][:10]].append(name)
-        first, over = (f"{moment(us):%Y-%m-%d}" for us in (begin_us, end_us - AWAY_US))
+        first, over = (f"{moment(us):%Y-%m-%d}" for us in (begin_us, end_us - LONGEST_GAP_US))
         many = [day for day, names in days.items() if day >= first and len(names) > (1 if day < over else MAX_FILES)]
         if many and (hours := self.hours(self.cached(many))) is not None:
             self._append(hours)

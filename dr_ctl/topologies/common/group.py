@@ -23,7 +23,7 @@ from dr_ctl.core.errors import BrokerError, Passive, Sick, TimedOut, Unreachable
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, Role, Severity, brief
 from dr_ctl.core.notation import if_known
-from dr_ctl.core.system import Clock, Work, all_ended, in_background
+from dr_ctl.core.system import BackgroundTask, Clock, all_ended, in_background
 from dr_ctl.engine.disk import private
 from dr_ctl.engine.runs import write_text
 from dr_ctl.jolokia.client import Answer, Read, Wire
@@ -243,7 +243,7 @@ class Group:
         self._own: dict[Process, NodeAnswer] = {}
         self._began_ms: dict[Process, int] = {}
         self._wires: dict[Process, Wire] = {}
-        self._asked: dict[Process, Work[NodeReading]] = {}
+        self._asked: dict[Process, BackgroundTask[NodeReading]] = {}
 
     @property
     def has_one_node(self) -> bool:

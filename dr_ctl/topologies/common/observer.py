@@ -12,7 +12,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from dr_ctl.core.errors import BrokerError, Passive, Unreachable
 from dr_ctl.core.model import total
-from dr_ctl.core.system import Clock, Work, all_ended, in_background, in_parallel, stamp
+from dr_ctl.core.system import BackgroundTask, Clock, all_ended, in_background, in_parallel, stamp
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.ports import Move
 from dr_ctl.jolokia.client import READ_S
@@ -47,7 +47,7 @@ class Watch:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._late: dict[Session[Any], Work[Any]] = {}
+        self._late: dict[Session[Any], BackgroundTask[Any]] = {}
         self._silent: dict[Session[Any], Silent] = {}
         self._took_s: dict[Session[Any], float] = {}
 

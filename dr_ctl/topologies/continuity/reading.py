@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError
-from dr_ctl.core.system import Work, in_background
+from dr_ctl.core.system import BackgroundTask, in_background
 from dr_ctl.jolokia.client import READ_S, Answer, Asked, Listing, Post, Query, Read, Reader, Search
 from dr_ctl.jolokia.http import BadValue, NoSuchBean
 from dr_ctl.jolokia.values import Fields
@@ -364,7 +364,7 @@ class _Compares(observer.Supplement[SiteView]):
     """Compares beside a watch: a reading has what was compared since the one before."""
 
     def __init__(self) -> None:
-        self._work: Work[tuple[Views, float]] | None = None
+        self._work: BackgroundTask[tuple[Views, float]] | None = None
         self._due_s = 0.0
 
     def add(self, observer: Observer, snapshot: ContinuitySnapshot) -> ContinuitySnapshot:
