@@ -30,7 +30,7 @@ from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.journal import RunState, read_entries
 from dr_ctl.engine.operations import FAILBACK, FAILOVER, SWAPOVER, TRIM
 from dr_ctl.engine.plan import AlreadyThere, Call, Decision, Plan, Refusal, RunOptions, Spec
-from dr_ctl.engine.ports import Move, Refused
+from dr_ctl.engine.ports import Failed, Move
 from dr_ctl.engine.record import record
 from dr_ctl.engine.roles import other_brokers, other_sites, part_of, unexpected
 from dr_ctl.engine.runs import RunFiles, Runs
@@ -283,9 +283,9 @@ def _trimmed(caller: Caller, planned: Result, decided: Plan, request: Request) -
     try:
         outcome = request.opened.topology.driver().apply(step, move, ReadOnlyContext(caller.listener()))
     except BrokerError as error:
-        outcome = Refused(str(error))
+        outcome = Failed(str(error))
     summary = f"{plans.title(decided)}: {outcome.text}; nothing was changed"
-    code = ExitCode.PRECHECK_FAILED if isinstance(outcome, Refused) else planned.code
+    code = ExitCode.PRECHECK_FAILED if isinstance(outcome, Failed) else planned.code
     return replace(planned, code=code, summary=summary, findings=(*planned.findings, *outcome.findings))
 
 

@@ -17,7 +17,7 @@ from dr_ctl.core.system import Clock, system
 from dr_ctl.engine.journal import Journal, fenced_at
 from dr_ctl.engine.operations import FENCING
 from dr_ctl.engine.plan import Call, PlannedStep
-from dr_ctl.engine.ports import Outcome, Refused
+from dr_ctl.engine.ports import Failed, Outcome
 from dr_ctl.telemetry.events import EventSink, Notice, WaitProgress
 
 STOPPED: Final = "stopped by a signal"
@@ -262,7 +262,7 @@ class ReadOnlyContext:
         self._listener = listener
 
     def change(self, calls: Sequence[Call], _send: Callable[[Sequence[Call]], Sequence[Outcome]]) -> list[Outcome]:
-        return [Refused("this command only looks") for _ in calls]
+        return [Failed("this command only looks") for _ in calls]
 
     def sample(self, evidence: Mapping[str, Json]) -> None:
         """Do nothing: no report will be made."""

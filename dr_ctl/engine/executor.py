@@ -28,13 +28,13 @@ from dr_ctl.engine.ports import (
     Done,
     Driver,
     Estimator,
+    Failed,
     Hooks,
     LossExposure,
     Move,
     NotNeeded,
     Observation,
     Outcome,
-    Refused,
     Unknown,
 )
 from dr_ctl.engine.roles import part_of, with_queues
@@ -110,7 +110,7 @@ def execute(
 def undo(past: RunState, driver: Driver[O], journal: Journal, *, clock: Clock, listener: EventSink) -> RunResult[O]:
     """Put back everything an interrupted run changed, as after a failed step."""
     run = _Run(past.plan, driver, journal, StopRequest(), clock, listener, sent=past.activation)
-    return run.back(Refused("aborted", code=ExitCode.OK))
+    return run.back(Failed("aborted", code=ExitCode.OK))
 
 
 def to_undo(past: RunState) -> list[PlannedStep]:
@@ -127,7 +127,7 @@ def to_undo(past: RunState) -> list[PlannedStep]:
 _EVENTS: Final[Mapping[type[Outcome], StepEvent]] = {
     Done: StepEvent.SUCCEEDED,
     NotNeeded: StepEvent.UNNEEDED,
-    Refused: StepEvent.FAILED,
+    Failed: StepEvent.FAILED,
     Unknown: StepEvent.UNKNOWN,
 }
 
@@ -177,10 +177,10 @@ class _Run(Generic[O]):
             except Stopped:
                 return self._interrupted()
             except OutTooLong:
-                return self.back(Refused(f"clients would be out for longer than {self._outage.limit_s or 0:g} s"))
+                return self.back(Failed(f"clients would be out for longer than {self._outage.limit_s or 0:g} s"))
             self._findings += outcome.findings
-            if isinstance(outcome, Refused | Unknown):
-                again = self._from_drain(step) if isinstance(outcome, Refused) and outcome.outdated else []
+            if isinstance(outcome, Failed | Unknown):
+                again = self._from_drain(step) if isinstance(outcome, Failed) and outcome.outdated else []
                 if not again or drains == MAX_DRAINS:
                     return self._failed(step, outcome)
                 self._listener(Notice(f"{outcome.text}: back to the {again[0].verb}"))
@@ -212,21 +212,21 @@ class _Run(Generic[O]):
             answer = Answer.STOP
         match answer:
             case Answer.UNDO:
-                return self.back(Refused("a person said no", code=ExitCode.DECLINED))
+                return self.back(Failed("a person said no", code=ExitCode.DECLINED))
             case Answer.STOP:
                 raise StopAtOnce(signal.SIGINT, f"before {step.verb}, as asked")
             case Answer.YES:
                 return None
 
-    def _failed(self, step: PlannedStep, outcome: Refused | Unknown) -> RunResult[O]:
-        code = outcome.code if isinstance(outcome, Refused) else ExitCode.REVERTED
-        self._evidence = outcome.evidence if isinstance(outcome, Refused) else {}
+    def _failed(self, step: PlannedStep, outcome: Failed | Unknown) -> RunResult[O]:
+        code = outcome.code if isinstance(outcome, Failed) else ExitCode.REVERTED
+        self._evidence = outcome.evidence if isinstance(outcome, Failed) else {}
         if step.verb == operations.QUESTION:
             return self._answered_no(step, outcome.text)
         if self._spec.operation == DRAIN and code is ExitCode.DRAIN_TIMEOUT:
             return self._ended(code, f"{outcome.text}; nothing was undone")
         if self._may_go_back(step, outcome):
-            return self.back(Refused(outcome.text, findings=outcome.findings, code=code))
+            return self.back(Failed(outcome.text, findings=outcome.findings, code=code))
         if not isinstance(outcome, Unknown) or step.verb != operations.ACTIVATING:
             return self._ended(ExitCode.INCOMPLETE, outcome.text)
         # A broker that stops answering says nothing of where to look.
@@ -241,7 +241,7 @@ class _Run(Generic[O]):
             if kept := self._kept():
                 text += f"{kept}: `dr-ctl swapover --to {self._move.target}` moves the service when it is wanted"
             return self._ended(ExitCode.DECLINED, text)
-        return self.back(Refused(text, code=ExitCode.DECLINED))
+        return self.back(Failed(text, code=ExitCode.DECLINED))
 
     def _kept(self) -> str:
         """Say that a site stays reinstated, whatever is undone."""
@@ -249,15 +249,15 @@ class _Run(Generic[O]):
         is_in = any(done.step.verb == operations.RECONCILE and done.succeeded for done in steps)
         return f"; {self._move.target} stays reinstated" if is_in else ""
 
-    def _may_go_back(self, step: PlannedStep, outcome: Refused | Unknown) -> bool:
+    def _may_go_back(self, step: PlannedStep, outcome: Failed | Unknown) -> bool:
         """Say whether undoing is still safe: no activating call went out, or it is proven to have had no effect."""
         if step.verb == operations.NO_RETURN:
             return self._revertible
-        if isinstance(outcome, Refused) and outcome.code is ExitCode.INCOMPLETE:
+        if isinstance(outcome, Failed) and outcome.code is ExitCode.INCOMPLETE:
             return False  # clients are served, and something beside them is missing
         if step.undoable or step.verb != operations.ACTIVATING:
             return step.undoable
-        if isinstance(outcome, Refused):
+        if isinstance(outcome, Failed):
             return self._revertible
         return self._revertible and not self._journal.replay().activation
 
@@ -310,7 +310,7 @@ class _Run(Generic[O]):
         """Compare the bounds with the accepted loss once more: the bounds of a failover grow while the run waits."""
         above = self._exposure.too_high(self._spec) if self._exposure is not None and self._revertible else None
         if above is not None:
-            return Refused(above.text, findings=(above,), code=ExitCode.LOSS_REFUSED)
+            return Failed(above.text, findings=(above,), code=ExitCode.LOSS_REFUSED)
         return Done("passed")
 
     def _asked(self, step: PlannedStep) -> Outcome:
@@ -319,7 +319,7 @@ class _Run(Generic[O]):
             agreed = self._callbacks.asker(step.about)
         if agreed:
             return Done("yes")
-        return Refused("a person said no, or nobody could be asked", code=ExitCode.DECLINED)
+        return Failed("a person said no, or nobody could be asked", code=ExitCode.DECLINED)
 
     def _snapshot(self) -> Outcome:
         if self._exposure is None:
@@ -353,9 +353,9 @@ class _Run(Generic[O]):
         assert signum is not None
         code = ExitCode(128 + signum)
         self._journal.signal(code.name.lower())
-        return self.back(Refused(STOPPED, code=code))
+        return self.back(Failed(STOPPED, code=code))
 
-    def back(self, cause: Refused) -> RunResult[O]:
+    def back(self, cause: Failed) -> RunResult[O]:
         """Undo all that was started, the last first; a step that cannot be undone does not stop the others."""
         if not self._journal.changed:
             code = cause.code
@@ -384,7 +384,7 @@ class _Run(Generic[O]):
             self._findings += [finding for finding in outcome.findings if finding not in self._findings]
             if not undone:
                 failed.setdefault(outcome.text, []).append(step.verb)
-                if isinstance(outcome, Refused) and outcome.code is ExitCode.STRANDED:
+                if isinstance(outcome, Failed) and outcome.code is ExitCode.STRANDED:
                     stranded_by = outcome.text
         before_anything = cause.code in (ExitCode.PRECHECK_FAILED, ExitCode.LOSS_REFUSED, ExitCode.DECLINED)
         code = ExitCode.REVERTED if before_anything else cause.code

@@ -51,9 +51,10 @@ class NotNeeded(_OutcomeBase):
 
 
 @dataclass(frozen=True, slots=True)
-class Refused(_OutcomeBase):
-    """The goal was certainly not reached. `code` is the exit code that an undone run then ends with. `outdated`: what
-    the steps since the drain have proven holds no more, and they can be done again with the clients kept out."""
+class Failed(_OutcomeBase):
+    """The goal was certainly not reached: journals call that refused. `code` is the exit code that an undone run then
+    ends with. `outdated`: what the steps since the drain have proven holds no more, and they can be done again with the
+    clients kept out."""
 
     word = "refused"
 
@@ -68,7 +69,7 @@ class Unknown(_OutcomeBase):
     word = "unknown"
 
 
-Outcome = Done | NotNeeded | Refused | Unknown
+Outcome = Done | NotNeeded | Failed | Unknown
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from dr_ctl.core.errors import Stopped
 from dr_ctl.core.model import Json
 from dr_ctl.core.system import in_background, system
 from dr_ctl.engine.context import StopRequest
-from dr_ctl.engine.ports import Done, Outcome, Refused
+from dr_ctl.engine.ports import Done, Failed, Outcome
 from dr_ctl.processes.secrets import masked, secret_values, variables
 from dr_ctl.settings.model import Settings
 
@@ -39,7 +39,7 @@ class HookRunner:
     def run(self, name: str, facts: Mapping[str, Json]) -> Outcome:
         hook = self._hooks.get(name)
         if hook is None:
-            return Refused(f"the settings have no hook {name}")
+            return Failed(f"the settings have no hook {name}")
         return self._context.run(f"hook {name}", hook.run, hook.timeout, {**self._facts, **facts, "hook": name})
 
 
@@ -82,7 +82,7 @@ class CommandContext:
                     start_new_session=True,
                 )
             except OSError as error:
-                return Refused(f"{what} could not be started: {error.strerror or error}: {words[0]}")
+                return Failed(f"{what} could not be started: {error.strerror or error}: {words[0]}")
             late = _is_late(process, timeout_s, stop)
             size = said.seek(0, os.SEEK_END)
             said.seek(max(0, size - _READ))
@@ -119,10 +119,10 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 def _outcome(what: str, timeout_s: float, code: int, text: str, *, late: bool) -> Outcome:
     evidence: dict[str, Json] = {"exit_code": code, "said": text}
     if late:
-        return Refused(f"{what} took longer than {timeout_s:g} s and was ended", evidence)
+        return Failed(f"{what} took longer than {timeout_s:g} s and was ended", evidence)
     if code != 0:
         last = text.strip().rpartition("\n")[2]
-        return Refused(f"{what} ended with {code}{f': {last}' if last else ''}", evidence)
+        return Failed(f"{what} ended with {code}{f': {last}' if last else ''}", evidence)
     return Done(f"{what} succeeded", evidence)
 
 

@@ -110,7 +110,7 @@ class Closed:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class LoginDenied:
     """A broker answered, and said no."""
 
     because: str
@@ -123,7 +123,7 @@ class Silent:
     because: str
 
 
-LoginResult = Connected | Closed | Refused | Silent
+LoginResult = Connected | Closed | LoginDenied | Silent
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,13 +134,13 @@ class Passed:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class NotPassed:
     """The message did not come back, and may be left in the queue."""
 
     because: str
 
 
-RoundTrip = Passed | Failed
+RoundTrip = Passed | NotPassed
 
 
 def connected(address: Address, tls: TlsFiles | None, *, within_s: float) -> Stream:

@@ -21,11 +21,11 @@ from dr_ctl.stomp_io.address import (
     Address,
     Closed,
     Connected,
-    Failed,
     Login,
+    LoginDenied,
     LoginResult,
+    NotPassed,
     Passed,
-    Refused,
     RoundTrip,
     Silent,
     TlsFiles,
@@ -231,7 +231,7 @@ def probe(
                 login_result = Connected(first.headers.get("server", ""), first.headers.get("version", "1.0"))
                 return login_result, Connection(address, stream, reader, others)
             case [first, *_] if first.cmd == "ERROR":
-                login_result = Refused(said(first))
+                login_result = LoginDenied(said(first))
             case [first, *_]:
                 login_result = Silent(f"{address}: a {first.cmd} frame instead of CONNECTED")
     stream.close()
@@ -367,13 +367,13 @@ def _at_the_listener(
     began = boottime_s()
     login_result, connection = probe(address, login, tls, timeout_s=timeout_s)
     if connection is None:
-        return Failed(getattr(login_result, "because", "no connection"))
+        return NotPassed(getattr(login_result, "because", "no connection"))
     try:
         work(connection.stomp, Inbox(connection, began + timeout_s))
     except ConnectionLost as error:
-        return Failed(str(error))
+        return NotPassed(str(error))
     except TimeoutError as error:
-        return Failed(f"{address}: {error} within {timeout_s:g} s")
+        return NotPassed(f"{address}: {error} within {timeout_s:g} s")
     finally:
         connection.close()
     return Passed(boottime_s() - began)

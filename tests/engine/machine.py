@@ -15,11 +15,11 @@ from dr_ctl.engine.operations import FAILOVER, GENERAL
 from dr_ctl.engine.plan import Call, Goal, PlannedStep
 from dr_ctl.engine.ports import (
     Done,
+    Failed,
     Hints,
     Move,
     NotNeeded,
     Outcome,
-    Refused,
     StepContext,
     StepPlan,
     UnitSnapshot,
@@ -176,7 +176,7 @@ class Machine:
         if fault is Fault.LOST:
             return Unknown("no answer")
         if fault is Fault.REFUSED or call.about in self.stuck:
-            return Refused("the broker says no")
+            return Failed("the broker says no")
         self._change(call)
         if fault is Fault.KILLED_AFTER:
             raise Killed
@@ -306,7 +306,7 @@ class Driver:
         try:
             opens = any(call.goal is Goal.OPEN and not self._machine.holds(call) for call in step.inverse)
             if opens and self._machine.read().roles[move.target] is Role.SERVING:
-                return Refused(f"{move.target} is open: {move.source} stays closed")
+                return Failed(f"{move.target} is open: {move.source} stays closed")
             return self._make(step.inverse, context)
         except Silence as silence:
             return Unknown(str(silence))
@@ -329,18 +329,18 @@ class Driver:
             return NotNeeded("it holds already")
         context.change(missing, self._machine.send)
         left = [call.about for call in missing if not self._machine.holds(call)]
-        return Refused(f"could not {', '.join(left)}") if left else Done("brought about")
+        return Failed(f"could not {', '.join(left)}") if left else Done("brought about")
 
     def _drain(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
         lifted = self._make(step.calls, context)
-        if isinstance(lifted, Refused):
+        if isinstance(lifted, Failed):
             return lifted
         until = context.monotonic() + step.limits["within"]
         while left := self._machine.under_way(move.source):
             context.sample({"outflow": left})
             context.report_waiting("messages under way", left, None)
             if context.monotonic() > until:
-                return Refused(f"not drained: {left} under way", code=ExitCode.DRAIN_TIMEOUT)
+                return Failed(f"not drained: {left} under way", code=ExitCode.DRAIN_TIMEOUT)
             context.wait(0)
         return Done("nothing is under way")
 
@@ -348,7 +348,7 @@ class Driver:
         """Pause, let in, wait until its residue has come over, and only then resume."""
         last = tuple(call for call in step.calls if call.goal is Goal.RESUME)
         made = self._make([call for call in step.calls if call not in last], context)
-        if isinstance(made, Refused):
+        if isinstance(made, Failed):
             return made
         while self._machine.under_way(move.target):
             context.wait(0)
@@ -358,15 +358,15 @@ class Driver:
 
     def _verify(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
         source = self._machine.ask(move.source)
-        return Refused("the gate is not met") if source.open or source.outflow else Done("the gate is met")
+        return Failed("the gate is not met") if source.open or source.outflow else Done("the gate is met")
 
     def _activate(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
         if move.spec.operation != FAILOVER and self._machine.ask(move.source).open:
-            return Refused(f"{move.source} is open: a second site is never opened")
+            return Failed(f"{move.source} is open: a second site is never opened")
         made = self._make(step.calls, context)
-        if isinstance(made, Refused) and self._machine.ask(move.target).open:
-            return Refused(f"{move.target} serves, but not through every listener", code=ExitCode.INCOMPLETE)
+        if isinstance(made, Failed) and self._machine.ask(move.target).open:
+            return Failed(f"{move.target} serves, but not through every listener", code=ExitCode.INCOMPLETE)
         return made
 
     def _probe(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-        return Done("it came back") if self._machine.ask(move.target).open else Refused("no client is let in")
+        return Done("it came back") if self._machine.ask(move.target).open else Failed("no client is let in")

@@ -20,7 +20,7 @@ from dr_ctl.engine.context import JournalledStep, Outage, StopAtOnce, StopReques
 from dr_ctl.engine.executor import Answer
 from dr_ctl.engine.journal import Journal, read_entries
 from dr_ctl.engine.plan import Plan, PlannedStep, Refusal, Spec
-from dr_ctl.engine.ports import Done, NotNeeded, Outcome, Refused, StepContext, Unknown
+from dr_ctl.engine.ports import Done, Failed, NotNeeded, Outcome, StepContext, Unknown
 from dr_ctl.engine.runbook import Runbook, RunbookStep
 from dr_ctl.engine.waiting import Waited, until
 from dr_ctl.telemetry.events import Event, Notice, StepEnded, StepStarted, WaitProgress, nobody
@@ -141,18 +141,18 @@ LATE = ExitCode.DRAIN_TIMEOUT
 @pytest.mark.parametrize(
     ("verb", "outcome", "code"),
     [
-        ("check", Refused("no", code=NOTHING_CHANGED), NOTHING_CHANGED),
-        ("catch-up", Refused("it grows"), NOTHING_CHANGED),
+        ("check", Failed("no", code=NOTHING_CHANGED), NOTHING_CHANGED),
+        ("catch-up", Failed("it grows"), NOTHING_CHANGED),
         ("catch-up", Unknown("silence"), NOTHING_CHANGED),
-        ("fence", Refused("no"), REVERTED),
-        ("fence", Refused("no", code=NOTHING_CHANGED), REVERTED),
-        ("drain", Refused("too slow", code=LATE), LATE),
-        ("verify", Refused("they differ"), REVERTED),
+        ("fence", Failed("no"), REVERTED),
+        ("fence", Failed("no", code=NOTHING_CHANGED), REVERTED),
+        ("drain", Failed("too slow", code=LATE), LATE),
+        ("verify", Failed("they differ"), REVERTED),
         ("verify", Unknown("silence"), REVERTED),
-        ("activate", Refused("london is open"), REVERTED),
+        ("activate", Failed("london is open"), REVERTED),
         ("activate", Unknown("silence before any call"), REVERTED),
-        ("activate", Refused("nodes take over for ever", outdated=True), REVERTED),
-        ("probe", Refused("nothing came back"), INCOMPLETE),
+        ("activate", Failed("nodes take over for ever", outdated=True), REVERTED),
+        ("probe", Failed("nothing came back"), INCOMPLETE),
         ("probe", Unknown("silence"), INCOMPLETE),
     ],
 )
@@ -166,7 +166,7 @@ def test_how_a_step_ends_says_how_the_run_ends(at: Desk, verb: str, outcome: Out
 
 
 def test_what_a_takeover_outdates_is_proven_again(at: Desk) -> None:
-    answers: dict[str, Outcome] = {"activate": Refused("another node is active", outdated=True)}
+    answers: dict[str, Outcome] = {"activate": Failed("another node is active", outdated=True)}
     ended = at.go(answers=answers, listener=lambda event: answers.clear() if isinstance(event, Notice) else None)
     assert (ended.code, at.machine.dump(), at.machine.effects) == (OK, MOVED, EFFECTS)
     again = ["07-drain started", "08-verify started", "09-point-of-no-return started", "10-activate started"]
@@ -176,12 +176,12 @@ def test_what_a_takeover_outdates_is_proven_again(at: Desk) -> None:
 
 def test_a_drain_timeout_before_anything_was_changed_is_no_drain_timeout(at: Desk) -> None:
     closed = dict.fromkeys(("quiesce", "fence"), NotNeeded("closed"))
-    ended = at.go(answers={**closed, "drain": Refused("too slow", code=LATE)})
+    ended = at.go(answers={**closed, "drain": Failed("too slow", code=LATE)})
     assert (ended.code, ended.text) == (NOTHING_CHANGED, "too slow; nothing was changed")
 
 
 @pytest.mark.parametrize(
-    ("outcome", "code"), [(Refused("no listener opens"), INCOMPLETE), (Unknown("silence before any call"), UNKNOWN)]
+    ("outcome", "code"), [(Failed("no listener opens"), INCOMPLETE), (Unknown("silence before any call"), UNKNOWN)]
 )
 def test_a_run_that_only_finishes_is_never_undone(at: Desk, outcome: Outcome, code: ExitCode) -> None:
     at.machine.faults = {5: Fault.KILLED_BEFORE}
@@ -211,15 +211,15 @@ SAYS_SO = dict.fromkeys(("activate", "probe"), NotNeeded("it says so"))
 @pytest.mark.parametrize(
     ("moment", "meanwhile", "answers", "code", "text"),
     [
-        ("probe", both_open, {"probe": Refused("nothing came back")}, UNKNOWN,
+        ("probe", both_open, {"probe": Failed("nothing came back")}, UNKNOWN,
          "nothing came back; london is serving, paris is serving: look at paris first"),
-        ("probe", target_closed, {"probe": Refused("nothing came back")}, STRANDED,
+        ("probe", target_closed, {"probe": Failed("nothing came back")}, STRANDED,
          "nothing came back; london is standby, paris is standby: look at paris first"),
         ("activate", lambda machine: None, SAYS_SO, UNKNOWN,
          "every step succeeded, but london is standby, paris is standby: look at paris first"),
         ("probe", source_silent, {}, UNKNOWN,
          "every step succeeded, but london is unknown, paris is serving: look at london first"),
-        ("undo quiesce", source_silent, {"verify": Refused("no")}, STRANDED,
+        ("undo quiesce", source_silent, {"verify": Failed("no")}, STRANDED,
          "no; undone, but london is unknown, paris is standby"),
     ],
 )  # fmt: skip
@@ -394,7 +394,7 @@ class TestHooks:
 
     @pytest.mark.parametrize("verb", [*BEFORE[2:], "activate", "probe"])
     def test_one_that_fails_is_undone_or_past_the_point_of_no_return_a_warning(self, at: Desk, verb: str) -> None:
-        at.hooks, at.book = Hooks(Refused("hook tell ended with 1")), with_line(verb, hook())
+        at.hooks, at.book = Hooks(Failed("hook tell ended with 1")), with_line(verb, hook())
         ended = at.go()
         if verb in BEFORE:
             assert (ended.code, ended.undone, at.machine.dump()) == (ExitCode.REVERTED, True, START)
@@ -407,7 +407,7 @@ class TestHooks:
     def test_one_that_cuts_the_lost_site_off_is_what_a_failover_rests_on(self, tmp_path: Path, fails: bool) -> None:
         gone = lost()
         gone["london"] = replace(gone["london"], down=False, silent=True)
-        outcome: Outcome = Refused("hook fence-host ended with 1") if fails else Done("cut off")
+        outcome: Outcome = Failed("hook fence-host ended with 1") if fails else Done("cut off")
         at = Desk(tmp_path, Machine(sites=gone), spec=FAILOVER, exposure=Cost())
         refused = at.decide()
         at.hooks = Hooks(outcome, lambda: gone["london"].listeners.update(clients=False, legacy=False))
@@ -670,7 +670,7 @@ def test_a_failover_that_cannot_keep_residue_out_or_is_aborted_is_as_before_it(t
 
 
 @pytest.mark.parametrize("killed", [False, True], ids=["in one go", "gone on with by a second process"])
-@pytest.mark.parametrize("outcome", [Refused("it grows"), Unknown("silence")])
+@pytest.mark.parametrize("outcome", [Failed("it grows"), Unknown("silence")])
 @pytest.mark.parametrize("verb", ["catch-up", "fence", "verify"])
 def test_what_was_taken_in_stays_when_the_move_fails(tmp_path: Path, verb: str, outcome: Outcome, killed: bool) -> None:
     at = failback(tmp_path)
@@ -694,6 +694,6 @@ def test_before_it_is_taken_in_a_failure_undoes_all(tmp_path: Path, refused: str
     at = failback(tmp_path)
     before = at.machine.dump()
     at.machine.faults = {2: Fault.REFUSED} if refused == "a call" else {}
-    ended = at.go(answers={refused: Refused("they differ")})
+    ended = at.go(answers={refused: Failed("they differ")})
     assert (ended.code, ended.undone) == (ExitCode.REVERTED, True)
     assert at.machine.dump() == before

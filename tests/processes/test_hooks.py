@@ -14,7 +14,7 @@ import pytest
 
 from dr_ctl.agents import exposing
 from dr_ctl.core.model import Json
-from dr_ctl.engine.ports import Done, Outcome, Refused
+from dr_ctl.engine.ports import Done, Failed, Outcome
 from dr_ctl.processes.hooks import HookRunner
 from dr_ctl.processes.secrets import resolve
 from dr_ctl.settings.loader import load
@@ -71,7 +71,7 @@ def test_one_that_fails_or_cannot_be_started_is_refused_with_its_last_words(
 ) -> None:
     script(tmp_path, text)
     outcome = run(tmp_path, *words)
-    assert isinstance(outcome, Done if refusal is None else Refused), outcome
+    assert isinstance(outcome, Done if refusal is None else Failed), outcome
     assert refusal is None or outcome.text.startswith(refusal)
     assert not words or refusal is None or words[0] in outcome.text
 
@@ -82,7 +82,7 @@ def test_one_that_takes_too_long_is_ended_with_all_that_it_started(tmp_path: Pat
 
     outcome = run(tmp_path, timeout="300ms")
 
-    assert isinstance(outcome, Refused)
+    assert isinstance(outcome, Failed)
     assert outcome.text == "hook tell took longer than 0.3 s and was ended"
     assert time.monotonic() - began < 5
     child = int((tmp_path / "child").read_text(encoding="utf-8"))
@@ -100,7 +100,7 @@ def alive(child: int) -> bool:
 
 
 def test_one_that_the_settings_do_not_have_is_refused(tmp_path: Path) -> None:
-    assert run(tmp_path, name="other") == Refused("the settings have no hook other")
+    assert run(tmp_path, name="other") == Failed("the settings have no hook other")
 
 
 def test_it_has_no_password_and_none_that_it_prints_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +112,7 @@ def test_it_has_no_password_and_none_that_it_prints_is_kept(tmp_path: Path, monk
 
     outcome = HookRunner(written, tmp_path, {}).run("tell", FACTS)
 
-    assert isinstance(outcome, Refused)
+    assert isinstance(outcome, Failed)
     assert outcome.evidence["said"] == "unset kept ***\n"
     assert outcome.text == "hook tell ended with 3: unset kept ***"
 
@@ -129,7 +129,7 @@ def test_what_its_environment_holds_as_a_secret_is_not_kept(
 
     outcome = run(tmp_path)
 
-    assert isinstance(outcome, Refused)
+    assert isinstance(outcome, Failed)
     assert "DR_CTL_SOURCE" in str(outcome.evidence["said"])
     assert "s3cr3t" not in str(outcome.evidence)
 

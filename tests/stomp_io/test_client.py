@@ -12,9 +12,9 @@ from dr_ctl.stomp_io.address import (
     Address,
     Closed,
     Connected,
-    Failed,
     Login,
-    Refused,
+    LoginDenied,
+    NotPassed,
     Silent,
     TlsFiles,
     endpoints,
@@ -49,7 +49,7 @@ def test_a_closed_port_is_told_at_once() -> None:
     ("reply", "kind", "because"),
     [
         ([encode("ERROR", {"message": "User name [me] or\npassword is invalid"})],
-         Refused, "User name [me] or password is invalid"),
+         LoginDenied, "User name [me] or password is invalid"),
         ([], Silent, "no CONNECTED frame within 0.1 s"),
         (None, Silent, ""),  # it hangs up
         ([b"\x15\x03\x01\x00\x02"], Silent, ""),
@@ -87,7 +87,7 @@ def test_a_message_that_does_not_get_through_says_why(answer: Any, because: str)
     with listener(lambda frame: [CONNECTED] if frame.cmd == "CONNECT" else answer(frame)) as address:
         remote = closed_port() if answer is None else address
         trip = round_trip(remote, ME, None, queue="q", body="", timeout_s=0.2)
-    assert isinstance(trip, Failed)
+    assert isinstance(trip, NotPassed)
     assert because in trip.because
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from dr_ctl.core.model import ExitCode
 from dr_ctl.core.system import in_background, system
-from dr_ctl.engine.ports import Outcome, Refused
+from dr_ctl.engine.ports import Failed, Outcome
 from dr_ctl.topologies.common.topology import PairDriver
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.bridges.broker import BridgesBroker
@@ -286,7 +286,7 @@ def test_a_failover_that_is_undone_does_not_wait_for_the_site_that_is_lost(
     act = PairDriver.apply
 
     def refused(driver: Any, step: Any, *of: Any) -> Outcome:
-        return Refused("this test wants it so") if step.verb == "settle" else act(driver, step, *of)
+        return Failed("this test wants it so") if step.verb == "settle" else act(driver, step, *of)
 
     monkeypatch.setattr(PairDriver, "apply", refused)
     twin.kill("london")

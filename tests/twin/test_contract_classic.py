@@ -15,7 +15,7 @@ from dr_ctl.core.system import SystemClock
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.jolokia.client import Account, Reader, Wire
 from dr_ctl.settings.loader import load
-from dr_ctl.stomp_io.address import Address, Closed, Connected, Login, Refused
+from dr_ctl.stomp_io.address import Address, Closed, Connected, Login, LoginDenied
 from dr_ctl.stomp_io.client import ConnectionLost, try_login
 from dr_ctl.topologies.brokersync.reading import READS, Observer
 from dr_ctl.topologies.brokersync.sync.brokers import Primary, Standby
@@ -94,7 +94,7 @@ def test_a_connector_that_is_stopped_says_so_and_nothing_more(pair: ClassicSubje
         assert client.login_result == Connected("ActiveMQ/5.18.3", "1.2")
         assert pair.done("london", bean, "connectionCount()") == 1
     refused = try_login(pair.place("london").stomp, Login("app", "wrong"), None, timeout_s=5)
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, LoginDenied)
     assert "User name [app] or password is invalid." in refused.because
 
 

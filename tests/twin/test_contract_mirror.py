@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dr_ctl.jolokia.client import READ_S
-from dr_ctl.stomp_io.address import Closed, Connected, Login, Refused
+from dr_ctl.stomp_io.address import Closed, Connected, Login, LoginDenied
 from dr_ctl.stomp_io.client import ConnectionLost, SaidError, try_login
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.reading import LIMITS, find_broker, limits_of_addresses
@@ -408,7 +408,7 @@ def test_a_refused_login_says_why_and_closes(subject: Subject) -> None:
 
     for login, name in ((Login("app", "wrong"), "app"), (None, "null")):
         try_login_ = try_login(place.stomp, login, None, timeout_s=5)
-        assert isinstance(try_login_, Refused)
+        assert isinstance(try_login_, LoginDenied)
         assert try_login_.because == f"Security Error occurred: User name [{name}] or password is invalid"
     right = try_login(place.stomp, place.app, None, timeout_s=5)
 

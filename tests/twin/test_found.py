@@ -15,7 +15,7 @@ import pytest
 from dr_ctl.core.model import ExitCode
 from dr_ctl.core.system import in_background, system
 from dr_ctl.engine.plan import Goal
-from dr_ctl.engine.ports import Outcome, Refused
+from dr_ctl.engine.ports import Failed, Outcome
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies.common.gate import Gate
 from dr_ctl.topologies.common.observer import Observer
@@ -110,7 +110,7 @@ def test_a_run_is_not_undone_once_its_target_may_have_served_and_was_started_ane
     twin.kill("paris")
     twin.start("paris")
     twin.close_clients("paris")
-    monkeypatch.setattr(Gate, "verify", lambda *_: Refused("the gate is shut"))
+    monkeypatch.setattr(Gate, "verify", lambda *_: Failed("the gate is shut"))
 
     ended = dr_ctl("resume", "--yes")
 

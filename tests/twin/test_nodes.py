@@ -11,7 +11,7 @@ import pytest
 from dr_ctl.core.system import system
 from dr_ctl.engine.executor import _Run
 from dr_ctl.engine.plan import Goal, PlannedStep
-from dr_ctl.engine.ports import Outcome, Refused
+from dr_ctl.engine.ports import Failed, Outcome
 from dr_ctl.topologies.common.gate import Gate
 from dr_ctl.topologies.common.tools import Sender
 from dr_ctl.topologies.common.topology import PairDriver
@@ -356,7 +356,7 @@ def test_a_move_that_is_undone_leaves_the_source_open(
     monkeypatch.setattr(
         PairDriver,
         "apply",
-        lambda driver, step, *of: Refused("no") if step.verb == "verify" else act(driver, step, *of),
+        lambda driver, step, *of: Failed("no") if step.verb == "verify" else act(driver, step, *of),
     )
 
     ended = dr_ctl("swapover", "--to", "paris", "--yes")

@@ -9,7 +9,7 @@ from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import brief
 from dr_ctl.engine.operations import FAILBACK, FENCE
 from dr_ctl.engine.plan import ALL, Call, Goal, PlannedStep, in_part
-from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan, Unknown
+from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext, StepPlan, Unknown
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.artemis import beans
@@ -135,7 +135,7 @@ def _closed(tools: BridgesTools, site: str, chosen: Chosen, move: Move, context:
     send = tools.sending(lambda at: closes(at.view, at.view.among(chosen)), move, context)
     if not (outcomes := send(tools.observer.read_at(site))):
         return NotNeeded(f"{site} is closed to clients already", {"proof": "flag"})
-    refused = any(isinstance(outcome, Refused) for outcome in outcomes)
+    refused = any(isinstance(outcome, Failed) for outcome in outcomes)
 
     def again(views: Sequence[BrokerView]) -> None:
         """Cut too the clients that came between the reading and the roles."""
@@ -153,7 +153,7 @@ def _closed(tools: BridgesTools, site: str, chosen: Chosen, move: Move, context:
         meanwhile=again,
     )
     if not waited.satisfied:
-        return Refused(f"{site}: {brief(_still_in(waited.reading, chosen))}")
+        return Failed(f"{site}: {brief(_still_in(waited.reading, chosen))}")
     return Done(
         "no client's role may send or consume, nothing is in delivery", {"proof": "flag", "roles_kept_out": True}
     )
@@ -175,7 +175,7 @@ def residue(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCon
     """Close those of the returned site's queues that were decided, and count what it still holds for the other."""
     units = {call.thing for call in step.calls if call.goal is Goal.CUT}
     closed = _closed(tools, move.target, units.__contains__, move, context)
-    if isinstance(closed, Refused):
+    if isinstance(closed, Failed):
         return closed
     residues = {view.pair: view.link.residue for view in tools.observer.read_at(move.target)}
     tools.residue = {pair: residue for pair, residue in residues.items() if residue is not None}
@@ -229,10 +229,10 @@ def unfence(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCon
         views = tools.observer.read_at(move.target)
         served = [unit for view in views for unit in view.open_among(move.spec.includes) if unit in listeners]
         if served:
-            return Refused(f"{move.target} has {brief(served)} open: a second site is never opened")
+            return Failed(f"{move.target} has {brief(served)} open: a second site is never opened")
     tools.change([*opens, *rest], context)
     if (kept_out := tools.admit(move.source, admits, context)) is not None:
-        return Refused(kept_out)
+        return Failed(kept_out)
     done = Done(f"{move.source} lets clients in, and delivers" if opens or admits else "pauses lifted")
     waited = until(
         context,
@@ -268,7 +268,7 @@ UNDO_ACTIVATE: Final = Undo(target=(clients,))
 def activate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     views, why = may_open(tools, move)
     if why is not None:
-        return Refused(why)
+        return Failed(why)
     planned = {call.thing for call in step.part("listeners")}
     shut = [(view, listener) for view in views for listener in view.listeners if not listener.started]
     again = [open_listener(view, listener) for view, listener in shut if listener.name not in planned]
@@ -278,11 +278,11 @@ def activate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCo
     starts = [call for call in missing if call in listeners]
     tools.opened = tools.opened or bool(missing)
     outcomes = tools.change(starts, context)
-    if outcomes and all(isinstance(outcome, Refused) for outcome in outcomes):
-        return Refused(f"{move.target} could not be opened: {outcomes[0].text}")
+    if outcomes and all(isinstance(outcome, Failed) for outcome in outcomes):
+        return Failed(f"{move.target} could not be opened: {outcomes[0].text}")
     tools.may_serve = tools.may_serve or bool(missing)
     if (why := _admitted(tools, step, move, context)) is not None:
-        return Refused(why)
+        return Failed(why)
     if (failed := _until_held(tools, step, move, context)) is not None:
         return failed
     tools.change(strikes, context)
@@ -327,7 +327,7 @@ def _until_held(tools: BridgesTools, step: PlannedStep, move: Move, context: Ste
     if waited.satisfied:
         return None
     if step.part("admit") and _shut(tools, move):
-        return Refused(f"{move.target} could not be opened: effect not seen: {brief(waited.reading)}")
+        return Failed(f"{move.target} could not be opened: effect not seen: {brief(waited.reading)}")
     return Unknown(f"{move.target}: effect not seen: {brief(waited.reading)}; look at {move.target} first")
 
 

@@ -15,7 +15,7 @@ from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, brief, total
 from dr_ctl.engine.plan import Call, Goal, PlannedStep
-from dr_ctl.engine.ports import Done, Move, Outcome, Refused, StepContext
+from dr_ctl.engine.ports import Done, Failed, Move, Outcome, StepContext
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.bridges import duplicates, fence, trim
 from dr_ctl.topologies.bridges.checks import CHECKS
@@ -133,7 +133,7 @@ def catch_up(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCo
     wait = Wait(tools, [Direction(*ends, move.moves, IdBarrier()) for ends in link_ends], context, UNDER_WAY, SMALL)
     outcome = wait.caught_up(step.limits, "the buffers grow", "under way")
     if isinstance(outcome, Done) and (lost := _ids_lost(tools, move, before, wait.last or 0)):
-        return Refused.of(*lost)
+        return Failed.of(*lost)
     return outcome
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, brief
 from dr_ctl.engine.plan import Call, Goal
-from dr_ctl.engine.ports import Done, Move, Outcome, Refused, StepContext
+from dr_ctl.engine.ports import Done, Failed, Move, Outcome, StepContext
 from dr_ctl.topologies.bridges.duplicates import Side, copies_done, lacking, missing, not_compared
 from dr_ctl.topologies.bridges.reading import Observer
 from dr_ctl.topologies.bridges.view import BrokerView, Chosen, lying
@@ -113,14 +113,14 @@ class BridgesGate(Gate[BrokerView]):
             # Fewer are delayed with each moment, so that nobody can name their number beforehand.
             lacks = (lacks or 0) + (not_due if lacks or not_due > accepted else 0)
             if lacks and lacks != accepted:
-                return Refused.of(
+                return Failed.of(
                     found(
                         "DR-PARITY-004.one_queue", site=view.site, other_site=peer.site, count=lacks, queue=queue.name
                     )
                 )
         duplicates, findings = self._duplicates(view, peer, move)
         if duplicates:
-            return Refused(duplicates[0].text, findings=duplicates)
+            return Failed(duplicates[0].text, findings=duplicates)
         if unread:
             findings.append(found("DR-BRIDGE-016", unread=brief(unread)))
         figures: dict[str, Json] = {"ids_compared": compared, "depths": depths, "not_compared": [*unread]}

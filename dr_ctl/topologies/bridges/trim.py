@@ -9,7 +9,7 @@ from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity, brief
 from dr_ctl.engine.plan import Call, Goal, PlannedStep
-from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan
+from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.jolokia.client import Read, Reader
 from dr_ctl.jolokia.http import BadValue
@@ -91,7 +91,7 @@ def act(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext
             ends[1].pair: _compared(*ends, {name for pair, name in asked if pair == ends[1].pair}) for ends in link_ends
         }
     except BrokerError as error:
-        return Refused(f"which copies are processed cannot be told: {error}", code=ExitCode.PRECHECK_FAILED)
+        return Failed(f"which copies are processed cannot be told: {error}", code=ExitCode.PRECHECK_FAILED)
     for _, waiting in link_ends:
         outcome = _removed(tools, waiting, comparisons[waiting.pair], removed, stay, context)
         if outcome is not None:
@@ -214,5 +214,5 @@ def _removed(
         removed[name], stay[name] = len(consumed.ids) - len(left), len(copies) - len(left)
         if left:
             text = f"{len(left)} of {len(consumed.ids)} processed copies of {name} are still at {view.site}"
-            return Refused(text, {"removed": removed})
+            return Failed(text, {"removed": removed})
     return None

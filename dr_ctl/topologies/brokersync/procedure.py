@@ -17,7 +17,7 @@ from dr_ctl.core.model import ExitCode, Finding, Json, brief
 from dr_ctl.core.notation import matches
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.plan import Call, Goal, PlannedStep
-from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan
+from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.jolokia.client import READ_S
 from dr_ctl.topologies.brokersync import parity, proven
@@ -153,7 +153,7 @@ class QueueDifference:
 
 def cleared(
     tools: SyncTools, ends: LinkEnds, move: Move, context: StepContext, removed: dict[str, int], left: list[Finding]
-) -> Refused | None:
+) -> Failed | None:
     """Compare every queue by id, then remove at the target what the fenced source has consumed, where its counters
     cover that and nobody holds; says how many those are, and what is `left`. Nothing is removed where the target lacks
     what the source holds, or has what nothing proves. Raises `BrokerError`."""
@@ -168,7 +168,7 @@ def cleared(
             differing.append((counted, QueueDifference.of(tools, ends, source, target, counted.queue)))
         elif apart_by and apart_by != move.spec.accept_difference.get(counted.queue):  # equal numbers are the gate's
             text = f"{counted.text(source.site, target.site)}: too many to compare by id in time"
-            return Refused(text, findings=(not_compared(counted, source.site, target.site),))
+            return Failed(text, findings=(not_compared(counted, source.site, target.site),))
     for counted, apart in differing:
         accepted = move.spec.accept_difference.get(counted.queue)
         if apart.lacks and len(apart.lacks) != accepted:
@@ -183,11 +183,11 @@ def cleared(
             )
         if apart.stays and len(apart.stays) != accepted:
             finding = unproven_copies(counted, len(apart.stays), apart.why, source, target)
-            return Refused(f"{counted.queue}: {apart.why}", findings=(finding,))
+            return Failed(f"{counted.queue}: {apart.why}", findings=(finding,))
         if apart.stays:
             left.append(possible_duplicates(counted.queue, len(apart.stays), target.site))
     if any(apart.gone is not None for _, apart in differing) and ends[0].read().start != source.start:
-        return Refused(f"the broker of {source.site} was restarted: its counters prove nothing any more")
+        return Failed(f"the broker of {source.site} was restarted: its counters prove nothing any more")
     for counted, apart in differing:
         count = 0
         if apart.gone is not None:
@@ -207,7 +207,7 @@ def remove(
     gone: Consumed,
     context: StepContext,
     serving: tuple[Session, BrokerView],
-) -> Refused | None:
+) -> Failed | None:
     """Remove these copies, and look whether they are gone; gives None where they are. `serving` is the broker whose
     clients consumed them. Raises `BrokerError`."""
     counts, view = serving
@@ -225,7 +225,7 @@ def remove(
 
 def moved_aside(
     tools: SyncTools, session: Session, queue: Queue, ids: Collection[str], context: StepContext, to: str | None = None
-) -> Refused | None:
+) -> Failed | None:
     """Move these messages to another queue, else aside, and look whether they are gone from theirs; gives None where
     they are. Raises `BrokerError`."""
     name = to or quarantine_queue(session.site, queue.name)
@@ -349,7 +349,7 @@ draft_reconcile: Final = wants.planning(
 def residue(tools: SyncTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Close the returned site where it is open, and count what it still holds for the other."""
     findings = closed_first(tools, step, move, context)
-    if isinstance(findings, Refused):
+    if isinstance(findings, Failed):
         return findings
     residues = [view.link.residue for view in tools.views(move.target)]
     return held_for_the_other(
@@ -364,7 +364,7 @@ def reinstate(tools: SyncTools, step: PlannedStep, move: Move, context: StepCont
     link_ends = tools.observer.between(move.source, move.target)
     for serving, returned in link_ends:
         told_apart = _tell_apart(tools, returned, serving, context)
-        if isinstance(told_apart, Refused):
+        if isinstance(told_apart, Failed):
             return told_apart
         findings += told_apart
     if (refused := tools.reach(LISTENING, move, context)) is not None:
@@ -379,7 +379,7 @@ def reinstate(tools: SyncTools, step: PlannedStep, move: Move, context: StepCont
     return Done(tools.rejoined.text, document(tools.rejoined), tuple(findings))
 
 
-def _tell_apart(tools: SyncTools, returned: Session, serving: Session, context: StepContext) -> list[Finding] | Refused:
+def _tell_apart(tools: SyncTools, returned: Session, serving: Session, context: StepContext) -> list[Finding] | Failed:
     """Keep aside what would surely come twice of one pair of a returned site, before its messages are let in. The
     counters from before the loss are gone, and nothing proves what was consumed then: no message is removed. Raises
     `BrokerError`."""
@@ -536,7 +536,7 @@ def keep_aside(tools: SyncTools, _step: PlannedStep, move: Move, context: StepCo
     for session, queue, copies in _nothing_proves(tools.observer, move.target, move.source, move.spec.queues):
         if copies.why_not is not None:
             text = f"which copies of {copies.name} nothing proves cannot be told: {copies.why_not}"
-            return Refused(text, kept_aside)
+            return Failed(text, kept_aside)
         messages = frozenset(copies.ids)
         by_word = Consumed(messages, OperatorDecision(messages, move.spec.reason or ""))
         if (refused := moved_aside(tools, session, queue, by_word.ids, context)) is not None:
@@ -564,7 +564,7 @@ def put_back(tools: SyncTools, _step: PlannedStep, move: Move, context: StepCont
             back[to] = len(lie)
             findings.append(found("DR-SYNC-007.put_back", site=view.site, count=len(lie), queue=to))
     if findings and not back:
-        return Refused(findings[0].text, code=ExitCode.PRECHECK_FAILED, findings=tuple(findings))
+        return Failed(findings[0].text, code=ExitCode.PRECHECK_FAILED, findings=tuple(findings))
     if not back:
         return NotNeeded(f"nothing is kept aside at {move.source}")
     counts = [f"{count} to {name}" for name, count in back.items()]

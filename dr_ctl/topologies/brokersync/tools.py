@@ -5,7 +5,7 @@ from typing import Final
 
 from dr_ctl.core.document import key
 from dr_ctl.core.model import Finding, Json
-from dr_ctl.engine.ports import Done, Move, Outcome, Refused
+from dr_ctl.engine.ports import Done, Failed, Move, Outcome
 from dr_ctl.jolokia.client import Read
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.brokersync import parity
@@ -128,7 +128,7 @@ class SyncGate(Gate[BrokerView]):
             compared += counted.source
         return Done("the gate holds", {"ids_compared": compared, "depths": depths}, tuple(left))
 
-    def _differ(self, queue: str, local: BrokerView, peer: BrokerView) -> Refused | None:
+    def _differ(self, queue: str, local: BrokerView, peer: BrokerView) -> Failed | None:
         views = {view.site: view for view in (local, peer)}
         ends = [self.observer.brokers[site][local.pair] for site in views]
         serving, waiting = self.observer.ask_all(

@@ -15,7 +15,7 @@ from dr_ctl.engine.plan import Call, Goal
 from dr_ctl.jolokia.client import Listing, Query, Read
 from dr_ctl.jolokia.http import BadValue
 from dr_ctl.jolokia.values import Fields
-from dr_ctl.stomp_io.address import Refused
+from dr_ctl.stomp_io.address import LoginDenied
 from dr_ctl.stomp_io.client import Connection, Frame, probe
 from dr_ctl.topologies.classic.beans import COUNT, Count
 from dr_ctl.topologies.classic.broker import OWN_CLIENT, ClassicBroker
@@ -34,7 +34,7 @@ def connected(account: StompAccount, *, beats: str | None = None, client: str = 
     """A session at that listener, of a client whose id begins so; raises `BrokerError` where it does not open."""
     headers = {"client-id": f"{client}{secrets.token_hex(6)}", **({"heart-beat": beats} if beats is not None else {})}
     login_result, connection = probe(account.address, account.login, account.tls, timeout_s=LOGIN_S, headers=headers)
-    if isinstance(login_result, Refused):
+    if isinstance(login_result, LoginDenied):
         raise LoginRefused(f"{account.address}: the login of {account.login.user} was refused: {login_result.because}")
     if connection is None:
         raise BrokerError(getattr(login_result, "because", f"{account.address}: no answer to the login"))

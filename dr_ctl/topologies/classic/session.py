@@ -10,7 +10,7 @@ from dr_ctl.core.system import Clock
 from dr_ctl.engine.disk import private
 from dr_ctl.engine.lease import LOCK, FolderStore, Store
 from dr_ctl.engine.plan import Call
-from dr_ctl.engine.ports import Done, Outcome, Refused
+from dr_ctl.engine.ports import Done, Failed, Outcome
 from dr_ctl.engine.runs import write_text
 from dr_ctl.jolokia.client import Answer, Read
 from dr_ctl.jolokia.values import Fields
@@ -59,14 +59,14 @@ class BrokerStore:
             private(self._folder)
             write_text(self._folder / name, text)
         except OSError as error:
-            return Refused(f"{name} cannot be written in {self._folder}: {error}; make room there, or make it writable")
+            return Failed(f"{name} cannot be written in {self._folder}: {error}; make room there, or make it writable")
         return Done("written")
 
     def remove(self, name: str) -> Outcome:
         try:
             (self._folder / name).unlink(missing_ok=True)
         except OSError as error:
-            return Refused(f"{name} cannot be removed from {self._folder}: {error}")
+            return Failed(f"{name} cannot be removed from {self._folder}: {error}")
         return Done("removed")
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from dr_ctl.core.errors import BrokerError, TimedOut, Unreachable
 from dr_ctl.core.system import boottime_s
 from dr_ctl.jolokia.values import Fields
-from dr_ctl.stomp_io.address import Connected, Refused
+from dr_ctl.stomp_io.address import Connected, LoginDenied
 from dr_ctl.stomp_io.client import Connection, ConnectionLost, Frame, probe
 from dr_ctl.topologies.classic.broker import Network
 from dr_ctl.topologies.classic.operations import EVERY
@@ -34,7 +34,7 @@ def ask(account: StompAccount, listeners: Mapping[str, bool], *, timeout_s: floa
     login_result, connection = probe(account.address, account.login, account.tls, timeout_s=timeout_s)
     if connection is None:
         because = getattr(login_result, "because", "no answer to the login")
-        if isinstance(login_result, Refused):
+        if isinstance(login_result, LoginDenied):
             raise BrokerError(f"{account.address}: {because}")
         # A closed listener of a site that waits looks like one of a broker that is not there.
         raise Unreachable(f"{account.address}: {because}", refused=False)

@@ -17,7 +17,7 @@ from dr_ctl.core.model import Json, brief
 from dr_ctl.core.system import stamp
 from dr_ctl.engine.debts import Debt, DebtKind
 from dr_ctl.engine.plan import Call, Goal
-from dr_ctl.engine.ports import Refused
+from dr_ctl.engine.ports import Failed
 
 OWN: Final = "dr-ctl."
 ANY_ADDRESS: Final = f"{OWN}any"  # nobody has this address: rights of a role here are its rights by default
@@ -212,10 +212,10 @@ def holds(call: Call, views: Iterable[Broker]) -> bool:
     return next(view for view in views if (view.site, view.pair) == (call.site, call.unit)).holds(call)
 
 
-def still(calls: Sequence[Call], views: Sequence[Broker]) -> Refused | None:
+def still(calls: Sequence[Call], views: Sequence[Broker]) -> Failed | None:
     """The refusal that names the effects that are not seen to hold; returns None where every effect holds."""
     left = left_of(calls, views)
-    return Refused(f"effect not seen: {brief(left)}") if left else None
+    return Failed(f"effect not seen: {brief(left)}") if left else None
 
 
 _NAME: Final = re.compile(rf"dr-ctl\.debt\.([^.]+)\.({'|'.join(kind.value for kind in DebtKind)})\.([^.]+)")

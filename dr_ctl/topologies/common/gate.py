@@ -15,7 +15,7 @@ from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Json, brief
 from dr_ctl.engine.plan import PlannedStep
-from dr_ctl.engine.ports import Done, Move, Outcome, Refused, StepContext
+from dr_ctl.engine.ports import Done, Failed, Move, Outcome, StepContext
 from dr_ctl.engine.waiting import until_next
 from dr_ctl.rpo.core.starts import same_start
 from dr_ctl.topologies.common.calls import CLUSTER_PREFIX
@@ -95,7 +95,7 @@ def counters_changed(
             yield f"{now.site}: {queue.name} is still being added to"
 
 
-def refused(key: str, ids: Ids, **values: Any) -> Refused:
+def refused(key: str, ids: Ids, **values: Any) -> Failed:
     """The finding of that key names these messages, and so does the evidence."""
     more = [
         f"{queue}, {what}: {brief(sorted(names))}" for queue, by in ids.items() for what, names in by.items() if names
@@ -103,7 +103,7 @@ def refused(key: str, ids: Ids, **values: Any) -> Refused:
     named: dict[str, Json] = {
         queue: {what: [*sorted(names)] for what, names in by.items()} for queue, by in ids.items()
     }
-    return Refused.of(found(key, more=more, **values), evidence={"ids": named})
+    return Failed.of(found(key, more=more, **values), evidence={"ids": named})
 
 
 def accepting(counts: Mapping[str, int]) -> str:
@@ -171,7 +171,7 @@ class Gate(ABC, Generic[V]):
             if len(views) == 2 * len(readings):
                 context.sample(evidence((view.site, view.link) for view in views))
             if opened := [view for view in views if view.nodes and view.open and started_since(move, view)]:
-                return Refused(f"{opened[0].site}: another node is active, and lets clients in")
+                return Failed(f"{opened[0].site}: another node is active, and lets clients in")
             for wait, (source, target) in zip(going_on, readings, strict=True):
                 wait.read(source, target, began)
             reasons = [reason for wait in going_on if not isinstance(wait.outcome, Done) for reason in wait.reasons]
@@ -240,15 +240,15 @@ class _PairAtGate(Generic[V]):
                 self._differing = (wrong, self.context.monotonic())
             self.reasons = ["; ".join(wrong)]
             if self.context.monotonic() - self._differing[1] > self.gate.timeouts.differs_s:
-                return Refused.of(found("DR-PARITY-003", reasons=brief(self.reasons)))
+                return Failed.of(found("DR-PARITY-003", reasons=brief(self.reasons)))
         if self.context.monotonic() > self._until:
             why = brief(self.reasons) if self.reasons else "it was not stable for long enough"
-            return Refused(f"the gate did not open in time: {why}", code=ExitCode.DRAIN_TIMEOUT)
+            return Failed(f"the gate did not open in time: {why}", code=ExitCode.DRAIN_TIMEOUT)
         return None
 
     def _same(self, now: PairReading[V]) -> Outcome:
         try:
             outcome = self.gate.same(now, self.move)
         except BrokerError as error:
-            return Refused(f"the messages could not be compared by their ids: {error}")
+            return Failed(f"the messages could not be compared by their ids: {error}")
         return replace(outcome, evidence={"samples": len(self.window), **outcome.evidence})

@@ -16,12 +16,11 @@ from dr_ctl.core.system import in_background, in_parallel
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.operations import REINSTATING
 from dr_ctl.engine.plan import ALL, Call, Goal
-from dr_ctl.engine.ports import Done, Move, Outcome, Refused, StepContext, Unknown
+from dr_ctl.engine.ports import Done, Failed, Move, Outcome, StepContext, Unknown
 from dr_ctl.engine.waiting import until
 from dr_ctl.jolokia.client import CHANGE_S
 from dr_ctl.processes.secrets import SecretMissing
-from dr_ctl.stomp_io.address import Closed, Connected, LoginResult, Silent
-from dr_ctl.stomp_io.address import Refused as LoginDenied
+from dr_ctl.stomp_io.address import Closed, Connected, LoginDenied, LoginResult, Silent
 from dr_ctl.topologies.common import wants
 from dr_ctl.topologies.common.calls import holds, left_of, queues_of, still
 from dr_ctl.topologies.common.gate import Gate
@@ -108,7 +107,7 @@ class Listeners:
             meanwhile=lambda now: again(now[0]),
         ).reading
         if why is not None:
-            return Refused(f"{site}: {why}")
+            return Failed(f"{site}: {why}")
         findings = tuple(self._not_lasting(views))
         lasts = bool(views) and not findings and all(view.fence.roles_revoked for view in views)
         tail = "; a restart does not let clients in" if lasts else ""
@@ -247,10 +246,10 @@ class Sender:
         outcomes = {key: iter(outcomes) for key, outcomes in zip(brokers, posts, strict=True)}
         return [next(outcomes[call.site, call.unit]) for call in calls]
 
-    def reacquire(self) -> Refused | None:
+    def reacquire(self) -> Failed | None:
         """Say why an undo gets no lock: a lock that ran out is taken again before any reading."""
         why = self._lease.reacquire() if self._lease is not None else None
-        return Refused(why, code=ExitCode.STRANDED) if why is not None else None
+        return Failed(why, code=ExitCode.STRANDED) if why is not None else None
 
     def _why_locked(self, calls: Sequence[Call]) -> str | None:
         """Say why the lock lets no call go out now. Queues to pause are written into the lock before."""
@@ -275,29 +274,29 @@ class Sender:
             outcomes += self._post_some(calls[start : start + MAX_IN_A_POST])
             if isinstance(outcomes[-1], Unknown):
                 break
-        return outcomes + [Refused(f"not sent: {outcomes[-1].text}") for _ in calls[len(outcomes) :]]
+        return outcomes + [Failed(f"not sent: {outcomes[-1].text}") for _ in calls[len(outcomes) :]]
 
     def _post_some(self, calls: Sequence[Call]) -> list[Outcome]:
         if (why := self._why_locked(calls)) is not None:
-            return [Refused(why) for _ in calls]
+            return [Failed(why) for _ in calls]
         try:
             return self._observer.brokers[calls[0].site][calls[0].unit].send(calls)
         except (LoginRefused, Throttled, SecretMissing, NobodyActive) as error:
-            return [Refused(str(error)) for _ in calls]
+            return [Failed(str(error)) for _ in calls]
         except Unreachable as error:
             # A refused connection never carried the request; any other broken one may have.
-            return [Refused(str(error)) if error.refused else Unknown(str(error)) for _ in calls]
+            return [Failed(str(error)) if error.refused else Unknown(str(error)) for _ in calls]
         except BrokerError as error:
             return [Unknown(str(error)) for _ in calls]
 
 
 def not_done(
     left: Collection[str], about: str, outcomes: Sequence[Outcome], they: str = "they are still there"
-) -> Refused | None:
-    """The refusal of a change that left messages as they were, with what a broker said, or else with what is seen of
+) -> Failed | None:
+    """The failure of a change that left messages as they were, with what a broker said, or else with what is seen of
     them; returns None where it left none."""
     why = next((outcome.text for outcome in outcomes if not isinstance(outcome, Done)), they)
-    return Refused(f"{len(left)} {about}: {why}") if left else None
+    return Failed(f"{len(left)} {about}: {why}") if left else None
 
 
 class Tools(Generic[V_co]):
@@ -340,7 +339,7 @@ class Tools(Generic[V_co]):
             for view in self.observer.read_at(site, {call.unit for call in calls if call.site == site})
         ]
 
-    def make(self, calls: Sequence[Call], context: StepContext, *sites: str) -> Refused | None:
+    def make(self, calls: Sequence[Call], context: StepContext, *sites: str) -> Failed | None:
         """Make the calls whose effect does not hold, and look again; returns None where every effect holds."""
         views = self.views(*sites)
         self.change([call for call in calls if not holds(call, views)], context)
@@ -362,7 +361,7 @@ class Tools(Generic[V_co]):
         ]
         return calls, [view.start for broker in views.values() for view in broker]
 
-    def reach(self, wanted: Wants, move: Move, context: StepContext, failed: str = "effect not seen") -> Refused | None:
+    def reach(self, wanted: Wants, move: Move, context: StepContext, failed: str = "effect not seen") -> Failed | None:
         """Send what is missing of these states until nothing is; None then. What has no effect is sent again only where
         another node of a broker is active since, or it was started anew. Raises `BrokerError`."""
         calls, starts = self.missing(wanted, move)
@@ -371,7 +370,7 @@ class Tools(Generic[V_co]):
             self.change(calls, context)
             at = starts
             calls, starts = self.missing(wanted, move)
-        return Refused(f"{failed}: {brief([call.about for call in calls])}") if calls else None
+        return Failed(f"{failed}: {brief([call.about for call in calls])}") if calls else None
 
     def shut_again(self, move: Move, context: StepContext, *sites: str) -> bool:
         """Close what another node of a broker has opened, since its broker.xml says so, when it became active, and

@@ -18,7 +18,7 @@ from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.lease import Store
 from dr_ctl.engine.operations import ACTIVATING, FAILOVER, REINSTATING
 from dr_ctl.engine.plan import PlannedStep
-from dr_ctl.engine.ports import Done, Driver, Move, NotNeeded, Outcome, Recipe, Refused, StepContext
+from dr_ctl.engine.ports import Done, Driver, Failed, Move, NotNeeded, Outcome, Recipe, StepContext
 from dr_ctl.engine.waiting import until
 from dr_ctl.settings.model import Drain, Installation, Queues
 from dr_ctl.topologies.common import recipe
@@ -117,7 +117,7 @@ class PairDriver(Generic[V_co]):
         is_kept = step.verb not in READ_ONLY_VERBS and (sent or isinstance(outcome, Done | NotNeeded))
         self._last = (step.verb, context) if is_kept else None
         is_first = step.verb == ACTIVATING and not sent
-        if is_first and isinstance(outcome, Refused) and self._is_outdated(move):
+        if is_first and isinstance(outcome, Failed) and self._is_outdated(move):
             return replace(outcome, outdated=True)
         return outcome
 
@@ -203,7 +203,7 @@ class PairDriver(Generic[V_co]):
             if site == move.source:
                 return open_again(tools, calls, move, context, within_s)
             why = activate.may_open(tools, move)[1] or tools.open_again(site, calls, context, within_s)
-            return Done("it is open") if why is None else Refused(why)
+            return Done("it is open") if why is None else Failed(why)
 
         if is_open := isinstance(guarded(opened), Done):
             tools.report_takeover("DR-NODE-007.closed", site, context)

@@ -9,7 +9,7 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, brief, total
 from dr_ctl.core.notation import duration, if_known
 from dr_ctl.engine.plan import Call, PlannedStep
-from dr_ctl.engine.ports import Done, Move, Outcome, Refused, StepContext
+from dr_ctl.engine.ports import Done, Failed, Move, Outcome, StepContext
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.common.link import count_text, evidence
 from dr_ctl.topologies.common.session import EVERYTHING, Part, Session
@@ -90,7 +90,7 @@ class Wait(Generic[R]):
         limits: Mapping[str, float],
         opened: Callable[[R], Sequence[str]] = lambda _: (),
         calms: int = 2,
-    ) -> Refused | None:
+    ) -> Failed | None:
         """Poll until at most `small` is left, `calms` times in a row. Gives a refusal if not within the step's limits,
         and at once where clients are let in by what is `opened`."""
         within_s, stall_s = limits.get("within"), limits.get("stall", limits.get("within", 0.0))
@@ -107,7 +107,7 @@ class Wait(Generic[R]):
         if waited.satisfied:
             return None
         now = waited.reading
-        return Refused(now.broken) if now.broken is not None else self._late(now.left, now.why, stall_s)
+        return Failed(now.broken) if now.broken is not None else self._late(now.left, now.why, stall_s)
 
     def caught_up(self, limits: Mapping[str, float], grow: str, left: str) -> Outcome:
         """Wait while the source serves, until little enough is `left` that a drain takes a moment; tell what `grow`
@@ -116,8 +116,8 @@ class Wait(Generic[R]):
         if failed is None:
             return Done(f"{if_known(self.last)} {left}", {"under_way": self.last, "started": self.mended})
         if self.first is not None and self.last is not None and self.last >= self.first > self._small:
-            return Refused(f"{grow} while clients work: {self.first} {left}, then {self.last}")
-        return Refused(failed.text)
+            return Failed(f"{grow} while clients work: {self.first} {left}, then {self.last}")
+        return Failed(failed.text)
 
     def _noted(self, opened: Callable[[R], Sequence[str]]) -> _Reading[R]:
         brokers = {
@@ -163,12 +163,12 @@ class Wait(Generic[R]):
     def _still_s(self) -> float:
         return self._context.monotonic() - self._moved_at
 
-    def _late(self, left: int | None, why: Sequence[str], stall_s: float) -> Refused:
+    def _late(self, left: int | None, why: Sequence[str], stall_s: float) -> Failed:
         took, still = self._context.monotonic() - self.began, self._still_s()
         counts = self._counts or (" message(s)" if left is None else "")
         under_way = f"{count_text(left)}{counts} under way"
         reason = brief(why) or (f"nothing moved for {duration(still)}" if still > stall_s else "they move too slowly")
-        return Refused(f"not drained after {duration(took)}: {under_way}; {reason}", code=ExitCode.DRAIN_TIMEOUT)
+        return Failed(f"not drained after {duration(took)}: {under_way}; {reason}", code=ExitCode.DRAIN_TIMEOUT)
 
     def _mend(self, readings: Readings[R]) -> None:
         """Start what is stopped or hangs. A started link connects by itself."""
@@ -211,4 +211,4 @@ def attached(
         return Done(f"{link} of {move.source} is attached")
     reason = f": {seen}" if (seen := why(waited.reading)) else ""
     within, name = duration(step.limits["within"]), f"{link} of {brief([*waited.reading])}"
-    return Refused.of(found("DR-LINK-008", link=name, within=within, why=reason, target=move.target))
+    return Failed.of(found("DR-LINK-008", link=name, within=within, why=reason, target=move.target))

@@ -15,7 +15,7 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, brief, total
 from dr_ctl.core.notation import duration, if_known
 from dr_ctl.engine.plan import PlannedStep, in_part
-from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan, Unknown
+from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext, StepPlan, Unknown
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import Waited, until
 from dr_ctl.jolokia.client import READ_S
@@ -97,7 +97,7 @@ def catch_up(tools: ContinuityTools, step: PlannedStep, move: Move, context: Ste
     if waited.satisfied and (removed := _without_echoes(tools, link_ends, waited.reading.pairs, context)):
         waited = until_little()  # the removal took a moment, in which clients worked on
     if waited.satisfied and (against := list(_not_followed(link_ends, waited.reading.pairs, move))):
-        return Refused(brief([finding.text for finding in against]), findings=tuple(against))
+        return Failed(brief([finding.text for finding in against]), findings=tuple(against))
     left, why = waited.reading.left, waited.reading.why
     if waited.satisfied:
         beside = f"; {removed} second copies removed at {move.target}" if removed else ""
@@ -110,9 +110,9 @@ def catch_up(tools: ContinuityTools, step: PlannedStep, move: Move, context: Ste
         named: dict[str, Json] = {queue: [*sorted(ids)] for queue, ids in already_delivered.items()}
         return Done(f"{if_known(left)} under way{beside}", {"under_way": left, "removed": removed, "had": named})
     if why:
-        return Refused(f"not caught up: {brief(why)}", findings=tuple(_not_taken(waited.reading.pairs)))
+        return Failed(f"not caught up: {brief(why)}", findings=tuple(_not_taken(waited.reading.pairs)))
     if min(known) >= known[0]:
-        return Refused(f"the outflow grows while clients work: {known[0]}, then {if_known(left)}")
+        return Failed(f"the outflow grows while clients work: {known[0]}, then {if_known(left)}")
     return Done(f"{if_known(left)} under way, less and less", {"under_way": left})
 
 
@@ -304,15 +304,15 @@ class _Drain:
         suffix = f"; {sum(map(len, self._removed.values()))} message(s) removed that had been done" if removed else ""
         return Done(f"nothing is under way, and both sites hold the same{suffix}", {"removed": removed})
 
-    def _why_late(self, why: str) -> Refused | None:
+    def _why_late(self, why: str) -> Failed | None:
         now, stall_s = self._context.monotonic(), self._step.limits["stall"]
         if (took := now - self._began) > self._step.limits["within"]:
-            return Refused(f"not drained after {duration(took)}: {why}", code=ExitCode.DRAIN_TIMEOUT)
+            return Failed(f"not drained after {duration(took)}: {why}", code=ExitCode.DRAIN_TIMEOUT)
         if now - self._moved_at > stall_s:
-            return Refused(f"nothing moved for {duration(stall_s)}: {why}", code=ExitCode.DRAIN_TIMEOUT)
+            return Failed(f"nothing moved for {duration(stall_s)}: {why}", code=ExitCode.DRAIN_TIMEOUT)
         return None
 
-    def _compare(self) -> Refused | None:
+    def _compare(self) -> Failed | None:
         """Remove messages that must not be delivered; a removal has to settle. Gives the reason against the move."""
         tools, move, removed = self._tools, self._move, False
         for (view, peer), (source, target) in zip(self._link_ends, self._pairs, strict=True):
@@ -328,7 +328,7 @@ class _Drain:
             if refused is not None:
                 return refused
             if started := [flow.queue for flow in target.flows if flow.target_bridge.started]:
-                return Refused(f"{target.site}: its delivery of {brief(started)} is started although it is not active")
+                return Failed(f"{target.site}: its delivery of {brief(started)} is started although it is not active")
             gone = {
                 comparison.queue: comparison.surplus | comparison.consumed
                 for comparison in compared
@@ -397,7 +397,7 @@ def _let_begin(tools: ContinuityTools, step: PlannedStep, move: Move, context: S
 
 def probe(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     outcome = proving.probe(tools, step, move, context)
-    if isinstance(outcome, Refused) and not all(view.delivers for view in tools.observer.read_at(move.target)):
+    if isinstance(outcome, Failed) and not all(view.delivers for view in tools.observer.read_at(move.target)):
         # A command was quicker than the message.
         if not isinstance(watched := _watch(tools, step, move, context), Done):
             return watched
@@ -406,7 +406,7 @@ def probe(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepCo
     if not isinstance(outcome, Done | NotNeeded):
         return outcome
     closed_again = _watch(tools, step, move, context)
-    if isinstance(closed_again, Refused | Unknown):
+    if isinstance(closed_again, Failed | Unknown):
         return closed_again
     text = f"{outcome.text}; {closed_again.text}"
     return replace(outcome, text=text, findings=(*outcome.findings, *closed_again.findings))
@@ -468,7 +468,7 @@ def _watch(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepC
         often = again > MAX_AGAIN
         why = "it is deactivated again and again" if often else if_known(waited.reading.why_not_calm)
         finding = found("DR-CONT-016", target=move.target, why=why)
-        return Refused(f"{move.target} was opened, but {why}", findings=(finding,), code=ExitCode.INCOMPLETE)
+        return Failed(f"{move.target} was opened, but {why}", findings=(finding,), code=ExitCode.INCOMPLETE)
     findings = _left_staged(tools, move, context)
     if not again:
         return Done("no command undid the activation", findings=findings)

@@ -10,7 +10,7 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity, brief, total
 from dr_ctl.core.notation import duration, if_known
 from dr_ctl.engine.plan import ALL, Call, Goal, PlannedStep, in_part
-from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext
+from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.broker import CREATE_FILTERED
@@ -164,7 +164,7 @@ draft_reconcile: Final = planning(
 
 def count_residue(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     findings = closed_first(tools, step, move, context)
-    if isinstance(findings, Refused):
+    if isinstance(findings, Failed):
         return findings
 
     def about(residue: Residue) -> str:
@@ -224,7 +224,7 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepCont
 
     tools.change(kept(), context)
     if left := kept():
-        return Refused(f"effect not seen: {brief([call.about for call in left])}")
+        return Failed(f"effect not seen: {brief([call.about for call in left])}")
     if (refused := _bring_in(tools, step, move, context)) is not None:
         return refused
     done = f"a client at {move.target} may have done some of them, unrecorded"
@@ -243,7 +243,7 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepCont
     return Done(text, evidence, tuple(findings))
 
 
-def _bring_in(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> Refused | None:
+def _bring_in(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> Failed | None:
     """Bring in messages, then acknowledgements, then remove messages that were done; the delivery stays held."""
     tools.reach(LISTENING, move, context)
     applied = {pair: Applied() for pair in tools.observer.brokers[move.source]}
@@ -262,7 +262,7 @@ def _bring_in(tools: ContinuityTools, step: PlannedStep, move: Move, context: St
 
 def _until_calm(
     tools: ContinuityTools, why: Callable[[Both], list[str]], step: PlannedStep, move: Move, context: StepContext
-) -> Refused | None:
+) -> Failed | None:
     """Wait until no reason is left to wait, several polls in a row; make the holds again with each poll."""
     bridges = [call for call in step.calls if call.goal is Goal.LINK_DOWN and call.site == move.source]
 
@@ -291,14 +291,14 @@ def _until_calm(
     )
     reasons, gone = waited.reading
     if gone:
-        return Refused(f"a queue was deleted at {move.source} meanwhile, with all that carries it: {brief(gone)}")
+        return Failed(f"a queue was deleted at {move.source} meanwhile, with all that carries it: {brief(gone)}")
     if waited.satisfied:
         return None
     text = f"{move.target} is not taken in after {duration(step.limits['within'])}: {brief(reasons)}"
-    return Refused(text, code=ExitCode.DRAIN_TIMEOUT)
+    return Failed(text, code=ExitCode.DRAIN_TIMEOUT)
 
 
-def _remove_done(tools: ContinuityTools, move: Move, context: StepContext) -> Refused | None:
+def _remove_done(tools: ContinuityTools, move: Move, context: StepContext) -> Failed | None:
     """Remove staged messages that the returned site shipped since its start and does not have any more, for they were
     acknowledged, and staged messages that also lie in the queue. Gives None once every staged message was never done,
     as far as anybody can know."""
@@ -308,7 +308,7 @@ def _remove_done(tools: ContinuityTools, move: Move, context: StepContext) -> Re
         compare, within_s = partial(_compared, tools, ends, context), ends_s - context.monotonic()
         waited = until(context, compare, holds=lambda why: why is None, within_s=within_s, poll_s=poll_s)
         if not waited.satisfied:
-            return Refused(f"{if_known(waited.reading)}: nothing of {move.target} was delivered")
+            return Failed(f"{if_known(waited.reading)}: nothing of {move.target} was delivered")
     tools.compares = True
     return None
 
@@ -368,17 +368,17 @@ def undo(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepCon
     tools.change(shut, context)
     views = _answering(tools, move)
     if left := left_of(shut, views):
-        return Refused(f"effect not seen: {brief(left)}")
+        return Failed(f"effect not seen: {brief(left)}")
     flows = [flow for view in views if view.site == move.source for flow in view.flows]
     try:
         held = _remove_done(tools, move, context) if any(flow.staging.depth for flow in flows) else None
     except BrokerError as error:
-        held = Refused(f"{error}: what came in of {move.target} stays staged, and is not delivered")
+        held = Failed(f"{error}: what came in of {move.target} stays staged, and is not delivered")
     if held is not None:
         inverse = [call for call in inverse if call.part != "deliver"]
     tools.change([call for call in inverse if left_of([call], views)], context)
     left = left_of(inverse, _answering(tools, move))
-    return held or (Refused(f"effect not seen: {brief(left)}") if left else Done("as it was"))
+    return held or (Failed(f"effect not seen: {brief(left)}") if left else Done("as it was"))
 
 
 def _answering(tools: ContinuityTools, move: Move) -> list[SiteView]:
@@ -426,7 +426,7 @@ def reconcile(tools: ContinuityTools, step: PlannedStep, move: Move, context: St
         tools.change([*made, *_moves(view, queue, ids, name)], context)
         after = copies.present(tools.observer.brokers[move.target][pair].reader(), [view.business[queue]])[0]
         if stayed := ids & after:
-            return Refused(f"{len(stayed)} message(s) of {queue} could not be moved to {name}")
+            return Failed(f"{len(stayed)} message(s) of {queue} could not be moved to {name}")
         moved[name] = len(ids)
     findings: list[Finding] = []
     if moved:
@@ -438,7 +438,7 @@ def reconcile(tools: ContinuityTools, step: PlannedStep, move: Move, context: St
     return Done(f"{recovered}; {len(moved)} queue(s) with something left over", {"quarantined": moved}, tuple(findings))
 
 
-def _until_applied(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> Refused | None:
+def _until_applied(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> Failed | None:
     """Wait until what consumers had acknowledged is applied, and for as long as bridges take at least."""
     began_s, min_s = context.monotonic(), tools.waits.left_over_s
     applied = {pair: Applied() for pair in tools.observer.brokers[move.source]}
@@ -459,7 +459,7 @@ def _until_applied(tools: ContinuityTools, step: PlannedStep, move: Move, contex
     under_way, took_s = waited.reading
     if waited.satisfied:
         return None
-    return Refused(f"not compared after {duration(took_s)}: {brief(under_way)}", code=ExitCode.DRAIN_TIMEOUT)
+    return Failed(f"not compared after {duration(took_s)}: {brief(under_way)}", code=ExitCode.DRAIN_TIMEOUT)
 
 
 def _only_there(tools: ContinuityTools, move: Move) -> dict[tuple[str, str], frozenset[str]]:

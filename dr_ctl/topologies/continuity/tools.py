@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from dr_ctl.core.document import document
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, Severity, brief
-from dr_ctl.engine.ports import Done, Move, Outcome, Refused
+from dr_ctl.engine.ports import Done, Failed, Move, Outcome
 from dr_ctl.jolokia.client import READ_S
 from dr_ctl.topologies.common.gate import Gate, PairReading, accepting, refused
 from dr_ctl.topologies.common.recipe import Recipe
@@ -76,7 +76,7 @@ class ContinuityGate(Gate[SiteView]):
             for comparison in compared
             if not comparison.known and comparison.queue not in move.spec.accept_difference
         ]:
-            return Refused.of(found("DR-CONT-014.not_named", queues=brief(unread)))
+            return Failed.of(found("DR-CONT-014.not_named", queues=brief(unread)))
         where = f"too many at {move.target}"
         if more := {
             comparison.queue: {where: gone}
@@ -96,13 +96,13 @@ def compare(
     target: SiteView,
     move: Move,
     already_delivered: Mapping[str, frozenset[str]] = copies.NONE,
-) -> tuple[list[Compared], Refused | None]:
+) -> tuple[list[Compared], Failed | None]:
     """Compare every flow of a pair by id, and say what speaks against a move whatever is removed: messages that the
     source never delivered, as nobody can have done them and their copies must stay; messages that would be lost; and
     copies that may be the last of their messages. Of the latter two exactly as many can be accepted. Raises
     `BrokerError`."""
     if lacking := copies.one_sided(source, target):
-        return [], Refused.of(
+        return [], Failed.of(
             found("DR-CONT-005.one_sided", source=source.site, target=target.site, queues=brief(lacking))
         )
     local, peer = (observer.brokers[view.site][view.pair].reader() for view in (source, target))
@@ -119,14 +119,14 @@ def compare(
     wrong = None
     if waiting := {comparison.queue: sorted(comparison.undelivered) for comparison in known if comparison.undelivered}:
         finding = found("DR-CONT-017.undelivered", source=move.source, messages=copies.named(waiting))
-        wrong = Refused.of(finding, evidence={"undelivered": document(waiting)})
+        wrong = Failed.of(finding, evidence={"undelivered": document(waiting)})
     elif missing := apart(lambda comparison: comparison.missing):
         finding = found("DR-CONT-013", source=move.source, target=move.target, messages=copies.named(missing))
-        wrong = Refused.of(finding, evidence={"missing": document(missing)})
+        wrong = Failed.of(finding, evidence={"missing": document(missing)})
     elif unproven := apart(lambda comparison: comparison.unproven):
         options, copied = accepting({name: len(ids) for name, ids in unproven.items()}), copies.named(unproven)
         finding = found("DR-CONT-019.unproven", source=move.source, target=move.target, options=options, copies=copied)
-        wrong = Refused.of(finding, evidence={"unproven": document(unproven)})
+        wrong = Failed.of(finding, evidence={"unproven": document(unproven)})
     return compared, wrong
 
 

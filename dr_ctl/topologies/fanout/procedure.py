@@ -10,7 +10,7 @@ from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity, brief
 from dr_ctl.engine.plan import Call, Goal, PlannedStep
-from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext
+from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext
 from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.classic import ids as by_ids
 from dr_ctl.topologies.classic import verbs as classic
@@ -124,14 +124,14 @@ class Reconciler:
     def done(self, *findings: Finding) -> Done:
         return Done(self.reconciled.text, self.reconciled.as_json(), findings)
 
-    def all(self, *, copied: bool, pace: ComparisonMode = ComparisonMode.WORKING) -> Refused | None:
+    def all(self, *, copied: bool, pace: ComparisonMode = ComparisonMode.WORKING) -> Failed | None:
         """Remove at the second broker the messages that were consumed at the first, in every queue. If `copied`, also
         copy the messages that the second lacks, until a comparison shows that it lacks none. Gives None where all came
         true."""
         ended = (self._pair(ends, copied=copied, pace=pace) for ends in self._link_ends)
         return next((refused for refused in ended if refused is not None), None)
 
-    def at_rest(self, step: PlannedStep, serving: Move, *, copied: bool) -> Refused | None:
+    def at_rest(self, step: PlannedStep, serving: Move, *, copied: bool) -> Failed | None:
         """The same while the serving site delivers nothing and its clients hold nothing, if they let go in time; then
         let it deliver again."""
         tools, context = self._tools, self._context
@@ -140,9 +140,9 @@ class Reconciler:
         quiet = quiesce.act(tools, replace(step, limits={"within": tools.timeouts.quiesce_s}), serving, context)
         refused = self.all(copied=copied, pace=ComparisonMode.RESTING) if isinstance(quiet, Done) else None
         lifted = quiesce.undo(tools, step, serving, context)
-        return lifted if isinstance(lifted, Refused) else refused
+        return lifted if isinstance(lifted, Failed) else refused
 
-    def _pair(self, ends: LinkEnds, *, copied: bool, pace: ComparisonMode) -> Refused | None:
+    def _pair(self, ends: LinkEnds, *, copied: bool, pace: ComparisonMode) -> Failed | None:
         source, target = (session.read() for session in ends)
         queues = {
             counted.queue: (source.by_name.get(counted.queue), target.by_name.get(counted.queue))
@@ -185,14 +185,14 @@ class Reconciler:
             idle = idle + 1 if reconciled.copied_in_all == before else 0
             if idle == IDLE:
                 named = brief([f"{name} {ident}" for name, wanted in lacks.items() for ident in sorted(wanted)])
-                return Refused(
+                return Failed(
                     f"{ends[0].site} lists messages that {ends[1].site} lacks, and shows them to no client: {named}",
                     reconciled.as_json(),
                 )
         finding = found("DR-FAN-004", target=target.site, source=source.site)
-        return Refused.of(finding, evidence=reconciled.as_json(), code=ExitCode.DRAIN_TIMEOUT)
+        return Failed.of(finding, evidence=reconciled.as_json(), code=ExitCode.DRAIN_TIMEOUT)
 
-    def _not_carried(self, ends: LinkEnds) -> Refused | None:
+    def _not_carried(self, ends: LinkEnds) -> Failed | None:
         """Refuse where the second site lacks messages that cannot be copied whole, unless a person accepts as many."""
         kept, accepted = self.reconciled.not_carried, self._move.spec.accept_difference
         wrong = {name: lost for name, lost in kept.items() if len(lost) != accepted.get(name)}
@@ -206,9 +206,9 @@ class Reconciler:
             other_site=ends[0].site,
             accepting=accepting({name: len(lost) for name, lost in wrong.items()}),
         )
-        return Refused.of(finding, evidence=self.reconciled.as_json())
+        return Failed.of(finding, evidence=self.reconciled.as_json())
 
-    def remove(self, session: Session, queue: str, gone: Consumed) -> Refused | None:
+    def remove(self, session: Session, queue: str, gone: Consumed) -> Failed | None:
         """Remove these messages, and look whether they are gone; gives None where they are."""
         if not gone.ids:
             return None
@@ -223,7 +223,7 @@ class Reconciler:
         about = f"of {len(gone.ids)} message(s) could not be removed from {queue} at {view.site}"
         return not_done(left, about, outcomes)
 
-    def _copy(self, ends: LinkEnds, queue: str, lacks: Collection[str]) -> Refused | None:
+    def _copy(self, ends: LinkEnds, queue: str, lacks: Collection[str]) -> Failed | None:
         """Copy those of these messages that the first broker shows to a client. Whoever lacks afterwards is compared
         again: a message that was not shown may be on its way to a consumer."""
         source, target = ends
@@ -316,7 +316,7 @@ def residue(tools: FanoutTools, step: PlannedStep, move: Move, context: StepCont
     """Close the returned site to clients where it is open, and count its messages. Producers may still write to it:
     their messages lie at the other site as well."""
     findings = closed_first(tools, step, move, context)
-    if isinstance(findings, Refused):
+    if isinstance(findings, Failed):
         return findings
     views = tools.views(move.target)
     count = sum(queue.depth for view in views for queue in view.business.values())
@@ -346,7 +346,7 @@ def reconcile(tools: FanoutTools, _step: PlannedStep, move: Move, context: StepC
     snapshot = tools.observer.observe()
     undecided = [found for both in snapshot.both(move.source, move.target) for found in of_undecided(move, *both)]
     if any(finding.severity is Severity.ERROR for finding in undecided):
-        return Refused(undecided[0].text, reconciler.reconciled.as_json(), tuple(undecided))
+        return Failed(undecided[0].text, reconciler.reconciled.as_json(), tuple(undecided))
     return reconciler.done(*undecided)
 
 

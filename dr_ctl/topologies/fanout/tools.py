@@ -6,7 +6,7 @@ from typing import Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import Json, Severity, brief
-from dr_ctl.engine.ports import Done, Move, Outcome, Refused
+from dr_ctl.engine.ports import Done, Failed, Move, Outcome
 from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.gate import Gate, PairReading, accepting, refused
@@ -147,7 +147,7 @@ class FanoutGate(Gate[BrokerView]):
                 ids.setdefault(name, {})[f"consumed, and at {peer.site}"] = apart.consumed.ids
         duplicates = possible_duplicates(self._comparing.undecided(differences), move, peer.site)
         if any(duplicate.severity is Severity.ERROR for duplicate in duplicates):
-            return Refused(duplicates[0].text, findings=tuple(duplicates))
+            return Failed(duplicates[0].text, findings=tuple(duplicates))
         if wrong:
             sizes = {name: len(names) for name, by in ids.items() for names in by.values()}
             return refused("DR-PARITY-004.either", ids, queues=brief(wrong), accepting=accepting(sizes))

@@ -20,7 +20,7 @@ from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, brief, total
 from dr_ctl.engine.plan import ALL, Call, Goal, PlannedStep
-from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan
+from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.artemis import beans
@@ -162,10 +162,10 @@ def catch_up(tools: MirrorTools, step: PlannedStep, move: Move, context: StepCon
     waited = _both(tools, move, context, SMALL)
     failed = waited.until(tools.timeouts.link_poll_s, step.limits, calms=1)
     if failed is not None and (waited.why or waited.first is None or waited.last is None):
-        return Refused(f"not caught up: {brief(waited.why) or failed.text}")
+        return Failed(f"not caught up: {brief(waited.why) or failed.text}")
     left, first = waited.last or 0, waited.first or 0
     if failed is not None and left >= first:
-        return Refused(f"the outflow grows while clients work: {first} event(s), then {left}")
+        return Failed(f"the outflow grows while clients work: {first} event(s), then {left}")
     return Done(f"{left} event(s) under way", {"under_way": left, "restarts": waited.mended})
 
 
@@ -251,7 +251,7 @@ def reconcile(tools: MirrorTools, _step: PlannedStep, move: Move, context: StepC
     if differing:
         findings.append(found("DR-RECONCILE-001", queues=brief(differing)))
     moved = taken_out(tools, left, context)
-    if isinstance(moved, Refused):
+    if isinstance(moved, Failed):
         return moved
     if moved:
         findings.append(
@@ -313,7 +313,7 @@ def _still(first: Mapping[tuple[str, str], LeftOver], now: Mapping[tuple[str, st
     return still_there
 
 
-def taken_out(tools: MirrorTools, left: Iterable[LeftOver], context: StepContext) -> dict[str, int] | Refused:
+def taken_out(tools: MirrorTools, left: Iterable[LeftOver], context: StepContext) -> dict[str, int] | Failed:
     """Move what lies only at that broker; how many went to each queue."""
     moved: dict[str, int] = {}
     for leftover in left:
@@ -327,7 +327,7 @@ def taken_out(tools: MirrorTools, left: Iterable[LeftOver], context: StepContext
             text = f"{len(stayed)} message(s) of {leftover.queue} could not be moved to {name}"
             done = len(leftover.to_move) - len(stayed) + sum(moved.values())
             text += f" ({done} were moved and stay there)"
-            return Refused(f"{text}: {next(iter(refused), 'they are still there')}")
+            return Failed(f"{text}: {next(iter(refused), 'they are still there')}")
         moved[name] = moved.get(name, 0) + len(leftover.to_move)
     return moved
 
@@ -395,7 +395,7 @@ def _since(views: Sequence[BrokerView]) -> str:
 
 def count_residue(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     findings = closed_first(tools, step, move, context, _since)
-    if isinstance(findings, Refused):
+    if isinstance(findings, Failed):
         return findings
     for session in tools.observer.at(move.target):
         counted = residue(session.reader(), session.read())
@@ -426,7 +426,7 @@ def reinstate(tools: MirrorTools, step: PlannedStep, move: Move, context: StepCo
             tools.rejoined.begin()
         return NotNeeded(f"{move.target} is taken in already")
     if tools.reach(QUEUES_PAUSED, move, context) is not None:
-        return Refused(f"could not pause {brief([call.thing for call in tools.missing(QUEUES_PAUSED, move)[0]])}")
+        return Failed(f"could not pause {brief([call.thing for call in tools.missing(QUEUES_PAUSED, move)[0]])}")
     taken = {view.pair: _before(tools, view) for view in tools.observer.read_at(move.source)}
     tools.reach(LINK_ADMITTED, move, context)  # the wait tells what keeps it out
     link_ends = tools.observer.between(move.target, move.source)
@@ -516,7 +516,7 @@ def take_out_consumed(tools: MirrorTools, move: Move, context: StepContext) -> O
             partial_return.why = why
             continue
         moved = taken_out(tools, _done(tools, view, held.consumed, partial_return, move.target), context)
-        if isinstance(moved, Refused):
+        if isinstance(moved, Failed):
             return moved
         for name, count in moved.items():
             partial_return.taken_out[name] = partial_return.taken_out.get(name, 0) + count

@@ -7,7 +7,7 @@ from dr_ctl.core.document import HIDDEN, derived, key
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, brief
 from dr_ctl.core.notation import if_known
-from dr_ctl.engine.ports import Done, Move, Outcome, Refused
+from dr_ctl.engine.ports import Done, Failed, Move, Outcome
 from dr_ctl.topologies.common.gate import Gate, PairReading, accepting, refused
 from dr_ctl.topologies.common.link import Residue
 from dr_ctl.topologies.common.recipe import Recipe
@@ -111,7 +111,7 @@ def _alone(local: Browsed, peer: Browsed) -> tuple[frozenset[Origin], frozenset[
     return (frozenset(), frozenset()) if explained else (only_at_source, only_at_target)
 
 
-def _refused(wrong: list[_Apart], move: Move) -> Refused:
+def _refused(wrong: list[_Apart], move: Move) -> Failed:
     source, target = move.source, move.target
     counts = [apart.text(move) for apart in wrong]
     ids = {

@@ -11,7 +11,7 @@ from dr_ctl.core.model import ExitCode, Finding, Json, Role, brief
 from dr_ctl.core.notation import duration, if_known
 from dr_ctl.engine.operations import ACTIVATE, FAILOVER
 from dr_ctl.engine.plan import Call, PlannedStep, in_part
-from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan, Unknown
+from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext, StepPlan, Unknown
 from dr_ctl.engine.roles import roles_text
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
@@ -59,7 +59,7 @@ class StoreGate(Gate[BrokerView]):
         if stored is None:
             return Done("the gate holds", {"depths": depths})
         if wrong := not_in_store(source.lacking(stored), move.spec.accept_difference):
-            return Refused(wrong[0].text, findings=tuple(wrong))
+            return Failed(wrong[0].text, findings=tuple(wrong))
         return Done("the gate holds, and the store has all of it", {"depths": depths})
 
 
@@ -121,7 +121,7 @@ def _replicated(tools: StoreTools, step: PlannedStep, context: StepContext, smal
         return Done(f"{lag.size} byte(s) to replicate", {"bytes": lag.size, "messages": lag.messages})
     left = f"{lag.size} byte(s)" if lag is not None else "an unknown number of bytes"
     text = f"not drained after {duration(step.limits['within'])}: {left} to replicate"
-    return Refused(text, code=ExitCode.DRAIN_TIMEOUT)
+    return Failed(text, code=ExitCode.DRAIN_TIMEOUT)
 
 
 def reinstate(tools: StoreTools, _step: PlannedStep, move: Move, context: StepContext) -> Outcome:
@@ -129,7 +129,7 @@ def reinstate(tools: StoreTools, _step: PlannedStep, move: Move, context: StepCo
     for view in tools.observer.read_at(move.target):
         if view.role is not Role.STANDBY:
             state = "its process does not run" if view.runs is False else f"it is {view.role.value}"
-            return Refused(f"{move.target} does not wait for the store: {state}")
+            return Failed(f"{move.target} does not wait for the store: {state}")
     return tools.reach(DEBTS_CLEARED, move, context) or Done(f"{move.target} waits for the store")
 
 
@@ -172,7 +172,7 @@ def draft_activate(rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerVi
 def activate(tools: StoreTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     snapshot = tools.observer.read_once(min_s=tools.timeouts.last_reading_s)
     if snapshot.roles[move.target] is not Role.SERVING and (why := _may_not(tools, snapshot, move)) is not None:
-        return Refused(why)
+        return Failed(why)
     served_before = snapshot.roles[move.target] is Role.SERVING
     gave_up = not any(view.answered for view in snapshot.views(move.source))
     holding = () if gave_up else step.part(HANDOVER)
@@ -180,12 +180,12 @@ def activate(tools: StoreTools, step: PlannedStep, move: Move, context: StepCont
     for call in holding:  # which start of a broker ends is for whoever looks next
         stopped = snapshot.view(call.site, call.unit)
         files = tools.observer.brokers[call.site][call.unit].document_files
-        if isinstance(noted := files.write(STOPPED, stopped.start if stopped else ""), Refused):
+        if isinstance(noted := files.write(STOPPED, stopped.start if stopped else ""), Failed):
             return noted
     for call, outcome in zip(holding, tools.change(holding, context), strict=True):
-        if isinstance(outcome, Refused):  # only a refusal shows that nothing came of it
+        if isinstance(outcome, Failed):  # only a refusal shows that nothing came of it
             tools.observer.brokers[call.site][call.unit].document_files.remove(STOPPED)
-            return Refused(f"{call.about}: {outcome.text}")
+            return Failed(f"{call.about}: {outcome.text}")
     tools.opened = tools.opened or bool(holding)
     if (failed := _until_served(tools, step, holding, move, context)) is not None:
         return failed
@@ -282,7 +282,7 @@ def _until_served(
     if waited.satisfied:
         return None
     if waited.reading.lost is not None:
-        return Refused(waited.reading.lost)
+        return Failed(waited.reading.lost)
     return _late(waited.reading.snapshot, if_known(waited.reading.why_not), duration(step.limits["within"]), move)
 
 
@@ -306,13 +306,13 @@ def _late(snapshot: Snapshot[BrokerView], why: str, within: str, move: Move) -> 
     """Where the source still holds the store, the stop had no effect; where nobody does, no site serves."""
     text = f"{move.target} did not take the store within {within}: {why}"
     if any(view.has_the_store for view in snapshot.views(move.source)):
-        return Refused(f"{text}; {move.source} holds it still")
+        return Failed(f"{text}; {move.source} holds it still")
     if move.spec.operation == FAILOVER:
-        return Refused(f"{text}; nothing was asked of it")
+        return Failed(f"{text}; nothing was asked of it")
     views = [view for site in (move.source, move.target) for view in snapshot.views(site) if view.lock is not None]
     if views and all(view.lock is not None and not view.lock.held for view in views):
         starts = " or ".join(view.own.start for view in (*snapshot.views(move.target), *snapshot.views(move.source)))
-        return Refused(f"{text}; nobody holds it: {starts}", code=ExitCode.INCOMPLETE)
+        return Failed(f"{text}; nobody holds it: {starts}", code=ExitCode.INCOMPLETE)
     return Unknown(f"{text}; look at {move.target} first")
 
 

@@ -20,7 +20,7 @@ from dr_ctl.core.errors import BrokerError, Unreachable, UsageError
 from dr_ctl.core.notation import shell_command
 from dr_ctl.core.system import Clock
 from dr_ctl.engine.plan import Goal
-from dr_ctl.engine.ports import Outcome, Refused
+from dr_ctl.engine.ports import Failed, Outcome
 from dr_ctl.processes.hooks import CommandContext
 from dr_ctl.processes.secrets import resolve
 from dr_ctl.settings.classic import ClassicSharedStore, Process, Store
@@ -154,7 +154,7 @@ class BrokerProcess:
             None if self._settings is None else {Goal.START: self._settings.start, Goal.STOP: self._settings.stop}[goal]
         )
         if self._settings is None or words is None:
-            return Refused(f"the settings name no command to {goal.value} {self._name}")
+            return Failed(f"the settings name no command to {goal.value} {self._name}")
         self._last = None
         return self._context.run(
             f"the {goal.value} command of {self._name}", words, self._settings.timeout, self._facts

@@ -13,7 +13,7 @@ from dr_ctl.core.system import boottime_s, in_background, in_parallel
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.plan import Call
-from dr_ctl.engine.ports import Done, Outcome, Refused, Unknown
+from dr_ctl.engine.ports import Done, Failed, Outcome, Unknown
 from dr_ctl.jolokia import values
 from dr_ctl.jolokia.client import Change, Changer, Read, Reader, Wire
 from dr_ctl.jolokia.http import ElementError, Http, NotConnected
@@ -88,9 +88,9 @@ class CamelClient:
         try:
             finished = answer.value()
         except ElementError as error:
-            return Refused(str(error))
+            return Failed(str(error))
         if finished is False:
-            return Refused(f"what it holds was not finished within {self._settings.timeout:g} s, and it goes on")
+            return Failed(f"what it holds was not finished within {self._settings.timeout:g} s, and it goes on")
         return Done("answered")
 
     def close(self) -> None:
@@ -186,7 +186,7 @@ class HttpClient:
         if status < HTTPStatus.BAD_REQUEST:
             return Done("answered")
         # A gateway that gives up says nothing of what it passed on.
-        worked = Unknown if status >= HTTPStatus.INTERNAL_SERVER_ERROR else Refused
+        worked = Unknown if status >= HTTPStatus.INTERNAL_SERVER_ERROR else Failed
         return worked(f"{url}: HTTP {status} {line[:60]}".rstrip())
 
     def close(self) -> None:
@@ -263,13 +263,13 @@ class WorkloadSites:
     def send(self, call: Call, lease: Lease | None) -> Outcome:
         """Send one call: an answer is done or refused, silence is unknown."""
         if (why := _why_locked(call, lease)) is not None:
-            return Refused(why)
+            return Failed(why)
         try:
             return self._clients[call.site, call.thing].send(call)
         except (LoginRefused, Throttled, SecretMissing) as error:
-            return Refused(str(error))
+            return Failed(str(error))
         except Unreachable as error:
-            return Refused(str(error)) if isinstance(error, NotConnected) else Unknown(str(error))
+            return Failed(str(error)) if isinstance(error, NotConnected) else Unknown(str(error))
         except BrokerError as error:
             return Unknown(str(error))
 

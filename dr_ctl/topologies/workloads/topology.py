@@ -12,7 +12,7 @@ from dr_ctl.engine import ports
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.operations import FAILOVER
 from dr_ctl.engine.plan import Call, Goal, PlannedStep
-from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, Unknown
+from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext, Unknown
 from dr_ctl.engine.roles import part_of
 from dr_ctl.engine.waiting import until
 from dr_ctl.settings.model import Installation
@@ -82,18 +82,18 @@ class DriverWithWorkloads(Generic[S]):
 
     # Before a step of the topology.
 
-    def _stopped(self, calls: Sequence[Call], context: StepContext) -> Refused | Unknown | None:
+    def _stopped(self, calls: Sequence[Call], context: StepContext) -> Failed | Unknown | None:
         """Stop one after the other, up to the first that will not stop; gives its failure."""
         for call in calls:
             snapshot, why = self._made(call, context)
             if why is not None:
                 self._may_stop_late.add((call.site, call.thing))
                 finding = recipe.did_not_stop(snapshot, why)
-                worked = Unknown if snapshot.runs is None else Refused
+                worked = Unknown if snapshot.runs is None else Failed
                 return worked(finding.text, findings=(finding,))
         return None
 
-    def _gate(self, step: PlannedStep, move: Move) -> Refused | None:
+    def _gate(self, step: PlannedStep, move: Move) -> Failed | None:
         """Before a gate is shown to hold, what works on messages at the source is shown not to run: something else may
         have started it again. Beside clients that are served it is as it should be."""
         if step.verb != "verify":
@@ -104,7 +104,7 @@ class DriverWithWorkloads(Generic[S]):
         left = [workload for workload in self._sites.read_at(*keys) if workload.runs is not False]
         if not left or part_of(self._bare.observe(), move.spec).roles[move.source] is Role.SERVING:
             return None
-        return Refused.of(
+        return Failed.of(
             found(
                 "DR-WORK-008",
                 workloads=brief([f"{workload.name} is {workload.state} at {workload.site}" for workload in left]),
@@ -118,7 +118,7 @@ class DriverWithWorkloads(Generic[S]):
             return outcome
         findings = self._recipe.against(replace(self._bare.observe(), workloads=self._sites.read()), move)
         against = tuple(finding for finding in findings if finding.severity is Severity.ERROR)
-        return Refused(against[0].text, findings=against, code=ExitCode.PRECHECK_FAILED) if against else outcome
+        return Failed(against[0].text, findings=against, code=ExitCode.PRECHECK_FAILED) if against else outcome
 
     # After it.
 
@@ -145,8 +145,8 @@ class DriverWithWorkloads(Generic[S]):
         if not findings:
             return _with(outcome, calls, "running")
         texts = brief([finding.text for finding in findings])
-        text = f"{outcome.text}; {texts}" if isinstance(outcome, Refused) else f"{calls[0].site} serves, but {texts}"
-        return Refused(text, outcome.evidence, (*outcome.findings, *findings), code=ExitCode.INCOMPLETE)
+        text = f"{outcome.text}; {texts}" if isinstance(outcome, Failed) else f"{calls[0].site} serves, but {texts}"
+        return Failed(text, outcome.evidence, (*outcome.findings, *findings), code=ExitCode.INCOMPLETE)
 
     def _why_not_beside(self, call: Call, move: Move) -> str | None:
         """Say why a singleton is not started, if it runs at the other site or may run there."""
@@ -183,7 +183,7 @@ class DriverWithWorkloads(Generic[S]):
             context,
             lambda: self._now(call),
             holds=lambda snapshot: holds(call, snapshot),
-            hopeless=lambda _: isinstance(outcome, Refused),
+            hopeless=lambda _: isinstance(outcome, Failed),
             within_s=ends_s - context.monotonic(),
             poll_s=self._timeouts.of(WorkloadTimeouts).poll_s,
             meanwhile=lambda snapshot: context.report_waiting(
@@ -200,7 +200,7 @@ class DriverWithWorkloads(Generic[S]):
             return NotNeeded("as it was")
         starts = [call.thing for call in left if call.goal is Goal.START and call.site == move.source]
         if starts and part_of(self._bare.observe(), move.spec).roles[move.target] is Role.SERVING:
-            return Refused(f"{move.target} is open: {brief(starts)} not started at {move.source}")
+            return Failed(f"{move.target} is open: {brief(starts)} not started at {move.source}")
 
         def attempt() -> dict[Call, str]:
             """Try those that did not hold after the try before; gives those that do not hold now, and why."""
@@ -218,7 +218,7 @@ class DriverWithWorkloads(Generic[S]):
         )
         if waited.satisfied:
             return Done("as it was")
-        return Refused(brief([f"{call.thing} at {call.site}: {why}" for call, why in waited.reading.items()]))
+        return Failed(brief([f"{call.thing} at {call.site}: {why}" for call, why in waited.reading.items()]))
 
     def _may_stop_later(self, call: Call) -> bool:
         """Say whether a stop of this run may still take effect: a start is sent then, although the workload runs."""
@@ -247,7 +247,7 @@ def _why(outcome: Outcome, snapshot: WorkloadSnapshot) -> str:
 def _serves(outcome: Outcome) -> bool:
     """Say whether clients are let in, if not by all that should."""
     return isinstance(outcome, Done | NotNeeded) or (
-        isinstance(outcome, Refused) and outcome.code is ExitCode.INCOMPLETE
+        isinstance(outcome, Failed) and outcome.code is ExitCode.INCOMPLETE
     )
 
 

@@ -14,7 +14,7 @@ from dr_ctl.core.errors import TimedOut
 from dr_ctl.core.model import Role, Severity
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.plan import Spec
-from dr_ctl.engine.ports import Move, Outcome, Refused
+from dr_ctl.engine.ports import Failed, Move, Outcome
 from dr_ctl.jolokia import client
 from dr_ctl.jolokia.client import Answer, Listing, Read, Search
 from dr_ctl.jolokia.http import BadValue, PolicyRefused
@@ -569,7 +569,7 @@ def test_a_step_that_rests_on_it_waits_and_never_ends_well(act: Any, text: str, 
     world = World(OWING, UNREAD)
     ended: Outcome = act(world, STEP, THERE, world)
     assert text in ended.text
-    assert isinstance(ended, Refused) or not refused
+    assert isinstance(ended, Failed) or not refused
     if act is procedure.catch_up:
         assert ({*world.depths}, world.sampled[0]["paris"]["outflow"]) == ({None}, None)
     if act is proving.settle:

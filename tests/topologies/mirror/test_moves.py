@@ -18,7 +18,7 @@ from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine import runbook
 from dr_ctl.engine.lease import LockDocument
 from dr_ctl.engine.plan import Call, PlannedStep, Spec
-from dr_ctl.engine.ports import Done, Move, Outcome, Refused
+from dr_ctl.engine.ports import Done, Failed, Move, Outcome
 from dr_ctl.engine.runbook import CUT_OFF, RunbookStep
 from dr_ctl.jolokia.client import Reader
 from dr_ctl.settings.model import Drain, Queues
@@ -320,7 +320,7 @@ class World(made.StepContext):
         return []
 
 
-def waited(world: Any, within_s: float) -> Refused | None:
+def waited(world: Any, within_s: float) -> Failed | None:
     """London's way to Paris, which has nothing under way."""
     paris: Any = SimpleNamespace(site="paris", pair="a")
     ways = [LinkDirection(world, paris, world, world), LinkDirection(paris, world, world, world)]
@@ -513,7 +513,7 @@ def test_one_bad_sample_begins_the_window_anew(bad: LockReading, told: str) -> N
 )
 def test_a_gate_that_does_not_open_in_time_says_what_kept_it_shut(looks: list[LockReading], why: str) -> None:
     gate = Gate([HERE], looks, poll=1.0)
-    assert isinstance(gate.outcome, Refused)
+    assert isinstance(gate.outcome, Failed)
     assert gate.outcome.code is ExitCode.DRAIN_TIMEOUT
     assert gate.outcome.text.startswith("the gate did not open in time")
     assert any(why in item for item in gate.context.whys if item is not None)
@@ -522,7 +522,7 @@ def test_a_gate_that_does_not_open_in_time_says_what_kept_it_shut(looks: list[Lo
 
 def test_a_difference_that_stays_for_two_seconds_is_refused_and_one_that_goes_away_is_waited_for() -> None:
     gate = Gate([HERE], [closed("paris", depth=1)], poll=0.5)
-    assert isinstance(gate.outcome, Refused)
+    assert isinstance(gate.outcome, Failed)
     assert gate.outcome.code is ExitCode.REVERTED
     assert [(finding.id, bool(finding.remedy)) for finding in gate.outcome.findings] == [("DR-PARITY-003", True)]
     assert "orders.in: 3 at london, 1 at paris" in gate.outcome.text
@@ -534,7 +534,7 @@ def test_a_difference_that_stays_for_two_seconds_is_refused_and_one_that_goes_aw
 
 def test_other_messages_in_equal_number_are_refused() -> None:
     gate = Gate([HERE], [THERE], poll=1.0, browsed=(1, 2, 9))
-    assert isinstance(gate.outcome, Refused)
+    assert isinstance(gate.outcome, Failed)
     assert gate.outcome.text == "orders.in: 1 message(s) only at london, 1 only at paris, although the counts are equal"
     # What a person needs to look at them, and to move all the same.
     [finding] = gate.outcome.findings
@@ -552,7 +552,7 @@ def test_where_an_origin_is_not_shown_counts_decide_and_that_is_said() -> None:
     assert gate.outcome.findings[0].text.endswith("shows no origin of them: 1 of orders.in")
     # More messages are apart than origins are not shown.
     refused = Gate([HERE], [THERE], poll=1.0, browsed=(1,), unnamed=1)
-    assert isinstance(refused.outcome, Refused)
+    assert isinstance(refused.outcome, Failed)
     assert cast("Any", refused.outcome.evidence["ids"])["orders.in"]["only at london"] == ["born:2", "born:3"]
 
 

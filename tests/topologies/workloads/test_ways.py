@@ -13,7 +13,7 @@ import pytest
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.operations import SWAPOVER
 from dr_ctl.engine.plan import Goal, Spec
-from dr_ctl.engine.ports import Done, Outcome, Refused, UnitSnapshot, Unknown
+from dr_ctl.engine.ports import Done, Failed, Outcome, UnitSnapshot, Unknown
 from dr_ctl.jolokia import values
 from dr_ctl.settings.loader import load
 from dr_ctl.settings.parts import SystemdUnit
@@ -144,7 +144,7 @@ class TestCamel:
         played[0].routes["audit"].hangs = True
         of = sites(tmp_path, told)
         outcome = sent(of, "billing", Goal.STOP, name_of("audit"))
-        assert isinstance(outcome, Refused)
+        assert isinstance(outcome, Failed)
         assert "was not finished within 1 s" in outcome.text
         assert looked(of).state == "running"
 
@@ -174,7 +174,7 @@ class TestCamel:
         # Nobody there is refused for certain.
         of = sites(tmp_path, {**told, "jolokia": closed_port()})
         assert looked(of).runs is None
-        assert isinstance(sent(of, "billing", Goal.STOP, name_of("billing")), Refused)
+        assert isinstance(sent(of, "billing", Goal.STOP, name_of("billing")), Failed)
 
     def test_a_login_is_told_where_the_settings_name_one(
         self, tmp_path: Path, played: tuple[Camel, Console], told: dict[str, Any]
@@ -289,7 +289,7 @@ class TestHttp:
             http = _http(url, state={"get": f"{url}/state", "running": "RUNNING", **more})
             assert looked(sites(tmp_path, http)).state == state
 
-    @pytest.mark.parametrize(("status", "kind"), [(204, Done), (200, Done), (409, Refused), (502, Unknown)])
+    @pytest.mark.parametrize(("status", "kind"), [(204, Done), (200, Done), (409, Failed), (502, Unknown)])
     def test_what_is_answered_to_a_post(self, tmp_path: Path, status: int, kind: type) -> None:
         with _answering(status, "") as url:
             outcome = sent(sites(tmp_path, _http(url)), "api", Goal.STOP)
@@ -298,7 +298,7 @@ class TestHttp:
     def test_nobody_there_is_refused_and_not_read(self, tmp_path: Path) -> None:
         of = sites(tmp_path, _http(closed_port()))
         assert looked(of).runs is None
-        assert isinstance(sent(of, "api", Goal.STOP), Refused)
+        assert isinstance(sent(of, "api", Goal.STOP), Failed)
 
 
 def _http(url: str, **more: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Role, Severity, brief
 from dr_ctl.engine.operations import ACTIVATE, FAILBACK, FAILOVER
 from dr_ctl.engine.plan import ALL, Call, Goal, PlannedStep, in_part
-from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan, Unknown
+from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext, StepPlan, Unknown
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.common import receipts
@@ -77,19 +77,19 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
         (at_gate, None) if admits and (at_gate := _as_at_the_gate(tools, move, context)) else may_open(tools, move)
     )
     if why is not None:
-        return Refused(why)
+        return Failed(why)
     starts = [call for view in views for call in listeners_open(tools.at(view, move)) if not view.holds(call)]
     tools.change(rest, context)
     # A call that lets clients in must follow a reading of the other site: it is made once the roles are let in.
     kept_out, why = _roles_let_in(tools, admits, views, move, context) if admits else (None, None)
     if kept_out is not None and move.spec.operation != FAILOVER:
-        return Refused(kept_out)
+        return Failed(kept_out)
     if why is not None:
-        return Refused(why)
+        return Failed(why)
     tools.opened, served = tools.opened or bool(starts), tools.may_serve or move.sent
     opening = _Opening(tools, starts, move, context)
     failed = opening.not_opened()
-    tools.may_serve = tools.may_serve or (bool(starts) and not isinstance(failed, Refused))
+    tools.may_serve = tools.may_serve or (bool(starts) and not isinstance(failed, Failed))
     if failed is None and (failed := opening.until_served()) is not None and not served and opening.is_locked_out():
         tools.may_serve, failed = False, opening.refusal
     if failed is not None:
@@ -97,7 +97,7 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
     tools.change(strikes, context)
     refused = f"not through every listener: {opening.refused[0].text}" if opening.refused else None
     if (lacks := refused or kept_out or _not_drained(tools, move)) is not None:
-        return Refused(f"{move.target} serves, but {lacks}", code=ExitCode.INCOMPLETE)
+        return Failed(f"{move.target} serves, but {lacks}", code=ExitCode.INCOMPLETE)
     by_lock = tuple(_of_locks(tools, views if not starts else (), move))
     if not (starts or rest or admits):
         return NotNeeded(f"{move.target} serves already", findings=by_lock)
@@ -222,11 +222,11 @@ class _Opening:
 
     @property
     def refused(self) -> list[Outcome]:
-        return [outcome for outcome in self._outcomes.values() if isinstance(outcome, Refused)]
+        return [outcome for outcome in self._outcomes.values() if isinstance(outcome, Failed)]
 
     @property
-    def refusal(self) -> Refused:
-        return Refused(f"{self._move.target} could not be opened: {self.refused[0].text}")
+    def refusal(self) -> Failed:
+        return Failed(f"{self._move.target} could not be opened: {self.refused[0].text}")
 
     def _of(self, pair: str) -> list[Outcome]:
         return [outcome for call, outcome in self._outcomes.items() if call.unit == pair]
@@ -251,7 +251,7 @@ class _Opening:
 
     def _is_lock_refused(self, pair: str) -> bool:
         locks = [outcome for call, outcome in self._outcomes.items() if call.unit == pair and call.goal is Goal.START]
-        return bool(locks) and all(isinstance(outcome, Refused) for outcome in locks)
+        return bool(locks) and all(isinstance(outcome, Failed) for outcome in locks)
 
     def until_served(self) -> Outcome | None:
         """Wait until every pair is shown to serve; gives None once all do."""
@@ -274,12 +274,12 @@ class _Opening:
         return {
             pair: why.text
             for pair, why in why_not.items()
-            if why is not None and not (why.by_flag and {Refused} < {*map(type, self._of(pair))})
+            if why is not None and not (why.by_flag and {Failed} < {*map(type, self._of(pair))})
         }
 
     def _is_for_good(self, pair: str) -> bool:
         """Say whether every call was refused, or twice each start of the locks on which the others wait."""
-        return self._came_to(pair, Refused) or (self._tries > 1 and self._is_lock_refused(pair))
+        return self._came_to(pair, Failed) or (self._tries > 1 and self._is_lock_refused(pair))
 
     def _came_to(self, pair: str, *outcomes: type[Outcome]) -> bool:
         mine = self._of(pair)
@@ -292,7 +292,7 @@ class _Opening:
         if self._context.monotonic() <= self._again_at:
             return
         self._again_at = self._context.monotonic() + tools.timeouts.again_s
-        pairs = {pair for pair in left if self._came_to(pair, Refused, Unknown)} | ({*left} & tools.closed_again(move))
+        pairs = {pair for pair in left if self._came_to(pair, Failed, Unknown)} | ({*left} & tools.closed_again(move))
         if not pairs:
             return
         snapshot = tools.observer.read_once(min_s=tools.timeouts.last_reading_s)
@@ -308,13 +308,11 @@ class _Opening:
 
     def _left_over(self, left: Mapping[str, str]) -> Outcome:
         refused = {
-            call.unit: outcome.text
-            for call, outcome in reversed(self._outcomes.items())
-            if isinstance(outcome, Refused)
+            call.unit: outcome.text for call, outcome in reversed(self._outcomes.items()) if isinstance(outcome, Failed)
         }
         why = {pair: refused.get(pair, reason) for pair, reason in left.items()}
         target = self._move.target
         if len(left) == len(self._sessions):
             return Unknown(f"{target}: {next(iter(why.values()))}; look at {target} first")
         named = brief([f"{pair}: {reason}" for pair, reason in why.items()])
-        return Refused(f"{target} serves, but not with every pair: {named}", code=ExitCode.INCOMPLETE)
+        return Failed(f"{target} serves, but not with every pair: {named}", code=ExitCode.INCOMPLETE)

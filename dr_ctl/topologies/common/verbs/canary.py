@@ -12,10 +12,10 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json
 from dr_ctl.core.notation import if_known
 from dr_ctl.engine.plan import Call, Goal, PlannedStep, in_part
-from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan, Unknown
+from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext, StepPlan, Unknown
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
-from dr_ctl.stomp_io.address import Connected, Failed, Passed, RoundTrip
+from dr_ctl.stomp_io.address import Connected, NotPassed, Passed, RoundTrip
 from dr_ctl.topologies.common.calls import REHEARSAL, call
 from dr_ctl.topologies.common.link import ReplicationScope
 from dr_ctl.topologies.common.recipe import Undo
@@ -90,7 +90,7 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
     """Go pair by pair; the first that fails ends the step, and the undo removes what it made."""
     link_ends = tools.observer.link_ends(move)
     if lacking := [local for local, _ in link_ends if local.stomp is None]:
-        return Refused.of(found("DR-REHEARSE-001.no_address", site=lacking[0].site, pair=lacking[0].pair))
+        return Failed.of(found("DR-REHEARSE-001.no_address", site=lacking[0].site, pair=lacking[0].pair))
     tools.change(step.part(CREATE), context)
     pairs: dict[str, Json] = {}
     findings: list[Finding] = []
@@ -119,11 +119,11 @@ def undo(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepConte
 
         context.change([call for call in step.inverse if call.part == TAKE and call.unit == session.pair], empty)
         if (after := session.read().by_name.get(name)) is not None and after.depth:
-            return Refused.of(
+            return Failed.of(
                 found("DR-REHEARSE-002.taken", site=session.site, pair=session.pair, count=after.depth, queue=name)
             )
     left = _removed(tools, step, context, move)
-    return Refused(left[0].text, findings=tuple(left)) if left else Done("nothing of the rehearsal is left")
+    return Failed(left[0].text, findings=tuple(left)) if left else Done("nothing of the rehearsal is left")
 
 
 UNDO: Final = Undo(by=undo)
@@ -137,7 +137,7 @@ def clean(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepCont
     tools.change(_there(step.calls, views), context)
     left = [f"{view.site}: {name}" for view in tools.views(move.source, move.target) for name in left_at(view)]
     if left:
-        return Refused.of(found("DR-REHEARSE-002.cleaned", queues=", ".join(left)))
+        return Failed.of(found("DR-REHEARSE-002.cleaned", queues=", ".join(left)))
     return Done("no queue of a rehearsal is left at either site")
 
 
@@ -159,7 +159,7 @@ class _Pair:
         # Where a fence is by address every listener lets in: there is nothing to try without a client's queue.
         login_result = self._there.try_login(timeout_s=timeouts.login_s) if self._there.fenced_by_listener else None
         if isinstance(login_result, Connected):
-            return Refused(f"{self._over_there} lets a client in, and waits by its flags")
+            return Failed(f"{self._over_there} lets a client in, and waits by its flags")
         carries = self._here.names().link.carries(self._name)
         failed = (
             self._made(SEND, self._here.put_some, "sent_s")
@@ -173,7 +173,7 @@ class _Pair:
         evidence: dict[str, Json] = {"messages": MESSAGES, "listener": listener, **self._took}
         return Done("the messages went the whole path", evidence, self._left_out(carries))
 
-    def _made(self, part: str, by: Callable[..., RoundTrip | None], key: str) -> Refused | None:
+    def _made(self, part: str, by: Callable[..., RoundTrip | None], key: str) -> Failed | None:
         """Send or take as a client does, with the intent on disk before; None where the broker has confirmed all."""
         why = NAME_STOMP
 
@@ -183,13 +183,13 @@ class _Pair:
             if isinstance(trip, Passed):
                 self._took[key] = round(trip.took_s, 4)
                 return [Done("confirmed") for _ in calls]
-            why = trip.because if isinstance(trip, Failed) else NAME_STOMP
+            why = trip.because if isinstance(trip, NotPassed) else NAME_STOMP
             return [Unknown(why) for _ in calls]
 
         self._context.change([call for call in self._step.part(part) if call.unit == self._here.pair], send)
-        return None if key in self._took else Refused(f"{self._where}: {why}")
+        return None if key in self._took else Failed(f"{self._where}: {why}")
 
-    def _seen(self, count: int, key: str) -> Refused | None:
+    def _seen(self, count: int, key: str) -> Failed | None:
         """Wait until the other site holds so many, by a positive read of that very queue."""
         began = self._context.monotonic()
 
@@ -216,7 +216,7 @@ class _Pair:
             findings = (
                 found("DR-REHEARSE-001.not_seen", site=site, pair=pair, what=what, has=has, needs=needs, within=within),
             )
-        return Refused(text, code=ExitCode.DRAIN_TIMEOUT, findings=findings)
+        return Failed(text, code=ExitCode.DRAIN_TIMEOUT, findings=findings)
 
     @property
     def _needs(self) -> str:

@@ -11,7 +11,7 @@ from dr_ctl.core.model import Finding, Role
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.operations import FAILOVER, FENCE
 from dr_ctl.engine.plan import Call, Goal, PlannedStep, in_part
-from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan, Unknown
+from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext, StepPlan, Unknown
 from dr_ctl.engine.roles import part_of
 from dr_ctl.engine.runbook import CUT_OFF, RunbookStep
 from dr_ctl.topologies.common import receipts, wants
@@ -117,11 +117,11 @@ def acting(
         if not step.cut_off:
             proof = close(tools, move, context)
         elif _answers(tools, move.source):
-            return Refused(f"{move.source} answers again: a hook was to keep clients out of a site that does not")
+            return Failed(f"{move.source} answers again: a hook was to keep clients out of a site that does not")
         else:
             proof = Done(f"a hook keeps clients out of {move.source}", {"proof": "hook"})
         struck = any(call.goal is Goal.STRIKE for call in step.calls)
-        if isinstance(proof, Refused | Unknown) or not struck:
+        if isinstance(proof, Failed | Unknown) or not struck:
             return proof
         return tools.reach(STRUCK, move, context) or proof
 
@@ -143,7 +143,7 @@ def _close(tools: Tools[Broker], move: Move, context: StepContext) -> Outcome:
             return left
     send = tools.sending(wants.clients_kept_out, move, context)
     # A refused call will not come true by waiting, and clients wait too.
-    within_s = 0.0 if any(isinstance(outcome, Refused) for outcome in send(views)) else tools.timeouts.fence_s
+    within_s = 0.0 if any(isinstance(outcome, Failed) for outcome in send(views)) else tools.timeouts.fence_s
     return tools.listeners.await_closed(move.source, context, within_s, send)
 
 
@@ -161,13 +161,13 @@ def _answers(tools: Tools[Broker], site: str) -> bool:
 def unfence(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     site, opens, admits, rest = move.source, step.part("listeners"), step.part("admit"), step.part("")
     if any(view.open for view in tools.observer.read_at(move.target, {call.unit for call in (*opens, *admits)})):
-        return Refused(f"{move.target} is open: a second site is never opened")
+        return Failed(f"{move.target} is open: a second site is never opened")
     if (kept_out := tools.admit(site, admits, context)) is not None:
-        return Refused(kept_out)
+        return Failed(kept_out)
     if tools.opening_s and opens:
         context.notice(f"{site} may keep clients waiting for {tools.opening_s:g} s, until all of its peer has come")
     if (why := tools.open_again(site, opens, context, tools.timeouts.opened_s + tools.opening_s)) is not None:
-        return Refused(f"{site}: {why}")
+        return Failed(f"{site}: {why}")
     tools.change(rest, context)
     done = Done(f"{site} lets clients in, and delivers" if opens or admits else "pauses lifted")
     return still(rest, tools.views_of(rest)) or done
@@ -183,7 +183,7 @@ def closed_first(
     move: Move,
     context: StepContext,
     since: Callable[[Sequence[Any]], str] = lambda _: "",
-) -> list[Finding] | Refused:
+) -> list[Finding] | Failed:
     """Close what is open of the returned site; a finding where anything was, which tells what was done there `since`.
 
     Raises `BrokerError`.
@@ -207,7 +207,7 @@ def held_for_the_other(
     """Tell what the brokers of a returned site still hold for the other; `unread` is why one may not tell that."""
     known = [residue for residue in residues if residue is not None]
     if len(known) < len(residues):
-        return Refused(f"what {move.target} still holds was not read{unread}")
+        return Failed(f"what {move.target} still holds was not read{unread}")
     total = Residue.sum_of(known)
     text = about(total)
     context.notice(f"{move.target} still holds for the other site: {text}")

@@ -7,10 +7,10 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Json, Role, Severity, brief
 from dr_ctl.engine.operations import ACTIVATE, DRAIN, FAILOVER, REINSTATE, SWAPOVER
 from dr_ctl.engine.plan import Call, Goal, PlannedStep
-from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan
+from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
-from dr_ctl.stomp_io.address import Failed, Passed
+from dr_ctl.stomp_io.address import NotPassed, Passed
 from dr_ctl.topologies.common import receipts
 from dr_ctl.topologies.common.calls import document, remove_document
 from dr_ctl.topologies.common.rules import Rules
@@ -93,12 +93,12 @@ def check(tools: Tools[Broker], _step: PlannedStep, move: Move, _context: StepCo
     snapshot = tools.observer.observe()
     errors = tuple(finding for finding in tools.recipe.why_not(snapshot, move) if finding.severity is Severity.ERROR)
     if errors:
-        return Refused.of(*errors, code=ExitCode.PRECHECK_FAILED)
+        return Failed.of(*errors, code=ExitCode.PRECHECK_FAILED)
     if move.spec.operation in (SWAPOVER, DRAIN, ACTIVATE):
         opened = [unit.name for unit in snapshot.units if move.target in unit.open_at and move.moves(unit.name)]
         if opened:
             finding = found("DR-ROLE-001.meanwhile", target=move.target, source=move.source, units=brief(opened))
-            return Refused.of(finding, code=ExitCode.PRECHECK_FAILED)
+            return Failed.of(finding, code=ExitCode.PRECHECK_FAILED)
     findings = tools.listeners.try_login(move.source) if fences(snapshot, move) else []
     logged_in: list[Json] = [site for site, _ in tools.listeners.logged_in]
     return Done("all checks passed", {"greeted": logged_in}, tuple(findings))
@@ -120,7 +120,7 @@ def settle(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepCon
             context, read, holds=lambda left: left == 0, within_s=within_s, poll_s=poll_s, stable_for=QUIET_READINGS
         )
     except BrokerError as error:
-        return Refused(f"{move.target} does not answer: {error}")
+        return Failed(f"{move.target} does not answer: {error}")
     if waited.satisfied:
         return Done("all that arrived is applied")
     finding = (
@@ -146,7 +146,7 @@ def verify(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepCon
     ]
     if changes := [why for was, now in since for why in receipts.changes(was, now, move.spec.includes)]:
         # A broker that was restarted, and no other node of it, may have let clients in.
-        return Refused(brief(changes), outdated=all(was.start == now.start or was.nodes for was, now in since))
+        return Failed(brief(changes), outdated=all(was.start == now.start or was.nodes for was, now in since))
     written = {
         pair: receipts.of(sources[pair], targets[pair], tools.sender.epoch, move.spec) for pair in tools.gate.samples
     }
@@ -155,7 +155,7 @@ def verify(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepCon
     )
     stands = {view.pair: receipts.held_at(view) for view in tools.observer.read_at(move.target)}
     if missing := [pair for pair, receipt in written.items() if stands[pair] != receipt]:
-        return Refused(f"the receipt could not be written: {brief(missing)}")
+        return Failed(f"the receipt could not be written: {brief(missing)}")
     return Done(f"{outcome.text}; receipt written", outcome.evidence, outcome.findings)
 
 
@@ -175,8 +175,8 @@ def probe(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepCont
         if not isinstance(outcome, Done)
     )
     for session, answer in zip(pairs.values(), round_trips, strict=True):
-        if isinstance(answer, Failed):
-            return Refused.of(
+        if isinstance(answer, NotPassed):
+            return Failed.of(
                 found(
                     "DR-PROBE-003",
                     site=session.site,

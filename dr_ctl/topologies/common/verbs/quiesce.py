@@ -15,7 +15,7 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import Severity, brief
 from dr_ctl.core.system import in_background
 from dr_ctl.engine.plan import ALL, Call, Goal, PlannedStep
-from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext
+from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.common.calls import BY_PREFIX, by_prefix, call, pause, queues_of, resume
 from dr_ctl.topologies.common.recipe import Undo
@@ -164,11 +164,11 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
         meanwhile=lambda now: now.unpaused and send(tools.observer.read_at(move.source, parts=FOR_PAUSES)),
     )
     if waited.reading.unwritten is not None:
-        return Refused(waited.reading.unwritten)
+        return Failed(waited.reading.unwritten)
     if not waited.satisfied:
         return _not_quiet(tools, waited.reading, move, step)
     if waited.reading.unpaused:
-        return Refused(f"could not pause {brief(waited.reading.unpaused)}")
+        return Failed(f"could not pause {brief(waited.reading.unpaused)}")
     return Done("clients hold nothing", {"paused": paused})
 
 
@@ -234,7 +234,7 @@ def _not_quiet(tools: Tools[Broker], now: _Dispatch, move: Move, step: PlannedSt
     if now.unknown:
         finding = found("DR-QUEUE-003.in_delivery", queues=brief(now.unknown))
         if not move.spec.cut_in_flight:
-            return Refused.of(finding, evidence={"queues": dict(busy)})
+            return Failed.of(finding, evidence={"queues": dict(busy)})
         return Done.of(replace(finding, severity=Severity.WARNING), evidence={"come_again": None})
     consumers = [
         consumer
@@ -253,16 +253,16 @@ def _not_quiet(tools: Tools[Broker], now: _Dispatch, move: Move, step: PlannedSt
     finding = found(
         "DR-QUIESCE-001", holders=brief(holders), but=tools.not_redelivered, within=f"{step.limits['within']:g}"
     )
-    return Refused.of(finding, evidence={"queues": dict(busy)})
+    return Failed.of(finding, evidence={"queues": dict(busy)})
 
 
 def undo(tools: Tools[Broker], _step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     views = tools.observer.answering(move.source)
     pairs = {view.pair for view in views if to_lift(tools.at(view, move))}
     if left := _lift_all(tools, [view for view in views if view.pair in pairs], move, context):
-        return Refused(f"still paused: {brief(left)}")
+        return Failed(f"still paused: {brief(left)}")
     if away := sorted(set(tools.observer.brokers[move.source]) - {view.pair for view in views}):
-        return Refused(f"{move.source}: {brief(away)} silent: whether anything is paused there is not known")
+        return Failed(f"{move.source}: {brief(away)} silent: whether anything is paused there is not known")
     return Done("pauses lifted") if pairs else NotNeeded("nothing is paused that was not before")
 
 
@@ -277,7 +277,7 @@ class Lifting:
 
     def judged(self, outcome: Outcome) -> Outcome:
         """The end of the drain that it was beside."""
-        return Refused(f"pauses: {self.why_not}") if isinstance(outcome, Done) and self.why_not else outcome
+        return Failed(f"pauses: {self.why_not}") if isinstance(outcome, Done) and self.why_not else outcome
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, brief
 from dr_ctl.engine.plan import Call, Goal, PlannedStep
-from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, Unknown
+from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext, Unknown
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.common.calls import holds, left_of, still
 from dr_ctl.topologies.common.snapshot import started_since
@@ -61,7 +61,7 @@ def _put_back(
         shut = [call for call in calls if call.goal is Goal.CLOSE]
         if (open_still := tools.make(shut, context, calls[0].site)) is not None:
             return open_still
-        if isinstance(settled := settle(tools, move, context), Refused):
+        if isinstance(settled := settle(tools, move, context), Failed):
             return settled
         views = tools.views_of(calls)
     tools.change(_left(calls, views), context)
@@ -125,22 +125,22 @@ def open_again(
     )
     safe = [call for call in left if call.unit not in (*opened, *unseen, *served)]
     if (why := tools.open_again(move.source, safe, context, within_s)) is not None:
-        return Refused(f"{move.source}: {why}")
+        return Failed(f"{move.source}: {why}")
     if opened:
         names = sorted({name for pair in opened for name in open_at_target[pair]})
         text = f"{named(tools, move.target, names)} open: what was closed at {move.source} stays closed"
-        return Refused(text, code=ExitCode.STRANDED)
+        return Failed(text, code=ExitCode.STRANDED)
     if served:
         text = (
             f"{named(tools, move.target, served)} closed, and may have served before a new start: what clients did "
             f"there is not known at {move.source}, which stays closed"
         )
-        return Refused(text, code=ExitCode.STRANDED)
+        return Failed(text, code=ExitCode.STRANDED)
     if unseen:
         text = f"{named(tools, move.target, unseen)} silent, and may have been opened: {move.source} stays closed"
         return Unknown(text)
     if away := sorted({call.unit for call in calls} - pairs):
-        return Refused(f"{named(tools, move.source, away)} silent: whether clients are let in there is not known")
+        return Failed(f"{named(tools, move.source, away)} silent: whether clients are let in there is not known")
     return Done(f"{move.source} lets clients in again") if left else NotNeeded(f"{move.source} is open")
 
 
