@@ -30,7 +30,7 @@ from dr_ctl.topologies.artemis.broker import (
     read_group,
 )
 from dr_ctl.topologies.common.calls import BROKERS, DOCUMENT, OWN
-from dr_ctl.topologies.common.session import Part
+from dr_ctl.topologies.common.session import ReadScope
 from dr_ctl.topologies.common.view import Acceptor, Broker, Connection, Consumer, Grants, Queue
 from dr_ctl.topologies.proposing import Family, Listener, Probed
 from dr_ctl.topologies.topology import Obstacle
@@ -70,10 +70,15 @@ BRIDGES: Final = ",component=bridges,name=*"
 DIVERTS: Final = ",component=addresses,address=*,subcomponent=diverts,divert=*"
 
 
-def figures(parts: Part) -> tuple[str, ...]:
-    """What of each queue these parts are."""
-    of = ((Part.QUEUES, QUEUE), (Part.LEFT, MOVING), (Part.COUNTS, COUNTS), (Part.PAUSES, PAUSES))
-    return next((attributes for part, attributes in of if part in parts), ())
+def figures(scope: ReadScope) -> tuple[str, ...]:
+    """The attributes of each queue that this scope needs."""
+    of = (
+        (ReadScope.QUEUES, QUEUE),
+        (ReadScope.REMOVED, MOVING),
+        (ReadScope.COUNTS, COUNTS),
+        (ReadScope.PAUSES, PAUSES),
+    )
+    return next((attributes for part, attributes in of if part in scope), ())
 
 
 def everything(column: str) -> tuple[str, int, int]:

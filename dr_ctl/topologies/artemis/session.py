@@ -17,7 +17,7 @@ from dr_ctl.topologies.artemis.broker import DELETE, B_co, BrokerStore
 from dr_ctl.topologies.common import session
 from dr_ctl.topologies.common.calls import numbered
 from dr_ctl.topologies.common.group import NodeAnswer
-from dr_ctl.topologies.common.session import Part
+from dr_ctl.topologies.common.session import ReadScope
 from dr_ctl.topologies.common.view import Config
 
 READ_S: Final = 2.0
@@ -85,8 +85,8 @@ class Session(session.Session[B_co]):
         """The broker's time out of that, in milliseconds since 1970."""
         return Fields("the broker's clock", answer.value()).number("CurrentTimeMillis")
 
-    def _read_extra(self, view: B_co, parts: Part, timeout_s: float) -> B_co:  # type: ignore[misc] # its own
-        if Part.LIMITS not in parts:
+    def _read_extra(self, view: B_co, scope: ReadScope, timeout_s: float) -> B_co:  # type: ignore[misc] # its own
+        if ReadScope.LIMITS not in scope:
             return view
         at_addresses = reading.limits_of_addresses(self.reader(), view, timeout_s=timeout_s)
         # Only behind open listeners it matters what a lasting fence leaves to other roles than its own.

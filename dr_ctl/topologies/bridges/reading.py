@@ -14,7 +14,7 @@ from dr_ctl.jolokia.values import Fields
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.artemis import BridgesBroker
 from dr_ctl.topologies.artemis import beans, session
-from dr_ctl.topologies.artemis import reading as parts
+from dr_ctl.topologies.artemis import reading as artemis
 from dr_ctl.topologies.bridges import checks
 from dr_ctl.topologies.bridges.messages import Message, Origin, forwarded, unannounced, with_due
 from dr_ctl.topologies.bridges.view import ORIGIN, Bridge, BrokerView, Divert, Flow, with_idle
@@ -22,12 +22,12 @@ from dr_ctl.topologies.common import observer, snapshot
 from dr_ctl.topologies.common.calls import ANY_ADDRESS
 from dr_ctl.topologies.common.checks import on_purpose
 from dr_ctl.topologies.common.idstore import Store
-from dr_ctl.topologies.common.session import Part
+from dr_ctl.topologies.common.session import ReadScope
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.view import Config, Queue
 
-_DIALECT: Final = parts.Dialect()
-_QUEUE: Final = (*parts.QUEUE, "FirstMessageAge", "RoutingType")
+_DIALECT: Final = artemis.Dialect()
+_QUEUE: Final = (*artemis.QUEUE, "FirstMessageAge", "RoutingType")
 _BRIDGE: Final = (
     "Name", "QueueName", "ForwardingAddress", "Started", "Connected",
     "TransformerPropertiesAsJSON", "StaticConnectors", "HA",
@@ -42,18 +42,18 @@ def read(reader: Reader, *, pair: str, site: str, config: Config, broker: str, t
     """Ask for everything in one POST. Raises `BrokerError`."""
     server = beans.server(broker)
     post = Post()
-    basis = parts.CommonQuestions(post, broker, _DIALECT)
+    basis = artemis.CommonQuestions(post, broker, _DIALECT)
     queueing = post.ask(Read(beans.queue(broker), _QUEUE))
-    bridging = post.ask(Read(server + parts.BRIDGES, _BRIDGE))
-    diverting = post.ask(Read(server + parts.DIVERTS, _DIVERT))
+    bridging = post.ask(Read(server + artemis.BRIDGES, _BRIDGE))
+    diverting = post.ask(Read(server + artemis.DIVERTS, _DIVERT))
     addressing = post.ask(Read(beans.address(broker), _ADDRESS))
     users = post.ask(Query(server, Listing.USERS, ("",)))
     usual = post.ask(Query(server, Listing.ROLES, (ANY_ADDRESS,)))
     locking = post.ask(Query(server, Listing.LOCK_COORDINATORS))
     post.send(reader, timeout_s=timeout_s)
-    with parts.as_expected(reader.url):
+    with artemis.as_expected(reader.url):
         values = basis.values(reader)
-        listed = [_queue(parts.queue(bean, row), row) for bean, row in queueing.beans()]
+        listed = [_queue(artemis.queue(bean, row), row) for bean, row in queueing.beans()]
         bridges = [_bridge(bean, row) for bean, row in bridging.beans()]
         flows = joined([_divert(row) for _, row in diverting.beans()], listed, bridges)
         ids = next((flow for flow in flows if flow.divert.exclusive), None)
@@ -72,10 +72,10 @@ def read(reader: Reader, *, pair: str, site: str, config: Config, broker: str, t
             ids=ids,
             arrived=tuple(queue for queue in listed if ids is not None and queue.address == ids.unit),
             unrouted={name: row.number("UnRoutedMessageCount") for name, row in addresses.items()},
-            grants={name: parts.grants(row.text("RolesAsJSON")) for name, row in addresses.items()},
-            users=parts.users(users.answer()),
-            usual=parts.grants(usual.value()),
-            coordinators=parts.coordinators(locking.answer()),
+            grants={name: artemis.grants(row.text("RolesAsJSON")) for name, row in addresses.items()},
+            users=artemis.users(users.answer()),
+            usual=artemis.grants(usual.value()),
+            coordinators=artemis.coordinators(locking.answer()),
         )
 
 
@@ -84,11 +84,11 @@ def refresh(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView
     reading."""
     own = [flow.buffer for flow in view.carrying if flow.buffer is not None]
     post = Post()
-    basis = parts.CommonQuestions(post, view.broker, _DIALECT, known=view)
-    counting = [(queue, post.ask(Read(queue.bean, parts.QUEUE))) for queue in (*own, *view.arrived)]
+    basis = artemis.CommonQuestions(post, view.broker, _DIALECT, known=view)
+    counting = [(queue, post.ask(Read(queue.bean, artemis.QUEUE))) for queue in (*own, *view.arrived)]
     post.send(reader, timeout_s=timeout_s)
     queues = {
-        queue.bean: replace(parts.queue(queue.bean, counts.fields()), internal=queue.internal, routing=queue.routing)
+        queue.bean: replace(artemis.queue(queue.bean, counts.fields()), internal=queue.internal, routing=queue.routing)
         for queue, counts in counting
     }
 
@@ -188,7 +188,7 @@ class Session(session.Session[BrokerView]):
 
     settings_of = BridgesBroker
     settings: BridgesBroker
-    apart = Part.OUTFLOW
+    readable_alone = ReadScope.OUTFLOW
 
     def _config(self) -> Config:
         return replace(super()._config(), lasting=self.settings.lasting_fence)
@@ -218,7 +218,7 @@ class Session(session.Session[BrokerView]):
             self.reader(), pair=self.pair, site=self.site, config=self.config, broker=broker, timeout_s=timeout_s
         )
 
-    def _some(self, known: BrokerView, _wanted: Part, timeout_s: float) -> BrokerView:
+    def _reread(self, known: BrokerView, _wanted: ReadScope, timeout_s: float) -> BrokerView:
         return refresh(self.reader(), known, timeout_s=timeout_s)
 
     def open_listeners(self, *, timeout_s: float) -> tuple[str, ...]:

@@ -22,11 +22,11 @@ from dr_ctl.stomp_io.address import Closed, Connected
 from dr_ctl.topologies.brokersync import parity, proven
 from dr_ctl.topologies.brokersync.view import AGENT, QUEUE, BrokerView, SyncConfig
 from dr_ctl.topologies.classic import beans, session, statistics
-from dr_ctl.topologies.classic import reading as parts
+from dr_ctl.topologies.classic import reading as classic
 from dr_ctl.topologies.classic.reading import Answered
 from dr_ctl.topologies.common import observer, snapshot
 from dr_ctl.topologies.common.calls import OWN
-from dr_ctl.topologies.common.session import Part, StompAccount
+from dr_ctl.topologies.common.session import ReadScope, StompAccount
 from dr_ctl.topologies.common.view import Config, Queue
 
 
@@ -60,7 +60,7 @@ class Session(session.Session[BrokerView]):
     def __init__(self, installation: Installation, site: str, pair: str, documents: Path, clock: Clock) -> None:
         super().__init__(installation, site, pair, documents, clock)
         # Without a console the statistics show everything or nothing.
-        self.apart = Part.OUTFLOW if self.has_console else Part(0)
+        self.readable_alone = ReadScope.OUTFLOW if self.has_console else ReadScope(0)
         agent = self.settings.sync.connector if self.settings.sync is not None else None
         peer = installation.broker(installation.other(site), pair, BrokerSyncBroker)
         self.own = SyncConfig(self.settings.copies, peer.copies, agent)
@@ -74,9 +74,9 @@ class Session(session.Session[BrokerView]):
         return self._seen(statistics.ask(*self._listeners(timeout_s), timeout_s=timeout_s))
 
     def _ask(self, broker: str, timeout_s: float) -> BrokerView:
-        return self._seen(parts.ask(self.reader(), broker, timeout_s=timeout_s, more=[proven.asked(broker)]))
+        return self._seen(classic.ask(self.reader(), broker, timeout_s=timeout_s, more=[proven.asked(broker)]))
 
-    def _some(self, known: BrokerView, _wanted: Part, timeout_s: float) -> BrokerView:
+    def _reread(self, known: BrokerView, _wanted: ReadScope, timeout_s: float) -> BrokerView:
         return refresh(self.reader(), known, timeout_s=timeout_s)
 
     def _seen(self, answer: Answered) -> BrokerView:
@@ -141,22 +141,22 @@ def refresh(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView
             Read(beans.connector(view.broker), ("Started",)),
             Read(beans.network(view.broker), ("Name",)),
             Read(beans.all_bridges(view.broker), ("RemoteBrokerName",)),
-            *(Read(queue.bean, parts.QUEUE) for queue in own),
+            *(Read(queue.bean, classic.QUEUE) for queue in own),
         ],
         timeout_s=timeout_s,
     )
     fields = Fields(view.broker, answers[0].value())
-    parts.must_be_active(reader.url, fields)
+    classic.must_be_active(reader.url, fields)
     started = {bean: row.flag("Started") for bean, row in answers[1].beans()}
     queues = {
-        old.name: replace(parts.queue(old.bean, Fields(old.bean, answer.value())), internal=old.internal)
+        old.name: replace(classic.queue(old.bean, Fields(old.bean, answer.value())), internal=old.internal)
         for old, answer in zip(own, answers[4:], strict=True)
     }
     return replace(
         view,
         start=fields.text("BrokerId"),
         acceptors=tuple(replace(acceptor, started=started.get(acceptor.bean, False)) for acceptor in view.acceptors),
-        networks=tuple(parts.networks(answers[2], answers[3])),
+        networks=tuple(classic.networks(answers[2], answers[3])),
         queues=tuple(queues.get(queue.name, queue) for queue in view.queues),
         copying={name: queues[queue.name] for name, queue in view.copying.items()},
     )

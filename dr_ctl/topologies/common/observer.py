@@ -20,7 +20,7 @@ from dr_ctl.settings.model import Installation, Queues
 from dr_ctl.stomp_io.address import Address, speaks_amqp, takes_connections
 from dr_ctl.topologies.common import rules
 from dr_ctl.topologies.common.group import nodes_in_link
-from dr_ctl.topologies.common.session import EVERYTHING, FOR_HISTORY, FOR_PEOPLE, Part, Session
+from dr_ctl.topologies.common.session import EVERYTHING, FOR_HISTORY, FOR_PEOPLE, ReadScope, Session
 from dr_ctl.topologies.common.snapshot import Silent, Snapshot, V_co
 from dr_ctl.topologies.common.view import Broker
 from dr_ctl.topologies.topology import Node, TimedReading
@@ -185,21 +185,21 @@ class Observer(Generic[V_co, A_co]):
         """Which node of each broker that has several is active, as far as that was seen."""
         return [session.group.activation for session in self.all() if session.group.takeover_s]
 
-    def read_at(self, site: str, pairs: Collection[str] | None = None, parts: Part = EVERYTHING) -> list[V_co]:
-        """These parts of every broker of one site, or of those of some pairs; raises `BrokerError` where one does not
+    def read_at(self, site: str, pairs: Collection[str] | None = None, scope: ReadScope = EVERYTHING) -> list[V_co]:
+        """This scope of every broker of one site, or of those of some pairs; raises `BrokerError` where one does not
         answer."""
 
         of = [session for session in self.at(site) if pairs is None or session.pair in pairs]
-        return self.ask_all(methodcaller("read", parts), of)
+        return self.ask_all(methodcaller("read", scope), of)
 
-    def answers(self, of: Iterable[Session[V]], parts: Part = EVERYTHING) -> list[V | BrokerError]:
-        """These parts of each of these brokers, or the error that stands in their place. One that does not tell a few
+    def answers(self, of: Iterable[Session[V]], scope: ReadScope = EVERYTHING) -> list[V | BrokerError]:
+        """This scope of each of these brokers, or the error that stands in their place. One that does not tell a few
         figures in time is asked again sooner."""
-        timeout_s = SMALL_S if parts is Part.OUTFLOW else READ_S
+        timeout_s = SMALL_S if scope is ReadScope.OUTFLOW else READ_S
 
         def read(session: Session[V]) -> V | BrokerError:
             try:
-                return session.read(parts, timeout_s=timeout_s)
+                return session.read(scope, timeout_s=timeout_s)
             except BrokerError as error:
                 return error
 
@@ -260,9 +260,9 @@ class Observer(Generic[V_co, A_co]):
     def poll(self, *, full: bool) -> TimedReading[Snapshot[V_co]] | None:
         """Look once for a watch, at everything or at the outflows alone; gives None if some broker cannot be asked so
         little."""
-        if not full and not all(Part.OUTFLOW in session.apart for session in self.all()):
+        if not full and not all(ReadScope.OUTFLOW in session.readable_alone for session in self.all()):
             return None
-        ask = partial(self._answer, parts=FOR_HISTORY if full else Part.OUTFLOW, timeout_s=READ_S)
+        ask = partial(self._answer, scope=FOR_HISTORY if full else ReadScope.OUTFLOW, timeout_s=READ_S)
         began = self.clock.monotonic()
         answers, ago_s = self._watch.ask(self.all(), ask, small=not full)
         took_s = self.clock.monotonic() - began - ago_s
@@ -298,9 +298,9 @@ class Observer(Generic[V_co, A_co]):
         self._spent(session.site, began)
         return view
 
-    def _answer(self, session: Session[V_co], parts: Part, timeout_s: float) -> V_co | Silent:
+    def _answer(self, session: Session[V_co], scope: ReadScope, timeout_s: float) -> V_co | Silent:
         try:
-            return session.read(parts, timeout_s=timeout_s)
+            return session.read(scope, timeout_s=timeout_s)
         except BrokerError as error:
             refuses = session.refuses(error, within_s=self.timeouts.login_s)
             return Silent(session.pair, session.site, error, refuses, session.group.readings, session.group.left_s)

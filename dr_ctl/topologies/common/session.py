@@ -31,14 +31,14 @@ A_QUEUE_S: Final = 0.001
 T = TypeVar("T")
 
 
-class Part(Flag):
-    """What can be read of a broker; of queues that are known, where a part is of queues."""
+class ReadScope(Flag):
+    """What a reading asks a broker for; of the queues that are known, where it is about queues."""
 
     STATE = auto()
     """The broker itself, its listeners, link and documents."""
     COUNTS = auto()
     """What lies in queues, is in delivery, and was added."""
-    LEFT = auto()
+    REMOVED = auto()
     """What left them."""
     PAUSES = auto()
     QUEUES = auto()
@@ -53,13 +53,15 @@ class Part(Flag):
     """The role, the links and the queues to ship alone, by the names of an earlier reading."""
 
 
-EVERYTHING: Final = Part.STATE | Part.QUEUES | Part.CLIENTS | Part.RIGHTS
-FOR_PEOPLE: Final = EVERYTHING | Part.AGES | Part.LIMITS
-FOR_HISTORY: Final = Part.STATE | Part.COUNTS | Part.LEFT | Part.CLIENTS | Part.RIGHTS | Part.AGES
-FOR_GATE: Final = Part.STATE | Part.COUNTS | Part.CLIENTS
-FOR_OPENING: Final = Part.STATE | Part.COUNTS | Part.RIGHTS
-FOR_FENCE: Final = Part.STATE | Part.CLIENTS | Part.RIGHTS
-FOR_PAUSES: Final = Part.STATE | Part.PAUSES
+EVERYTHING: Final = ReadScope.STATE | ReadScope.QUEUES | ReadScope.CLIENTS | ReadScope.RIGHTS
+FOR_PEOPLE: Final = EVERYTHING | ReadScope.AGES | ReadScope.LIMITS
+FOR_HISTORY: Final = (
+    ReadScope.STATE | ReadScope.COUNTS | ReadScope.REMOVED | ReadScope.CLIENTS | ReadScope.RIGHTS | ReadScope.AGES
+)
+FOR_GATE: Final = ReadScope.STATE | ReadScope.COUNTS | ReadScope.CLIENTS
+FOR_OPENING: Final = ReadScope.STATE | ReadScope.COUNTS | ReadScope.RIGHTS
+FOR_FENCE: Final = ReadScope.STATE | ReadScope.CLIENTS | ReadScope.RIGHTS
+FOR_PAUSES: Final = ReadScope.STATE | ReadScope.PAUSES
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +117,8 @@ class Session(ABC, Generic[V_co]):
     where clients are kept out, nobody is greeted."""
 
     fenced_by_listener: ClassVar[bool] = True
-    apart: Part = Part(0)
-    """The parts that such a broker can be asked for without the others; it is asked for everything otherwise."""
+    readable_alone: ReadScope = ReadScope(0)
+    """The scope that such a broker can be asked for without the rest; it is asked for everything otherwise."""
 
     family: ClassVar[Family]
     settings_of: ClassVar[type[Any]]
@@ -180,17 +182,17 @@ class Session(ABC, Generic[V_co]):
             self._broker = self.find_broker(self.reader(), timeout_s=timeout_s)
         return self._ask(self._broker, timeout_s)
 
-    def _some(self, known: V_co, parts: Part, timeout_s: float) -> V_co:  # type: ignore[misc] # its own
-        """Ask it for these of the parts that it can be asked for alone; all else stays as it was `known`."""
-        raise NotImplementedError(parts)
+    def _reread(self, known: V_co, scope: ReadScope, timeout_s: float) -> V_co:  # type: ignore[misc] # its own
+        """Ask it for this scope, one that it can be asked for alone; all else stays as it was `known`."""
+        raise NotImplementedError(scope)
 
-    def _read_extra(self, view: V_co, _parts: Part, _timeout_s: float) -> V_co:  # type: ignore[misc] # its own
+    def _read_extra(self, view: V_co, _scope: ReadScope, _timeout_s: float) -> V_co:  # type: ignore[misc] # its own
         """Ask it for what questions of their own are for."""
         return view
 
     def open_listeners(self, *, timeout_s: float) -> tuple[str, ...]:
         """The client acceptors through which it says that it serves, in one small reading."""
-        view = self.read(Part.OUTFLOW, timeout_s=timeout_s)
+        view = self.read(ReadScope.OUTFLOW, timeout_s=timeout_s)
         return tuple(listener.name for listener in view.listeners if listener.started)
 
     @abstractmethod
@@ -203,7 +205,7 @@ class Session(ABC, Generic[V_co]):
 
     def unapplied(self, *, timeout_s: float) -> int | None:
         """How many acknowledgements of the peer have arrived and are not applied, or None if unread."""
-        return self.read(Part.OUTFLOW, timeout_s=timeout_s).link.unapplied
+        return self.read(ReadScope.OUTFLOW, timeout_s=timeout_s).link.unapplied
 
     def send(self, calls: Sequence[Call]) -> list[Outcome]:
         """Change it: send the calls in their order, at once; gives an outcome for each. Raises `BrokerError`."""
@@ -273,46 +275,46 @@ class Session(ABC, Generic[V_co]):
             return False
         return isinstance(self.try_login(timeout_s=within_s), Closed)
 
-    def read(self, parts: Part = EVERYTHING, *, timeout_s: float = READ_S) -> V_co:
+    def read(self, scope: ReadScope = EVERYTHING, *, timeout_s: float = READ_S) -> V_co:
         """These parts as they are now, and no less. Others may be from the newest reading. All nodes are asked who they
         are, and the active one for these parts as well. Where several are active, it is the one that lets clients
         in."""
         group, view, failed = self.group, None, None
         if group.has_one_node:
-            return self._read(parts, timeout_s)
+            return self._read(scope, timeout_s)
         before = group.last
         group.begin()
         if before is not None:
             try:
-                view = self._read(parts, timeout_s)
+                view = self._read(scope, timeout_s)
             except BrokerError as error:
                 failed = error
         active = group.end(before if view is not None else None)
         if failed is not None and active == [before] and not isinstance(failed, Passive | Unreachable):
             raise failed
         if view is None or len(active) > 1:
-            views = [self._at(process, parts, timeout_s) for process in active]
+            views = [self._at(process, scope, timeout_s) for process in active]
             view = next((view for view in views if view.open), views[0])
         return replace(view, nodes=group.readings)
 
-    def _at(self, process: Process, parts: Part, timeout_s: float) -> V_co:
+    def _at(self, process: Process, scope: ReadScope, timeout_s: float) -> V_co:
         """What that node tells. Nothing is known there by an earlier reading of another one."""
         self.group.last, self.newest = process, None
         self.config = self._config()
-        return self._read(parts | EVERYTHING, timeout_s)
+        return self._read(scope | EVERYTHING, timeout_s)
 
-    def _read(self, parts: Part, timeout_s: float) -> V_co:
+    def _read(self, scope: ReadScope, timeout_s: float) -> V_co:
         began, count = boottime_s(), len(self._last.queues) if self._last is not None else 0
         # Where nothing cuts it short, a broker known to have very many queues is given time for them.
         enough_s = timeout_s + count * A_QUEUE_S if timeout_s >= READ_S else timeout_s
-        known = self.names() if parts is Part.OUTFLOW else self._last
-        if known is None or parts not in self.apart or EVERYTHING in parts:
-            parts, view = parts | EVERYTHING, self._everything(enough_s)
+        known = self.names() if scope is ReadScope.OUTFLOW else self._last
+        if known is None or scope not in self.readable_alone or EVERYTHING in scope:
+            scope, view = scope | EVERYTHING, self._everything(enough_s)
         else:
-            view = self._some(known, parts, enough_s)
-        if Part.STATE in parts:
+            view = self._reread(known, scope, enough_s)
+        if ReadScope.STATE in scope:
             self.newest = began, view
-        return self._read_extra(view, parts, timeout_s)
+        return self._read_extra(view, scope, timeout_s)
 
     @property
     def _last(self) -> V_co | None:

@@ -27,7 +27,7 @@ from dr_ctl.topologies.common.gate import Gate
 from dr_ctl.topologies.common.group import NobodyActive
 from dr_ctl.topologies.common.observer import AnyObserver, Observer
 from dr_ctl.topologies.common.recipe import Recipe
-from dr_ctl.topologies.common.session import FOR_FENCE, Part, Session
+from dr_ctl.topologies.common.session import FOR_FENCE, ReadScope, Session
 from dr_ctl.topologies.common.snapshot import Silent as NoAnswer
 from dr_ctl.topologies.common.snapshot import V_co, before, started_since
 from dr_ctl.topologies.common.view import Broker
@@ -129,7 +129,7 @@ class Listeners:
     def _answering(self, site: str) -> Sequence[Broker]:
         """The brokers that answer. A broker that is down lets nobody in; any other silent broker is an error."""
         try:
-            return self._observer.read_at(site, parts=FOR_FENCE)
+            return self._observer.read_at(site, scope=FOR_FENCE)
         except BrokerError:
             snapshot = self._observer.read_once()
         for broker in snapshot.sites[site].values():
@@ -451,7 +451,7 @@ class Tools(Generic[V_co]):
         return f"{site}: effect not seen: {brief([call.about for call in missing])}" if missing else None
 
     def _missing(self, calls: Sequence[Call], site: str) -> list[Call]:
-        views = self.observer.read_at(site, {call.unit for call in calls}, Part.RIGHTS)
+        views = self.observer.read_at(site, {call.unit for call in calls}, ReadScope.RIGHTS)
         return [call for call in calls if not holds(call, views)]
 
     def open_again(self, site: str, calls: Sequence[Call], context: StepContext, within_s: float = 0.0) -> str | None:
@@ -476,7 +476,7 @@ class Tools(Generic[V_co]):
     def closed_again(self, move: Move) -> set[str]:
         """The pairs at the target that are closed again: by something else, or where another node of a broker is active
         since."""
-        views = self.observer.answers(self.observer.at(move.target), Part.STATE)
+        views = self.observer.answers(self.observer.at(move.target), ReadScope.STATE)
         return {view.pair for view in views if not isinstance(view, BrokerError) and not view.open}
 
 

@@ -12,7 +12,7 @@ from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Done, Failed, Move, Outcome, StepContext
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.common.link import count_text, evidence
-from dr_ctl.topologies.common.session import EVERYTHING, Part, Session
+from dr_ctl.topologies.common.session import EVERYTHING, ReadScope, Session
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.view import Broker
 
@@ -68,12 +68,12 @@ class Wait(Generic[R]):
         small: int = 0,
         *,
         counts: str = "",
-        parts: Part = EVERYTHING,
+        scope: ReadScope = EVERYTHING,
         lessens: bool = False,
     ) -> None:
         self._tools, self._directions, self._context = tools, directions, context
         self._about, self._small, self._counts, self._lessens = about, small, counts, lessens
-        self._parts = parts
+        self._scope = scope
         self.began = self._moved_at = context.monotonic()
         self._mended: dict[tuple[str, str], int] = {}
         self.first: int | None = None
@@ -125,7 +125,7 @@ class Wait(Generic[R]):
             for direction in self._directions
             for session in (direction.local, direction.remote)
         }
-        answers: Sequence[Any] = self._tools.observer.answers(brokers.values(), self._parts)
+        answers: Sequence[Any] = self._tools.observer.answers(brokers.values(), self._scope)
         readings: Readings[R] = dict(zip(brokers, answers, strict=True))
         left, self.why = self._left(readings)
         for (site, _), reading in readings.items():

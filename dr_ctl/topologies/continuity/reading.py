@@ -14,10 +14,10 @@ from dr_ctl.jolokia.http import BadValue, NoSuchBean
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.artemis import ContinuityBroker
 from dr_ctl.topologies.artemis import beans, session
-from dr_ctl.topologies.artemis import reading as parts
+from dr_ctl.topologies.artemis import reading as artemis
 from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.calls import OWN
-from dr_ctl.topologies.common.session import Part
+from dr_ctl.topologies.common.session import ReadScope
 from dr_ctl.topologies.common.view import Config, Queue
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.view import (
@@ -51,7 +51,7 @@ _FLOW: Final = (
 )  # fmt: skip
 
 
-_DIALECT: Final = parts.Dialect(("NodeID",), ("StartTime", "Uptime"), documents=None)
+_DIALECT: Final = artemis.Dialect(("NodeID",), ("StartTime", "Uptime"), documents=None)
 
 
 def service_bean(broker: str) -> str:
@@ -76,10 +76,10 @@ def read(reader: Reader, *, pair: str, site: str, config: Config, broker: str, t
     """Ask for everything but ages in one POST. Raises `BrokerError`."""
     server, service = beans.server(broker), service_bean(broker)
     post = Post()
-    basis = parts.CommonQuestions(post, broker, _DIALECT)
+    basis = artemis.CommonQuestions(post, broker, _DIALECT)
     # Queues that the plugin has moved; other queues are where they always were, and are read whole.
     moved = post.ask(Read(f"{server},component=continuity,queue=*,*", _COUNTS))
-    listed = post.ask(Read(beans.queue(broker), (*parts.QUEUE, "Filter")))
+    listed = post.ask(Read(beans.queue(broker), (*artemis.QUEUE, "Filter")))
     bridging = (
         post.ask(Read(f"{server},bridge=*,*", _BRIDGE)),
         post.ask(Read(f"{server},component=bridges,name=*", _BRIDGE)),
@@ -89,12 +89,12 @@ def read(reader: Reader, *, pair: str, site: str, config: Config, broker: str, t
     # The service comes last: where its bean is not there, these versions answer that reading it is forbidden.
     serving = post.ask(Read(service, _SERVICE))
     post.send(reader, timeout_s=timeout_s)
-    with parts.as_expected(reader.url):
+    with artemis.as_expected(reader.url):
         values = basis.values(reader)
         plugin = _service(serving) if services.value() else None
         whole = listed.beans()
-        counted = [replace(parts.counted(bean, row), internal=True) for bean, row in moved.beans()]
-        queues = {queue.name: queue for queue in (*counted, *(parts.queue(bean, row) for bean, row in whole))}
+        counted = [replace(artemis.counted(bean, row), internal=True) for bean, row in moved.beans()]
+        queues = {queue.name: queue for queue in (*counted, *(artemis.queue(bean, row) for bean, row in whole))}
         bridges = {
             bridge.name: bridge for asked in bridging for bridge in (_bridge(bean, row) for bean, row in asked.beans())
         }
@@ -113,7 +113,7 @@ def read(reader: Reader, *, pair: str, site: str, config: Config, broker: str, t
             queues=tuple(
                 replace(queue, internal=queue.internal or name in of_plugin) for name, queue in sorted(queues.items())
             ),
-            **parts.documents(keeping, own),
+            **artemis.documents(keeping, own),
             service=plugin,
             flows=tuple(sorted(flows, key=lambda flow: flow.queue)),
             commands=commands,
@@ -127,7 +127,7 @@ def refresh(reader: Reader, view: SiteView, *, timeout_s: float) -> SiteView:
     service = service_bean(view.broker)
     moving = [queue for flow in view.flows for queue in (*flow.outflow, flow.in_acks)]
     post = Post()
-    basis = parts.CommonQuestions(post, view.broker, _DIALECT, known=view)
+    basis = artemis.CommonQuestions(post, view.broker, _DIALECT, known=view)
     asked = [(queue, post.ask(Read(queue.bean, _MOVING))) for queue in moving]
     services = post.ask(Search(service))
     serving = post.ask(Read(service, ("SiteActivated", "Delivering", "ServiceStarted", "CommandManagerStarted")))
@@ -279,7 +279,7 @@ def _commands(plugin: Service | None, queues: Mapping[str, Queue], bridges: Mapp
 class Session(session.Session[SiteView]):
     settings_of = ContinuityBroker
     settings: ContinuityBroker
-    apart = Part.OUTFLOW
+    readable_alone = ReadScope.OUTFLOW
 
     def _config(self) -> Config:
         return replace(super()._config(), id_cache=self.settings.id_cache_size)
@@ -289,11 +289,11 @@ class Session(session.Session[SiteView]):
             self.reader(), pair=self.pair, site=self.site, config=self.config, broker=broker, timeout_s=timeout_s
         )
 
-    def _read_extra(self, view: SiteView, parts: Part, timeout_s: float) -> SiteView:
-        view = aged(self.reader(), view, timeout_s=timeout_s) if Part.AGES in parts else view
-        return super()._read_extra(view, parts, timeout_s)
+    def _read_extra(self, view: SiteView, scope: ReadScope, timeout_s: float) -> SiteView:
+        view = aged(self.reader(), view, timeout_s=timeout_s) if ReadScope.AGES in scope else view
+        return super()._read_extra(view, scope, timeout_s)
 
-    def _some(self, known: SiteView, _wanted: Part, timeout_s: float) -> SiteView:
+    def _reread(self, known: SiteView, _wanted: ReadScope, timeout_s: float) -> SiteView:
         return refresh(self.reader(), known, timeout_s=timeout_s)
 
     def open_listeners(self, *, timeout_s: float) -> tuple[str, ...]:

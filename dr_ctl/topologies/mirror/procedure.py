@@ -32,7 +32,7 @@ from dr_ctl.topologies.common.link import Residue
 from dr_ctl.topologies.common.reasons import nothing_owed
 from dr_ctl.topologies.common.recipe import Procedure, Undo, VerbHandler
 from dr_ctl.topologies.common.rules import Rules, selected
-from dr_ctl.topologies.common.session import Part
+from dr_ctl.topologies.common.session import ReadScope
 from dr_ctl.topologies.common.topology import COMMON, TopologyDefinition
 from dr_ctl.topologies.common.verbs import fence
 from dr_ctl.topologies.common.verbs.fence import closed_first, held_for_the_other
@@ -154,7 +154,9 @@ def why_not_attached(name: str, view: BrokerView) -> str | None:
 def _both(tools: MirrorTools, move: Move, context: StepContext, small: int = 0) -> Wait[BrokerView]:
     link_ends = [ends for local, peer in tools.observer.link_ends(move) for ends in ((local, peer), (peer, local))]
     events = [LinkDirection(*ends, tools, context, small) for ends in link_ends]
-    return Wait(tools, events, context, "events under way between the sites", small, counts=COUNTS, parts=Part.OUTFLOW)
+    return Wait(
+        tools, events, context, "events under way between the sites", small, counts=COUNTS, scope=ReadScope.OUTFLOW
+    )
 
 
 def catch_up(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
@@ -186,7 +188,7 @@ def restart(tools: MirrorTools, step: PlannedStep, move: Move, context: StepCont
 
     def away() -> dict[str, str]:
         brokers = tools.observer.at(move.source)
-        now = zip(brokers, tools.observer.answers(brokers, Part.OUTFLOW), strict=True)
+        now = zip(brokers, tools.observer.answers(brokers, ReadScope.OUTFLOW), strict=True)
         why = {
             name: f"{name} does not answer: {view}" if isinstance(view, BrokerError) else why_not_attached(name, view)
             for name, view in ((f"{session.site}/{session.pair}", view) for session, view in now)
@@ -432,7 +434,7 @@ def reinstate(tools: MirrorTools, step: PlannedStep, move: Move, context: StepCo
     link_ends = tools.observer.between(move.target, move.source)
     both = [(_Residue(local, peer, tools, context), _Beside(peer, local, tools, context)) for local, peer in link_ends]
     about, events = f"of {move.target}'s residue under way", [event for two in both for event in two]
-    waited = Wait(tools, events, context, about, counts=COUNTS, parts=Part.OUTFLOW, lessens=True)
+    waited = Wait(tools, events, context, about, counts=COUNTS, scope=ReadScope.OUTFLOW, lessens=True)
     failed = waited.until(tools.rules.drain.poll, step.limits, calms=QUIET_READINGS)
     if failed is not None:
         return replace(failed, text=f"{move.target} is not taken in: {failed.text}")
@@ -528,7 +530,7 @@ def _settled(tools: MirrorTools, move: Move, context: StepContext) -> None:
 
     def applied() -> bool:
         local, peer = (
-            tools.observer.answers(tools.observer.at(site), Part.OUTFLOW) for site in (move.source, move.target)
+            tools.observer.answers(tools.observer.at(site), ReadScope.OUTFLOW) for site in (move.source, move.target)
         )
         pending = any(isinstance(view, BrokerError) or view.link.unapplied != 0 for view in local)
         flows = [view.outflow for view in peer if not isinstance(view, BrokerError)]

@@ -20,17 +20,17 @@ from dr_ctl.jolokia.http import BadValue, NoSuchBean
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.artemis import MirrorBroker
 from dr_ctl.topologies.artemis import beans, session
-from dr_ctl.topologies.artemis import reading as parts
+from dr_ctl.topologies.artemis import reading as artemis
 from dr_ctl.topologies.artemis.broker import is_since
 from dr_ctl.topologies.artemis.reading import Shown
 from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.calls import ANY_ADDRESS, OUTFLOW_PREFIX
 from dr_ctl.topologies.common.link import Residue
-from dr_ctl.topologies.common.session import A_QUEUE_S, EVERYTHING, Part
+from dr_ctl.topologies.common.session import A_QUEUE_S, EVERYTHING, ReadScope
 from dr_ctl.topologies.common.view import Broker, Config, Queue
 from dr_ctl.topologies.mirror.view import BrokerConnection, BrokerView, unexplained
 
-_DIALECT: Final = parts.Dialect(("Active", "CurrentTimeMillis", "PendingMirrorAcks"))
+_DIALECT: Final = artemis.Dialect(("Active", "CurrentTimeMillis", "PendingMirrorAcks"))
 _TELLS_SINCE: Final = (2, 40)  # an older one does not tell how many acknowledgements it has yet to apply
 _LINK: Final = ("Name", "Started", "Connected", "Protocol", "Uri")
 EVERY_NAME: Final = "*.#"
@@ -47,23 +47,23 @@ def read(reader: Reader, *, pair: str, site: str, config: Config, broker: str, t
     post = Post()
     asked = _Asked(post, broker, config, EVERYTHING)
     post.send(reader, timeout_s=timeout_s)
-    with parts.as_expected(reader.url):
+    with artemis.as_expected(reader.url):
         values = {"grants": {}, "usual": None, "users": None, **asked.values(reader)}
-        queues = {bean: parts.queue(bean, row) for bean, row in asked.rows()}
+        queues = {bean: artemis.queue(bean, row) for bean, row in asked.rows()}
         return BrokerView(pair=pair, site=site, config=config, broker=broker, **values, queues=asked.sorted(queues))
 
 
-def reread(reader: Reader, known: BrokerView, wanted: Part, *, timeout_s: float) -> BrokerView:
+def reread(reader: Reader, known: BrokerView, wanted: ReadScope, *, timeout_s: float) -> BrokerView:
     """Read less than everything; the rest stays as in `known`, an earlier reading. A restarted broker, or many new
     queues, get a whole one; a few new queues are read whole. Raises `BrokerError`."""
     post = Post()
-    if Part.STATE not in wanted:
+    if ReadScope.STATE not in wanted:
         rights = _Rights(post, known.broker, known.config)
         post.send(reader, timeout_s=timeout_s)
         return replace(known, **rights.values())
     asked = _Asked(post, known.broker, known.config, wanted, with_locks=bool(known.coordinators))
     post.send(reader, timeout_s=timeout_s)
-    with parts.as_expected(reader.url):
+    with artemis.as_expected(reader.url):
         values, rows = asked.values(reader), asked.rows()
         queues = {queue.bean: queue for queue in known.queues}
         others = [bean for bean, _ in rows if bean not in queues]
@@ -71,31 +71,33 @@ def reread(reader: Reader, known: BrokerView, wanted: Part, *, timeout_s: float)
             at = {"pair": known.pair, "site": known.site, "config": known.config, "broker": known.broker}
             return read(reader, **at, timeout_s=timeout_s)  # type: ignore[arg-type]
         if others:
-            answers = reader.read([Read(bean, parts.QUEUE) for bean in others], timeout_s=timeout_s)
+            answers = reader.read([Read(bean, artemis.QUEUE) for bean in others], timeout_s=timeout_s)
             # Clients remove their temporary queues at any moment: a queue that is gone by now has no figures.
             queues |= {
-                bean: parts.queue(bean, Fields(bean, answer.value()))
+                bean: artemis.queue(bean, Fields(bean, answer.value()))
                 for bean, answer in zip(others, answers, strict=True)
                 if not isinstance(answer.error, NoSuchBean)
             }
         if asked.figures:
-            queues = {bean: parts.seen_again(queues[bean], row, asked.figures) for bean, row in rows if bean in queues}
+            queues = {
+                bean: artemis.seen_again(queues[bean], row, asked.figures) for bean, row in rows if bean in queues
+            }
         return replace(known, **values, queues=asked.sorted(queues))
 
 
 class _Asked:
     """What a mirrored broker is asked for these parts, in one post."""
 
-    def __init__(self, post: Post, broker: str, config: Config, wanted: Part, *, with_locks: bool = False) -> None:
+    def __init__(self, post: Post, broker: str, config: Config, wanted: ReadScope, *, with_locks: bool = False) -> None:
         server, lasting = beans.server(broker), config.lasting is not None
-        self.figures = parts.figures(wanted)
-        self._basis = parts.CommonQuestions(post, broker, _DIALECT, clients=Part.CLIENTS in wanted)
+        self.figures = artemis.figures(wanted)
+        self._basis = artemis.CommonQuestions(post, broker, _DIALECT, clients=ReadScope.CLIENTS in wanted)
         self._links = post.ask(Read(beans.broker_connection(broker), _LINK))
-        self._outflows = post.ask(Read(beans.outflows(broker), (*parts.QUEUE, "FirstMessageTimestamp")))
-        self._rights = _Rights(post, broker, config) if Part.RIGHTS in wanted else None
-        with_locks |= Part.CLIENTS in wanted
+        self._outflows = post.ask(Read(beans.outflows(broker), (*artemis.QUEUE, "FirstMessageTimestamp")))
+        self._rights = _Rights(post, broker, config) if ReadScope.RIGHTS in wanted else None
+        with_locks |= ReadScope.CLIENTS in wanted
         self._coordinators = post.ask(Query(server, Listing.LOCK_COORDINATORS)) if with_locks else None
-        self._users = post.ask(Query(server, Listing.USERS, ("",))) if lasting and Part.QUEUES in wanted else None
+        self._users = post.ask(Query(server, Listing.USERS, ("",))) if lasting and ReadScope.QUEUES in wanted else None
         self._listed = post.ask(Read(beans.queue(broker), self.figures)) if self.figures else None
 
     def values(self, reader: Reader) -> dict[str, Any]:
@@ -114,9 +116,9 @@ class _Asked:
             for _, row in self._links.beans()
         )
         if self._coordinators is not None:
-            values["coordinators"] = parts.coordinators(self._coordinators.answer())
+            values["coordinators"] = artemis.coordinators(self._coordinators.answer())
         if self._users is not None:
-            values["users"] = parts.users(self._users.answer())
+            values["users"] = artemis.users(self._users.answer())
         return values
 
     def rows(self) -> list[tuple[str, Fields]]:
@@ -125,7 +127,7 @@ class _Asked:
     def sorted(self, queues: Mapping[str, Queue]) -> tuple[Queue, ...]:
         """These queues, and the outflows as they are now."""
         now_ms = self._basis.now_ms
-        outflows = {bean: _aged(parts.queue(bean, row), row, now_ms) for bean, row in self._outflows.beans()}
+        outflows = {bean: _aged(artemis.queue(bean, row), row, now_ms) for bean, row in self._outflows.beans()}
         return tuple(sorted({**queues, **outflows}.values(), key=lambda queue: queue.name))
 
 
@@ -141,7 +143,7 @@ class _Rights:
         self._checked = post.ask(Read(server, ("SecurityEnabled",)))
 
     def values(self) -> dict[str, Any]:
-        grants = {match: parts.grants(asked.value()) for match, asked in self._grants.items()}
+        grants = {match: artemis.grants(asked.value()) for match, asked in self._grants.items()}
         # Rights that the broker does not check, or that its console does not let be asked, keep no link out.
         checked = self._checked.fields()
         if (
@@ -149,17 +151,17 @@ class _Rights:
             and checked.has("SecurityEnabled")
             and checked.flag("SecurityEnabled")
         ):
-            grants[self._mirrored] = parts.grants(self._of_mirror.value())
-        return {"grants": grants, "usual": parts.grants(self._usual.value()) if self._usual is not None else None}
+            grants[self._mirrored] = artemis.grants(self._of_mirror.value())
+        return {"grants": grants, "usual": artemis.grants(self._usual.value()) if self._usual is not None else None}
 
 
 def refresh(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
     """Read a broker with its outflow as the only queue: role, link, messages to ship, and acknowledgements that are not
     applied. Raises `BrokerError` of one that has lost its link or its outflow."""
     post, link, outflow = Post(), view.broker_connection, view.outflow
-    basis = parts.CommonQuestions(post, view.broker, _DIALECT, known=view)
+    basis = artemis.CommonQuestions(post, view.broker, _DIALECT, known=view)
     asked = post.ask(Read(beans.broker_connection(view.broker, link.name), ("Started", "Connected"))) if link else None
-    shipping = post.ask(Read(outflow.bean, parts.QUEUE)) if outflow is not None else None
+    shipping = post.ask(Read(outflow.bean, artemis.QUEUE)) if outflow is not None else None
     post.send(reader, timeout_s=timeout_s)
     state = asked.fields() if asked is not None else None
     return replace(
@@ -172,7 +174,7 @@ def refresh(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView
             else connection
             for connection in view.links
         ),
-        queues=(parts.queue(shipping.request.bean, shipping.fields()),) if shipping is not None else (),
+        queues=(artemis.queue(shipping.request.bean, shipping.fields()),) if shipping is not None else (),
     )
 
 
@@ -197,7 +199,7 @@ def _aged(queue: Queue, fields: Fields, now_ms: int) -> Queue:
 class Session(session.Session[BrokerView]):
     settings_of = MirrorBroker
     settings: MirrorBroker
-    apart = ~Part(0)
+    readable_alone = ~ReadScope(0)
 
     def _config(self) -> Config:
         peer = self._installation.broker(self._installation.other(self.site), self.pair, MirrorBroker)
@@ -221,8 +223,8 @@ class Session(session.Session[BrokerView]):
                 raise
             return ask(timeout_s=timeout_s + count * A_QUEUE_S)
 
-    def _some(self, known: BrokerView, wanted: Part, timeout_s: float) -> BrokerView:
-        if wanted is Part.OUTFLOW:
+    def _reread(self, known: BrokerView, wanted: ReadScope, timeout_s: float) -> BrokerView:
+        if wanted is ReadScope.OUTFLOW:
             return refresh(self.reader(), known, timeout_s=timeout_s)
         return reread(self.reader(), known, wanted, timeout_s=timeout_s)
 

@@ -18,7 +18,7 @@ from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.artemis.broker import IN_USER, Group, must_be_active, of_mqtt, others, read_group
 from dr_ctl.topologies.artemis.session import Documents
 from dr_ctl.topologies.common.calls import debt_name, debts_of, is_debt, numbered
-from dr_ctl.topologies.common.session import EVERYTHING, FOR_FENCE, Part
+from dr_ctl.topologies.common.session import EVERYTHING, FOR_FENCE, ReadScope
 from dr_ctl.topologies.common.view import Connection, Queue
 from dr_ctl.topologies.mirror.reading import Session
 from dr_ctl.topologies.mirror.view import BrokerView
@@ -47,7 +47,7 @@ def london() -> Management:
 
 @pytest.mark.parametrize("parts", [EVERYTHING, FOR_FENCE], ids=["whole", "listeners"])
 def test_a_look_from_before_the_machine_slept_is_old(
-    london: Management, parts: Part, monkeypatch: pytest.MonkeyPatch
+    london: Management, parts: ReadScope, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A clock that stands still in suspend would take it for a young one, beside a lock that has run out."""
     awake_s = 1000.0

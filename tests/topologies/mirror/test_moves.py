@@ -29,7 +29,7 @@ from dr_ctl.topologies.common.checks import Case
 from dr_ctl.topologies.common.gate import PairReading, clients_of
 from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.rules import Rules
-from dr_ctl.topologies.common.session import FOR_GATE, Part, change
+from dr_ctl.topologies.common.session import FOR_GATE, ReadScope, change
 from dr_ctl.topologies.common.snapshot import Silent
 from dr_ctl.topologies.common.view import Acceptor, Config, Connection, Consumer
 from dr_ctl.topologies.common.waiting import Wait
@@ -283,8 +283,8 @@ def test_any_queue_name_comes_unharmed_through_the_calls(name: str) -> None:
         RunbookStep("quiesce", "both", 1), snapshot(*at_both(name)), Move(Spec("swapover", "paris"), "london", {})
     )
     [call] = [call for call in draft.calls if call.when is None]
-    parts = beans.parts(change(call).bean)
-    assert (parts["queue"], parts["address"], call.about.endswith(f" {name} at london")) == (name, name, True)
+    scope = beans.parts(change(call).bean)
+    assert (scope["queue"], scope["address"], call.about.endswith(f" {name} at london")) == (name, name, True)
     assert read(Call, document(call)) == call
 
 
@@ -304,8 +304,8 @@ class World(made.StepContext):
         self.observer = self
         self._now = now
 
-    def answers(self, of: Sequence[Any], parts: Part) -> list[Any]:
-        assert parts is Part.OUTFLOW
+    def answers(self, of: Sequence[Any], scope: ReadScope) -> list[Any]:
+        assert scope is ReadScope.OUTFLOW
         return [self._now(self.now_s) if item is self else flow() for item in of]
 
     def notice(self, text: str) -> None:
@@ -324,7 +324,7 @@ def waited(world: Any, within_s: float) -> Failed | None:
     """London's way to Paris, which has nothing under way."""
     paris: Any = SimpleNamespace(site="paris", pair="a")
     ways = [LinkDirection(world, paris, world, world), LinkDirection(paris, world, world, world)]
-    wait: Wait[BrokerView] = Wait(world, ways, world, "events", counts=COUNTS, parts=Part.OUTFLOW)
+    wait: Wait[BrokerView] = Wait(world, ways, world, "events", counts=COUNTS, scope=ReadScope.OUTFLOW)
     return wait.until(0.5, {"within": within_s, "stall": 100.0}, calms=1)
 
 
@@ -401,8 +401,8 @@ class Scripted:
     def names(self) -> BrokerView:
         return closed(self.site)
 
-    def read(self, parts: Part, *, timeout_s: float) -> BrokerView:
-        assert parts is FOR_GATE
+    def read(self, scope: ReadScope, *, timeout_s: float) -> BrokerView:
+        assert scope is FOR_GATE
         result = self.looks[min(self.taken, len(self.looks) - 1)]
         self.taken += 1
         if isinstance(result, TimedOut):

@@ -18,7 +18,7 @@ from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.broker import Coordinator
 from dr_ctl.topologies.artemis.reading import dispatch, find_broker
 from dr_ctl.topologies.common.link import Residue
-from dr_ctl.topologies.common.session import FOR_GATE, FOR_HISTORY, FOR_OPENING, FOR_PAUSES, Part
+from dr_ctl.topologies.common.session import FOR_GATE, FOR_HISTORY, FOR_OPENING, FOR_PAUSES, ReadScope
 from dr_ctl.topologies.common.view import Config, Connection, Consumer
 from dr_ctl.topologies.mirror.reading import RESIDUE_UP_TO, Browsed, browsed, read, refresh, reread, residue
 from dr_ctl.topologies.mirror.view import BrokerView
@@ -41,8 +41,8 @@ def snapshot(broker: Management, config: Config = CONFIG) -> BrokerView:
     return read(broker.reader(), pair=PAIR, site=broker.site, config=config, broker=broker.broker)
 
 
-def again(broker: Management, known: BrokerView, parts: Part = Part.STATE | Part.COUNTS) -> BrokerView:
-    return reread(broker.reader(), known, parts, timeout_s=1)
+def again(broker: Management, known: BrokerView, scope: ReadScope = ReadScope.STATE | ReadScope.COUNTS) -> BrokerView:
+    return reread(broker.reader(), known, scope, timeout_s=1)
 
 
 def flow(broker: Management, view: BrokerView | None = None) -> BrokerView:
@@ -264,7 +264,7 @@ class TestAgain:
         self, london: Management, known: BrokerView
     ) -> None:
         counted, paused, moved, none = (
-            again(london, known, case) for case in (FOR_GATE, FOR_PAUSES, FOR_HISTORY, Part.STATE)
+            again(london, known, case) for case in (FOR_GATE, FOR_PAUSES, FOR_HISTORY, ReadScope.STATE)
         )
         held = [case.business["held"] for case in (counted, paused, moved, none)]
 
@@ -292,22 +292,22 @@ class TestAgain:
         london.connections.clear()
         london.instead["getRolesAsJSON"] = may["others"]
 
-        wanted = (FOR_HISTORY, FOR_OPENING, FOR_GATE, Part.RIGHTS)
-        views = [known, *(again(london, known, parts) for parts in wanted)]
+        wanted = (FOR_HISTORY, FOR_OPENING, FOR_GATE, ReadScope.RIGHTS)
+        views = [known, *(again(london, known, scope) for scope in wanted)]
 
         assert [len(view.connections) for view in views] == [1, 0, 1, 0, 1]
         assert [view.lets_in("#") for view in views] == [True, False, False, True, False]
 
-    @pytest.mark.parametrize("asked", [FOR_GATE, FOR_PAUSES, Part.STATE], ids=["counts", "pauses", "listeners"])
+    @pytest.mark.parametrize("asked", [FOR_GATE, FOR_PAUSES, ReadScope.STATE], ids=["counts", "pauses", "listeners"])
     def test_of_a_broker_that_was_restarted_everything_is_asked_for(
-        self, london: Management, known: BrokerView, asked: Part
+        self, london: Management, known: BrokerView, asked: ReadScope
     ) -> None:
         london.instead["runtime"] = ok({"StartTime": 1795251999000})
         held = again(london, known, asked).business["held"]
         assert (held.ring, held.depth) == (False, 3)
 
     @pytest.mark.parametrize(("asked", "told"), [(FOR_GATE, {"MessageCount": None}), (FOR_PAUSES, {"Paused": None})])
-    def test_what_was_not_told_is_an_error(self, london: Management, asked: Part, told: dict[str, Any]) -> None:
+    def test_what_was_not_told_is_an_error(self, london: Management, asked: ReadScope, told: dict[str, Any]) -> None:
         known = snapshot(london)
         london.queue("orders.in", **told)
         with pytest.raises(BadValue):

@@ -21,7 +21,7 @@ from dr_ctl.topologies.common.checks import of_locks
 from dr_ctl.topologies.common.reasons import came_back_open, let_in_again, paused_at
 from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.rules import Rules
-from dr_ctl.topologies.common.session import FOR_OPENING, Part
+from dr_ctl.topologies.common.session import FOR_OPENING, ReadScope
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.verbs.proving import shown_open
@@ -126,7 +126,7 @@ def _as_at_the_gate(tools: Tools[Broker], move: Move, context: StepContext) -> l
         return None
     if any(view.open for reading in readings for view in (reading.source, reading.target)):
         return None
-    return tools.observer.read_at(move.target, {reading.target.pair for reading in readings}, Part.RIGHTS)
+    return tools.observer.read_at(move.target, {reading.target.pair for reading in readings}, ReadScope.RIGHTS)
 
 
 def _roles_let_in(

@@ -136,7 +136,7 @@ def _calls(at: AtBroker, goal: Goal, queues: Sequence[Queue], when: str | None =
 
 
 def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    views = tools.observer.read_at(move.source, parts=FOR_PAUSES)
+    views = tools.observer.read_at(move.source, scope=FOR_PAUSES)
     if not any(view.open for view in views):
         return NotNeeded(f"{move.source} is closed to clients already")
     views, paused = _pause(tools, views, move, context)
@@ -161,7 +161,7 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
         poll_s=tools.timeouts.poll_s,
         stable_for=QUIET_READINGS,
         # A pause ends with the node that was told it.
-        meanwhile=lambda now: now.unpaused and send(tools.observer.read_at(move.source, parts=FOR_PAUSES)),
+        meanwhile=lambda now: now.unpaused and send(tools.observer.read_at(move.source, scope=FOR_PAUSES)),
     )
     if waited.reading.unwritten is not None:
         return Failed(waited.reading.unwritten)
@@ -178,7 +178,7 @@ def _pause(tools: Tools[Broker], views: list[Broker], move: Move, context: StepC
     calls = [call for view in views for call in pauses(tools.at(view, move))]
     count = sum(len(to_pause(tools.at(view, move))) for view in views)
     if _left_out(calls, tools.change(calls, context)):
-        views = tools.observer.read_at(move.source, parts=FOR_PAUSES)
+        views = tools.observer.read_at(move.source, scope=FOR_PAUSES)
         left = [(view, queue) for view in views for queue in to_pause(tools.at(view, move))]
         tools.change([pause(view, queue, LEFT_OUT) for view, queue in left], context)
     return views, count
