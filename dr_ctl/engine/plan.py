@@ -143,15 +143,16 @@ class Call:
     """One request that changes something at one broker, and what it is for.
 
     `unit` names the moving unit that the call belongs to, or is "". `thing` names the listener, queue or role that the
-    goal is about; `part` names the part of its step. `request` is opaque to all but the sender. `when` is None for a
-    call that always goes out, else the condition for sending; `at_most` bounds how often.
+    goal is about; `phase` tells apart the calls that one step makes one after the other. `request` is opaque to all but
+    the sender. `when` is None for a call that always goes out, else the condition for sending; `at_most` bounds how
+    often.
     """
 
     site: str
     unit: str = field(metadata=key("pair"))
     goal: Goal
     thing: str
-    part: str = field(default="", kw_only=True)
+    phase: str = field(default="", metadata=key("part"), kw_only=True)
     request: Mapping[str, Json] = field(hash=False, metadata=key(flat=True))
     about: str
     when: str | None = None
@@ -175,8 +176,8 @@ def _gathered(row: Mapping[str, Json]) -> dict[str, Any]:
     }
 
 
-def in_part(part: str, calls: Iterable[Call]) -> list[Call]:
-    return [replace(call, part=part) for call in calls]
+def in_phase(phase: str, calls: Iterable[Call]) -> list[Call]:
+    return [replace(call, phase=phase) for call in calls]
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,8 +205,8 @@ class PlannedStep:
     def id(self) -> str:
         return f"{self.number:02d}-{self.verb}"
 
-    def part(self, name: str) -> tuple[Call, ...]:
-        return tuple(call for call in self.calls if call.part == name)
+    def phase(self, name: str) -> tuple[Call, ...]:
+        return tuple(call for call in self.calls if call.phase == name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

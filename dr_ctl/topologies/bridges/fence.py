@@ -8,7 +8,7 @@ from typing import Any, Final
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import brief
 from dr_ctl.engine.operations import FAILBACK, FENCE
-from dr_ctl.engine.plan import ALL, Call, Goal, PlannedStep, in_part
+from dr_ctl.engine.plan import ALL, Call, Goal, PlannedStep, in_phase
 from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext, StepPlan, Unknown
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
@@ -45,7 +45,7 @@ def opens(view: BrokerView, units: Sequence[str], when: str | None = None) -> li
     each unit is closed until it is open whole."""
     queues = [queue for unit in units for queue in view.queues_of(unit)]
     resumes = [_dispatch(view, Goal.OPEN, queue, when) for queue in queues if when is not None or queue.paused]
-    return [*in_part("listeners", resumes), *in_part("admit", view.fence.letting_in(units, when))]
+    return [*in_phase("listeners", resumes), *in_phase("admit", view.fence.letting_in(units, when))]
 
 
 def clients(at: AtBroker) -> Iterator[Call]:
@@ -67,8 +67,8 @@ def clients(at: AtBroker) -> Iterator[Call]:
         if not kept_out and (unit in shuts_out or view.kept_out(unit)):
             let_in.append(unit)
     yield from (*view.fence.keeping_out(out, "they are let in"), *shut)
-    yield from in_part("listeners", opened)
-    yield from in_part("admit", view.fence.letting_in(let_in, "they are kept out"))
+    yield from in_phase("listeners", opened)
+    yield from in_phase("admit", view.fence.letting_in(let_in, "they are kept out"))
 
 
 def _held(state: Mapping[str, Any], unit: str, queue: str) -> bool:
@@ -196,7 +196,7 @@ def draft_unfence(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerVi
         units = [unit for unit in view.among(move.spec.includes) if served is not None and not served.get(unit)]
         shut = [unit for unit in units if not view.units[unit]]
         calls += opens(view, shut)
-        calls += in_part("listeners", _listeners(view, served or {}) if shut else ())
+        calls += in_phase("listeners", _listeners(view, served or {}) if shut else ())
     paused = [(view, queue) for view, queue in paused_at(snapshot, move.source) if queue.name in view.paused]
     calls += receipts.strikes(snapshot) if calls else []
     about = "clients let in again, and what runs have paused lifted"
@@ -223,7 +223,7 @@ def _listeners(view: BrokerView, served: Mapping[str, bool]) -> Iterator[Call]:
 
 
 def unfence(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    opens, admits, rest = step.part("listeners"), step.part("admit"), step.part("")
+    opens, admits, rest = step.phase("listeners"), step.phase("admit"), step.phase("")
     if opens or admits:
         listeners = {call.thing for call in (*opens, *admits)}
         views = tools.observer.read_at(move.target)
@@ -255,10 +255,10 @@ def draft_activate(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerV
         units = [unit for unit in view.among(move.moves) if source is None or source.flow(unit) is not None]
         calls += opens(view, units, "it was closed when it came back" if returns else None)
         again = "it is closed" if returns else None  # the return has opened them
-        calls += in_part(
+        calls += in_phase(
             "listeners", (open_listener(view, listener, again) for listener in view.listeners if not listener.started)
         )
-    calls += in_part("strikes", receipts.strikes(snapshot))
+    calls += in_phase("strikes", receipts.strikes(snapshot))
     return StepPlan(move.target, "the queues deliver, their clients are let in", tuple(calls))
 
 
@@ -269,11 +269,11 @@ def activate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCo
     views, why = may_open(tools, move)
     if why is not None:
         return Failed(why)
-    planned = {call.thing for call in step.part("listeners")}
+    planned = {call.thing for call in step.phase("listeners")}
     shut = [(view, listener) for view in views for listener in view.listeners if not listener.started]
     again = [open_listener(view, listener) for view, listener in shut if listener.name not in planned]
-    step = replace(step, calls=(*step.calls, *in_part("listeners", again)))
-    admits, listeners, strikes = step.part("admit"), step.part("listeners"), step.part("strikes")
+    step = replace(step, calls=(*step.calls, *in_phase("listeners", again)))
+    admits, listeners, strikes = step.phase("admit"), step.phase("listeners"), step.phase("strikes")
     missing = [call for call in (*listeners, *admits) if call.thing != ALL and not holds(call, views)]
     starts = [call for call in missing if call in listeners]
     tools.opened = tools.opened or bool(missing)
@@ -294,9 +294,9 @@ def _admitted(tools: BridgesTools, step: PlannedStep, move: Move, context: StepC
     in, so the other site is looked at right before."""
     targets, sources, _ = sides(tools, move)
     paused = {
-        view.unit_of(call.thing) for view in targets for call in step.part("listeners") if not holds(call, targets)
+        view.unit_of(call.thing) for view in targets for call in step.phase("listeners") if not holds(call, targets)
     }
-    admits = [call for call in step.part("admit") if call.thing not in paused]
+    admits = [call for call in step.phase("admit") if call.thing not in paused]
     if not left_of([call for call in admits if call.thing != ALL], targets):
         return None
     return other_site_open(tools, sources, move) or tools.admit(move.target, admits, context, again=True)
@@ -305,8 +305,8 @@ def _admitted(tools: BridgesTools, step: PlannedStep, move: Move, context: StepC
 def _until_held(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome | None:
     """Wait until all calls are seen to hold; gives None once they do. What does not hold is asked for again: what is
     opened twice is opened once."""
-    listeners = step.part("listeners")
-    wanted = [call for call in (*step.part("admit"), *listeners) if call.thing != ALL]
+    listeners = step.phase("listeners")
+    wanted = [call for call in (*step.phase("admit"), *listeners) if call.thing != ALL]
     again_at = context.monotonic() + tools.timeouts.again_s
 
     def read() -> list[str]:
@@ -326,7 +326,7 @@ def _until_held(tools: BridgesTools, step: PlannedStep, move: Move, context: Ste
     waited = until(context, read, holds=lambda left: not left, within_s=within_s, poll_s=poll_s)
     if waited.satisfied:
         return None
-    if step.part("admit") and _shut(tools, move):
+    if step.phase("admit") and _shut(tools, move):
         return Failed(f"{move.target} could not be opened: effect not seen: {brief(waited.reading)}")
     return Unknown(f"{move.target}: effect not seen: {brief(waited.reading)}; look at {move.target} first")
 

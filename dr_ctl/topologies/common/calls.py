@@ -179,12 +179,12 @@ def by_prefix(view: Broker, goal: Goal, beginning: str, count: int, when: str | 
     """Pause, or resume, all queues whose names begin so, in one call."""
     text = f"{goal.value} the {count} queues whose names begin with {beginning}"
     made = call(view, goal, f"{beginning}*", view.requests.of_queues(goal, beginning), text, when)
-    return replace(made, part=BY_PREFIX)
+    return replace(made, phase=BY_PREFIX)
 
 
 def queues_of(made: Call, view: Broker) -> list[str]:
     """The queues that a call to pause or resume is of."""
-    if made.part != BY_PREFIX:
+    if made.phase != BY_PREFIX:
         return [made.thing]
     return [name for name in view.business if name.startswith(made.thing[:-1])]
 

@@ -14,7 +14,7 @@ from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, brief, total
 from dr_ctl.core.notation import duration, if_known
-from dr_ctl.engine.plan import PlannedStep, in_part
+from dr_ctl.engine.plan import PlannedStep, in_phase
 from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext, StepPlan, Unknown
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import Waited, until
@@ -370,7 +370,7 @@ def draft_probe(rules: Rules, step: RunbookStep, snapshot: ContinuitySnapshot, m
         for call in view.fence.opening(view.listeners, PeerState.NOT_DRAINED, DEACTIVATED)
     ]
     about = f"{common.about}; then watched until no late command can undo the activation"
-    return replace(common, about=about, calls=(*common.calls, *in_part("again", again)))
+    return replace(common, about=about, calls=(*common.calls, *in_phase("again", again)))
 
 
 def activate_and_wait(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
@@ -384,7 +384,7 @@ def _let_begin(tools: ContinuityTools, step: PlannedStep, move: Move, context: S
     useless. A gate that was seen to hold saw the target closed: no delivery is about to begin there."""
     if tools.gate.samples:
         return
-    within_s = WAITS_MS[peer_state(move.spec.operation)] / 1000 if step.part("listeners") else 0.0
+    within_s = WAITS_MS[peer_state(move.spec.operation)] / 1000 if step.phase("listeners") else 0.0
     until(
         context,
         lambda: tools.observer.read_at(move.target),
@@ -439,7 +439,7 @@ def _watch(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepC
             again += 1
             if again <= MAX_AGAIN:
                 context.notice(f"{move.target}: {min(shut)} was deactivated by a command: activating it again")
-                tools.change([call for call in step.part("again") if call.unit in shut], context)
+                tools.change([call for call in step.phase("again") if call.unit in shut], context)
         # Of a site that is away nothing comes, and what waits for it is kept.
         commands = [_commands(view) for view in (*views, *others)] if others else [None]
         undelivered = f"{min(view.pair for view in deactivated)} does not deliver yet" if deactivated else None

@@ -9,7 +9,7 @@ from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity, brief, total
 from dr_ctl.core.notation import duration, if_known
-from dr_ctl.engine.plan import ALL, Call, Goal, PlannedStep, in_part
+from dr_ctl.engine.plan import ALL, Call, Goal, PlannedStep, in_phase
 from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.artemis import beans
@@ -125,9 +125,9 @@ draft: Final = planning(
 def staged(at: AtBroker) -> Iterator[Call]:
     """What has come in and is held, without what turns out to be done."""
     yield from _removing(at.view, at.move)
-    yield from in_part("deliver", (resume(at.view, flow.staging, "it is paused") for flow in at.view.flows))
+    yield from in_phase("deliver", (resume(at.view, flow.staging, "it is paused") for flow in at.view.flows))
     bridges = (flow.target_bridge for flow in at.view.flows)
-    yield from in_part("deliver", (start(at.view, bridge, "deliver again by", "it is stopped") for bridge in bridges))
+    yield from in_phase("deliver", (start(at.view, bridge, "deliver again by", "it is stopped") for bridge in bridges))
 
 
 def start(view: SiteView, bridge: Bridge, about: str, when: str | None = None) -> Call:
@@ -375,7 +375,7 @@ def undo(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepCon
     except BrokerError as error:
         held = Failed(f"{error}: what came in of {move.target} stays staged, and is not delivered")
     if held is not None:
-        inverse = [call for call in inverse if call.part != "deliver"]
+        inverse = [call for call in inverse if call.phase != "deliver"]
     tools.change([call for call in inverse if left_of([call], views)], context)
     left = left_of(inverse, _answering(tools, move))
     return held or (Failed(f"effect not seen: {brief(left)}") if left else Done("as it was"))

@@ -10,7 +10,7 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, brief
 from dr_ctl.core.notation import duration, if_known
 from dr_ctl.engine.operations import ACTIVATE, FAILOVER
-from dr_ctl.engine.plan import Call, PlannedStep, in_part
+from dr_ctl.engine.plan import Call, PlannedStep, in_phase
 from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext, StepPlan, Unknown
 from dr_ctl.engine.roles import roles_text
 from dr_ctl.engine.runbook import RunbookStep
@@ -160,10 +160,10 @@ def draft_activate(rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerVi
         move.target,
         f"{about}; proven by {proven}",
         (
-            *in_part(HANDOVER, gives_up),
-            *in_part("strikes", receipts.strikes(snapshot)),
-            *in_part(BESIDE, waits_again),
-            *in_part(RESCUE, rescues),
+            *in_phase(HANDOVER, gives_up),
+            *in_phase("strikes", receipts.strikes(snapshot)),
+            *in_phase(BESIDE, waits_again),
+            *in_phase(RESCUE, rescues),
         ),
         limits={"within": takes_s + rules.timeouts.activate_s},
     )
@@ -175,7 +175,7 @@ def activate(tools: StoreTools, step: PlannedStep, move: Move, context: StepCont
         return Failed(why)
     served_before = snapshot.roles[move.target] is Role.SERVING
     gave_up = not any(view.answered for view in snapshot.views(move.source))
-    holding = () if gave_up else step.part(HANDOVER)
+    holding = () if gave_up else step.phase(HANDOVER)
     began = context.monotonic()
     for call in holding:  # which start of a broker ends is for whoever looks next
         stopped = snapshot.view(call.site, call.unit)
@@ -190,7 +190,7 @@ def activate(tools: StoreTools, step: PlannedStep, move: Move, context: StepCont
     if (failed := _until_served(tools, step, holding, move, context)) is not None:
         return failed
     took_s = context.monotonic() - began
-    tools.change(step.part("strikes"), context)
+    tools.change(step.phase("strikes"), context)
     evidence: dict[str, Json] = {"proof": "attempt", "took_over_s": round(took_s, 3)}
     findings = (
         *_counted(tools, move, context, evidence),
@@ -260,7 +260,7 @@ def _until_served(
         if not over and move.spec.operation != FAILOVER:
             # A target whose process has ended since the check: nobody else takes the store.
             ended = {view.pair for view in snapshot.views(move.target) if view.runs is False}
-            tools.change([call for call in step.part(RESCUE) if call.unit in ended], context)
+            tools.change([call for call in step.phase(RESCUE) if call.unit in ended], context)
         holds = snapshot.roles[move.source] is Role.STANDBY and any(
             view.has_the_store for view in snapshot.views(move.source)
         )
@@ -356,7 +356,7 @@ def _beside(tools: StoreTools, step: PlannedStep, move: Move, context: StepConte
         if runs is not False:
             continue
         tools.observer.brokers[view.site][view.pair].document_files.remove(STOPPED)
-        starts = [call for call in step.part(BESIDE) if call.unit == view.pair]
+        starts = [call for call in step.phase(BESIDE) if call.unit == view.pair]
         failed = [outcome.text for outcome in tools.change(starts, context) if not isinstance(outcome, Done)]
         if failed or not starts:
             why = f": {failed[0]}" if failed else ""

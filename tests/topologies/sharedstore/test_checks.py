@@ -318,7 +318,7 @@ def test_its_process_is_stopped_by_its_own_command_where_there_is_one_and_starte
     both = snapshot(broker(own=with_commands("london")), waiting(runs=True))
     stop, *_, start = drafted("activate", both).calls
     assert (stop.goal, stop.request) == (Goal.HAND_OVER, {"process": "stop"})
-    assert (start.site, start.goal, start.part, start.when) == ("london", Goal.START, "beside", "it has ended")
+    assert (start.site, start.goal, start.phase, start.when) == ("london", Goal.START, "beside", "it has ended")
     assert drafted("activate", both, "failover").calls == (), "of a lost site nothing is asked"
 
 

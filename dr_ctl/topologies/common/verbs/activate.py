@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Role, Severity, brief
 from dr_ctl.engine.operations import ACTIVATE, FAILBACK, FAILOVER
-from dr_ctl.engine.plan import ALL, Call, Goal, PlannedStep, in_part
+from dr_ctl.engine.plan import ALL, Call, Goal, PlannedStep, in_phase
 from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext, StepPlan, Unknown
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
@@ -52,9 +52,9 @@ def draft(rules: Rules, _step: RunbookStep, snapshot: Snapshot[Broker], move: Mo
     peer = peer_state(move.spec.operation)
     calls = list[Call]()
     for view in snapshot.views(move.target):
-        calls += in_part("admit", view.fence.granting(when))
+        calls += in_phase("admit", view.fence.granting(when))
         closed = (listener for listener in view.listeners if closed_first or not listener.started)
-        calls += in_part("listeners", view.fence.opening(closed, peer))
+        calls += in_phase("listeners", view.fence.opening(closed, peer))
     if snapshot.roles[move.target] is Role.SERVING and move.spec.operation != FAILOVER:
         # A resumed run that had passed the gate: only the pauses of quiesce are left.
         calls += [
@@ -64,7 +64,7 @@ def draft(rules: Rules, _step: RunbookStep, snapshot: Snapshot[Broker], move: Mo
         ]
     # Queues that runs have left paused there would deliver nothing.
     calls += [resume(view, queue) for view, queue in paused_at(snapshot, move.target)]
-    calls += in_part("strikes", receipts.strikes(snapshot))
+    calls += in_phase("strikes", receipts.strikes(snapshot))
     return StepPlan(move.target, f"the listeners open, {shown_open(snapshot, move)}", tuple(calls))
 
 
@@ -72,7 +72,7 @@ UNDO: Final = Undo(target=(clients_as_before,))
 
 
 def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    strikes, admits, rest = step.part("strikes"), step.part("admit"), step.part("")
+    strikes, admits, rest = step.phase("strikes"), step.phase("admit"), step.phase("")
     views, why = (
         (at_gate, None) if admits and (at_gate := _as_at_the_gate(tools, move, context)) else may_open(tools, move)
     )

@@ -11,7 +11,7 @@ from typing import Any, Final
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json
 from dr_ctl.core.notation import if_known
-from dr_ctl.engine.plan import Call, Goal, PlannedStep, in_part
+from dr_ctl.engine.plan import Call, Goal, PlannedStep, in_phase
 from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext, StepPlan, Unknown
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
@@ -47,7 +47,7 @@ def draft(rules: Rules, step: RunbookStep, snapshot: Snapshot[Broker], move: Mov
         stays = "; the queue stays for the next rehearsal" if view.link.keeps else ""
         sent = call(view, Goal.WRITE, name, {}, f"send {MESSAGES} messages to {name} as a client")
         taken = call(view, Goal.REMOVE, name, {}, f"take them from {name} as a client")
-        calls += [*in_part(CREATE, create), *in_part(SEND, [sent]), *in_part(TAKE, [taken])]
+        calls += [*in_phase(CREATE, create), *in_phase(SEND, [sent]), *in_phase(TAKE, [taken])]
     for view in (*snapshot.views(move.source), *snapshot.views(move.target)):
         removals += removals_of(view, name)
     carries = next((view.link.carries(name) for view in snapshot.views(move.source)), ReplicationScope.NOTHING)
@@ -55,7 +55,7 @@ def draft(rules: Rules, step: RunbookStep, snapshot: Snapshot[Broker], move: Mov
     seen += "; its acknowledgement seen there" if carries is ReplicationScope.ALL else ""
     about = f"{MESSAGES} messages through {name} at {move.source}{seen}; no client gets into {move.target}{stays}"
     limits = {"within": step.limits.get("within", rules.timeouts.canary_s)}
-    emptied = [replace(call, when="messages lie there") for call in in_part(TAKE, calls) if call.goal is Goal.REMOVE]
+    emptied = [replace(call, when="messages lie there") for call in in_phase(TAKE, calls) if call.goal is Goal.REMOVE]
     return StepPlan(move.source, about, (*calls, *removals), inverse=(*emptied, *removals), limits=limits)
 
 
@@ -91,7 +91,7 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
     link_ends = tools.observer.link_ends(move)
     if lacking := [local for local, _ in link_ends if local.stomp is None]:
         return Failed.of(found("DR-REHEARSE-001.no_address", site=lacking[0].site, pair=lacking[0].pair))
-    tools.change(step.part(CREATE), context)
+    tools.change(step.phase(CREATE), context)
     pairs: dict[str, Json] = {}
     findings: list[Finding] = []
     for local, peer in link_ends:
@@ -117,7 +117,7 @@ def undo(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepConte
             trip = at.take_some(name, None, count, timeout_s=step.limits["within"])
             return [Done("taken") if isinstance(trip, Passed) else Unknown(if_known(trip)) for _ in calls]
 
-        context.change([call for call in step.inverse if call.part == TAKE and call.unit == session.pair], empty)
+        context.change([call for call in step.inverse if call.phase == TAKE and call.unit == session.pair], empty)
         if (after := session.read().by_name.get(name)) is not None and after.depth:
             return Failed.of(
                 found("DR-REHEARSE-002.taken", site=session.site, pair=session.pair, count=after.depth, queue=name)
@@ -186,7 +186,7 @@ class _Pair:
             why = trip.because if isinstance(trip, NotPassed) else NAME_STOMP
             return [Unknown(why) for _ in calls]
 
-        self._context.change([call for call in self._step.part(part) if call.unit == self._here.pair], send)
+        self._context.change([call for call in self._step.phase(part) if call.unit == self._here.pair], send)
         return None if key in self._took else Failed(f"{self._where}: {why}")
 
     def _seen(self, count: int, key: str) -> Failed | None:

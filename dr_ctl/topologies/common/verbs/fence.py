@@ -10,7 +10,7 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.operations import FAILOVER, FENCE
-from dr_ctl.engine.plan import Call, Goal, PlannedStep, in_part
+from dr_ctl.engine.plan import Call, Goal, PlannedStep, in_phase
 from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext, StepPlan, Unknown
 from dr_ctl.engine.roles import part_of
 from dr_ctl.engine.runbook import CUT_OFF, RunbookStep
@@ -84,8 +84,8 @@ def draft_unfence(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[Broker],
     shut = [(view, [listener for listener in view.listeners if opens and not listener.started]) for view in views]
     kept_out = [view for view in views if opens and view.fence.roles_revoked]
     calls = [
-        *in_part("admit", (call for view in kept_out for call in view.fence.granting())),
-        *in_part(
+        *in_phase("admit", (call for view in kept_out for call in view.fence.granting())),
+        *in_phase(
             "listeners", (call for view, listeners in shut for call in view.fence.opening(listeners, PeerState.CLOSED))
         ),
         *(receipts.strikes(snapshot) if opens else ()),
@@ -159,7 +159,7 @@ def _answers(tools: Tools[Broker], site: str) -> bool:
 
 
 def unfence(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    site, opens, admits, rest = move.source, step.part("listeners"), step.part("admit"), step.part("")
+    site, opens, admits, rest = move.source, step.phase("listeners"), step.phase("admit"), step.phase("")
     if any(view.open for view in tools.observer.read_at(move.target, {call.unit for call in (*opens, *admits)})):
         return Failed(f"{move.target} is open: a second site is never opened")
     if (kept_out := tools.admit(site, admits, context)) is not None:

@@ -110,7 +110,7 @@ def _planned(at: AtBroker, goal: Goal) -> list[Call]:
     if not queues:
         return []
     calls = _calls(at, goal, queues)
-    alike = sum(len(queues_of(call, at.view)) for call in calls if call.part == BY_PREFIX)
+    alike = sum(len(queues_of(call, at.view)) for call in calls if call.phase == BY_PREFIX)
     single = [("a queue by itself", LEFT_OUT, alike)] if alike else []
     asked = at.view.requests.of_queues(goal, "")
     more = [
@@ -336,5 +336,5 @@ def _lift_all(tools: Tools[Broker], views: Sequence[Broker], move: Move, context
 def _left_out(calls: Sequence[Call], outcomes: Sequence[Outcome]) -> bool:
     """True if a call for many queues was not answered well: the call may have reached all, some, or no queues."""
     return any(
-        call.part == BY_PREFIX and not isinstance(outcome, Done) for call, outcome in zip(calls, outcomes, strict=True)
+        call.phase == BY_PREFIX and not isinstance(outcome, Done) for call, outcome in zip(calls, outcomes, strict=True)
     )
