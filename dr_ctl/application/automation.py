@@ -79,7 +79,7 @@ def why_not_unfenced(snapshot: Snapshot, served: Served) -> str | None:
     away = [broker for broker in snapshot.brokers if broker.site != site]
     if not all(broker.role is Role.STANDBY and broker.silent is None for broker in away):
         return f"the other site was not seen closed: {roles_text(snapshot)}"
-    if any(debt.about == site for debt in snapshot.debts):
+    if any(debt.lost_site == site for debt in snapshot.debts):
         return f"{site} was lost before, and the other site served"
     if lock is not None and (lock.epoch != served.epoch or not lock.released):
         return f"a run took the lock since {site} was seen serving, or never ended: {lock.described}"
@@ -112,7 +112,9 @@ def _as_it_served(broker: BrokerSnapshot, served: Served) -> bool:
 def reinstatable(snapshot: Snapshot) -> tuple[str, ...]:
     """The sites that were lost, that answer, and that need no person."""
     answer = (Role.STANDBY, Role.SERVING)
-    return tuple(sorted({debt.about for debt in _certain(snapshot) if snapshot.roles.get(debt.about) in answer}))
+    return tuple(
+        sorted({debt.lost_site for debt in _certain(snapshot) if snapshot.roles.get(debt.lost_site) in answer})
+    )
 
 
 def let_in_again(snapshot: Snapshot) -> tuple[str, ...]:
@@ -156,7 +158,7 @@ class Automatic:
         """Do what this reading shows to be safe, unless that failed a moment ago. Says what came of it."""
         raise NotImplementedError
 
-    def _typed(self, site: str, asked: Spec, about: str, snapshot: Snapshot) -> None:
+    def _typed(self, site: str, asked: Spec, reason: str, snapshot: Snapshot) -> None:
         """Make the run, unless another one has taken the lock since that reading. A signal during it ends the monitor
         too, once the run has ended, also one that came too late to end the run: raises `Stopped`."""
         clock, lock = self.caller.clock, newest_lock(snapshot)
@@ -164,7 +166,7 @@ class Automatic:
             return
         if site not in self._announced:
             at = f"--to {site}" if asked.operation == FAILOVER else site
-            self.caller.say(f"{about}: `dr-ctl {asked.operation} {at}`")
+            self.caller.say(f"{reason}: `dr-ctl {asked.operation} {at}`")
         how = RunOptions(yes=True, after=lock.epoch if lock is not None else 0, expect_serving=asked.expect_serving)
         try:
             result = run(self.caller, asked, how)
@@ -241,8 +243,8 @@ class AutoUnfence(Automatic):
             text = f"{site} was restarted and is closed, and is not opened: {why}"
             self._tell(site, Result(ExitCode.PRECHECK_FAILED, text), UNFENCE)
             return
-        about = f"{site} was restarted and is closed; it was seen serving last, and {other} is closed"
-        self._typed(site, Spec(UNFENCE, other, reason=about), about, snapshot)
+        reason = f"{site} was restarted and is closed; it was seen serving last, and {other} is closed"
+        self._typed(site, Spec(UNFENCE, other, reason=reason), reason, snapshot)
 
     def _saw(self, snapshot: Snapshot) -> Served | None:
         now, at_s = self.caller.clock.now(), self.caller.clock.monotonic()

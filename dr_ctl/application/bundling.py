@@ -108,7 +108,7 @@ def _parts(files: RunFiles, installation: Installation | None) -> tuple[dict[str
         except OSError as problem:
             findings.append(found("DR-BUNDLE-001.file", file=path.name, why=problem.strerror or problem))
     parts[files.report.name] = render(RunPage(read_run(files))).encode("utf-8", "backslashreplace")
-    about = record(files)
+    run = record(files)
     parts["versions.json"] = _json(_versions(parts))
     if installation is None:
         findings.append(found("DR-BUNDLE-001.no_settings"))
@@ -116,20 +116,20 @@ def _parts(files: RunFiles, installation: Installation | None) -> tuple[dict[str
     head = f"# {installation.file.name} as dr-ctl read it, without comments, defaults, secrets and words of commands\n"
     text = yaml.safe_dump(redacted(installation.settings), sort_keys=False, allow_unicode=True, width=120)
     parts["settings.yaml"] = (head + text).encode()
-    readings, more = _readings(installation, about)
+    readings, more = _readings(installation, run)
     return {**parts, **readings}, [*findings, *more]
 
 
-def _readings(installation: Installation, about: Record) -> tuple[dict[str, bytes], list[Finding]]:
+def _readings(installation: Installation, run: Record) -> tuple[dict[str, bytes], list[Finding]]:
     history = installation.history
-    if about.began is None or (history.folder is not None and not history.folder.is_dir()):
-        return {}, [found("DR-BUNDLE-001.no_samples" if about.began else "DR-BUNDLE-001.no_begin")]
+    if run.began is None or (history.folder is not None and not history.folder.is_dir()):
+        return {}, [found("DR-BUNDLE-001.no_samples" if run.began else "DR-BUNDLE-001.no_begin")]
     try:
         from dr_ctl.rpo.history.newest import excerpt  # noqa: PLC0415 - a run is bundled without pyarrow too
     except ModuleNotFoundError as error:
         return {}, [found("DR-BUNDLE-001.no_package", package=error.name or error)]
-    until = (about.ended or about.began + BEFORE) + AFTER
-    readings, torn = excerpt(history, tuple(installation.settings.sites), about.began - BEFORE, until)
+    until = (run.ended or run.began + BEFORE) + AFTER
+    readings, torn = excerpt(history, tuple(installation.settings.sites), run.began - BEFORE, until)
     if not readings:
         torn.append(found("DR-BUNDLE-001.no_samples"))
     return {f"history/{name}": content for name, content in readings.items()}, torn

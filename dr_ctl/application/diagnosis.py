@@ -91,7 +91,7 @@ def _links(assessment: Assessment) -> Iterator[Finding]:
     a quarantine keeps out the debt tells."""
     snapshot = assessment.snapshot
     silent = {(broker.site, broker.pair) for broker in snapshot.brokers if broker.silent is not None}
-    kept_out = {debt.about for debt in snapshot.debts if debt.kind is DebtKind.QUARANTINE}
+    kept_out = {debt.lost_site for debt in snapshot.debts if debt.kind is DebtKind.QUARANTINE}
     for site in [site for site in snapshot.roles if site not in kept_out]:
         away = [link.pair for link in assessment.links if link.site == site and link.attached is False]
         names = brief([f"{site}/{pair}" for pair in away if (assessment.opened.other(site), pair) not in silent])
@@ -126,9 +126,11 @@ def open_again(assessment: Assessment) -> Iterator[Finding]:
     """A lost site that serves again although it was to be kept closed. Beside an open run nothing else begins than what
     closes a site, and the way out is the one that the run's own finding recommends."""
     snapshot, interrupted = assessment.snapshot, assessment.interrupted
-    about = {debt.about: debt.kept_at for debt in snapshot.debts if snapshot.roles.get(debt.about) is Role.SERVING}
+    survivor_of = {
+        debt.lost_site: debt.kept_at for debt in snapshot.debts if snapshot.roles.get(debt.lost_site) is Role.SERVING
+    }
     survivors = {debt.kept_at for debt in snapshot.debts if debt.kind is DebtKind.QUARANTINE}
-    for site, survivor in about.items():
+    for site, survivor in survivor_of.items():
         split = snapshot.roles.get(survivor) is Role.SERVING
         closed = snapshot.roles.get(survivor) is Role.STANDBY
         if closed and site in survivors:
@@ -148,7 +150,7 @@ def serving_problems(assessment: Assessment) -> Iterator[Finding]:
     """Clients are served by both sites, or by none, and what to type then."""
     snapshot, run = assessment.snapshot, assessment.open_run
     serving = sites_serving(snapshot)
-    lost = [debt.about for debt in snapshot.debts if debt.kind is DebtKind.FENCE]
+    lost = [debt.lost_site for debt in snapshot.debts if debt.kind is DebtKind.FENCE]
     if run is None:
         yield from unserved(snapshot, parts=assessment.opened.topology.recipe.moves_parts)
         yield from lost_site.lost_pairs(snapshot)

@@ -124,7 +124,7 @@ class Run:
                 callbacks=self._callbacks(begun),
             )
 
-        return self._journaled(act, _about(decided), residue, decided, exposure)
+        return self._journaled(act, _operation_facts(decided), residue, decided, exposure)
 
     def undo(self, past: RunState) -> Result:
         """Put back what the run has changed."""
@@ -137,7 +137,7 @@ class Run:
             driver = self.opened.topology.driver(self.lease)
             return executor.undo(past, driver, journal, clock=self.opened.clock, listener=listener)
 
-        return self._journaled(act, _about(past.plan))
+        return self._journaled(act, _operation_facts(past.plan))
 
     def _by(self) -> dict[str, Json]:
         """Who carries out this part of the run, by which words, and in which installation."""
@@ -166,7 +166,7 @@ class Run:
     def _journaled(
         self,
         act: Callable[[Journal, StopRequest], RunResult[Snapshot]],
-        about: Mapping[str, Json],
+        facts: Mapping[str, Json],
         residue: Mapping[str, Json] | None = None,
         plan: Plan | None = None,
         exposure: LossBound | None = None,
@@ -196,16 +196,16 @@ class Run:
                 key = "DR-RUN-002.not_undone" if journal.changed else "DR-RUN-002.nothing_changed"
                 code, data = ExitCode(128 + stopped.signum), OperationData(undone=False)
                 result = Result.of(code, found(key, why=stopped.why), data=data, run=self.files.name)
-                return replace(result, ended=about, signum=stopped.signum)
+                return replace(result, ended=facts, signum=stopped.signum)
             except CannotWrite:
                 raise  # before the first call
             except Exception as error:
-                raise RunBroken(error, self.files, about) from error
+                raise RunBroken(error, self.files, facts) from error
             finally:
                 journal.close()
         from dr_ctl.report import trace  # noqa: PLC0415 - not before the clients are served
 
-        result = replace(_reported(result, self.files), ended=about, signum=stop.signum)
+        result = replace(_reported(result, self.files), ended=facts, signum=stop.signum)
         lacking = trace.send(self.files, self.opened.installation.settings.traces)
         return result if lacking is None else replace(result, findings=(*result.findings, lacking))
 
@@ -241,7 +241,7 @@ class RunBroken(DrCtlError):
         self.run, self.ended = files.name, about
 
 
-def _about(plan: Plan) -> dict[str, Json]:
+def _operation_facts(plan: Plan) -> dict[str, Json]:
     """What a run is about, as the installation's own commands are told."""
     return {"operation": plan.spec.operation, "source": plan.source, "target": plan.target}
 

@@ -73,15 +73,15 @@ class Done:
 @dataclass(frozen=True, slots=True)
 class ServiceChange:
     """A moment from which on clients were served at `serving`, or at no site where that is None; not `known`: where
-    they were served nobody could tell. `about`: it lies before `at`, at an unknown moment after the reading that came
-    before. `run` is None where no run of this STATE did it."""
+    they were served nobody could tell. `approximate`: it lies before `at`, at an unknown moment after the
+    reading that came before. `run` is None where no run of this STATE did it."""
 
     at: datetime
     serving: str | None
     text: str
     out: OutageBounds | None = field(default=None, metadata=key("out_s"))
     run: Record | None = field(default=None, metadata=key(of="done", flat=Done))
-    about: bool = field(default=False, metadata=key(description="the time lies between two samples"))
+    approximate: bool = field(default=False, metadata=key("about", description="the time lies between two samples"))
     known: bool = True
 
     @property
@@ -104,7 +104,7 @@ class ServiceChange:
             else run.by or "not known"
         )
         return (
-            f"{self.at:%Y-%m-%d %H:%M:%S}{' about' if self.about else ''}",
+            f"{self.at:%Y-%m-%d %H:%M:%S}{' about' if self.approximate else ''}",
             self.serves,
             "-" if self.out is None else self.out.text,
             "-" if run is None or run.epoch is None else str(run.epoch),
@@ -241,15 +241,15 @@ def _by_no_run(records: Sequence[Record], periods: Sequence[RolePeriod]) -> list
         elif was.site != now.site and before >= now.first:
             both = f"{was.site} and {now.site} were both seen to serve until {stamp(min(before, now.last))}"
             serves_on = was.site if before > now.last + _CLOCKS else now.site
-            turns.append(ServiceChange(now.first, serves_on, both, about=True))
+            turns.append(ServiceChange(now.first, serves_on, both, approximate=True))
         elif was.site != now.site:
             text = f"seen from {stamp(now.first)} on; {was.site} was last seen serving at {stamp(before)}"
-            turns.append(ServiceChange(now.first, now.site, text, _between(periods, was, now), about=True))
+            turns.append(ServiceChange(now.first, now.site, text, _between(periods, was, now), approximate=True))
         elif (closed := _closed_between(periods, was, now)) is not None:
             text = (
                 f"{now.site} serves again; it was seen {closed.role} from {stamp(closed.first)} to {stamp(closed.last)}"
             )
-            turns.append(ServiceChange(now.first, now.site, text, _between(periods, was, now), about=True))
+            turns.append(ServiceChange(now.first, now.site, text, _between(periods, was, now), approximate=True))
     return [*turns, *_ends(records, periods)]
 
 
@@ -267,7 +267,7 @@ def _ends(records: Sequence[Record], periods: Sequence[RolePeriod]) -> Iterator[
         if any(run.ended is None or run.ended >= was.last - _CLOCKS for run in began):
             continue
         text = f"{was.site} was seen {after[0].role}; it was last seen serving at {stamp(was.last)}"
-        yield ServiceChange(end, None, text, about=True)
+        yield ServiceChange(end, None, text, approximate=True)
 
 
 def _closed_between(periods: Sequence[RolePeriod], was: RolePeriod, now: RolePeriod) -> RolePeriod | None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from dr_ctl.application.caller import Caller
+from dr_ctl.core.document import key
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding
@@ -97,7 +98,7 @@ class Opened:
 @dataclass(frozen=True, slots=True)
 class RunbookEntry:
     name: str
-    about: str
+    summary: str = field(metadata=key("about"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -320,9 +320,9 @@ def links(
         return {}
     newest = samples()
     kept = {
-        debt.about: debt.kept_at
+        debt.lost_site: debt.kept_at
         for debt in snapshot.debts
-        if debt.kind is DebtKind.QUARANTINE and snapshot.roles.get(debt.about) is Role.STANDBY
+        if debt.kind is DebtKind.QUARANTINE and snapshot.roles.get(debt.lost_site) is Role.STANDBY
     }
     since = {}
     for link in down:

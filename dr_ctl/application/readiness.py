@@ -233,7 +233,7 @@ def grouped(
     neither are the installation's. `verbose` adds the checks."""
     of_check = {finding: check.where for check in checks for finding in check.found}
     of_operation = {
-        finding: verdict.about for verdict in reversed(verdicts) for finding in (*verdict.findings, verdict.exposure)
+        finding: verdict.title for verdict in reversed(verdicts) for finding in (*verdict.findings, verdict.exposure)
     }
     own = installation.settings.name
     places = [of_check.get(finding) or of_operation.get(finding) or own for finding in findings]

@@ -151,7 +151,7 @@ class Interrupted:
             return cls(run, None)
 
     @property
-    def about(self) -> str:
+    def operation(self) -> str:
         if self.past is None:
             return "its journal cannot be read"
         spec = self.past.plan.spec
@@ -260,5 +260,11 @@ def open_run_findings(
     options = interrupted.options(snapshot, links)
     remedy = "; ".join(option.line for option in sorted(options, key=lambda option: not option.recommended))
     return [
-        found("DR-RUN-003.ways", about=interrupted.about, run=name, process=interrupted.process(snapshot), ways=remedy)
+        found(
+            "DR-RUN-003.ways",
+            operation=interrupted.operation,
+            run=name,
+            process=interrupted.process(snapshot),
+            ways=remedy,
+        )
     ]

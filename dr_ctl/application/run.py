@@ -357,7 +357,9 @@ def _aborted(caller: Caller, opened: Opened, how: RunOptions) -> Result:
 def _undo_planned(past: RunState, files: RunFiles) -> Result:
     """The calls that an abort would make, and the sites that would serve then."""
     steps = executor.to_undo(past)
-    text = page(f"undo {step.verb}: {call.about}, if {if_known(call.when)}" for step in steps for call in step.inverse)
+    text = page(
+        f"undo {step.verb}: {call.summary}, if {if_known(call.when)}" for step in steps for call in step.inverse
+    )
     serves = " and ".join(past.plan.serving)
     ending = f"{serves} would serve" if serves else "no site would serve, as before the run"
     data = AbortData(undo=[UndoneStep(step.id, step.inverse) for step in steps], serves=past.plan.serving)

@@ -53,12 +53,12 @@ class Verdict:
     exposure: Finding | None = field(default=None, metadata=HIDDEN)
 
     @property
-    def about(self) -> str:
+    def title(self) -> str:
         return f"{self.operation}{f' to {self.to}' if self.to else ''}"
 
     @property
     def line(self) -> str:
-        return f"{self.about}: {self.text}"
+        return f"{self.title}: {self.text}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +258,7 @@ class Assessment:
         return [link for link in away if link.started is not False or (link.site, link.pair) not in starts]
 
     def _has_debt(self, spec: Spec) -> bool:
-        return any(spec.target in (debt.about, debt.kept_at) for debt in self.snapshot.debts)
+        return any(spec.target in (debt.lost_site, debt.kept_at) for debt in self.snapshot.debts)
 
     def _alive(self, spec: Spec, findings: Sequence[Finding]) -> Verdict:
         """Refused beside a site that lives; said too is what the command would answer if that site were lost."""
@@ -287,7 +287,7 @@ def default_target(snapshot: Snapshot, operation: str) -> str | None:
     others = [site for site in snapshot.roles if site not in serving[:1]]
     waiting = next((site for site in others if snapshot.roles[site] is Role.STANDBY), None)
     if operation in REINSTATING:
-        lost = [debt.about for debt in snapshot.debts if debt.about in snapshot.roles]
+        lost = [debt.lost_site for debt in snapshot.debts if debt.lost_site in snapshot.roles]
         return lost[0] if lost else waiting or (others[0] if serving else None)
     return waiting or (others[0] if serving else None)
 

@@ -50,7 +50,7 @@ class Terminal:
         """A person who hangs up stops the run here: no step is done without a yes. A no asks what to do instead."""
         undo = "[u]ndo all and end, " if may_undo else ""
         choices = {"y": Answer.YES, "s": Answer.STOP} | ({"u": Answer.UNDO} if may_undo else {})
-        text = page((f"{step.number}. {step.verb}: {step.about}", f"    [y]es, {undo}[s]top here"))
+        text = page((f"{step.number}. {step.verb}: {step.summary}", f"    [y]es, {undo}[s]top here"))
         while True:
             typed = _typed(text)
             if typed is None:

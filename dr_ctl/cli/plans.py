@@ -15,10 +15,10 @@ def plan_text(plan: Plan) -> str:
     has_pairs = len({call.unit for step in plan.steps for call in step.calls if call.unit}) > 1
     for step in plan.steps:
         if step.verb == NO_RETURN:
-            lines.append(f"{step.number:3}. --- point of no return: {step.about} ---")
+            lines.append(f"{step.number:3}. --- point of no return: {step.summary} ---")
             continue
         limits = ", ".join(_limit(name, value) for name, value in step.limits.items())
-        lines.append(f"{step.number:3}. {step.verb}: {step.about}{f'  [{limits}]' if limits else ''}")
+        lines.append(f"{step.number:3}. {step.verb}: {step.summary}{f'  [{limits}]' if limits else ''}")
         lines += [f"       {text}" for text in _calls(step.calls, has_pairs=has_pairs)]
     lines.append("")
     if plan.untouched:
@@ -42,9 +42,9 @@ def _calls(calls: Sequence[Call], *, has_pairs: bool) -> Iterator[str]:
     """Each call once, with the pairs that it is made for where the plan has several."""
     alike: dict[tuple[str, str | None, int], list[str]] = defaultdict(list)
     for call in calls:
-        alike[call.about, call.when, call.at_most].append(call.unit)
-    for (about, when, at_most), pairs in alike.items():
-        text = f"{about} ({', '.join(pairs)})" if has_pairs and all(pairs) else about
+        alike[call.summary, call.when, call.at_most].append(call.unit)
+    for (summary, when, at_most), pairs in alike.items():
+        text = f"{summary} ({', '.join(pairs)})" if has_pairs and all(pairs) else summary
         yield text if when is None else f"({text}, only if {when}; at most {at_most})"
 
 

@@ -43,10 +43,10 @@ def runbook_list(session: Session) -> Result:
     for path in runbook.files(place):
         book, findings = runbook.lint(path, order)
         rows.append(
-            (path.stem, book.about if book is not None else f"has {len(findings)} finding(s): see runbook lint")
+            (path.stem, book.summary if book is not None else f"has {len(findings)} finding(s): see runbook lint")
         )
     data = RunbooksData([RunbookEntry(*row) for row in rows])
-    text = "\n".join(f"{name:<12} {about}" for name, about in rows)
+    text = "\n".join(f"{name:<12} {summary}" for name, summary in rows)
     return Result(ExitCode.OK, f"{len(rows)} runbook(s) in {place}", data=data, text=text)
 
 

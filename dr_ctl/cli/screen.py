@@ -49,7 +49,7 @@ class Screen:
         match event:
             case StepStarted():
                 safe = "Ctrl-C undoes" if event.safe_to_stop else "do not stop"
-                self._print(f"[{event.number}/{event.of}] {event.verb}: {event.about}  ({safe})", style="bold")
+                self._print(f"[{event.number}/{event.of}] {event.verb}: {event.summary}  ({safe})", style="bold")
             case StepEnded():
                 if self._status is not None:
                     self._status.stop()
@@ -63,7 +63,7 @@ class Screen:
                 self._print(f"    {event.text}", style="yellow")
 
     def _wait(self, event: WaitProgress) -> None:
-        text = f"    {event.about}"
+        text = f"    {event.subject}"
         if event.depth is not None or event.left_s is None:
             text += f": {'not known' if event.depth is None else event.depth}"
         if event.rate is not None and round(event.rate):

@@ -193,7 +193,7 @@ class JournalledStep:
         self._sampled = now
         self._journal.sample(self._step, evidence)
 
-    def report_waiting(self, about: str, depth: int | None, why_not_moving: str | None) -> None:
+    def report_waiting(self, subject: str, depth: int | None, why_not_moving: str | None) -> None:
         now = self.monotonic()
         if depth is not None:
             self._trail = [(at, was) for at, was in self._trail if now - at <= _RATE_OVER_S] + [(now, depth)]
@@ -204,7 +204,7 @@ class JournalledStep:
         if depth is not None and (since := self._trail[0])[0] < now:
             rate = (since[1] - depth) / (now - since[0])
             left = depth / rate if rate > 0 else None
-        self._listener(WaitProgress(about, depth, rate, left, why_not_moving, self._outage.so_far_s()))
+        self._listener(WaitProgress(subject, depth, rate, left, why_not_moving, self._outage.so_far_s()))
 
     def outage_over(self) -> None:
         if self.let_in_at is None:
@@ -229,7 +229,7 @@ class JournalledStep:
         if self._stop.wait(seconds if left_s is None else min(seconds, left_s)):
             raise Stopped(self._stop.signum or 0)
 
-    def counting(self, about: str, within_s: float) -> Callable[[float], None]:
+    def counting(self, subject: str, within_s: float) -> Callable[[float], None]:
         """A wait, said to be one of several, that says how much is left of all of them."""
         until = self.monotonic() + within_s
 
@@ -237,16 +237,16 @@ class JournalledStep:
             now = self.monotonic()
             if now - self._shown >= _SHOW_EVERY_S:
                 self._shown = now
-                self._listener(WaitProgress(about, None, None, max(until - now, 0), None, self._outage.so_far_s()))
+                self._listener(WaitProgress(subject, None, None, max(until - now, 0), None, self._outage.so_far_s()))
             self.wait(seconds)
 
         return wait
 
-    def hold(self, seconds: float, about: str) -> None:
+    def hold(self, seconds: float, subject: str) -> None:
         """Let a longer time pass, saying how much is left of it."""
         until = self.monotonic() + seconds
         while (left := until - self.monotonic()) > 0:
-            self._listener(WaitProgress(about, None, None, left, None, self._outage.so_far_s()))
+            self._listener(WaitProgress(subject, None, None, left, None, self._outage.so_far_s()))
             self.wait(min(left, _SLICE_S))
 
     def monotonic(self) -> float:
@@ -267,8 +267,8 @@ class ReadOnlyContext:
     def sample(self, evidence: Mapping[str, Json]) -> None:
         """Do nothing: no report will be made."""
 
-    def report_waiting(self, about: str, depth: int | None, why_not_moving: str | None) -> None:
-        self._listener(WaitProgress(about, depth, None, None, why_not_moving))
+    def report_waiting(self, subject: str, depth: int | None, why_not_moving: str | None) -> None:
+        self._listener(WaitProgress(subject, depth, None, None, why_not_moving))
 
     def notice(self, text: str) -> None:
         self._listener(Notice(text))

@@ -35,13 +35,13 @@ class DebtKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Debt:
-    """One debt. `about` is the site that it concerns, `kept_at` the one that holds its document.
+    """One debt. `lost_site` is the site that it concerns, `kept_at` the one that holds its document.
 
     `lasting` says whether the protection survives a restart of the broker at `kept_at`, and a takeover there.
     """
 
     kind: DebtKind
-    about: str = field(metadata=key("site"))
+    lost_site: str = field(metadata=key("site"))
     kept_at: str
     since: str
     lasting: bool = False
@@ -49,17 +49,17 @@ class Debt:
     @derived
     def text(self) -> str:
         if self.kind is DebtKind.FENCE:
-            return f"{self.about} was lost and its clients were not shown to be kept out"
+            return f"{self.lost_site} was lost and its clients were not shown to be kept out"
         restart = f"a restart of {self.kept_at}'s broker, or a takeover there,"
         until = f"{restart} does not end that" if self.lasting else f"{restart} ends that"
-        return f"what {self.about} still holds is kept out of {self.kept_at}; {until}"
+        return f"what {self.lost_site} still holds is kept out of {self.kept_at}; {until}"
 
     @derived
     def remedy(self) -> str:
         if self.kind is DebtKind.FENCE:
-            return f"`dr-ctl reinstate {self.about}` once it is back: it is closed first where it came back open."
+            return f"`dr-ctl reinstate {self.lost_site}` once it is back: it is closed first where it came back open."
         return (
-            f"`dr-ctl reinstate {self.about}` once it is back: it compares both sites, names possible "
+            f"`dr-ctl reinstate {self.lost_site}` once it is back: it compares both sites, names possible "
             "duplicates, and then "
             "lets that in."
         )
@@ -68,7 +68,7 @@ class Debt:
 def lost_alone(debts: Iterable[Debt]) -> str | None:
     """The site that was lost and is not reinstated; None without a debt, or where each site has one for the
     other: which of them was lost last no debt tells, since one that stands already keeps its time."""
-    lost = {debt.about for debt in debts}
+    lost = {debt.lost_site for debt in debts}
     return lost.pop() if len(lost) == 1 else None
 
 
@@ -98,8 +98,8 @@ def merged(remembered: Iterable[Debt], snapshot: Iterable[Debt], answered: Itera
     """All debts: those seen at the brokers, and those that STATE remembers of sites that did not answer."""
     sites = set(answered)
     away = [debt for debt in remembered if debt.kept_at not in sites]
-    merged = {(debt.kind, debt.about, debt.kept_at): debt for debt in [*away, *snapshot]}
-    return sorted(merged.values(), key=lambda debt: (debt.kept_at, debt.about, debt.kind.value))
+    merged = {(debt.kind, debt.lost_site, debt.kept_at): debt for debt in [*away, *snapshot]}
+    return sorted(merged.values(), key=lambda debt: (debt.kept_at, debt.lost_site, debt.kind.value))
 
 
 BY_AGENT: Final = "the agent itself"

@@ -262,8 +262,8 @@ class _Run(Generic[O]):
         return self._revertible and not self._journal.replay().activation
 
     def _apply(self, step: PlannedStep, estimator: Estimator, last: int) -> Outcome:
-        self._listener(StepStarted(step.number, last, step.verb, step.about, step.undoable))
-        self._journal.step(step, StepEvent.STARTED, {"about": step.about})
+        self._listener(StepStarted(step.number, last, step.verb, step.summary, step.undoable))
+        self._journal.step(step, StepEvent.STARTED, {"about": step.summary})
         began = self._clock.monotonic()
         stop = self._stop if step.undoable else None
         context = JournalledStep(self._journal, step, stop, self._clock, self._listener, self._outage, self._findings)
@@ -282,7 +282,7 @@ class _Run(Generic[O]):
                 case operations.HOOK:
                     outcome = self._hooked(step, context)
                 case operations.HOLD:
-                    context.hold(step.limits["for"], step.about)
+                    context.hold(step.limits["for"], step.summary)
                     outcome = Done(f"waited {step.limits['for']:g} s")
                 case _:
                     outcome = self._driver.apply(step, self._move, context)
@@ -316,7 +316,7 @@ class _Run(Generic[O]):
     def _asked(self, step: PlannedStep) -> Outcome:
         """A signal counts as a no while all can be undone; later the question waits for a person."""
         with self._stop.question() if step.undoable else nullcontext():
-            agreed = self._callbacks.asker(step.about)
+            agreed = self._callbacks.asker(step.summary)
         if agreed:
             return Done("yes")
         return Failed("a person said no, or nobody could be asked", code=ExitCode.DECLINED)

@@ -154,7 +154,7 @@ class Call:
     thing: str
     phase: str = field(default="", metadata=key("part"), kw_only=True)
     request: Mapping[str, Json] = field(hash=False, metadata=key(flat=True))
-    about: str
+    summary: str = field(metadata=key("about"))
     when: str | None = None
     at_most: int = 1
 
@@ -194,7 +194,7 @@ class PlannedStep:
     number: int
     verb: str
     site: str
-    about: str
+    summary: str = field(metadata=key("about"))
     calls: tuple[Call, ...] = ()
     inverse: tuple[Call, ...] = field(default=(), metadata=key(description="what undoes it"))
     limits: Mapping[str, float] = field(default_factory=dict)

@@ -171,7 +171,7 @@ def _moved(snapshot: Observation, move: Move) -> bool:
 def _keeps_out(snapshot: Observation, target: str) -> bool:
     """Say whether the target serves alone since a failover, whose price was accepted then."""
     lost = other(snapshot, target)
-    kept = (debt.about for debt in snapshot.debts if debt.kind is DebtKind.QUARANTINE and debt.kept_at == target)
+    kept = (debt.lost_site for debt in snapshot.debts if debt.kind is DebtKind.QUARANTINE and debt.kept_at == target)
     return serves_all(snapshot, target) and snapshot.roles[lost] is not Role.SERVING and lost in kept
 
 
@@ -202,7 +202,7 @@ def _lines(runbook: Runbook, snapshot: Observation, move: Move, past: RunState |
         step.step.verb == operations.RECONCILE and step.succeeded for step in past.steps
     )
     # A site that a failback has opened in part is not a returned site that came back open.
-    has_debt = any(move.target == debt.about for debt in snapshot.debts)
+    has_debt = any(move.target == debt.lost_site for debt in snapshot.debts)
     interrupted = (
         move.spec.operation == operations.FAILBACK and snapshot.roles[move.source] is not Role.SERVING and not has_debt
     )
@@ -233,7 +233,7 @@ def _steps(
                 number=number,
                 verb=line.verb,
                 site=draft.site,
-                about=draft.about,
+                summary=draft.summary,
                 calls=draft.calls,
                 inverse=draft.inverse,
                 limits=limits,

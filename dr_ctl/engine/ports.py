@@ -156,7 +156,7 @@ class StepPlan:
     """A step without its number, as a recipe returns for one line of a runbook."""
 
     site: str
-    about: str
+    summary: str
     calls: tuple[Call, ...] = ()
     inverse: tuple[Call, ...] = ()
     limits: Mapping[str, float] | None = None

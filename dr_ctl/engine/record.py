@@ -74,7 +74,7 @@ class Record:
     None while the run is open, `out` where clients were not kept out or nothing tells; `epoch` is the run's lock.
     `let_in` is the last step that let clients in, `fenced` the first call that could keep them out. `served` is what
     its result says of who serves, by unit, None without one; `served_before` are the sites that served when it was
-    planned. `about` is the installation as the run found it, `plan_sha256` the digest of the plan that people signed.
+    planned. `installation` is what the run found of it, `plan_sha256` the digest of the plan that people signed.
     """
 
     run: str
@@ -98,7 +98,7 @@ class Record:
     fenced: Listener | None = field(default=None, metadata=HIDDEN)
     served: Mapping[str, str | None] | None = field(default=None, metadata=HIDDEN)
     served_before: tuple[str, ...] = field(default=(), metadata=HIDDEN)
-    about: Mapping[str, Any] | None = field(default=None, metadata=HIDDEN)
+    installation: Mapping[str, Any] | None = field(default=None, metadata=HIDDEN)
 
     @derived
     def took_s(self) -> float | None:
@@ -150,7 +150,7 @@ class Material:
         return authors(self.entries)
 
     @property
-    def about(self) -> Mapping[str, Any] | None:
+    def installation(self) -> Mapping[str, Any] | None:
         """The installation as the run found it."""
         return next((mapping(author["about"]) for author in self.authors if "about" in author), None)
 
@@ -258,7 +258,7 @@ def record(files: RunFiles) -> Record:
         fenced=fenced,
         served=_served(run.data),
         served_before=tuple(map(text, items(run.plan.get("serving")))),
-        about=run.about,
+        installation=run.installation,
     )
 
 

@@ -377,7 +377,7 @@ def _serving_beside(snapshot: Observation, spec: Spec, past: RunState | None, *,
     summary = roles_text(snapshot)
     if past is None and spec.expect_serving is not None and roles[spec.expect_serving] is not Role.SERVING:
         return _surprise(snapshot, spec, "run again with the site that serves")
-    was_lost = any(debt.about == spec.target for debt in snapshot.debts)
+    was_lost = any(debt.lost_site == spec.target for debt in snapshot.debts)
     open_ = roles[spec.target] is Role.SERVING
     if roles[beside] is Role.SERVING and (roles[spec.target] is Role.STANDBY or (open_ and was_lost)):
         return beside
@@ -412,7 +412,7 @@ def _lost(snapshot: Observation, spec: Spec, *, cut_off: bool) -> str | Finding:
 
 def renamed_sites(snapshot: Observation) -> Finding | None:
     """The finding for debts of sites that the settings do not have."""
-    strange = sorted({site for debt in snapshot.debts for site in (debt.about, debt.kept_at)} - {*snapshot.roles})
+    strange = sorted({site for debt in snapshot.debts for site in (debt.lost_site, debt.kept_at)} - {*snapshot.roles})
     if not strange:
         return None
     return found(

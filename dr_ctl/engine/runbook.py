@@ -104,7 +104,7 @@ class Runbook:
     """A procedure that has passed the lint."""
 
     operation: str
-    about: str
+    summary: str
     steps: tuple[RunbookStep, ...]
     path: Path
 

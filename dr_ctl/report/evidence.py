@@ -54,18 +54,18 @@ class Outage:
 
 def of_what(material: Material) -> tuple[Fact, ...]:
     """The installation with its brokers, and who asked for the run, by which words."""
-    about, approved = material.about, material.approved
+    installation, approved = material.installation, material.approved
     facts = [Fact("Run", material.name)]
-    if about is None:
+    if installation is None:
         facts.append(Fact("Installation", _SILENT))
     else:
-        settings = mapping(about.get("settings"))
+        settings = mapping(installation.get("settings"))
         digest = text(settings.get("sha256")) or NOT_KNOWN
         facts += [
-            Fact("Installation", text(about.get("name")) or NOT_KNOWN),
-            Fact("Topology", text(about.get("topology")) or NOT_KNOWN),
+            Fact("Installation", text(installation.get("name")) or NOT_KNOWN),
+            Fact("Topology", text(installation.get("topology")) or NOT_KNOWN),
             Fact("Settings", f"{text(settings.get('file'))}, SHA-256 `{digest}`"),
-            *_brokers(mapping(about.get("brokers")), material),
+            *_brokers(mapping(installation.get("brokers")), material),
         ]
     names = {"version": "Version of dr-ctl", "command": "Command", "user": "By", "host": "On host"}
     for key, name in names.items():
@@ -94,7 +94,7 @@ def _brokers(addresses: Mapping[str, Any], material: Material) -> Iterator[Fact]
 
 def measured(material: Material, out: Outage) -> tuple[Measured, ...]:
     """Each objective against its result; none for a run that moved nothing."""
-    limits = mapping(mapping(material.about).get("objectives"))
+    limits = mapping(mapping(material.installation).get("objectives"))
     rows = []
     if out.at_most_s is not None or out.at_least_s is not None or out.figure == NOT_KNOWN:
         rows.append(_recovery(number(limits.get("recovery_s")), out, put_back=material.data.get("undone") is True))

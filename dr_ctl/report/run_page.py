@@ -263,7 +263,7 @@ def _chapter(part: Part, title: str, last: Part | None, out: Outage, elsewhere: 
 def _row(act: Act, axis: TimeAxis, elsewhere: str) -> Row:
     moment = act.mark is Mark.SIGNAL or act.verb == NO_RETURN
     until = clock(act.ended) if act.ended is not None else "no end written"
-    said = act.text or ("" if act.undo else act.about)
+    said = act.text or ("" if act.undo else act.summary)
     left = axis.at(act.began)
     return Row(
         label=f"signal: {act.verb}" if act.mark is Mark.SIGNAL else act.label,

@@ -62,7 +62,7 @@ def spans_of(run: Material) -> list[ReadableSpan]:
     from opentelemetry.sdk.trace import ReadableSpan  # noqa: PLC0415
     from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags  # noqa: PLC0415
 
-    story, data, about = tell(run), mapping(run.result), mapping(run.about)
+    story, data, installation = tell(run), mapping(run.result), mapping(run.installation)
     resource = Resource({"service.name": "dr-ctl", "service.version": __version__})
 
     def span(
@@ -84,8 +84,8 @@ def spans_of(run: Material) -> list[ReadableSpan]:
     good = code in (ExitCode.OK, ExitCode.WARNINGS)
     facts = {
         "run": run.name,
-        "installation": text(about.get("name")),
-        "topology": text(about.get("topology")),
+        "installation": text(installation.get("name")),
+        "topology": text(installation.get("topology")),
         "source": text(run.plan.get("source")),
         "target": text(run.spec.get("target")),
         "outcome": text(data.get("outcome")),

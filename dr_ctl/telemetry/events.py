@@ -11,7 +11,7 @@ class StepStarted:
     number: int
     of: int
     verb: str
-    about: str
+    summary: str
     safe_to_stop: bool
 
 
@@ -27,10 +27,10 @@ class StepEnded:
 
 @dataclass(frozen=True, slots=True)
 class WaitProgress:
-    """How a wait stands. `rate` is per second, `left_s` the time to go, `outage_s` how long clients have been out; None
-    where it cannot be told, or they are not out."""
+    """How a wait for `subject` stands. `rate` is per second, `left_s` the time to go, `outage_s` how long clients have
+    been out; None where it cannot be told, or they are not out."""
 
-    about: str
+    subject: str
     depth: int | None
     rate: float | None
     left_s: float | None

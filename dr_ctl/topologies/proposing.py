@@ -150,7 +150,7 @@ def joined(
     protocol: str,
     own: str,
     key: str,
-    about: str,
+    comment: str,
     more: Callable[[BrokerAddress, Probed, tuple[str, ...]], list[Key]] = lambda *_: [],
 ) -> Proposal:
     """Propose it for brokers whose peer's link comes in by a listener that speaks that protocol, as `key` names it.
@@ -160,7 +160,7 @@ def joined(
         listeners = link_listeners(broker, peer, protocol)
         ways_in = clients(broker, listeners.names)
         taken = (*listeners.names, *(map(str, ways_in.value) if isinstance(ways_in.value, list) else ()))
-        brokers[place.site] = [ways_in, *listeners.key(key, about), *more(place, broker, taken)]
+        brokers[place.site] = [ways_in, *listeners.key(key, comment), *more(place, broker, taken)]
         if (listener := listeners.shared(own.format(key), key)) is not None:
             shared[place.site] = listener
     return Proposal(topology, why, brokers, shared=shared)

@@ -303,9 +303,9 @@ def test_a_moment_is_typed_as_a_clock_shows_it_and_is_utc(given: str, means: str
     assert stamp(moment(noon, "--silent-since", given)) == means
 
 
-def owing(site: str, *, epoch: int, serving: bool = True, about: str | None = None) -> BrokerView:
-    about = about or ("london" if site == "paris" else None)
-    kept = {debt_name(DebtKind.FENCE, about, site): "{}"} if about else {}
+def owing(site: str, *, epoch: int, serving: bool = True, lost_site: str | None = None) -> BrokerView:
+    lost_site = lost_site or ("london" if site == "paris" else None)
+    kept = {debt_name(DebtKind.FENCE, lost_site, site): "{}"} if lost_site else {}
     view = broker(site, serving=serving)
     return replace(view, documents={**kept, f"dr-ctl.lock.{site}.{epoch}": "{}"})
 
@@ -317,7 +317,7 @@ def owing(site: str, *, epoch: int, serving: bool = True, about: str | None = No
         (owing("london", epoch=4, serving=True), owing("paris", epoch=4), ("london",)),
         (owing("london", epoch=5, serving=False), owing("paris", epoch=4), ()),
         (owing("london", epoch=3, serving=False), owing("paris", epoch=4, serving=False), ()),
-        (owing("london", epoch=5, about="paris"), owing("paris", epoch=6), ()),
+        (owing("london", epoch=5, lost_site="paris"), owing("paris", epoch=6), ()),
     ],
     ids=["closed", "open", "an older epoch", "nobody serves", "lost in turn"],
 )

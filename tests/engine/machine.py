@@ -175,7 +175,7 @@ class Machine:
             raise Killed
         if fault is Fault.LOST:
             return Unknown("no answer")
-        if fault is Fault.REFUSED or call.about in self.stuck:
+        if fault is Fault.REFUSED or call.summary in self.stuck:
             return Failed("the broker says no")
         self._change(call)
         if fault is Fault.KILLED_AFTER:
@@ -188,7 +188,7 @@ class Machine:
         if flags[call.thing] is BRINGS[call.goal]:
             return
         flags[call.thing] = BRINGS[call.goal]
-        self.effects.append(call.about)
+        self.effects.append(call.summary)
         [other] = [site for name, site in self.sites.items() if name != call.site]
         if call.goal is Goal.OPEN:
             self.judge_opening(call, other)
@@ -328,7 +328,7 @@ class Driver:
         if not missing:
             return NotNeeded("it holds already")
         context.change(missing, self._machine.send)
-        left = [call.about for call in missing if not self._machine.holds(call)]
+        left = [call.summary for call in missing if not self._machine.holds(call)]
         return Failed(f"could not {', '.join(left)}") if left else Done("brought about")
 
     def _drain(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:

@@ -491,7 +491,9 @@ def test_the_estimate_says_how_much_is_left_of_its_time(tmp_path: Path) -> None:
     desk = Desk(tmp_path, estimates=Slow())
     desk.go(listener=lambda event: heard.append(event) if isinstance(event, WaitProgress) else None)
 
-    [result] = [event for event in heard if event.about.startswith("estimating from the history (given up after 30 s)")]
+    [result] = [
+        event for event in heard if event.subject.startswith("estimating from the history (given up after 30 s)")
+    ]
     assert result.left_s is not None
     assert 29 < result.left_s <= 30
 

@@ -39,9 +39,9 @@ class Judged(Machine):
 
     def judge_opening(self, call: Call, other: Site) -> None:
         if other.open:
-            self.wrong.append(f"{call.about}: both sites let clients in")
+            self.wrong.append(f"{call.summary}: both sites let clients in")
         if other.outflow and not self.may_lose and call.site not in self.served:
-            self.wrong.append(f"{call.about}: what the other holds is lost")
+            self.wrong.append(f"{call.summary}: what the other holds is lost")
 
 
 @dataclass
@@ -221,7 +221,7 @@ def failures(world: World) -> Iterator[World]:
 def _owed(world: World, name: str) -> Iterator[Debt]:
     """A site that dies while the other serves owes what a failover writes down."""
     other = next(site for site in SITES if site != name)
-    if world.machine.sites[other].open and not any(debt.about == name for debt in world.machine.debts):
+    if world.machine.sites[other].open and not any(debt.lost_site == name for debt in world.machine.debts):
         yield Debt(DebtKind.FENCE, name, other, "2026-11-21T02:00:00Z")
 
 

@@ -837,7 +837,7 @@ def test_a_site_that_answers_says_what_is_owed_there(
     left = merged(remembered, seen, answered)
     wanted = [*(debt for debt in remembered if debt.kept_at not in answered), *seen]
     # What is seen counts, not what is remembered; nothing is told twice.
-    by_key = {(debt.kind, debt.about, debt.kept_at): debt for debt in wanted}
+    by_key = {(debt.kind, debt.lost_site, debt.kept_at): debt for debt in wanted}
     assert sorted(left, key=repr) == sorted(by_key.values(), key=repr)
     assert merged(left, seen, answered) == left
 
@@ -890,7 +890,7 @@ def test_a_quarantine_says_whether_a_restart_lifts_it(lasting: bool, words: str)
 
 
 def test_which_of_two_sites_was_lost_last_no_debt_tells() -> None:
-    theirs = replace(QUARANTINE, about=OWED.kept_at, kept_at=OWED.about)
-    assert lost_alone([OWED, QUARANTINE]) == OWED.about
+    theirs = replace(QUARANTINE, lost_site=OWED.kept_at, kept_at=OWED.lost_site)
+    assert lost_alone([OWED, QUARANTINE]) == OWED.lost_site
     assert lost_alone([QUARANTINE, theirs]) is None
     assert lost_alone([]) is None

@@ -148,8 +148,8 @@ class TestThePlan:
         assert [step.number for step in decided.steps] == list(range(1, 12))
         fence = decided.steps[5]
         assert (fence.id, fence.site) == ("06-fence", "london")
-        assert [call.about for call in fence.calls] == ["close clients at london", "close legacy at london"]
-        assert [call.about for call in fence.inverse] == ["open clients at london", "open legacy at london"]
+        assert [call.summary for call in fence.calls] == ["close clients at london", "close legacy at london"]
+        assert [call.summary for call in fence.inverse] == ["open clients at london", "open legacy at london"]
         assert decided.not_replicated == ("what is in memory at london",)
         assert decided.cannot_know == ("what clients do",)
         # The point of no return parts what is undone from what is finished.
@@ -169,7 +169,7 @@ class TestThePlan:
         book: Runbook = replace(BOOK, steps=tuple(lines))
         decided = planned(plan(book, Recipe(), snapshot(), ASK))
         assert verbs(decided) == sorted(VERBS)
-        assert all(step.about for step in decided.steps)
+        assert all(step.summary for step in decided.steps)
 
     def test_a_failover_keeps_residue_out_before_anybody_is_let_in_and_undoes_that(self) -> None:
         decided = planned(decide(FAILOVER, Machine(sites=lost()).read(), exposure=Cost()))
@@ -177,7 +177,7 @@ class TestThePlan:
         beside = ["snapshot", "estimate", "fence", "quarantine", "settle"]
         assert verbs(decided) == [*FINISHING[:2], *beside, *FINISHING[2:]]
         [kept] = [step for step in decided.steps if step.verb == "quarantine"]
-        assert [call.about for call in (*kept.calls, *kept.inverse)] == [
+        assert [call.summary for call in (*kept.calls, *kept.inverse)] == [
             "keep out mirror at paris",
             "let in mirror at paris",
         ]
@@ -202,7 +202,7 @@ class TestGoingOn:
             finishing = [f"{number}-{verb}" for number, verb in enumerate(FINISHING, start=12)]
             assert [step.id for step in decided.steps] == finishing
             assert not any(step.undoable for step in decided.steps)
-            assert {call.about for call in decided.steps[3].calls} >= {
+            assert {call.summary for call in decided.steps[3].calls} >= {
                 "resume orders at london",
                 "resume bills at london",
             }
@@ -223,7 +223,7 @@ class TestGoingOn:
         site.sites["london"].listeners["clients"] = site.sites["london"].listeners["legacy"] = False
         site.sites["london"].paused["orders"] = True
         decided = planned(decide(ASK, site.read(), past()))
-        inverses = {step.verb: [call.about for call in step.inverse] for step in decided.steps}
+        inverses = {step.verb: [call.summary for call in step.inverse] for step in decided.steps}
         assert decided.baseline == Machine().dump()
         assert inverses["fence"] == ["open clients at london", "open legacy at london"]
         assert inverses["quiesce"] == ["resume orders at london", "resume bills at london"]
@@ -346,7 +346,7 @@ class TestWhoReturns:
 
     @pytest.mark.parametrize("spec", [REINSTATE, FAILBACK])
     def test_a_debt_of_the_other_sorts_nothing_out_and_another_site_than_expected_refuses(self, spec: Spec) -> None:
-        of_paris = replace(DEBTS[0], about="paris", kept_at="london")
+        of_paris = replace(DEBTS[0], lost_site="paris", kept_at="london")
         assert told(decide(spec, snapshot(SERVING, SERVING, of_paris))) == BOTH
         for expected, decision in (("london", UNEXPECTED), ("paris", PLAN)):
             assert told(decide(replace(spec, expect_serving=expected), snapshot(STANDBY, SERVING, *DEBTS))) == decision
@@ -390,7 +390,7 @@ def test_a_runbook_is_read_with_its_limits_and_words(tmp_path: Path) -> None:
     assert isinstance(book, Runbook)
     steps = {step.verb: step for step in book.steps}
     assert list(steps) == [step.verb for step in book.steps]
-    assert book.about.startswith("The serving site is lost. Serve at the other site now")
+    assert book.summary.startswith("The serving site is lost. Serve at the other site now")
     assert (steps["observe"].site, steps["observe"].limits, steps["observe"].line) == ("both", {"lost": 5.0}, 4)
     assert steps["estimate"].words == {"stored": True}
     assert (steps["check"].words, steps["fence"].site) == ({"operation": "failover"}, "lost")

@@ -233,8 +233,8 @@ class ListenersAndRoles(Fence):
                 for role, may in self.view.grants.get(match, {}).items()
                 if role not in lasting.roles or aside
             }
-            about = f"keep role {', '.join(lasting.roles)} out of {match}"
-            calls.append(call(self.view, Goal.REVOKE, match, self._saying(match, words), about, when))
+            summary = f"keep role {', '.join(lasting.roles)} out of {match}"
+            calls.append(call(self.view, Goal.REVOKE, match, self._saying(match, words), summary, when))
         return calls
 
     def letting_in(self, matches: Sequence[str], when: str | None = None) -> list[Call]:
@@ -254,9 +254,9 @@ class ListenersAndRoles(Fence):
         if calls:
             calls.append(call(view, Goal.GRANT, ALL, request(server, RELOAD), "read broker.xml again", STILL_OUT))
         for match in [drafted.thing for drafted in calls if drafted.thing != ALL and self._noted(drafted.thing)]:
-            about = f"give the roles at {match} the rights from before the fence"
+            summary = f"give the roles at {match} the rights from before the fence"
             calls.append(
-                call(self.view, Goal.RESTORE, match, self._saying(match, self._before(match)), about, OTHERWISE)
+                call(self.view, Goal.RESTORE, match, self._saying(match, self._before(match)), summary, OTHERWISE)
             )
         return calls
 

@@ -27,8 +27,8 @@ def _mirror(local: BrokerAddress, peer: BrokerAddress) -> Proposal | None:
         return None
     why = f"broker connections at {' and '.join(linked)}"
     why += "" if len(linked) == len(both) else "; the other site has none: without it no failback is possible"
-    about = "what the peer's broker connection uses; no client may"
-    return joined("artemis-mirror", why, both, "AMQP", _AMQP, "mirror", about)
+    comment = "what the peer's broker connection uses; no client may"
+    return joined("artemis-mirror", why, both, "AMQP", _AMQP, "mirror", comment)
 
 
 def _continuity(local: BrokerAddress, remote: BrokerAddress) -> Proposal | None:
@@ -36,8 +36,8 @@ def _continuity(local: BrokerAddress, remote: BrokerAddress) -> Proposal | None:
     both = pairs(local, remote)
     if len(sites_with(both, PLUGIN)) < 2:  # noqa: PLR2004 - both
         return None
-    about, why = "what the peer's plugin uses: its external acceptor", "the continuity plugin's service at both sites"
-    proposal = joined("artemis-continuity", why, both, "CORE", _CORE, "mirror", about)
+    comment, why = "what the peer's plugin uses: its external acceptor", "the continuity plugin's service at both sites"
+    proposal = joined("artemis-continuity", why, both, "CORE", _CORE, "mirror", comment)
     brokers = dict(proposal.brokers)
     for place, broker, peer in both:
         if serving := moving(broker, peer):
@@ -51,9 +51,9 @@ def _bridges(local: BrokerAddress, peer: BrokerAddress) -> Proposal | None:
     both = pairs(local, peer)
     if not both or any(len(sites_with(both, sign)) < len(both) for sign in (BRIDGES, DIVERTS)):
         return None
-    why, about = "diverts and bridges at both sites", "what the peer's bridges use; no client may"
+    why, comment = "diverts and bridges at both sites", "what the peer's bridges use; no client may"
     fence = Key("lasting_fence", {"roles": ["apps"]}, "the roles of the clients, never the bridges' own", sure=False)
-    return joined("artemis-bridges", why, both, "CORE", _CORE, "bridge", about, lambda *_: [fence])
+    return joined("artemis-bridges", why, both, "CORE", _CORE, "bridge", comment, lambda *_: [fence])
 
 
 MIRROR: Final = Proposer(Family.ARTEMIS, (BROKER_CONNECTIONS,), _mirror)

@@ -82,12 +82,12 @@ def _of(was: Mapping[str, Any], unit: str) -> Mapping[str, Any]:
 
 
 def _dispatch(view: BrokerView, goal: Goal, queue: Queue, when: str | None) -> Call:
-    made, about = (
+    made, summary = (
         (view.requests.resume(queue), f"let {queue.name} deliver")
         if goal is Goal.OPEN
         else (view.requests.pause_lasting(queue), f"let {queue.name} deliver nothing")
     )
-    return call(view, goal, queue.name, made, about, when)
+    return call(view, goal, queue.name, made, summary, when)
 
 
 def _cut(view: BrokerView, unit: str) -> Call:
@@ -199,8 +199,8 @@ def draft_unfence(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerVi
         calls += in_phase("listeners", _listeners(view, served or {}) if shut else ())
     paused = [(view, queue) for view, queue in paused_at(snapshot, move.source) if queue.name in view.paused]
     calls += receipts.strikes(snapshot) if calls else []
-    about = "clients let in again, and what runs have paused lifted"
-    return StepPlan(move.source, about, (*calls, *(resume(view, queue) for view, queue in paused)))
+    summary = "clients let in again, and what runs have paused lifted"
+    return StepPlan(move.source, summary, (*calls, *(resume(view, queue) for view, queue in paused)))
 
 
 def undo(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:

@@ -235,7 +235,7 @@ def _with_what_is_forwarded(observer: Observer, observe: Callable[[], Snapshot[B
     """Beside it, what clients forward with another site's origin, and when delayed messages are due. That takes a
     moment: no wait asks for it."""
     snapshot = observe()
-    owed = {debt.about for debt in snapshot.debts}
+    owed = {debt.lost_site for debt in snapshot.debts}
 
     def read(view: BrokerView) -> BrokerView:
         session = observer.brokers[view.site][view.pair]

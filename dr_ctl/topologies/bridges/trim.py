@@ -40,8 +40,8 @@ def draft(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerView], mov
             if peer is None or view.units[unit] or not peer.units.get(unit):
                 continue
             calls += [_may_remove(view, queue) for queue in view.queues_of(unit) if queue.depth]
-    about = f"copies at {move.source} that both sites have processed are removed, by the ids in both id stores"
-    return StepPlan(move.source, about, tuple(calls))
+    summary = f"copies at {move.source} that both sites have processed are removed, by the ids in both id stores"
+    return StepPlan(move.source, summary, tuple(calls))
 
 
 def removes(view: BrokerView, queue: Queue, consumed: Consumed) -> Iterator[Call]:

@@ -219,8 +219,8 @@ def remove(
         return None
     left = shown(session, now).keys() & gone.ids
     counts.note(view.start, DELETED, queue.name, -len(left))
-    about = f"of {len(gone.ids)} message(s) could not be removed from {queue.name} at {session.site}"
-    return not_done(left, about, outcomes)
+    why = f"of {len(gone.ids)} message(s) could not be removed from {queue.name} at {session.site}"
+    return not_done(left, why, outcomes)
 
 
 def moved_aside(

@@ -31,8 +31,8 @@ def _brokersync(local: proposing.BrokerAddress, remote: proposing.BrokerAddress)
         ]
 
     why = f"network connectors at {' and '.join(linked)}"
-    about = "what the peer's network connector uses; no client may"
-    return proposing.joined("classic-brokersync", why, both, "OPENWIRE", _OWN_LISTENER, "bridge", about, more)
+    comment = "what the peer's network connector uses; no client may"
+    return proposing.joined("classic-brokersync", why, both, "OPENWIRE", _OWN_LISTENER, "bridge", comment, more)
 
 
 def _agent(place: proposing.BrokerAddress, listener: proposing.Listener) -> proposing.Key:
@@ -73,8 +73,8 @@ def _fanout(local: proposing.BrokerAddress, peer: proposing.BrokerAddress) -> pr
         named = [listener.name for listener in broker.listeners if _PRODUCERS.search(listener.name)]
         why = "the connectors of producers, open at both sites"
         producers = proposing.Key("producers", [*(named or ("producers",))], why, bool(named))
-        about = "the connectors of consumers alone: a fence closes them"
-        brokers[place.site] = [replace(proposing.clients(broker, named), sure=False, why=about), producers]
+        comment = "the connectors of consumers alone: a fence closes them"
+        brokers[place.site] = [replace(proposing.clients(broker, named), sure=False, why=comment), producers]
     header = proposing.Key("id_header", "UniqueMessageID", "the property by which producers name a message", sure=False)
     return proposing.Proposal("classic-fanout", "two brokers that nothing joins", brokers, (header,))
 

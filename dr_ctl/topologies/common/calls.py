@@ -141,10 +141,10 @@ class Requests(ABC):
 
 
 def call(
-    view: Broker, goal: Goal, thing: str, request: Request, about: str, when: str | None = None, at_most: int = 1
+    view: Broker, goal: Goal, thing: str, request: Request, summary: str, when: str | None = None, at_most: int = 1
 ) -> Call:
-    """Make a call at one broker; `about` says what it does, without where."""
-    return Call(view.site, view.pair, goal, thing, request, f"{about} at {view.site}", when, at_most)
+    """Make a call at one broker; `summary` says what it does, without where."""
+    return Call(view.site, view.pair, goal, thing, request, f"{summary} at {view.site}", when, at_most)
 
 
 def open_listener(view: Broker, listener: Acceptor, when: str | None = None) -> Call:
@@ -189,22 +189,22 @@ def queues_of(made: Call, view: Broker) -> list[str]:
     return [name for name in view.business if name.startswith(made.thing[:-1])]
 
 
-def document(view: Broker, name: str, request: Request, about: str, when: str | None = None) -> Call:
-    """Let a queue of dr-ctl's own stand there; `about` says all of it."""
-    return Call(view.site, view.pair, Goal.WRITE, name, request, about, when)
+def document(view: Broker, name: str, request: Request, summary: str, when: str | None = None) -> Call:
+    """Let a queue of dr-ctl's own stand there; `summary` says all of it."""
+    return Call(view.site, view.pair, Goal.WRITE, name, request, summary, when)
 
 
-def write_document(view: Broker, name: str, text: str | None, about: str, when: str | None = None) -> Call:
-    return document(view, name, view.requests.write(name, text), about, when)
+def write_document(view: Broker, name: str, text: str | None, summary: str, when: str | None = None) -> Call:
+    return document(view, name, view.requests.write(name, text), summary, when)
 
 
-def remove_document(view: Broker, name: str, about: str, when: str | None = None) -> Call:
-    return Call(view.site, view.pair, Goal.STRIKE, name, view.requests.remove(name), about, when)
+def remove_document(view: Broker, name: str, summary: str, when: str | None = None) -> Call:
+    return Call(view.site, view.pair, Goal.STRIKE, name, view.requests.remove(name), summary, when)
 
 
 def left_of(calls: Sequence[Call], views: Sequence[Broker]) -> list[str]:
     """The effects of these calls that are not seen to hold, in words."""
-    return [call.about for call in calls if not holds(call, views)]
+    return [call.summary for call in calls if not holds(call, views)]
 
 
 def holds(call: Call, views: Iterable[Broker]) -> bool:
@@ -221,9 +221,9 @@ def still(calls: Sequence[Call], views: Sequence[Broker]) -> Failed | None:
 _NAME: Final = re.compile(rf"dr-ctl\.debt\.([^.]+)\.({'|'.join(kind.value for kind in DebtKind)})\.([^.]+)")
 
 
-def debt_name(kind: DebtKind, about: str, kept_at: str) -> str:
+def debt_name(kind: DebtKind, lost_site: str, kept_at: str) -> str:
     """The name of the queue that holds a debt: the name contains the site that holds the debt."""
-    return f"dr-ctl.debt.{kept_at}.{kind.value}.{about}"
+    return f"dr-ctl.debt.{kept_at}.{kind.value}.{lost_site}"
 
 
 def is_debt(name: str) -> bool:
@@ -237,23 +237,23 @@ def debts_of(documents: Mapping[str, str]) -> list[Debt]:
         named = _NAME.fullmatch(name)
         if named is None:
             continue
-        kept_at, kind, about = named.groups()
+        kept_at, kind, lost_site = named.groups()
         try:
             document = json.loads(text)
-            debts.append(Debt(DebtKind(kind), about, kept_at, str(document["since"]), bool(document["lasting"])))
+            debts.append(Debt(DebtKind(kind), lost_site, kept_at, str(document["since"]), bool(document["lasting"])))
         except UNREADABLE:
-            debts.append(Debt(DebtKind(kind), about, kept_at, "not known"))
+            debts.append(Debt(DebtKind(kind), lost_site, kept_at, "not known"))
     return debts
 
 
-def owe(view: Broker, kind: DebtKind, about: str, when: str | None = None, *, lasting: bool = False) -> Call:
+def owe(view: Broker, kind: DebtKind, lost_site: str, when: str | None = None, *, lasting: bool = False) -> Call:
     """Write a debt down at a broker: as it stands there, where it is seen to."""
-    name, since = debt_name(kind, about, view.site), stamp(datetime.fromtimestamp(view.now_ms / 1000, UTC))
+    name, since = debt_name(kind, lost_site, view.site), stamp(datetime.fromtimestamp(view.now_ms / 1000, UTC))
     text = view.documents.get(name) or json.dumps({"since": since, "lasting": lasting})
-    return write_document(view, name, text, f"record the {kind.value} debt of {about} at {view.site}", when)
+    return write_document(view, name, text, f"record the {kind.value} debt of {lost_site} at {view.site}", when)
 
 
-def pay(view: Broker, kind: DebtKind, about: str, when: str | None = None) -> Call:
+def pay(view: Broker, kind: DebtKind, lost_site: str, when: str | None = None) -> Call:
     """Take a debt's document away."""
-    text = f"clear the {kind.value} debt of {about} at {view.site}"
-    return remove_document(view, debt_name(kind, about, view.site), text, when)
+    text = f"clear the {kind.value} debt of {lost_site} at {view.site}"
+    return remove_document(view, debt_name(kind, lost_site, view.site), text, when)

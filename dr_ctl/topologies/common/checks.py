@@ -68,7 +68,7 @@ def of_listeners(name: str, view: Broker) -> Iterator[Finding]:
             listeners=brief([f"{listener.name} {if_known(listener.port)}" for listener in listeners]),
         )
     if shut := [listener.name for listener in view.link.listeners if not listener.started]:
-        kept_out = [debt.about for debt in debts_of(view.documents) if debt.kind is DebtKind.QUARANTINE]
+        kept_out = [debt.lost_site for debt in debts_of(view.documents) if debt.kind is DebtKind.QUARANTINE]
         if kept_out:
             severity = Severity.INFO
             yield found("DR-DOOR-004.quarantine", severity=severity, broker=name, shut=brief(shut), lost=kept_out[0])
@@ -312,7 +312,7 @@ def of_pairs(
 
 def on_purpose(snapshot: Snapshot[Any], findings: Iterable[Finding]) -> Iterator[Finding]:
     """The findings, where no restart is advised for the link of a site that is kept out."""
-    kept_out = {debt.about for debt in snapshot.debts if debt.kind is DebtKind.QUARANTINE}
+    kept_out = {debt.lost_site for debt in snapshot.debts if debt.kind is DebtKind.QUARANTINE}
     for finding in findings:
         site = finding.text.partition("/")[0]
         if finding.id == "DR-LINK-004" and site in kept_out:

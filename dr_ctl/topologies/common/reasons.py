@@ -116,7 +116,7 @@ def of_return(
 
 def is_settled(snapshot: Snapshot[Any], move: Move) -> bool:
     """Say whether no debt of the target is left, and it waits."""
-    owed = any(move.target in (debt.about, debt.kept_at) for debt in snapshot.debts)
+    owed = any(move.target in (debt.lost_site, debt.kept_at) for debt in snapshot.debts)
     return not owed and snapshot.roles[move.target] is Role.STANDBY
 
 
@@ -204,7 +204,9 @@ def _replaced(snapshot: Snapshot[Broker], move: Move) -> Iterator[Finding]:
 def _coming_in(snapshot: Snapshot[Broker], move: Move) -> Iterator[Finding]:
     """Pauses that a return holds while its way is open: lifting them would deliver messages whose acknowledgements are
     still on the way."""
-    lost = [debt.about for debt in snapshot.debts if debt.kind is DebtKind.QUARANTINE and debt.kept_at == move.source]
+    lost = [
+        debt.lost_site for debt in snapshot.debts if debt.kind is DebtKind.QUARANTINE and debt.kept_at == move.source
+    ]
     views = {
         view.pair
         for view, _ in paused_at(snapshot, move.source)
@@ -277,7 +279,7 @@ def holds_already(snapshot: Snapshot[Broker], move: Move) -> str | None:
         return f"{site} is closed to clients already"
     views = snapshot.views(site)
     lasts = all(view.fence.roles_revoked for view in views if view.config.lasting is not None)
-    owed = any(debt.kind is DebtKind.FENCE and debt.about == site for debt in snapshot.debts)
+    owed = any(debt.kind is DebtKind.FENCE and debt.lost_site == site for debt in snapshot.debts)
     if move.spec.operation == FENCE and role is Role.STANDBY and lasts and not owed:
         return f"clients are kept out of {site} already"
     kept_out = any(view.fence.roles_revoked for view in views)

@@ -220,7 +220,7 @@ class Session(ABC, Generic[V_co]):
         return False
 
     def do(self, call: Call) -> Outcome:
-        raise NotImplementedError(call.about)
+        raise NotImplementedError(call.summary)
 
     def _changed(self, calls: Sequence[Call]) -> list[Outcome]:
         """A connection of its own: a change never waits behind a reading. It reaches every node that is active."""

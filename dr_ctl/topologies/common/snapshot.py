@@ -279,7 +279,7 @@ class Snapshot(Generic[V_co]):
             ]
             if debt.kind is DebtKind.QUARANTINE and listeners:
                 key = "DR-RETURN-004.serving" if self.roles[debt.kept_at] is Role.SERVING else "DR-RETURN-004"
-                yield found(key, listeners=", ".join(listeners), kept_at=debt.kept_at, about=debt.about)
+                yield found(key, listeners=", ".join(listeners), kept_at=debt.kept_at, lost_site=debt.lost_site)
 
     def _beside(self) -> Iterator[Finding]:
         """Brokers with several nodes: what speaks against a move of them."""

@@ -291,12 +291,12 @@ class Sender:
 
 
 def not_done(
-    left: Collection[str], about: str, outcomes: Sequence[Outcome], they: str = "they are still there"
+    left: Collection[str], what: str, outcomes: Sequence[Outcome], they: str = "they are still there"
 ) -> Failed | None:
     """The failure of a change that left messages as they were, with what a broker said, or else with what is seen of
     them; returns None where it left none."""
     why = next((outcome.text for outcome in outcomes if not isinstance(outcome, Done)), they)
-    return Failed(f"{len(left)} {about}: {why}") if left else None
+    return Failed(f"{len(left)} {what}: {why}") if left else None
 
 
 class Tools(Generic[V_co]):
@@ -370,7 +370,7 @@ class Tools(Generic[V_co]):
             self.change(calls, context)
             at = starts
             calls, starts = self.missing(wanted, move)
-        return Failed(f"{failed}: {brief([call.about for call in calls])}") if calls else None
+        return Failed(f"{failed}: {brief([call.summary for call in calls])}") if calls else None
 
     def shut_again(self, move: Move, context: StepContext, *sites: str) -> bool:
         """Close what another node of a broker has opened, since its broker.xml says so, when it became active, and
@@ -448,7 +448,7 @@ class Tools(Generic[V_co]):
         if restores and (lacking := self._missing(restores, site)):
             self.change(lacking, context)
             missing = self._missing([*gives, *restores], site)
-        return f"{site}: effect not seen: {brief([call.about for call in missing])}" if missing else None
+        return f"{site}: effect not seen: {brief([call.summary for call in missing])}" if missing else None
 
     def _missing(self, calls: Sequence[Call], site: str) -> list[Call]:
         views = self.observer.read_at(site, {call.unit for call in calls}, ReadScope.RIGHTS)

@@ -56,7 +56,7 @@ class _Reading(Generic[R]):
 
 
 class Wait(Generic[R]):
-    """A wait for several directions at once. `about` says on what, `small` how much may be left, `counts` what it is;
+    """A wait for several directions at once. `subject` says on what, `small` how much may be left, `counts` what it is;
     they go by these `parts` of each broker. `lessens`: what others add is no move."""
 
     def __init__(
@@ -64,7 +64,7 @@ class Wait(Generic[R]):
         tools: Tools[Any],
         directions: Sequence[Direction[R]],
         context: StepContext,
-        about: str,
+        subject: str,
         small: int = 0,
         *,
         counts: str = "",
@@ -72,7 +72,7 @@ class Wait(Generic[R]):
         lessens: bool = False,
     ) -> None:
         self._tools, self._directions, self._context = tools, directions, context
-        self._about, self._small, self._counts, self._lessens = about, small, counts, lessens
+        self._subject, self._small, self._counts, self._lessens = subject, small, counts, lessens
         self._scope = scope
         self.began = self._moved_at = context.monotonic()
         self._mended: dict[tuple[str, str], int] = {}
@@ -135,7 +135,7 @@ class Wait(Generic[R]):
         if left is not None and (self.last is None or (left < self.last if self._lessens else left != self.last)):
             self._moved_at, self.last = self._context.monotonic(), left
             self.first = left if self.first is None else self.first
-        self._context.report_waiting(self._about, left, next(iter(self.why), None))
+        self._context.report_waiting(self._subject, left, next(iter(self.why), None))
         shown = ((key, error if isinstance(error, BrokerError) else error.link) for key, error in readings.items())
         self._context.sample(evidence((site, link) for (site, _), link in shown))
         return _Reading(readings, left, self.why)

@@ -78,16 +78,16 @@ def planned(rules: Rules, snapshot: Snapshot[Any], move: Move, wants: Wants) -> 
 
 
 def planning(
-    site: SiteOf, about: str, *wants: tuple[Want, SiteOf], limits: Limits | None = None
+    site: SiteOf, summary: str, *wants: tuple[Want, SiteOf], limits: Limits | None = None
 ) -> Callable[[Rules, RunbookStep, Snapshot[Any], Move], StepPlan]:
-    """The draft of a step that wants these states. `about` may hold `{source}`, `{target}`, and `{serving}`, which is
+    """The draft of a step that wants these states. `summary` may hold `{source}`, `{target}`, and `{serving}`, which is
     said of a wait while the source serves its clients."""
 
     def draft(rules: Rules, step: RunbookStep, snapshot: Snapshot[Any], move: Move) -> StepPlan:
         serving = "still serving: " if snapshot.roles[move.source] is Role.SERVING else ""
         return StepPlan(
             site(move),
-            about.format(source=move.source, target=move.target, serving=serving),
+            summary.format(source=move.source, target=move.target, serving=serving),
             planned(rules, snapshot, move, wants),
             limits=limits(rules, step, move) if limits is not None else None,
         )
@@ -144,11 +144,11 @@ def pauses_as_before(at: AtBroker) -> list[Call]:
 
 def debts_as_before(at: AtBroker) -> list[Call]:
     """What is owed of the other site as before."""
-    about, was = _other(at), at.was["debts"]
+    lost_site, was = _other(at), at.was["debts"]
     return at.missing(
-        owe(at.view, kind, about, "it does not stand there")
-        if debt_name(kind, about, at.view.site) in was
-        else pay(at.view, kind, about, "it stands there")
+        owe(at.view, kind, lost_site, "it does not stand there")
+        if debt_name(kind, lost_site, at.view.site) in was
+        else pay(at.view, kind, lost_site, "it stands there")
         for kind in DebtKind
     )
 
@@ -158,10 +158,10 @@ def debt_recorded(kind: DebtKind) -> Want:
     closed listeners of the link stay closed when the broker is restarted."""
 
     def recorded(at: AtBroker) -> list[Call]:
-        listeners, about = at.view.link.listeners, at.move.source
+        listeners, lost_site = at.view.link.listeners, at.move.source
         lasting = bool(listeners) and not any(listener.opens_at_boot for listener in listeners)
-        stands = debt_name(kind, about, at.view.site) in at.view.documents
-        return [] if stands else [owe(at.view, kind, about, lasting=lasting)]
+        stands = debt_name(kind, lost_site, at.view.site) in at.view.documents
+        return [] if stands else [owe(at.view, kind, lost_site, lasting=lasting)]
 
     return recorded
 

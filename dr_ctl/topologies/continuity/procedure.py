@@ -369,8 +369,8 @@ def draft_probe(rules: Rules, step: RunbookStep, snapshot: ContinuitySnapshot, m
         for view in snapshot.views(move.target)
         for call in view.fence.opening(view.listeners, PeerState.NOT_DRAINED, DEACTIVATED)
     ]
-    about = f"{common.about}; then watched until no late command can undo the activation"
-    return replace(common, about=about, calls=(*common.calls, *in_phase("again", again)))
+    summary = f"{common.summary}; then watched until no late command can undo the activation"
+    return replace(common, summary=summary, calls=(*common.calls, *in_phase("again", again)))
 
 
 def activate_and_wait(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:

@@ -63,7 +63,7 @@ def commands(at: AtBroker) -> Iterator[Call]:
         yield resume(at.view, at.view.commands.out, "it is paused")
 
 
-QUARANTINE: Final = quarantine(_untold, about=", and what the plugin would tell it", undo=(commands,))
+QUARANTINE: Final = quarantine(_untold, summary=", and what the plugin would tell it", undo=(commands,))
 
 
 def _held(at: AtBroker) -> list[Call]:
@@ -130,8 +130,8 @@ def staged(at: AtBroker) -> Iterator[Call]:
     yield from in_phase("deliver", (start(at.view, bridge, "deliver again by", "it is stopped") for bridge in bridges))
 
 
-def start(view: SiteView, bridge: Bridge, about: str, when: str | None = None) -> Call:
-    return call(view, Goal.LINK_UP, bridge.name, request(bridge.bean, START), f"{about} {bridge.name}", when)
+def start(view: SiteView, bridge: Bridge, summary: str, when: str | None = None) -> Call:
+    return call(view, Goal.LINK_UP, bridge.name, request(bridge.bean, START), f"{summary} {bridge.name}", when)
 
 
 def stop(view: SiteView, bridge: Bridge, when: str | None = None) -> Call:
@@ -167,12 +167,12 @@ def count_residue(tools: ContinuityTools, step: PlannedStep, move: Move, context
     if isinstance(findings, Failed):
         return findings
 
-    def about(residue: Residue) -> str:
+    def summary(residue: Residue) -> str:
         text = f"{residue.messages} message(s) and {residue.acks} acknowledgement(s)"
         return f"{text}; at most {if_known(residue.duplicates)} come as duplicates"
 
     residues = [_residue(session) for session in tools.observer.at(move.target)]
-    return held_for_the_other(move, context, residues, about, findings, ": the continuity plugin has not started")
+    return held_for_the_other(move, context, residues, summary, findings, ": the continuity plugin has not started")
 
 
 def _residue(session: Session) -> Residue | None:
@@ -224,7 +224,7 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepCont
 
     tools.change(kept(), context)
     if left := kept():
-        return Failed(f"effect not seen: {brief([call.about for call in left])}")
+        return Failed(f"effect not seen: {brief([call.summary for call in left])}")
     if (refused := _bring_in(tools, step, move, context)) is not None:
         return refused
     done = f"a client at {move.target} may have done some of them, unrecorded"

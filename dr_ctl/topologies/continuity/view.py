@@ -124,10 +124,10 @@ class Plugin(ListenersAndRoles):
                 return not self.open
         return super().holds(call)
 
-    def _call(self, goal: Goal, operation: Operation, about: str, when: str | None) -> Call:
+    def _call(self, goal: Goal, operation: Operation, summary: str, when: str | None) -> Call:
         """The plugin opens and closes all client listeners of its broker at once."""
         bean = self.view.service.bean if self.view.service is not None else ""
-        return call(self.view, goal, ALL, request(bean, *operation), about, when)
+        return call(self.view, goal, ALL, request(bean, *operation), summary, when)
 
 
 PREFIX: Final = "continuity.cmd"

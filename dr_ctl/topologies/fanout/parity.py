@@ -36,13 +36,13 @@ def counted(
     ahead = sorted(other.added - one.added for one, other in readings)
     [(often, times)] = Times(ahead).most_common(1)
     apart = len(ahead) // 4  # a reading that met a lull of one site's says nothing
-    about = (often, often) if 2 * times > len(ahead) else (ahead[apart], ahead[-1 - apart])
+    quartiles = (often, often) if 2 * times > len(ahead) else (ahead[apart], ahead[-1 - apart])
     first, last = readings[0], readings[-1]
     taken = [(now.removed - was.removed) / took_s if took_s > 0 else 0.0 for was, now in zip(first, last, strict=True)]
     return Counted(
         QueueAtSite(view.site, view.start, last[0]),
         QueueAtSite(peer.site, peer.start, last[1]),
-        about,
+        quartiles,
         {view.site: taken[0], peer.site: taken[1]},
     )
 

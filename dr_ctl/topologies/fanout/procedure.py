@@ -220,8 +220,8 @@ class Reconciler:
         outcomes = self._tools.change(calls, self._context)
         left = ids.lying(session, view.by_name[queue]) & gone.ids
         self.reconciled.note(self.reconciled.removed, queue, gone.ids - left)
-        about = f"of {len(gone.ids)} message(s) could not be removed from {queue} at {view.site}"
-        return not_done(left, about, outcomes)
+        why = f"of {len(gone.ids)} message(s) could not be removed from {queue} at {view.site}"
+        return not_done(left, why, outcomes)
 
     def _copy(self, ends: LinkEnds, queue: str, lacks: Collection[str]) -> Failed | None:
         """Copy those of these messages that the first broker shows to a client. Whoever lacks afterwards is compared
@@ -233,8 +233,8 @@ class Reconciler:
         target.carries = {}
         arrived = ids.lying(target, target.read().by_name.get(queue))
         self.reconciled.note(self.reconciled.copied, queue, messages.keys() & arrived)
-        about = f"of {len(messages)} message(s) of {queue} could not be copied to {target.site}"
-        return not_done(messages.keys() - arrived, about, outcomes, "they are not there")
+        why = f"of {len(messages)} message(s) of {queue} could not be copied to {target.site}"
+        return not_done(messages.keys() - arrived, why, outcomes, "they are not there")
 
 
 def _keep(ends: LinkEnds, apart: Mapping[str, ids.QueueDifference]) -> None:

@@ -406,10 +406,10 @@ def count_residue(tools: MirrorTools, step: PlannedStep, move: Move, context: St
     since = sum(len(ids) for residue in tools.residue.values() for ids in residue.since.values())
     late = f", {since} of these written since it is back" if since else ""
 
-    def about(total: Residue) -> str:
+    def summary(total: Residue) -> str:
         return f"{total.messages} message(s) and {total.acks} acknowledgement(s){late}"
 
-    return held_for_the_other(move, context, [*tools.residue.values()], about, findings)
+    return held_for_the_other(move, context, [*tools.residue.values()], summary, findings)
 
 
 @dataclass
@@ -433,8 +433,8 @@ def reinstate(tools: MirrorTools, step: PlannedStep, move: Move, context: StepCo
     tools.reach(LINK_ADMITTED, move, context)  # the wait tells what keeps it out
     link_ends = tools.observer.between(move.target, move.source)
     both = [(_Residue(local, peer, tools, context), _Beside(peer, local, tools, context)) for local, peer in link_ends]
-    about, events = f"of {move.target}'s residue under way", [event for two in both for event in two]
-    waited = Wait(tools, events, context, about, counts=COUNTS, scope=ReadScope.OUTFLOW, lessens=True)
+    subject, events = f"of {move.target}'s residue under way", [event for two in both for event in two]
+    waited = Wait(tools, events, context, subject, counts=COUNTS, scope=ReadScope.OUTFLOW, lessens=True)
     failed = waited.until(tools.rules.drain.poll, step.limits, calms=QUIET_READINGS)
     if failed is not None:
         return replace(failed, text=f"{move.target} is not taken in: {failed.text}")

@@ -78,9 +78,9 @@ class StoreTools(Tools[BrokerView]):
 
 
 def _planning(
-    site: SiteOf, about: str, limits: Limits
+    site: SiteOf, summary: str, limits: Limits
 ) -> Callable[[Rules, RunbookStep, Snapshot[BrokerView], Move], StepPlan]:
-    nothing, waits = planning(site, NOTHING), planning(site, about, limits=limits)
+    nothing, waits = planning(site, NOTHING), planning(site, summary, limits=limits)
     return lambda rules, step, snapshot, move: (nothing if snapshot.one_store else waits)(rules, step, snapshot, move)
 
 
@@ -101,7 +101,7 @@ def drain(tools: StoreTools, step: PlannedStep, _move: Move, context: StepContex
 def _replicated(tools: StoreTools, step: PlannedStep, context: StepContext, small: int, poll_s: float) -> Outcome:
     """Wait until the replica lacks no more than that."""
     if tools.shared.settings.replica is None:
-        return NotNeeded(step.about)
+        return NotNeeded(step.summary)
 
     def show(lag: Lag | None) -> None:
         size = lag.size if lag is not None else None
@@ -154,11 +154,11 @@ def draft_activate(rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerVi
     waits_again = [] if fails_over else [call for view in sources for call in start(view, ENDED)]
     rescues = [] if fails_over else [call for view in targets for call in start(view, ENDED)]
     takes_s = max((view.takes_s for view in (*sources, *targets)), default=0.0)
-    about = "the target takes the store" if fails_over else f"{move.source} gives up the store, the target takes it"
+    summary = "the target takes the store" if fails_over else f"{move.source} gives up the store, the target takes it"
     proven = "the lock and a test login" if any(view.can_try_login for view in targets) else "the lock"
     return StepPlan(
         move.target,
-        f"{about}; proven by {proven}",
+        f"{summary}; proven by {proven}",
         (
             *in_phase(HANDOVER, gives_up),
             *in_phase("strikes", receipts.strikes(snapshot)),
@@ -185,7 +185,7 @@ def activate(tools: StoreTools, step: PlannedStep, move: Move, context: StepCont
     for call, outcome in zip(holding, tools.change(holding, context), strict=True):
         if isinstance(outcome, Failed):  # only a refusal shows that nothing came of it
             tools.observer.brokers[call.site][call.unit].document_files.remove(STOPPED)
-            return Failed(f"{call.about}: {outcome.text}")
+            return Failed(f"{call.summary}: {outcome.text}")
     tools.opened = tools.opened or bool(holding)
     if (failed := _until_served(tools, step, holding, move, context)) is not None:
         return failed
@@ -367,14 +367,14 @@ def _beside(tools: StoreTools, step: PlannedStep, move: Move, context: StepConte
 def _runs_still(tools: StoreTools, view: BrokerView, context: StepContext) -> bool | None:
     """Wait until a process has ended, for at most `store_ends_s`."""
     process = tools.observer.brokers[view.site][view.pair].process
-    about, why = f"the process of {view.broker} ends", "it was told to stop, and runs still"
+    subject, why = f"the process of {view.broker} ends", "it was told to stop, and runs still"
     return until(
         context,
         lambda: process.runs(fresh_s=0.0),
         holds=lambda runs: not runs,
         within_s=tools.timeouts.store_ends_s,
         poll_s=tools.timeouts.link_poll_s,
-        meanwhile=lambda _: context.report_waiting(about, None, why),
+        meanwhile=lambda _: context.report_waiting(subject, None, why),
     ).reading
 
 

@@ -308,10 +308,10 @@ def both_views(sites: Mapping[str, Mapping[str, BrokerView | Silent]]) -> StoreS
 
 def hand_over(view: BrokerView, to: str) -> Call:
     """Stop the broker that holds the store: by its process's command, where there is one, else by its console."""
-    about = f"stop broker {view.broker}, so that {to} takes the store,"
+    summary = f"stop broker {view.broker}, so that {to} takes the store,"
     if Goal.STOP in view.own.commands:
-        return call(view, Goal.HAND_OVER, view.broker, {RUN: Goal.STOP.value}, about)
-    return call(view, Goal.HAND_OVER, view.broker, request(beans.broker(view.broker), STOP), about)
+        return call(view, Goal.HAND_OVER, view.broker, {RUN: Goal.STOP.value}, summary)
+    return call(view, Goal.HAND_OVER, view.broker, request(beans.broker(view.broker), STOP), summary)
 
 
 def start(view: BrokerView, when: str) -> list[Call]:

@@ -48,8 +48,8 @@ def concerned(workload: Workload, spec: Spec, units: Sequence[UnitSnapshot]) -> 
 def switch(site: str, workload: Workload, part: str, goal: Goal) -> Call:
     """Start or stop one part of a workload."""
     of = f" of {workload.name}" if part != workload.name else ""
-    about = f"{goal.value} {_short(part)}{of} at {site}"
-    return Call(site, "", goal, workload.name, {"workload": part, **_request(workload, part, goal)}, about)
+    summary = f"{goal.value} {_short(part)}{of} at {site}"
+    return Call(site, "", goal, workload.name, {"workload": part, **_request(workload, part, goal)}, summary)
 
 
 def holds(call: Call, snapshot: WorkloadSnapshot) -> bool:
@@ -333,11 +333,11 @@ def _at(snapshot: Snapshot, site: str) -> list[WorkloadSnapshot]:
 
 
 def _first(draft: StepPlan, stops: list[Call], inverse: list[Call]) -> StepPlan:
-    about = f"workloads stop; {draft.about}" if stops else draft.about
-    return replace(draft, about=about, calls=(*stops, *draft.calls), inverse=(*draft.inverse, *inverse))
+    summary = f"workloads stop; {draft.summary}" if stops else draft.summary
+    return replace(draft, summary=summary, calls=(*stops, *draft.calls), inverse=(*draft.inverse, *inverse))
 
 
 def _last(draft: StepPlan, calls: list[Call], inverse: list[Call]) -> StepPlan:
     verbs = dict.fromkeys(call.goal.value for call in calls)
-    about = f"{draft.about}; then workloads {' and '.join(verbs)}" if calls else draft.about
-    return replace(draft, about=about, calls=(*draft.calls, *calls), inverse=(*inverse, *draft.inverse))
+    summary = f"{draft.summary}; then workloads {' and '.join(verbs)}" if calls else draft.summary
+    return replace(draft, summary=summary, calls=(*draft.calls, *calls), inverse=(*inverse, *draft.inverse))

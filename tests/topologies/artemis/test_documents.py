@@ -107,14 +107,14 @@ SITES = st.from_regex(r"[a-z][a-z0-9-]*", fullmatch=True)
 NAME = "dr-ctl.debt.paris.quarantine.london"
 
 
-@given(kind=st.sampled_from(DebtKind), about=SITES, kept_at=SITES, lasting=st.booleans())
+@given(kind=st.sampled_from(DebtKind), lost_site=SITES, kept_at=SITES, lasting=st.booleans())
 def test_the_name_says_who_holds_it_what_it_is_and_whom_it_concerns(
-    kind: DebtKind, about: str, kept_at: str, lasting: bool
+    kind: DebtKind, lost_site: str, kept_at: str, lasting: bool
 ) -> None:
-    name = debt_name(kind, about, kept_at)
+    name = debt_name(kind, lost_site, kept_at)
     text = json.dumps({"since": "2026-11-21T02:00:00Z", "lasting": lasting})
     assert is_debt(name)
-    assert debts_of({name: text}) == [Debt(kind, about, kept_at, "2026-11-21T02:00:00Z", lasting)]
+    assert debts_of({name: text}) == [Debt(kind, lost_site, kept_at, "2026-11-21T02:00:00Z", lasting)]
 
 
 @pytest.mark.parametrize(

@@ -249,7 +249,7 @@ class Posts:
         self.posts.append(calls)
         if len(self.posts) - 1 == self._silent:
             raise TimedOut("http://london: no answer")
-        return [Done(call.about) for call in calls]
+        return [Done(call.summary) for call in calls]
 
 
 def sent(broker: Posts) -> list[Outcome]:
@@ -261,7 +261,7 @@ def test_each_is_sent_once_and_in_order() -> None:
     broker = Posts()
     requests = sent(broker)
     assert [call for post in broker.posts for call in post] == CALLS
-    assert [item.text for item in requests] == [call.about for call in CALLS]
+    assert [item.text for item in requests] == [call.summary for call in CALLS]
     assert max(len(post) for post in broker.posts) <= MAX_IN_A_POST
 
 

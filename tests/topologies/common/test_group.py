@@ -239,7 +239,7 @@ class World(Tools[Any]):
         return self._readings[min(len(self.sent), len(self._readings) - 1)]
 
     def change(self, calls: Sequence[Call], context: Any) -> list[Any]:
-        self.sent += [call.about for call in calls]
+        self.sent += [call.summary for call in calls]
         return []
 
 

@@ -283,8 +283,8 @@ def test_any_queue_name_comes_unharmed_through_the_calls(name: str) -> None:
         RunbookStep("quiesce", "both", 1), snapshot(*at_both(name)), Move(Spec("swapover", "paris"), "london", {})
     )
     [call] = [call for call in draft.calls if call.when is None]
-    scope = beans.parts(change(call).bean)
-    assert (scope["queue"], scope["address"], call.about.endswith(f" {name} at london")) == (name, name, True)
+    names = beans.parts(change(call).bean)
+    assert (names["queue"], names["address"], call.summary.endswith(f" {name} at london")) == (name, name, True)
     assert read(Call, document(call)) == call
 
 

@@ -411,7 +411,7 @@ class PairsCleaner:
     def _owed(self) -> str | None:
         """Say which site was lost and is not taken in: only its return can sort its messages. If the followed site was
         lost, the other took over, and a message there alone may be new."""
-        lost = {debt.about for debt in self._debts()}
+        lost = {debt.lost_site for debt in self._debts()}
         sites = [site for site in (self._primary, self._standby) if site in lost]
         verbs = ("was", "is") if len(sites) == 1 else ("were", "are")
         return f"{' and '.join(sites)} {verbs[0]} lost, and {verbs[1]} not taken in again" if sites else None

@@ -53,10 +53,10 @@ def draft(rules: Rules, step: RunbookStep, snapshot: Snapshot[Broker], move: Mov
     carries = next((view.link.carries(name) for view in snapshot.views(move.source)), ReplicationScope.NOTHING)
     seen = f"; each seen at {move.target}" if carries is not ReplicationScope.NOTHING else ""
     seen += "; its acknowledgement seen there" if carries is ReplicationScope.ALL else ""
-    about = f"{MESSAGES} messages through {name} at {move.source}{seen}; no client gets into {move.target}{stays}"
+    summary = f"{MESSAGES} messages through {name} at {move.source}{seen}; no client gets into {move.target}{stays}"
     limits = {"within": step.limits.get("within", rules.timeouts.canary_s)}
     emptied = [replace(call, when="messages lie there") for call in in_phase(TAKE, calls) if call.goal is Goal.REMOVE]
-    return StepPlan(move.source, about, (*calls, *removals), inverse=(*emptied, *removals), limits=limits)
+    return StepPlan(move.source, summary, (*calls, *removals), inverse=(*emptied, *removals), limits=limits)
 
 
 def draft_clean(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[Broker], move: Move) -> StepPlan:

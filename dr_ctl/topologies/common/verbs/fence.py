@@ -68,8 +68,8 @@ def _clients_out(views: Sequence[Broker]) -> str:
 def draft_of_returned(rules: Rules, _step: RunbookStep, snapshot: Snapshot[Broker], move: Move) -> StepPlan:
     """Count what the returned site still holds for the other; an open one is closed first."""
     closed = wants.RETURNED_SHUT if came_back_open(snapshot, move) else ()
-    about = "what it still holds is counted; if it is open, it is closed first"
-    return StepPlan(move.target, about, wants.planned(rules, snapshot, move, closed))
+    summary = "what it still holds is counted; if it is open, it is closed first"
+    return StepPlan(move.target, summary, wants.planned(rules, snapshot, move, closed))
 
 
 draft: Final = drafting(wants.clients_kept_out, _clients_out, "its listeners are closed already")
@@ -113,7 +113,7 @@ def acting(
         tools.cut_off = step.cut_off
         if move.spec.operation == FAILOVER and not any(call.site == move.source for call in step.calls):
             done = Done(f"{move.source} cannot be fenced now: the fence is owed")
-            return (tools.reach(OWED, move, context) or done) if step.calls else NotNeeded(step.about)
+            return (tools.reach(OWED, move, context) or done) if step.calls else NotNeeded(step.summary)
         if not step.cut_off:
             proof = close(tools, move, context)
         elif _answers(tools, move.source):
@@ -174,7 +174,7 @@ def unfence(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepCo
 
 
 def nothing(_tools: Tools[Broker], step: PlannedStep, _move: Move, _context: StepContext) -> Outcome:
-    return NotNeeded(step.about)
+    return NotNeeded(step.summary)
 
 
 def closed_first(
@@ -200,7 +200,7 @@ def held_for_the_other(
     move: Move,
     context: StepContext,
     residues: Sequence[Residue | None],
-    about: Callable[[Residue], str],
+    summary: Callable[[Residue], str],
     findings: Sequence[Finding] = (),
     unread: str = "",
 ) -> Outcome:
@@ -209,7 +209,7 @@ def held_for_the_other(
     if len(known) < len(residues):
         return Failed(f"what {move.target} still holds was not read{unread}")
     total = Residue.sum_of(known)
-    text = about(total)
+    text = summary(total)
     context.notice(f"{move.target} still holds for the other site: {text}")
     return Done(text, total.figures(), tuple(findings))
 
@@ -221,14 +221,14 @@ def shut(at: AtBroker) -> list[Call]:
     return at.missing([*closed, *at.view.link.rights_calls(Goal.REVOKE)])
 
 
-def quarantine(*more: Want, about: str = "", undo: tuple[Want, ...] = ()) -> VerbHandler[Any, Any]:
+def quarantine(*more: Want, summary: str = "", undo: tuple[Want, ...] = ()) -> VerbHandler[Any, Any]:
     """What else keeps out what the lost site holds, and undoes it, is the topology's own."""
     wanted = tuple((want, wants.TARGET) for want in (wants.debt_recorded(DebtKind.QUARANTINE), shut, *more))
-    about = f"what {{source}} still holds is kept out until it is asked for{about}"
+    summary = f"what {{source}} still holds is kept out until it is asked for{summary}"
 
     def act(tools: Tools[Any], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
         if not step.calls:
-            return NotNeeded(step.about)
+            return NotNeeded(step.summary)
         refused, views = tools.reach(wanted, move, context), tools.views(move.target)
         # Without the rights it ends with a restart, as the debt says; while it holds, nothing else is missing of it.
         if refused is not None and any(call.goal is not Goal.REVOKE for call in tools.missing(wanted, move)[0]):
@@ -238,4 +238,4 @@ def quarantine(*more: Want, about: str = "", undo: tuple[Want, ...] = ()) -> Ver
         return Done(f"what {move.source} still holds cannot reach {move.target}")
 
     undoes = Undo(target=(*undo, wants.link_access_as_before, wants.debts_as_before))
-    return VerbHandler(wants.planning(wants.SOURCE, about, *wanted), act, undoes)
+    return VerbHandler(wants.planning(wants.SOURCE, summary, *wanted), act, undoes)

@@ -46,11 +46,11 @@ draft_settle: Final = planning(
 
 def draft_verify(rules: Rules, _step: RunbookStep, snapshot: Snapshot[Broker], move: Move) -> StepPlan:
     limits = {"within": rules.within(move), "stable": float(rules.drain.stable)}
-    about, calls = "the whole gate, stable; both sites hold the same messages", list[Call]()
+    summary, calls = "the whole gate, stable; both sites hold the same messages", list[Call]()
     if move.spec.operation == DRAIN:
-        about += "; then the receipt"
+        summary += "; then the receipt"
         calls = [call for view in snapshot.views(move.target) for call in receipts.write(view, None, receipts.HOLDS)]
-    return StepPlan(move.target, about, tuple(calls), limits=limits)
+    return StepPlan(move.target, summary, tuple(calls), limits=limits)
 
 
 def probe_queue(site: str) -> str:

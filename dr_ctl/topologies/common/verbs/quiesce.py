@@ -330,7 +330,7 @@ def _lift_all(tools: Tools[Broker], views: Sequence[Broker], move: Move, context
     if still and _left_out(calls, outcomes):
         tools.change(still, context)
         still = left()
-    return [call.about for call in still]
+    return [call.summary for call in still]
 
 
 def _left_out(calls: Sequence[Call], outcomes: Sequence[Outcome]) -> bool:
