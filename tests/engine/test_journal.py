@@ -881,14 +881,6 @@ def test_a_damaged_file_is_a_fault_of_this_machine_with_what_to_do(tmp_path: Pat
     assert "the brokers hold the same debts" in fault.value.remedy
 
 
-@pytest.mark.parametrize(("lasting", "words"), [(True, "does not end that"), (False, "ends that")])
-def test_a_quarantine_says_whether_a_restart_lifts_it(lasting: bool, words: str) -> None:
-    debt = replace(QUARANTINE, lasting=lasting)
-    assert debt.text.endswith(
-        f"is kept out of {debt.kept_at}; a restart of {debt.kept_at}'s broker, or a takeover there, {words}"
-    )
-
-
 def test_which_of_two_sites_was_lost_last_no_debt_tells() -> None:
     theirs = replace(QUARANTINE, lost_site=OWED.kept_at, kept_at=OWED.lost_site)
     assert lost_alone([OWED, QUARANTINE]) == OWED.lost_site

@@ -203,10 +203,7 @@ def test_what_a_site_processed_is_only_acknowledged_and_an_id_is_told_before_tha
         beside.close()
 
     site.acknowledged = acknowledged
-    with (
-        listener(site.answer) as address,
-        Load(knowing(tmp_path, address), ["q"], 0, producers=0, consumers=1) as load,
-    ):
+    with listener(site.answer) as address, Load(knowing(tmp_path, address), ["q"], 0, producers=0, consumers=1) as load:
         load.wait_until(lambda counts: counts.consumed == 2)
         received = load.counts().received
 

@@ -463,10 +463,7 @@ _SAID: Final[Sequence[tuple[str, Callable[..., object]]]] = (
     (r"site (?P<site>\w+) is called (?P<name>\w+)", Stage.rename),
     (r"env (?P<name>\w+)=(?P<value>.*)", lambda stage, name, value: stage.patch.setenv(name, value)),
     (rf"(?P<how>released |unreadable )?lock of (?P<holder>\w+) at {_AT}", Stage.lock),
-    (
-        r"key of (?P<name>\w+)(?P<signs>, who signs( as (?P<person>[\w*]+))?)?( until (?P<until>\d+))?",
-        Stage.key,
-    ),
+    (r"key of (?P<name>\w+)(?P<signs>, who signs( as (?P<person>[\w*]+))?)?( until (?P<until>\d+))?", Stage.key),
     (r"(?P<name>\w+) signs (?P<path>\S+) for (?P<what>\S+)", Stage.sign),
     (r"no program is found", lambda stage: stage.patch.setenv("PATH", str(stage.home / "no-java"))),
     (r"state (?P<name>\w+)", Stage.state),

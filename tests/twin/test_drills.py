@@ -91,27 +91,6 @@ def recorded(twin: PlayedTwin, role: str, *, ago_s: float) -> datetime:
     return last
 
 
-def test_london_is_killed_and_a_limit_was_given(twin: PlayedTwin, types: Person) -> None:
-    accepting = "failover --to paris --yes --accept-loss 100 --accept-duplicates 100000"
-    last = recorded(twin, "serving", ago_s=240)
-    twin.kill("london")
-
-    first = types("status")
-    asked = types(COMMAND.findall(first.remedy("DR-ROLE-005"))[0])
-    agreed = types(accepting)
-    moment = stamp(last + timedelta(seconds=1))
-    ended = types(f"{accepting} --silent-since {moment} --reason 'the pager'")
-
-    assert f"no site serves; london was last seen serving at {stamp(last)}" in first.out
-    assert re.search(r"It is refused without .*--accept-loss \d+.*likely \d+, at most \d+", first.remedy("DR-ROLE-005"))
-    assert (asked.code, agreed.code) == (11, 11)
-    assert "The owner of that limit decides" in asked.remedy("DR-LOSS-001")
-    assert "With 100 accepted london must have ended by" in agreed.remedy("DR-LOSS-001")
-    assert "--silent-since T --reason TEXT" in agreed.remedy("DR-LOSS-001")
-    assert (ended.code, serving(twin)) == (0, ("paris",)), ended.out
-    assert "Standby: none until london is reinstated" in ended.out
-
-
 def test_what_was_sick_a_moment_ago_is_refused_as_sick_and_a_word_on_it_is_told_back(
     twin: PlayedTwin, types: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:

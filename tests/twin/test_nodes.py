@@ -354,9 +354,7 @@ def test_a_move_that_is_undone_leaves_the_source_open(
     act = PairDriver.apply
     killed = in_step(verb, "london", "undo")
     monkeypatch.setattr(
-        PairDriver,
-        "apply",
-        lambda driver, step, *of: Failed("no") if step.verb == "verify" else act(driver, step, *of),
+        PairDriver, "apply", lambda driver, step, *of: Failed("no") if step.verb == "verify" else act(driver, step, *of)
     )
 
     ended = dr_ctl("swapover", "--to", "paris", "--yes")

@@ -656,12 +656,7 @@ def test_a_closed_site_tells_of_lost_acknowledgements_by_what_lies_at_the_other(
     paris, whole = broker("paris", flow("orders", staged=20)), {"uncopied": {"orders": frozenset()}}
     stakes = [
         replace(london, **more).link.stake(paris)
-        for more in (
-            whole,
-            {"uncopied": {"orders": frozenset("ab")}},
-            {},
-            {**whole, "without_id": {"orders": 1}},
-        )
+        for more in (whole, {"uncopied": {"orders": frozenset("ab")}}, {}, {**whole, "without_id": {"orders": 1}})
     ]
     assert [(stake.lost, stake.duplicates) for stake in stakes] == [(3, 13), (5, 15), (10, 20), (10, 20)]
 
