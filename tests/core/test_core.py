@@ -18,18 +18,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dr_ctl.core import machine
+from dr_ctl.core.document import stamp
 from dr_ctl.core.model import ExitCode
 from dr_ctl.core.notation import line, page, shell_command
-from dr_ctl.core.system import (
-    SystemClock,
-    ThisMachine,
-    all_ended,
-    in_background,
-    in_parallel,
-    running_on,
-    stamp,
-    system,
-)
+from dr_ctl.core.system import SystemClock, ThisMachine, all_ended, in_background, in_parallel, running_on, system
 from dr_ctl.engine.runs import Runs
 
 OUTCOMES = """0 ok, 1 internal, 2 usage, 3 missing, 10 precheck_failed, 11 loss_refused, 12 serving_site_alive,

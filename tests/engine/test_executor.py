@@ -124,17 +124,6 @@ def test_an_inverse_that_fails_or_breaks_does_not_stop_the_others(at: Desk, brea
     assert breaks or ended.findings[-1].text == "london serves, but not everything is as it was"
 
 
-def test_a_source_is_not_opened_again_beside_a_target_that_somebody_opened(at: Desk) -> None:
-    at.machine.faults = {6: Fault.REFUSED}
-    at.at_call(6, lambda: at.machine.sites["paris"].listeners.update(clients=True))
-
-    ended = at.go()
-
-    assert (ended.code, ended.undone) == (INCOMPLETE, False)
-    assert not at.machine.sites["london"].open
-    assert ended.findings[-1].text == "paris was found open, so london was not opened again"
-
-
 LATE = ExitCode.DRAIN_TIMEOUT
 
 

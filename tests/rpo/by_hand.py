@@ -28,8 +28,8 @@ SUMS = ["kind", "scope", "name", "weight_sum", "count_sum", "most_max", "least_m
 def made(asked: Request, now_us: int) -> LoadedHistory | Finding:
     folder = Store.of(asked.history).folder
     findings, sites = list[Finding](), dict[str, list[pa.Table]]()
-    for name in sorted({each.name.removeprefix("site=") for each in folder.glob("date=*/site=*")}):
-        told = (each.usable(findings, READ) for each in Sources(folder).newest_first(name))
+    for name in sorted({path.name.removeprefix("site=") for path in folder.glob("date=*/site=*")}):
+        told = (source.usable(findings, READ) for source in Sources(folder).newest_first(name))
         if tables := [table for table in told if table.num_rows]:
             sites[name] = tables
     serving = _serving(sites, now_us + HOUR_US if asked.until is None else micros(asked.until))
@@ -44,9 +44,9 @@ def made(asked: Request, now_us: int) -> LoadedHistory | Finding:
     until_us, since_us = int(us[us <= limit_us][-1]), int(us[0] - us[0] % HOUR_US)
     until_us = until_us if asked.until is None else min(until_us, micros(asked.until))
     since_us = since_us if asked.since is None else max(since_us, micros(asked.since))
-    classes = () if asked.objectives is None else tuple(each.queues for each in asked.objectives.classes)
+    classes = () if asked.objectives is None else tuple(group.queues for group in asked.objectives.classes)
     cell_us = max(SECOND_US, (until_us + 1 - max(since_us, int(us[0]))) // 192) if asked.is_backtest else 0
-    horizons = tuple(int(each * SECOND_US) for each in asked.horizons_s)
+    horizons = tuple(int(horizon_s * SECOND_US) for horizon_s in asked.horizons_s)
     span = int(us[0]), until_us + 1, since_us, until_us + 1
     orders = HourQuery(*span, asked.include, asked.exclude, classes, horizons, cell_us)
     rows = concatenated([*hours(looks, orders)])
@@ -55,9 +55,9 @@ def made(asked: Request, now_us: int) -> LoadedHistory | Finding:
         horizon_us = int(asked.horizon_s * SECOND_US)
         from_us = max(facts.span_us[0], facts.span_us[1] - DAY_US - horizon_us)
         far = hours(looks, replace(orders, from_us=from_us, horizons_us=(horizon_us,)))
-        rows = pa.concat_tables([rows, *(each.filter(pc.field("kind") == "change") for each in far)])
+        rows = pa.concat_tables([rows, *(table.filter(pc.field("kind") == "change") for table in far)])
     scopes = [TOTAL, *map(class_name, range(len(classes))), *facts.flows]
-    late = [int(each) for each in ends if each > limit_us]
+    late = [int(end) for end in ends if end > limit_us]
     told = partial(lambda rows, ask: {one: figures(one, of_scope(rows, one, ask.end_us), ask) for one in scopes}, rows)
     whose = told, lambda ask: backtested(TOTAL, of_scope(rows, TOTAL), ask)
     return LoadedHistory(
@@ -118,7 +118,7 @@ def concatenated(tables: Sequence[pa.Table]) -> pa.Table:
 def facts_of(rows: pa.Table) -> Facts:
     sums = rows.group_by(SUMS[:3], use_threads=False).aggregate([*ADDED, ("cell", "max")]).select(SUMS).to_pylist()
     looks = rows.filter(pc.field("kind") == "readings").select(["scope", "cell"]).to_pylist()
-    return Facts.of([tuple(each.values()) for each in sums], {(pair_of(each["scope"]), each["cell"]) for each in looks})
+    return Facts.of([tuple(row.values()) for row in sums], {(pair_of(row["scope"]), row["cell"]) for row in looks})
 
 
 def of_scope(rows: pa.Table, scope: str, end_us: int = 0) -> pa.Table:

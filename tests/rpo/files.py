@@ -26,11 +26,11 @@ from dr_ctl.settings.model import HistoryLocation
 def usable_files(
     root: Path, *, since: datetime | None = None, until: datetime | None = None
 ) -> tuple[list[Path], list[Finding]]:
-    sites = sorted({each.name.removeprefix("site=") for each in root.glob("date=*/site=*")})
-    named = [each for site in sites for each in Sources(root).newest_first(site, since, until)][::-1]
-    whys = [each.read(())[1] for each in named]
-    findings = [found("DR-RPO-002", name=each.name, why=why) for each, why in zip(named, whys, strict=True) if why]
-    return [each.path for each, why in zip(named, whys, strict=True) if not why], findings
+    sites = sorted({path.name.removeprefix("site=") for path in root.glob("date=*/site=*")})
+    named = [source for site in sites for source in Sources(root).newest_first(site, since, until)][::-1]
+    whys = [source.read(())[1] for source in named]
+    findings = [found("DR-RPO-002", name=source.name, why=why) for source, why in zip(named, whys, strict=True) if why]
+    return [source.path for source, why in zip(named, whys, strict=True) if not why], findings
 
 
 def bounds_of(where: Path | HistoryLocation, **asked: Any) -> Bounds:
@@ -39,7 +39,7 @@ def bounds_of(where: Path | HistoryLocation, **asked: Any) -> Bounds:
 
 
 def newest_first(root: Path, site: str) -> list[Path]:
-    return [each.path for each in Sources(root).newest_first(site)]
+    return [source.path for source in Sources(root).newest_first(site)]
 
 
 def lag_of(

@@ -91,11 +91,11 @@ class Traffic:
         made = cls(sent, _served(sent, able), step_s)
         queues = range(sent.shape[1])
         if link == "mirror":
-            made.flows = [("mixed", "*", [(of, each) for of in ("sent", "acked") for each in queues])]
+            made.flows = [("mixed", "*", [(of, queue) for of in ("sent", "acked") for queue in queues])]
         else:
-            made.flows = [("mirror", f"q{each}", [("sent", each)]) for each in queues]
-            acks = [("acks", f"q{each}", [("acked", each)]) for each in queues]
-            made.flows += [("acks", "*", [("acked", each) for each in queues])] if link == "bridges" else acks
+            made.flows = [("mirror", f"q{queue}", [("sent", queue)]) for queue in queues]
+            acks = [("acks", f"q{queue}", [("acked", queue)]) for queue in queues]
+            made.flows += [("acks", "*", [("acked", queue) for queue in queues])] if link == "bridges" else acks
         made.shipped = [_served(made.put(parts)[:, None], ships[:, None])[:, 0] for _, _, parts in made.flows]
         return made
 

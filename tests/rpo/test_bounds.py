@@ -90,7 +90,7 @@ def test_a_look_at_the_outflow_alone_is_nearer_to_the_end(tmp_path: Path) -> Non
     write(whole, tmp_path / "whole")
     write([*whole, *near], tmp_path / "near")
 
-    far_off, at_once = (asked(tmp_path / each, 14.25) for each in ("whole", "near"))
+    far_off, at_once = (asked(tmp_path / name, 14.25) for name in ("whole", "near"))
 
     assert far_off.lost.at_most == 2 + 60
     assert at_once.lost.at_most == 4 + 20
@@ -109,7 +109,7 @@ def test_what_the_monitor_had_not_written_whole_counts(tmp_path: Path) -> None:
     before = asked(tmp_path, 11)
     writer.flush()
 
-    assert (before.lost.read_at, [each.name for each in before.queues]) == (at(10.75), ["orders"])
+    assert (before.lost.read_at, [queue.name for queue in before.queues]) == (at(10.75), ["orders"])
     assert document(asked(tmp_path, 11)) == document(before)
     assert list(tmp_path.rglob("_*")) == []
 
@@ -199,7 +199,7 @@ def test_of_two_pairs_one_unread_makes_the_total_unknown_and_is_named(tmp_path: 
         found = asked(tmp_path, 14, pairs=pairs)
 
         assert (found.lost.at_most, found.lost.read_at) == (None, at(10))
-        assert [(each.lost, each.duplicates) for each in found.queues] == [(None, None)]
+        assert [(queue.lost, queue.duplicates) for queue in found.queues] == [(None, None)]
         assert ids(found) == ["DR-RPO-010", "DR-RPO-005"]
         assert TWO in found.findings[1].text
 
@@ -363,12 +363,12 @@ def test_queues_of_a_full_outflow_and_what_clients_hold(tmp_path: Path) -> None:
     # 600 lay there, whatever they were; since then 11 messages a second were sent, 20 things a second put in; three a
     # second were acknowledged, and clients held twelve.
     assert (found.lost.at_most, found.duplicates.at_most) == (600 + 22, 600 + 22 + 8 + 4)
-    assert {each.name: (each.lost, each.duplicates) for each in found.queues} == {
+    assert {queue.name: (queue.lost, queue.duplicates) for queue in found.queues} == {
         "audit.log": (600 + 20, 600 + 20 + 4),
         "orders.in": (2 + 2, 600 + 2 + 8),
     }
     # Patterns narrow the queues and never the total.
-    assert [each.name for each in some.queues] == ["orders.in"]
+    assert [queue.name for queue in some.queues] == ["orders.in"]
     assert some.lost.at_most == found.lost.at_most
 
 
@@ -411,7 +411,7 @@ def test_a_class_is_judged_by_its_own_queues(tmp_path: Path) -> None:
 
     found = asked(tmp_path, 11, objectives=told)
 
-    assert [(each.queues, each.lost, each.exceeded) for each in found.classes] == [
+    assert [(group.queues, group.lost, group.exceeded) for group in found.classes] == [
         (("orders.#",), 4, False),
         (("audit.#",), 620, True),
         (("absent.#",), 40, True),  # what was not there yet can only hold what came since
@@ -517,7 +517,7 @@ def look_there(second: float, *, there: int | None = 40, role: str = "serving", 
 
 
 def texts_of(found: Bounds, id_: str) -> list[str]:
-    return [each.text for each in found.findings if each.id == id_]
+    return [finding.text for finding in found.findings if finding.id == id_]
 
 
 def looks_there(times: range, **more: Any) -> list[Row]:
@@ -566,7 +566,7 @@ def test_what_lies_at_the_other_site_is_that_of_its_last_looks_and_comes_twice(
 
     assert found.duplicates.at_most == LEFT_THERE + most
     if rows is BESIDE and not most:
-        assert [(each.lost, each.duplicates) for each in found.queues] == [(0, LEFT_THERE)]
+        assert [(queue.lost, queue.duplicates) for queue in found.queues] == [(0, LEFT_THERE)]
         assert found.lost.at_most == 0
         assert "orders: 40" in texts_of(found, "DR-RPO-022")[0]
 
@@ -642,10 +642,10 @@ def test_where_sites_differ_and_nothing_is_on_its_way_nobody_can_say_how_much_is
     found = asked_of_both(tmp_path, at_rest({"orders.in": (20, 60), "audit.log": (30, 0), "calm": (5, 5)}, flows))
 
     assert (found.lost.at_most, found.lost.likely) == (None, None)
-    assert [(each.name, each.lost) for each in found.queues] == [("audit.log", None), ("calm", 0), ("orders.in", 0)]
+    assert [(queue.name, queue.lost) for queue in found.queues] == [("audit.log", None), ("calm", 0), ("orders.in", 0)]
     alone = f"audit.log: 30 at london{'' if flows is MIRROR else ', 30 of them without a copy'}, 0 at paris"
     assert f"at least 30: {alone}" in found.because
-    [differ] = [each for each in found.findings if each.id == "DR-PARITY-001"]
+    [differ] = [finding for finding in found.findings if finding.id == "DR-PARITY-001"]
     assert differ.severity is Severity.WARNING
     assert alone in differ.text
     assert found.exceeds(None, 0)
@@ -693,7 +693,7 @@ def test_messages_without_a_copy_and_copies_left_over_do_not_cancel_each_other_o
 
     assert (found.lost.at_most, found.duplicates.at_most) == (lost, duplicates)
     of_queue = 22 if lost == 24 else lost  # all that lies here, what is to ship among it
-    assert [(each.lost, each.duplicates) for each in found.queues] == [(of_queue, duplicates)]
+    assert [(queue.lost, queue.duplicates) for queue in found.queues] == [(of_queue, duplicates)]
     assert why in (found.because or "")
 
 
@@ -770,7 +770,7 @@ def test_a_difference_that_is_explained_is_told_by_its_figures(
     found = asked_of_both(tmp_path, rows, **more)
 
     assert (found.lost.at_most, found.duplicates.at_most, found.lost.likely, found.findings) == (*figures, likely, ())
-    assert {each.name: (each.lost, each.duplicates) for each in found.queues} == queues
+    assert {queue.name: (queue.lost, queue.duplicates) for queue in found.queues} == queues
     assert because in (found.because or "")
 
 
@@ -796,7 +796,7 @@ def test_a_difference_is_one_until_both_sites_are_read_again(tmp_path: Path) -> 
     for minute in range(1, 90):
         moments = range(60 * minute, 60 * minute + 60, 10)
         write(
-            [row for each in moments for row in look_at_both(each, {"audit.log": (30, 0)}, MIRROR, met=False)], tmp_path
+            [row for at_s in moments for row in look_at_both(at_s, {"audit.log": (30, 0)}, MIRROR, met=False)], tmp_path
         )
 
     found = bounds_of(tmp_path, other="paris", now=at(90 * 60), down_at=at(90 * 60), pairs=[PAIR])
@@ -814,7 +814,7 @@ def test_where_more_came_to_the_other_site_since_than_the_pace_explains_nothing_
 
     found = asked_of_both(tmp_path, at_rest({"calm": (5, 5)}, {("mixed", "*"): 30}), live=[live])
 
-    unbounded = [each.text for each in found.findings if each.id == "DR-RPO-011"]
+    unbounded = [finding.text for finding in found.findings if finding.id == "DR-RPO-011"]
     known = found.lost.at_most is not None, found.duplicates.at_most is not None, found.queues[0].lost is not None
     assert (known, bool(unbounded)) == ((lost is not None,) * 3, lost is None)
     assert all(f"{came} message(s) came to the other site since" in text for text in unbounded)

@@ -207,10 +207,10 @@ def test_after_a_time_in_which_the_monitors_machine_slept_the_site_may_have_been
 
     answers = bounds_by_delay(tmp_path, gaps=[asleep], joined=True)
 
-    at_most = {delay_s: each.lost.at_most or 0 for delay_s, each in answers.items()}
+    at_most = {delay_s: answer.lost.at_most or 0 for delay_s, answer in answers.items()}
     assert at_most[5] == at_most[65] == at_most[300]
     assert at_most[3600] == at_most[43_200] == at_most[259_200] > at_most[300] + 1000 * PACE
-    assert [each.id for each in answers[3600].findings if each.id == "DR-RPO-030"] == ["DR-RPO-030"]
+    assert [finding.id for finding in answers[3600].findings if finding.id == "DR-RPO-030"] == ["DR-RPO-030"]
     assert "waiting does not change this" in (answers[259_200].because or "")
 
 
@@ -219,16 +219,16 @@ def test_where_no_monitor_has_looked_since_the_bound_grows_and_says_so(tmp_path:
 
     answers = {delay_s: asked(tmp_path, DIED_S + delay_s, down_at=at(DIED_S + delay_s)) for delay_s in DELAYS_S}
 
-    at_most = [each.lost.at_most or 0 for each in answers.values()]
+    at_most = [answer.lost.at_most or 0 for answer in answers.values()]
     assert at_most == sorted(set(at_most))
     late = answers[3600]
     assert "it grows by up to" in (late.because or "")
     assert "until a monitor reads it again" in (late.because or "")
-    assert "DR-RPO-030" in [each.id for each in late.findings]
+    assert "DR-RPO-030" in [finding.id for finding in late.findings]
     assert "waiting does not change this" in (answers[5].because or "")
 
 
-@pytest.mark.parametrize("most", [1000, *(pytest.param(each, marks=pytest.mark.deep) for each in (450, 20_000))])
+@pytest.mark.parametrize("most", [1000, *(pytest.param(number, marks=pytest.mark.deep) for number in (450, 20_000))])
 def test_with_an_end_by_the_moment_that_is_told_the_loss_is_within_what_is_allowed(tmp_path: Path, most: int) -> None:
     Recorder(tmp_path, FixedClock(at(0))).take(lived())
     now_s = DIED_S + 43_200
@@ -236,7 +236,7 @@ def test_with_an_end_by_the_moment_that_is_told_the_loss_is_within_what_is_allow
     ended = latest_end(tmp_path, LostSite(site="london", now=at(now_s), pairs=[PAIR]), most)
 
     ends = ended, ended + timedelta(seconds=0.2)
-    then, later = (asked(tmp_path, now_s, silent_since=each).lost.at_most for each in ends)
+    then, later = (asked(tmp_path, now_s, silent_since=end).lost.at_most for end in ends)
     assert then <= most < later
 
 

@@ -175,7 +175,7 @@ class Life:
     def per_s(self) -> float:
         """Messages a second of all queues, in the last half minute."""
         begin = self.died - round(30 / STEP_S)
-        return sum(float(each.sent[self.died].sum() - each.sent[begin].sum()) for each in self.pairs) / 30
+        return sum(float(pair.sent[self.died].sum() - pair.sent[begin].sum()) for pair in self.pairs) / 30
 
     def table(self, down_s: float) -> pa.Table:
         """The rows as the files keep them: the last minute whole, before it a reading of queues each so often."""
@@ -238,8 +238,8 @@ class Judged:
         down_s = life.seen_down_s
         write_table(life.table(down_s), (EPOCH.date(), "london"), folder)
         said = bounds_of(folder, now=at(down_s + 5))
-        truths = [[of[0] for of in each.truth(np.array([life.died]))] for each in life.pairs]
-        return cls(life, said, truths, *(sum(int(each[of].sum()) for each in truths) for of in (0, 1)))
+        truths = [[of[0] for of in pair.truth(np.array([life.died]))] for pair in life.pairs]
+        return cls(life, said, truths, *(sum(int(truth[of].sum()) for truth in truths) for of in (0, 1)))
 
     @property
     def below(self) -> list[str]:
@@ -249,11 +249,11 @@ class Judged:
             ("duplicates", self.duplicates, self.bounds.duplicates.at_most),
             ("age", max(truth[2] for truth in self.truths) - STEP_S, self.bounds.age_s),
         ]
-        for each in self.bounds.queues:
-            place = int(each.name[1:])
+        for queue in self.bounds.queues:
+            place = int(queue.name[1:])
             own = [truth for truth in self.truths if place < len(truth[0])]
-            for kind, number, said in (("lost", 0, each.lost), ("duplicates", 1, each.duplicates)):
-                told.append((f"{each.name} {kind}", sum(int(truth[number][place]) for truth in own), said))
+            for kind, number, said in (("lost", 0, queue.lost), ("duplicates", 1, queue.duplicates)):
+                told.append((f"{queue.name} {kind}", sum(int(truth[number][place]) for truth in own), said))
         return [f"{what}: {was} of at most {said}" for what, was, said in told if said is not None and was > said]
 
     @property
@@ -286,9 +286,9 @@ WIDER = 1.25
 def test_no_life_loses_more_than_was_said(tmp_path: Path, link: Link, count: int) -> None:
     lives = [Judged.of(Life(link, seed), tmp_path / str(seed)) for seed in range(count)]
 
-    assert {each.life.seed: each.below for each in lives if each.below} == {}
-    assert all(each.is_known for each in lives)
-    width, likely = [each.width for each in lives], np.mean([each.is_likely for each in lives])
+    assert {outcome.life.seed: outcome.below for outcome in lives if outcome.below} == {}
+    assert all(outcome.is_known for outcome in lives)
+    width, likely = [outcome.width for outcome in lives], np.mean([outcome.is_likely for outcome in lives])
     print(link, np.quantile(width, [0.5, 0.9]), likely)
     assert np.median(width) <= WIDE or count < 100
     assert likely >= LIKELY or count < 100
@@ -308,15 +308,15 @@ def test_no_life_loses_more_than_was_said_after_what_befell_monitor_or_service(
     whens = [*zip(range(count), cycle(AGO_S[place:] + AGO_S[:place]), strict=False)]
     after = [Judged.of(Life(link, seed, event, ago_s), tmp_path / f"{seed}") for seed, ago_s in whens]
 
-    assert {each.life.seed: each.below for each in after if each.below} == {}
-    assert all(each.is_known for each in after)
-    print(link, event, *np.quantile([each.width for each in after], [0.5, 0.9, 1]).round(2))
+    assert {outcome.life.seed: outcome.below for outcome in after if outcome.below} == {}
+    assert all(outcome.is_known for outcome in after)
+    print(link, event, *np.quantile([outcome.width for outcome in after], [0.5, 0.9, 1]).round(2))
     if event in ("restart", "late") and count > 3:  # the median of three is any of them
         without = [Judged.of(Life(link, seed, None, ago_s), tmp_path / f"{seed}-without") for seed, ago_s in whens]
-        print(link, "without", *np.quantile([each.width for each in without], [0.5, 0.9, 1]).round(2))
+        print(link, "without", *np.quantile([outcome.width for outcome in without], [0.5, 0.9, 1]).round(2))
         both = zip(
-            (each.bounds.lost.at_most or 0 for each in after),
-            (each.bounds.lost.at_most or 0 for each in without),
+            (outcome.bounds.lost.at_most or 0 for outcome in after),
+            (outcome.bounds.lost.at_most or 0 for outcome in without),
             strict=True,
         )
         assert np.median([one / max(1, other) for one, other in both]) <= WIDER

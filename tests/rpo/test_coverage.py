@@ -100,7 +100,7 @@ def check(
             slack, more = SLACK[metric]
             for probability in (0.95, 0.99):
                 bound, near = (
-                    each[scope, metric].quantile(probability) or 0 for each in (found.histograms, found.likely)
+                    by_scope[scope, metric].quantile(probability) or 0 for by_scope in (found.histograms, found.likely)
                 )
                 was = inside.quantile(name, probability) * per
                 assert bound >= 0.95 * was - slack, (scope, metric, probability, bound, was)
@@ -203,8 +203,8 @@ def held(found: Estimated, scopes_: list[str], metric: str, probability: float, 
 
 def of_all(found: Estimated, scopes_: list[str], metric: str) -> Histogram:
     """All histories as one: what they are drawn from."""
-    each = [found.histograms[scope, metric] for scope in scopes_]
-    tops, weights = (np.concatenate(columns) for columns in zip(*((h.tops, h.weights.sum(axis=1)) for h in each), strict=True))  # fmt: skip  # noqa: E501
+    histograms = [found.histograms[scope, metric] for scope in scopes_]
+    tops, weights = (np.concatenate(columns) for columns in zip(*((h.tops, h.weights.sum(axis=1)) for h in histograms), strict=True))  # fmt: skip  # noqa: E501
     return Histogram.of(tops, weights, np.zeros(len(tops), np.int64), 1)
 
 

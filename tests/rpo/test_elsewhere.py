@@ -131,14 +131,14 @@ def life(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("somewhere", [standalone, connect], ids=["two workers", "connect"])
 def test_the_figures_are_the_same_elsewhere(life: Path, somewhere: Any) -> None:
-    here = asked("local[2]", life)
+    on_one_host = asked("local[2]", life)
 
     with somewhere(life / "spark") as address:
-        there = asked(address, life)
+        on_executors = asked(address, life)
 
-    assert here["estimate"]["total"]["loss"]["p99"] > 0
-    assert here["ids"]["lost"]
-    same(here, there)
+    assert on_one_host["estimate"]["total"]["loss"]["p99"] > 0
+    assert on_one_host["ids"]["lost"]
+    same(on_one_host, on_executors)
 
 
 def test_two_workers_read_a_history_in_s3_and_keep_its_summaries_there(
@@ -147,7 +147,7 @@ def test_two_workers_read_a_history_in_s3_and_keep_its_summaries_there(
     """Which a monitor keeps, joins and prunes there, and a failover reads from anywhere."""
     for key, value in KEYS.items():
         monkeypatch.setenv(key, value)
-    here = asked("local[2]", life)
+    on_one_host = asked("local[2]", life)
     shutil.copytree(life / "history", life / "near", dirs_exist_ok=True)
     old = [replace(row, site="paris", ts=row.ts - timedelta(days=day)) for row in rows()[:9] for day in (20, 21, 22)]
     write(old, life / "near")
@@ -159,26 +159,26 @@ def test_two_workers_read_a_history_in_s3_and_keep_its_summaries_there(
         upkeep = Upkeep(HistoryLocation(url, life / "near"), keep_s=86_400)
         while upkeep.step(datetime.now(UTC)):
             pass
-        there = asked(address, life, url, **{MORE: json.dumps(s3a())})
+        on_executors = asked(address, life, url, **{MORE: json.dumps(s3a())})
         days = {name.partition("/")[0] for name in Store.of(url).listed() if name.startswith("date=")}
         for near in ("near", "nothing here"):
             assert without_spark(HistoryLocation(url, life / near)) == without_spark(life / "history")
 
     assert upkeep.trouble is None
     assert days == {"date=2026-02-08", "date=2026-02-09", "date=2026-03-01"}
-    same(here, there)
+    same(on_one_host, on_executors)
 
 
 def test_a_session_of_spark_submit_is_used(life: Path) -> None:
     import pyspark  # noqa: PLC0415
 
-    here = asked("local[2]", life)
+    on_one_host = asked("local[2]", life)
     submit = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
     words = (submit, "--master", "local[2]", "--conf", "spark.ui.enabled=false", str(ROOT / "tests/rpo/elsewhere.py"))
 
-    there = asked("local[2]", life, None, *words, PYSPARK_PYTHON=sys.executable, PYTHONPATH=str(ROOT))
+    on_executors = asked("local[2]", life, None, *words, PYSPARK_PYTHON=sys.executable, PYTHONPATH=str(ROOT))
 
-    same(here, there)
+    same(on_one_host, on_executors)
 
 
 def test_workers_with_another_dr_ctl_are_refused_with_both_versions(life: Path) -> None:

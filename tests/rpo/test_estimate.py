@@ -74,7 +74,7 @@ def test_an_estimate_from_files_to_verdict(tmp_path: Path) -> None:
 
     data = answer.data
     assert (data["site"], data["read_at"], data["stale_s"]) == ("01", "2026-03-01T12:02:00.000Z", 0.0)
-    assert [data["total"][f"{each}_risk"] for each in ("loss", "duplicate")] == [60, None]
+    assert [data["total"][f"{name}_risk"] for name in ("loss", "duplicate")] == [60, None]
     assert data["window"] == {
         "from": "2026-03-01T12:00:00.000Z",
         "to": "2026-03-01T12:02:00.000Z",
@@ -120,7 +120,7 @@ def started(tmp_path: Path, *requests: Request) -> subprocess.Popen[str]:
     environment = {**os.environ, "TMPDIR": str(tmp_path / "scratch")}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     worker = subprocess.Popen(command(), **pipes, text=True, env=environment)
-    worker.stdin.write("".join(f"{each.to_json()}\n" for each in requests))
+    worker.stdin.write("".join(f"{request.to_json()}\n" for request in requests))
     worker.stdin.close()
     worker.stdin = None  # nothing is flushed to it any more
     return worker
@@ -273,7 +273,7 @@ def total(answer: EstimateAnswer) -> Any:
 
 
 def texts(answer: EstimateAnswer, ident: str) -> list[str]:
-    return [each.text for each in answer.findings if each.id == f"DR-RPO-{ident}"]
+    return [finding.text for finding in answer.findings if finding.id == f"DR-RPO-{ident}"]
 
 
 def never_read() -> Rows:
@@ -405,7 +405,7 @@ def by_the_plugin(alone: Callable[[int], int | None], depth: int = 40) -> Rows:
 
 
 def ids(answer: EstimateAnswer) -> list[str]:
-    return [each.id for each in answer.findings]
+    return [finding.id for finding in answer.findings]
 
 
 WAITS = [replace(row, site="02") for row in history() if row.kind == "mirror"]
@@ -484,13 +484,13 @@ KNOWN: dict[str, Case] = {
             total(it).loss.max, total(it).loss.likely.max), (9, 9)),
     "seventy classes": (
         looks(range(0, 7200, 20), shipped=lambda s: max(0, s - s % 60)), 7200, limit(None, None, *SEVENTY),
-        lambda it: {each.figures.loss.likely.p99 for each in it.estimate.classes} == {total(it).loss.likely.p99}, True),
+        lambda it: {of.figures.loss.likely.p99 for of in it.estimate.classes} == {total(it).loss.likely.p99}, True),
     "a queue that is gone makes nothing of the outflow lost": (queue_gone(), 9000, {},
         lambda it: (total(it).unexplained, total(it).loss.likely.p99 <= 5, total(it).loss.p99 <= 200),
         (pytest.approx(0, abs=0.001), True, True)),
     "two pairs that are looked at in turn": (
         [*history(), *history(pair="orders-2", offset=5)], 1000, {},
-        lambda it: (total(it).loss.now, total(it).loss.max, [each.figures.loss.max for each in it.estimate.flows],
+        lambda it: (total(it).loss.now, total(it).loss.max, [flow.figures.loss.max for flow in it.estimate.flows],
                     it.verdict, ids(it)), (120, 120, [60, 60], None, ["DR-RPO-003"])),
     "a reading from the future is not taken for a fresh one": (history(), 60, {},
         lambda it: (ids(it), "60 s in the future" in it.findings[0].text), (["DR-RPO-020"], True)),
@@ -581,7 +581,7 @@ ADVICE: dict[str, tuple[list[Row], Objectives | None, Callable[[Estimate], Any],
     "the queues in which most was likely lost, with their share": (stalling(), OBJECTIVES,
         lambda it: it.queues, tuple(QueueShare("p", *each) for each in SHARES)),
     "a share of all queues, however many there are": (MANY, OBJECTIVES,
-        lambda it: ([(each.name, each.share) for each in it.queues], "likely lost lay in" in str(it.advice)),
+        lambda it: ([(queue.name, queue.share) for queue in it.queues], "likely lost lay in" in str(it.advice)),
         ([(f"q{number:02}", 1 / 40) for number in range(5)], False)),
     "the worst moment, without an objective": (stalling(), None,
         lambda it: it.advice[0].startswith("Worst moment: about 2026-03-01T12:5"), True),
@@ -641,8 +641,8 @@ def test_in_a_terminal_likely_stands_beside_the_bound_and_the_objective_beside_b
     assert head == ["now", "p50", "p95", "p99", "max", "allowed", "at", "p99"]
     loss = found.total.loss
     assert likely[:3] == ["messages", "lost", "likely"]
-    assert likely[3:] == [f"{getattr(loss.likely, each):g}" for each in head[:5]] + ["500"]
-    assert most == ["at", "most", *(f"{getattr(loss, each):g}" for each in head[:5])]
+    assert likely[3:] == [f"{getattr(loss.likely, name):g}" for name in head[:5]] + ["500"]
+    assert most == ["at", "most", *(f"{getattr(loss, name):g}" for name in head[:5])]
     [of_class] = [line for line in lines if line.startswith("orders.#: messages lost")]
     assert of_class.split()[-1] == "100"
     assert "most was likely lost of orders.in 80% (at most" in "\n".join(lines)

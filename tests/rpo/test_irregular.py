@@ -69,7 +69,7 @@ class Life:
             seen = [self.machine.truth(begin_s), self.machine.truth(end_s)]
             if not stalled:
                 self._finish(end_s, seen)
-            most = (max(getattr(truth, each) for truth in seen) for each in ("loss", "age_s", "duplicates"))
+            most = (max(getattr(truth, name) for truth in seen) for name in ("loss", "age_s", "duplicates"))
             self.intervals.append(Interval(begin_s, end_s, *most))
             self.now_s = end_s
             self._look()
@@ -125,9 +125,7 @@ def shifted(interval: Interval, by_s: float) -> Interval:
 
 def weighted(intervals: Mapping[tuple[float, float], Interval], metric: str, probability: float) -> float:
     """The quantile over the time of the intervals, counted out: second by second."""
-    seconds = sorted(
-        getattr(each, metric) for each in intervals.values() for _ in range(round(each.to_s - each.from_s))
-    )
+    seconds = sorted(getattr(lag, metric) for lag in intervals.values() for _ in range(round(lag.to_s - lag.from_s)))
     rank = -(-int(probability * 100 * len(seconds)) // 100)
     return float(seconds[max(0, rank - 1)])
 
@@ -171,7 +169,7 @@ def _lives() -> dict[str, list[Row]]:
     # Two readings are missing, which is no gap: what was sent within all three intervals may have been lost at once.
     life = ordinary("two missing")
     missed = life.intervals[12:15]
-    whole = Interval(missed[0].from_s, missed[-1].to_s, sum(each.loss for each in missed), 3 * EVERY_S, 0)
+    whole = Interval(missed[0].from_s, missed[-1].to_s, sum(interval.loss for interval in missed), 3 * EVERY_S, 0)
     whole = whole._replace(duplicates=whole.loss)
     expected = within(life.intervals, leave_out=range(12, 15))
     add(life, {**expected, (whole.from_s, whole.to_s): whole}, life.rows(lambda n: n not in (13, 14)))
@@ -192,17 +190,17 @@ def _lives() -> dict[str, list[Row]]:
 
     # The monitor's clock is put forward by an hour after the eleventh look; all goes on.
     life = ordinary("forward")
-    moved = [shifted(each, HOUR_S) for each in life.intervals[11:]]
+    moved = [shifted(interval, HOUR_S) for interval in life.intervals[11:]]
     add(life, within([*life.intervals[:10], *moved]), put(life, 11, HOUR_S))
 
     # And back by two and a half intervals, and by five minutes: looks of two times lie among each other. Of these, and
     # of two readings on either side, nothing is said, and never that minutes of messages came within a second.
     life = ordinary("back")
-    after = [shifted(each, -BACK_S) for each in life.intervals[21:]]
+    after = [shifted(interval, -BACK_S) for interval in life.intervals[21:]]
     add(life, within([*life.intervals[:14], *after]), put(life, 18, -BACK_S))
     life = Life("far back")
     life.live(80)
-    after = [shifted(each, -FAR_BACK_S) for each in life.intervals[70:]]
+    after = [shifted(interval, -FAR_BACK_S) for interval in life.intervals[70:]]
     add(life, within([*life.intervals[:9], *after]), put(life, 40, -FAR_BACK_S))
 
     # Midnight lies in the stall.
@@ -273,7 +271,7 @@ def test_a_takeover_is_no_silence_of_the_site(tmp_path: Path) -> None:
     answer = estimated(tmp_path, now_s=170)
 
     assert answer.estimate.window.covered_s == EVERY_S * 15
-    [told] = [each.text for each in answer.findings if each.id in ("DR-RPO-024", "DR-RPO-033")]
+    [told] = [finding.text for finding in answer.findings if finding.id in ("DR-RPO-024", "DR-RPO-033")]
     assert told == "takeovers inside the site took at most 10 s in all: the figures are of the rest of the time"
 
 
@@ -298,7 +296,7 @@ def test_a_swapover_in_the_middle_does_not_mix_the_directions(tmp_path: Path) ->
         answer = estimated(tmp_path, site=site, now_s=300).estimate
         assert answer.window.covered_s == EVERY_S * len(expected)
         assert (answer.total.loss.max, answer.total.age_s.max, answer.total.duplicates.max) == tuple(
-            max(getattr(each, name) for each in expected) for name in ("loss", "age_s", "duplicates")
+            max(getattr(expected_row, name) for expected_row in expected) for name in ("loss", "age_s", "duplicates")
         )
         intervals = within(expected)
         assert answer.total.loss.p50 == weighted(intervals, "loss", 0.5)

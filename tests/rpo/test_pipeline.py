@@ -91,7 +91,7 @@ def told(make: LoadHistory, request: Request) -> tuple[Any, ...]:
     answer = estimate(request, kept, clock=FixedClock(at(90 * 86_400)), charted=True)
     [made] = asked_of
     assert isinstance(made, LoadedHistory)
-    return answer.data, answer.curves, [each.id for each in answer.findings], made.facts, rows_of(made)
+    return answer.data, answer.curves, [finding.id for finding in answer.findings], made.facts, rows_of(made)
 
 
 def rows_of(made: LoadedHistory) -> list[str]:
@@ -244,8 +244,8 @@ def twice(root: Path) -> None:
     """A run that was cut off before its ledger, and one that comes twice."""
     [hours] = root.glob("summary/*/*/hours/*/*.parquet")
     shutil.copy(hours, hours.with_name("part-00000-again.parquet"))
-    for each in root.glob("summary/*/*/files/*.parquet"):
-        each.unlink()
+    for path in root.glob("summary/*/*/files/*.parquet"):
+        path.unlink()
 
 
 def joined(root: Path) -> None:

@@ -39,13 +39,13 @@ class Event:
 
 
 def as_lines(events: Iterable[Event], path: Path) -> str:
-    told = ({**asdict(each), "ts": each.at.isoformat()} for each in events)
+    told = ({**asdict(event), "ts": event.at.isoformat()} for event in events)
     path.write_text("".join(json.dumps({key: each[key] for key in SCHEMA.names}) + "\n" for each in told))
     return str(path)
 
 
 def as_parquet(events: Iterable[Event], path: Path) -> str:
-    columns = [[getattr(each, name) for each in events] for name in ("id", "queue", "event", "site", "at")]
+    columns = [[getattr(event, name) for event in events] for name in ("id", "queue", "event", "site", "at")]
     pq.write_table(pa.table(columns, schema=SCHEMA), path)
     return str(path)
 
@@ -73,20 +73,20 @@ def judged(books: list[list[Event]]) -> dict[str, set[tuple[str, str]]]:
     snapshots: dict[tuple[str, int], int] = {}
     told: dict[tuple[str, str], list[tuple[int, Event]]] = defaultdict(list)
     for number, book in enumerate(books):
-        for each in book:
-            told[each.queue, each.id].append((number, each))
-            if each.event == "stored":
-                snapshots[each.site, number] = max(snapshots.get((each.site, number), 0), each.second)
+        for event in book:
+            told[event.queue, event.id].append((number, event))
+            if event.event == "stored":
+                snapshots[event.site, number] = max(snapshots.get((event.site, number), 0), event.second)
     newest = {site: max((at, n) for (s, n), at in snapshots.items() if s == site)[1] for site, _ in snapshots}
     last = {site: max(at for (s, _), at in snapshots.items() if s == site) for site, _ in snapshots}
-    sends = {each.queue for book in books for each in book if each.event in ("sent", "send-in-doubt")}
-    read = {each.queue for book in books for each in book if each.event == "consumed"}
+    sends = {event.queue for book in books for event in book if event.event in ("sent", "send-in-doubt")}
+    read = {event.queue for book in books for event in book if event.event == "consumed"}
     found: dict[str, set[tuple[str, str]]] = {kind: set() for kind in KINDS}
     for key, events in told.items():
-        of = {kind: [each for _, each in events if each.event == kind] for kind in ("sent", "consumed", "received")}
-        stored = {(each.site, number) for number, each in events if each.event == "stored"}
+        of = {kind: [event for _, event in events if event.event == kind] for kind in ("sent", "consumed", "received")}
+        stored = {(event.site, number) for number, event in events if event.event == "stored"}
         promised = min((e.second for _, e in events if e.event in ("sent", "stored")), default=None)
-        consumed = min((each.second for each in of["consumed"]), default=None)
+        consumed = min((event.second for event in of["consumed"]), default=None)
         held = [e.second for n, e in events if e.event == "stored" and newest[e.site] == n]
         gone = not of["consumed"] and not of["received"] and not held
         can_tell = key[0] in read and all(at >= (promised or 0) for at in last.values())
@@ -140,7 +140,7 @@ def test_what_became_of_each_message(spark: Any, tmp_path: Path, seed: int) -> N
     found = reconciled(spark, books, tmp_path)
 
     assert ids(found) == judged(books)
-    assert found.events["sent"] == sum(each.event == "sent" for book in books for each in book)
+    assert found.events["sent"] == sum(event.event == "sent" for book in books for event in book)
 
 
 def events(told: str) -> list[Event]:
@@ -184,7 +184,7 @@ def test_what_became_of_a_few_messages(
     found = reconciled(spark, map(events, books), tmp_path, *more)
 
     assert ids(found) == {kind: {("orders", ident) for ident in expected.get(kind, ())} for kind in KINDS}
-    assert [each.id for each in found.findings] == [f"DR-RPO-{each}" for each in findings]
+    assert [finding.id for finding in found.findings] == [f"DR-RPO-{finding}" for finding in findings]
     assert found.is_clean is not bool(expected.get("lost"))
 
 
@@ -266,7 +266,7 @@ def test_a_torn_last_line_is_left_out_and_named_and_one_in_the_middle_ends_it(sp
     found = reconciled(spark, [], tmp_path, str(ledger))
 
     assert found.events == {"sent": 1}
-    [torn] = [each for each in found.findings if each.id == "DR-RPO-012"]
+    [torn] = [finding for finding in found.findings if finding.id == "DR-RPO-012"]
     assert "l.jsonl: line 2" in torn.text
     ledger.write_text(GOOD + GOOD[:30] + "\n" + GOOD)
     with pytest.raises(UsageError, match=r"l\.jsonl: line 2: no JSON") as error:
@@ -434,6 +434,6 @@ def test_a_ledger_that_is_written_to_meanwhile_is_named(
 
     findings = reconcile.reconcile([str(grown.parent), done], tmp_path / "out").findings
 
-    assert [(each.id, each.text) for each in findings] == [
+    assert [(finding.id, finding.text) for finding in findings] == [
         ("DR-LEDGER-002", f"still written while it was read: {grown}")
     ]

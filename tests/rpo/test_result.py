@@ -173,12 +173,12 @@ def test_what_the_worker_is_asked_stands_in_no_file_and_on_no_command_line(
 
 
 def row(rows: list[Row], quantile: str) -> Row:
-    return next(each for each in rows if (each.metric, each.quantile) == ("loss", quantile))
+    return next(row for row in rows if (row.metric, row.quantile) == ("loss", quantile))
 
 
 def by_metric(folds_: list[list[int]]) -> dict[str, Histogram]:
-    values = np.array([value for each in folds_ for value in each], np.int64)
-    fold = np.array([number for number, each in enumerate(folds_) for _ in each], np.int64)
+    values = np.array([value for fold_rows in folds_ for value in fold_rows], np.int64)
+    fold = np.array([number for number, fold_rows in enumerate(folds_) for _ in fold_rows], np.int64)
     return dict.fromkeys(NAMES, Histogram.of(values, np.full(len(values), 10), fold, len(folds_)))
 
 
@@ -281,8 +281,8 @@ def test_a_simulated_past(tmp_path: Path) -> None:
     assert found.bound.excess > 0
     assert abs(found.bound.likely.bias) <= 0.1 * found.bound.mean
     assert 0 < found.bound.likely.error <= 0.25 * found.bound.mean
-    by_name = {(each.metric, each.horizon_s, each.quantile): each for each in found.rows}
+    by_name = {(row.metric, row.horizon_s, row.quantile): row for row in found.rows}
     assert len(by_name) == 2 * 3 * 3
-    assert all(each.folds for each in found.rows)
+    assert all(row.folds for row in found.rows)
     assert by_name["loss", 60.0, "p95"].coverage > 0.8
     assert document(found)["bound"]["coverage"] == 1.0

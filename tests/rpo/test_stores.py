@@ -78,18 +78,18 @@ def names(folder: Path) -> list[str]:
 
 
 def all_rows(place: HistoryLocation) -> int:
-    there = Store.of(place.where)
-    return sum(Source(there, name).rows().num_rows for name in there.listed("date=2026-03-01"))
+    store = Store.of(place.where)
+    return sum(Source(store, name).rows().num_rows for name in store.listed("date=2026-03-01"))
 
 
 def asked(where: Path | HistoryLocation, now: datetime = NOW) -> Bounds:
     return bounds_of(where, now=now)
 
 
-def same(here: Any, there: Any) -> bool:
+def same(one: Any, other: Any) -> bool:
     """Whether two estimates say the same; when each was asked for is not of the history."""
-    told = [({**each.data, "stale_s": None}, [of.id for of in each.findings]) for each in (here, there)]
-    return told[0] == told[1]
+    shown = [({**estimated.data, "stale_s": None}, [of.id for of in estimated.findings]) for estimated in (one, other)]
+    return shown[0] == shown[1]
 
 
 def test_what_is_written_here_is_in_the_store_with_the_hours_joined_and_says_the_same_from_anywhere(
@@ -98,14 +98,14 @@ def test_what_is_written_here_is_in_the_store_with_the_hours_joined_and_says_the
     recorded(rows, place, tmp_path / "whole")
 
     upkeep = tidied(place)
-    there = estimate(Request(history=place.where, near=str(place.near), store=True), by_hand.made)
+    from_store = estimate(Request(history=place.where, near=str(place.near), store=True), by_hand.made)
 
     assert upkeep.trouble is None
     assert all_rows(place) == len(rows)
     assert len(names(tmp_path / "store")) == 5  # two hours, and the three files of the one that goes on
-    here = names(place.near)
-    assert here == names(tmp_path / "store")[-len(here) :]
-    assert {name[:11] for name in here} == {"20260301T02"}
+    near = names(place.near)
+    assert near == names(tmp_path / "store")[-len(near) :]
+    assert {name[:11] for name in near} == {"20260301T02"}
     whole, elsewhere = tmp_path / "whole", HistoryLocation(place.where, tmp_path / "nothing here")
     for later_s in (20, 3600):
         moment = NOW + timedelta(seconds=later_s)
@@ -114,7 +114,7 @@ def test_what_is_written_here_is_in_the_store_with_the_hours_joined_and_says_the
     assert last_seen(place, "london", Role.SERVING) == last_seen(elsewhere, "london", Role.SERVING) == rows[-1].ts
     assert newest_reading(elsewhere, ["london", "paris"]) == (rows[-1].ts, [])
     assert role_periods(place, ["london"]) == role_periods(whole, ["london"])
-    assert same(estimate(Request(history=str(whole)), by_hand.made), there)
+    assert same(estimate(Request(history=str(whole)), by_hand.made), from_store)
     of_another_machine = stored(elsewhere, "london")[0]
     assert of_another_machine is not None
     assert of_another_machine == stored(place, "london")[0]
@@ -158,10 +158,10 @@ def test_nobody_waits_for_a_store_that_does_not_answer(
 
     assert asks.count(place.where) == 1  # it is not asked again at once
     assert (first.lost, first.duplicates) == (again.lost, again.duplicates) == (whole.lost, whole.duplicates)
-    assert [each.id for each in first.findings] == ["DR-RPO-032", *(each.id for each in whole.findings)]
+    assert [finding.id for finding in first.findings] == ["DR-RPO-032", *(finding.id for finding in whole.findings)]
     assert "no answer within 0.05 s" in first.findings[0].text
     last, findings = newest_reading(place, ["london"])
-    assert (last, [each.id for each in findings]) == (rows[-1].ts, ["DR-RPO-032"])
+    assert (last, [finding.id for finding in findings]) == (rows[-1].ts, ["DR-RPO-032"])
 
 
 def test_where_nothing_lies_here_a_slow_store_is_waited_for(
@@ -179,7 +179,7 @@ def test_where_nothing_lies_here_a_slow_store_is_waited_for(
 
     assert asked(place) == asked(tmp_path / "store")
     write(rows[-30:], place.near)
-    assert [each.id for each in asked(place).findings][:1] == ["DR-RPO-032"]
+    assert [finding.id for finding in asked(place).findings][:1] == ["DR-RPO-032"]
 
 
 def test_a_store_that_breaks_off_makes_no_file_a_torn_one(
@@ -196,7 +196,7 @@ def test_a_store_that_breaks_off_makes_no_file_a_torn_one(
     monkeypatch.setattr(Store, "opened", broken)
     bounded = asked(HistoryLocation(place.where, tmp_path / "nothing"))
 
-    assert [each.id for each in bounded.findings][:1] == ["DR-RPO-032"]
+    assert [finding.id for finding in bounded.findings][:1] == ["DR-RPO-032"]
 
 
 @pytest.mark.spark
@@ -248,7 +248,7 @@ def test_a_file_that_is_torn_in_a_store_is_named_as_one_here_is(
 ) -> None:
     recorded(rows, place, tmp_path / "whole")
     tidied(place)
-    whole, there = (sorted((tmp_path / each).rglob("date=*/**/*.parquet")) for each in ("whole", "store"))
+    whole, there = (sorted((tmp_path / name).rglob("date=*/**/*.parquet")) for name in ("whole", "store"))
     tear(there[-1])
     tear(whole[-1])
     (place.near / there[-1].relative_to(tmp_path / "store")).unlink()
@@ -256,8 +256,8 @@ def test_a_file_that_is_torn_in_a_store_is_named_as_one_here_is(
     found = estimate(Request(history=place.where, near=str(place.near)), make)
 
     assert same(estimate(Request(history=str(tmp_path / "whole")), by_hand.made), found)
-    assert "cannot be read" in " ".join(each.text for each in found.findings)
-    assert "DR-RPO-002" in {each.id for each in asked(place).findings}
+    assert "cannot be read" in " ".join(finding.text for finding in found.findings)
+    assert "DR-RPO-002" in {finding.id for finding in asked(place).findings}
 
 
 def test_a_store_that_cannot_be_written_loses_nothing_and_is_told(
@@ -358,7 +358,7 @@ def test_of_two_monitors_that_begin_at_once_one_brings_its_looks(
         write(rows[:30], place.near.with_name(host))
         keeping.renew(Store.of(place.where), each._mark)
 
-    brought = [each.step(NOW) for each in both]
+    brought = [keeper.step(NOW) for keeper in both]
 
     assert brought == [True, False]
     assert "another monitor, on one, records into it" in both[1].trouble

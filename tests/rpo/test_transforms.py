@@ -50,13 +50,13 @@ def bounds(
     for number, name in enumerate(["total", *(f"class:{place}" for place in range(len(classes)))]):
         steps, now = lag.steps(number), lag.now(number)
         for flow, key in enumerate(lag.flows.keys):
-            here = now.only(now.flow == flow)
-            if len(here.flow):
-                found[(*key, name, NOW)] = bound(lag, here.bound, 0, covered=True, is_floor=False)
-            mine = steps.take(np.flatnonzero(steps.flow == flow))
-            for n in range(len(mine.begin)):
-                covered, floor = bool(mine.covered[n]), bool(mine.is_floor[n])
-                found[(*key, name, n + 1)] = bound(lag, mine.bound, n, covered=covered, is_floor=floor)
+            at_flow = now.only(now.flow == flow)
+            if len(at_flow.flow):
+                found[(*key, name, NOW)] = bound(lag, at_flow.bound, 0, covered=True, is_floor=False)
+            flow_steps = steps.take(np.flatnonzero(steps.flow == flow))
+            for n in range(len(flow_steps.begin)):
+                covered, floor = bool(flow_steps.covered[n]), bool(flow_steps.is_floor[n])
+                found[(*key, name, n + 1)] = bound(lag, flow_steps.bound, n, covered=covered, is_floor=floor)
     return found
 
 
@@ -190,7 +190,7 @@ def test_queues_left_out_count_nothing(tmp_path: Path) -> None:
 def life(seed: int, style: Style) -> tuple[str, list[Row], dict[int, list[Truth]]]:
     """Run a site by a seed; return its readings, and all that was true within each interval between two readings."""
     chance = random.Random(seed)
-    queues = tuple(f"q{each}" for each in range(chance.randint(1, 3)))
+    queues = tuple(f"q{number}" for number in range(chance.randint(1, 3)))
     site = FifoSite(f"{style}-{seed}", style, queues)
     rows: list[Row] = []
     true: dict[int, list[Truth]] = defaultdict(list)
@@ -294,9 +294,9 @@ def folded(*parts: Steps) -> Steps:
 
     def joined(values: list[Any]) -> Any:
         if isinstance(values[0], tuple):
-            return tuple(joined([each[end] for each in values]) for end in (0, 1))
+            return tuple(joined([row_values[end] for row_values in values]) for end in (0, 1))
         if isinstance(values[0], Figures):
-            return Figures(*(np.concatenate([getattr(each, f.name) for each in values]) for f in fields(Figures)))
+            return Figures(*(np.concatenate([getattr(part, f.name) for part in values]) for f in fields(Figures)))
         return np.concatenate(values)
 
     numbered = [replace(part, flow=part.flow + number) for number, part in enumerate(parts)]
@@ -306,7 +306,7 @@ def folded(*parts: Steps) -> Steps:
 
 def told(found: Steps) -> list[tuple[int, int, int, int, bool]]:
     columns = (found.begin, found.weight, found.bound.loss, found.bound.age_ms, found.covered)
-    return list(zip(*(each.tolist() for each in columns), strict=True))
+    return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
 Part = tuple[list[int], list[int], list[int], list[bool], list[bool]]
@@ -361,7 +361,7 @@ def test_no_bound_is_below_what_is_likely(tmp_path: Path) -> None:
 
 def histogram(values: list[list[int]]) -> Histogram:
     """Of a series in blocks: one unit of time each."""
-    flat = np.array([value for each in values for value in each], np.int64)
+    flat = np.array([value for row_values in values for value in row_values], np.int64)
     block = np.array([number for number, each in enumerate(values) for _ in each], np.int64)
     return Histogram.of(flat, np.ones(len(flat), np.int64), block, len(values))
 
@@ -445,7 +445,7 @@ def test_a_weighted_quantile_and_students_t() -> None:
 
 def changes(*moments: tuple[int, int, int]) -> Changes:
     """Of so many moments each: a magnitude of loss, a change, how many."""
-    columns = [np.repeat([each[place] for each in moments], [each[2] for each in moments]) for place in (0, 1)]
+    columns = [np.repeat([moment[place] for moment in moments], [moment[2] for moment in moments]) for place in (0, 1)]
     count = len(columns[0])
     one = np.ones(count, np.int64)
     return Changes(one * 0, np.arange(count), columns[0], np.zeros(count, bool), columns[1], one, one)

@@ -268,8 +268,8 @@ def test_a_torn_file_and_one_of_another_shape_are_left_out_and_named(tmp_path: P
     files, findings = usable_files(tmp_path)
 
     assert files == [whole]
-    assert {(each.id, each.severity) for each in findings} == {("DR-RPO-002", Severity.WARNING)}
-    odd, torn = sorted(each.text for each in findings)
+    assert {(finding.id, finding.severity) for finding in findings} == {("DR-RPO-002", Severity.WARNING)}
+    odd, torn = sorted(finding.text for finding in findings)
     assert "pair, kind, name" in odd
     assert "date=2026-03-01/site=london/torn.parquet" in torn
 

@@ -36,7 +36,7 @@ from tests.twin.matrix import ACCEPTED, done, edited, serving
 from tests.twin.subject import until
 
 README = Path(__file__).parents[2] / "README.md"
-COMMAND, NUMBER = re.compile(r"`dr-ctl ([^`]+)`"), re.compile(r"\d+(?:\.\d+)?")
+NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
 @dataclass(frozen=True)
