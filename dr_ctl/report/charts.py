@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from dr_ctl.core.document import mapping, number
-from dr_ctl.report.story import Act, Story
+from dr_ctl.report.story import StepRecord, Story
 from dr_ctl.report.values import clock, count, many, seconds
 
 WAITS: Final = {
@@ -160,39 +160,39 @@ def _pieces(points: Sequence[Point], x: TimeAxis, y: CountAxis) -> list[Piece]:
 
 def of_waits(story: Story) -> tuple[Chart, ...]:
     """A chart for each wait that left samples, in order; a drain without samples has a chart that says so."""
-    waits = [act for act in story.acts if act.verb in WAITS and not act.undo]
-    return tuple(_of_wait(act, story) for act in waits if act.samples or act.verb == "drain")
+    waits = [step for step in story.steps if step.verb in WAITS and not step.undo]
+    return tuple(_of_wait(step, story) for step in waits if step.samples or step.verb == "drain")
 
 
-def _of_wait(act: Act, story: Story) -> Chart:
-    title = WAITS[act.verb] + (f" ({act.label})" if len(story.of(act.verb)) > 1 else "")
-    unit = "messages" if act.verb == "quiesce" else "messages and acknowledgements"
-    series = _series(act)
+def _of_wait(step: StepRecord, story: Story) -> Chart:
+    title = WAITS[step.verb] + (f" ({step.label})" if len(story.of(step.verb)) > 1 else "")
+    unit = "messages" if step.verb == "quiesce" else "messages and acknowledgements"
+    series = _series(step)
     unread = [name for name, points in series.items() if all(value is None for _, value in points)]
     known = {name: points for name, points in series.items() if any(value for _, value in points)}
-    silences = list(_silences(act))
-    caption = " ".join([*_totals(act), *silences])
-    samples = many(len(act.samples), "sample")
-    if act.samples and len(unread) == len(series):
+    silences = list(_silences(step))
+    caption = " ".join([*_totals(step), *silences])
+    samples = many(len(step.samples), "sample")
+    if step.samples and len(unread) == len(series):
         return Chart(title, unit, caption, f"{samples}: no figure was read.")
-    if act.samples and not known:
+    if step.samples and not known:
         zero_text = "where there was an answer, it was 0" if silences or unread else "0 every time"
         return Chart(title, unit, caption, f"{samples}: {zero_text}. There is no curve to draw.")
-    if len(act.samples) < _MIN_SAMPLES:
-        return Chart(title, unit, caption, _few(act, known | {name: series[name] for name in unread}))
-    x = TimeAxis(act.began, max(act.ended or act.samples[-1][0], act.samples[-1][0]))
+    if len(step.samples) < _MIN_SAMPLES:
+        return Chart(title, unit, caption, _few(step, known | {name: series[name] for name in unread}))
+    x = TimeAxis(step.began, max(step.ended or step.samples[-1][0], step.samples[-1][0]))
     y = CountAxis(max(value or 0 for points in known.values() for _, value in points))
     lines = tuple(_line(name, style, points, x, y) for style, (name, points) in enumerate(known.items()))
     zero = [name for name in series if name not in known and name not in unread]
     labelled = (("0 in every sample", zero), ("Never read", unread))
     note = " ".join(f"{label}: {', '.join(names)}." for label, names in labelled if names)
-    return Chart(title, unit, caption, note, f"time since {clock(act.began)}", lines, x.ticks(), y.ticks())
+    return Chart(title, unit, caption, note, f"time since {clock(step.began)}", lines, x.ticks(), y.ticks())
 
 
-def _series(act: Act) -> dict[str, list[Point]]:
+def _series(step: StepRecord) -> dict[str, list[Point]]:
     """The figures of the sites by name. A site that did not answer has None, never zero."""
     series: dict[str, list[Point]] = {}
-    for at, evidence in act.samples:
+    for at, evidence in step.samples:
         pair = evidence.get("pair")
         for key, figures in evidence.items():
             if key == "delivering":
@@ -215,8 +215,8 @@ def _total(evidence: Mapping[str, Any]) -> float | None:
     return sum(known) if known and len(known) == len(figures) else None
 
 
-def _totals(act: Act) -> Iterable[str]:
-    totals = [(at, total) for at, evidence in act.samples if (total := _total(evidence)) is not None]
+def _totals(step: StepRecord) -> Iterable[str]:
+    totals = [(at, total) for at, evidence in step.samples if (total := _total(evidence)) is not None]
     if len(totals) < _MIN_SAMPLES or not any(total for _, total in totals):
         return
     (began, first), (ended, last) = totals[0], totals[-1]
@@ -226,37 +226,37 @@ def _totals(act: Act) -> Iterable[str]:
             break
         until = at
     took = (until - began).total_seconds()
-    whole = "" if act.verb == "quiesce" else "Together "
+    whole = "" if step.verb == "quiesce" else "Together "
     yield f"{whole}{count(first)} at the first sample, {count(last)} after {seconds(took)}."
     if first > last and took >= _MIN_FOR_RATE_S:
         yield f"On average {count(round((first - last) / took))} a second."
 
 
-def _silences(act: Act) -> Iterable[str]:
+def _silences(step: StepRecord) -> Iterable[str]:
     """Sentences on samples without an answer and links that were not attached, which a curve cannot show."""
     silent: dict[str, int] = {}
     loose: dict[str, int] = {}
-    for _, evidence in act.samples:
+    for _, evidence in step.samples:
         for site, figures in evidence.items():
             if isinstance(figures, Mapping):
                 silent[site] = silent.get(site, 0) + ("unknown" in figures)
                 loose[site] = loose.get(site, 0) + (figures.get("attached") is False)
-    out_of = f"of {many(len(act.samples), 'sample')}"
+    out_of = f"of {many(len(step.samples), 'sample')}"
     yield from (f"{site} did not answer in {count(amount)} {out_of}." for site, amount in silent.items() if amount)
     yield from (
         f"The link of {site} was not attached in {count(amount)} {out_of}." for site, amount in loose.items() if amount
     )
 
 
-def _few(act: Act, series: Mapping[str, Sequence[Point]]) -> str:
-    if not act.samples:
+def _few(step: StepRecord, series: Mapping[str, Sequence[Point]]) -> str:
+    if not step.samples:
         return "No sample was written: how it went cannot be shown."
     by_time: dict[datetime, list[str]] = {}
     for name, points in series.items():
         for at, value in points:
             by_time.setdefault(at, []).append(f"{name} {count(value)}")
     samples = "; ".join(f"{clock(at)}: {', '.join(figures)}" for at, figures in by_time.items())
-    return f"Only {many(len(act.samples), 'sample')}, too few for a curve. {samples}; all else 0."
+    return f"Only {many(len(step.samples), 'sample')}, too few for a curve. {samples}; all else 0."
 
 
 def _line(name: str, style: int, points: Sequence[Point], x: TimeAxis, y: CountAxis) -> Line:

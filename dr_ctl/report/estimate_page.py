@@ -106,10 +106,10 @@ class EstimatePage:
 
 def of_run(story: Story) -> Forecast | None:
     """The last estimate that a step of the run left; None where it had no such step."""
-    acts = story.of("estimate")
-    estimates = [mapping(act.evidence.get("estimate")) for act in reversed(acts)]
+    steps = story.of("estimate")
+    estimates = [mapping(step.evidence.get("estimate")) for step in reversed(steps)]
     made = next((as_words(estimate) for estimate in estimates if estimate.get("total") is not None), None)
-    return made or (Forecast(note=acts[-1].text or "no estimate was made") if acts else None)
+    return made or (Forecast(note=steps[-1].text or "no estimate was made") if steps else None)
 
 
 def as_words(estimate: Mapping[str, Any], limits: Limits = NO_LIMITS) -> Forecast:

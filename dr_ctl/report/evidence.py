@@ -140,11 +140,11 @@ def outage(story: Story, material: Material) -> Outage:
         lost = text(material.last_plan.get("source")) or "the source"
         return _since_the_loss(story, lost, mapping(material.data.get("out_s")))
     held = _held(story)
-    fence = next((act for act in story.of("fence") if any(call.outcome != "refused" for call in act.calls)), None)
+    fence = next((step for step in story.of("fence") if any(call.outcome != "refused" for call in step.calls)), None)
     if fence is None:
         return _without_fence(story, held)
     since = f"from {clock(fence.began)}, when the fence of {fence.site or 'the source'} began"
-    end = next((act for act in story.acts[story.acts.index(fence) + 1 :] if act.let_in_at is not None), None)
+    end = next((step for step in story.steps[story.steps.index(fence) + 1 :] if step.let_in_at is not None), None)
     if end is None or end.ended is None or (let_in := end.let_in_at) is None:
         sentence = f"Out {since}; the journal holds no moment at which they were let in again."
         return Outage(fence.began, None, "no end written", sentence)
@@ -160,7 +160,7 @@ def outage(story: Story, material: Material) -> Outage:
     sentence = f"{since[0].upper()}{since[1:]}, {until}{exact}."
     if not end.undo and (end.ended - let_in).total_seconds() >= _AT_ONCE_S:
         sentence += f" What was held back there is delivered since {clock(end.ended)}."
-    if (quiesce := next((act for act in story.of("quiesce") if act.calls), None)) is not None:
+    if (quiesce := next((step for step in story.of("quiesce") if step.calls), None)) is not None:
         before = seconds(max(0.0, (fence.began - quiesce.began).total_seconds()))
         sentence += f" Delivery had stopped {before} before that fence, with the quiesce at {clock(quiesce.began)}."
     if held is not None:
@@ -172,7 +172,7 @@ def outage(story: Story, material: Material) -> Outage:
 
 
 def _without_fence(story: Story, held: float | None) -> Outage:
-    closed = next((act for act in story.of("fence") if act.mark is Mark.NOT_NEEDED), None)
+    closed = next((step for step in story.of("fence") if step.mark is Mark.NOT_NEEDED), None)
     if closed is not None:
         sentence = f"Out of {closed.site or 'the source'} since before this run; its journal does not say since when."
         return Outage(None, None, NOT_KNOWN, sentence)
@@ -186,7 +186,7 @@ def _without_fence(story: Story, held: float | None) -> Outage:
 def _since_the_loss(story: Story, lost: str, bounds: Mapping[str, Any]) -> Outage:
     """The outage of a failover: clients were out before the run began. The journal has only its end, and samples that
     were read at that end bound its beginning."""
-    end = next((act for act in story.acts if act.let_in_at is not None), None)
+    end = next((step for step in story.steps if step.let_in_at is not None), None)
     if end is None or end.let_in_at is None:
         sentence = f"Out since {lost} was lost; the journal holds no moment at which they were let in."
         return Outage(None, None, NOT_KNOWN, sentence)
@@ -203,10 +203,12 @@ def _since_the_loss(story: Story, lost: str, bounds: Mapping[str, Any]) -> Outag
 
 def _held(story: Story) -> float | None:
     """Seconds for which taking in a lost site paused delivery at the serving site; None without a pause."""
-    for act in reversed(story.of("reinstate")):
-        pauses = [made for made in act.calls if made.call.get("goal") == Goal.PAUSE.value and made.outcome != "refused"]
+    for step in reversed(story.of("reinstate")):
+        pauses = [
+            made for made in step.calls if made.call.get("goal") == Goal.PAUSE.value and made.outcome != "refused"
+        ]
         if pauses:
-            lifted = [made.ended for made in act.calls if made.call.get("goal") == Goal.RESUME.value]
-            end = max((ended for ended in lifted if ended is not None), default=act.ended)
+            lifted = [made.ended for made in step.calls if made.call.get("goal") == Goal.RESUME.value]
+            end = max((ended for ended in lifted if ended is not None), default=step.ended)
             return None if end is None else max(0.0, (end - pauses[0].began).total_seconds())
     return None

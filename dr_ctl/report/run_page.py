@@ -15,7 +15,7 @@ from dr_ctl.engine.record import Material
 from dr_ctl.report.charts import Tick, TimeAxis, of_waits
 from dr_ctl.report.estimate_page import COLUMNS, of_run
 from dr_ctl.report.evidence import NOT_KEPT, RECOVERY, Fact, Measured, Outage, measured, of_what, outage
-from dr_ctl.report.story import NO_RETURN, Act, Mark, Part, Story, calls_of, tell
+from dr_ctl.report.story import NO_RETURN, Mark, Part, StepRecord, Story, calls_of, story_of
 from dr_ctl.report.values import NOT_KNOWN, clock, count, many, seconds
 
 _ORDER: Final = {"error": 0, "warning": 1, "info": 2}
@@ -90,7 +90,7 @@ class RunPage:
 
     def __init__(self, material: Material) -> None:
         """Works for any run: ended, open, resumed, cut off, or never begun."""
-        story = tell(material)
+        story = story_of(material)
         spec, bounds = material.spec, mapping(material.data.get("bounds"))
         operation, source, target = spec.get("operation"), material.plan.get("source"), spec.get("target")
         worked_s = sum((part.ended - part.began).total_seconds() for part in story.parts)
@@ -229,7 +229,7 @@ def _open(story: Story) -> tuple[str, str]:
     words = "Not ended: under way, or cut off"
     advice = "`dr-ctl status` says where things stand."
     # Only the undo of an activation, or its proven failure, takes the run back before the point of no return.
-    if any(act.calls and act.mark is not Mark.REFUSED for act in story.of("activate")):
+    if any(step.calls and step.mark is not Mark.REFUSED for step in story.of("activate")):
         past = "An activating call has gone out: this cannot be undone any more."
         return words, f"{past} {advice} `dr-ctl resume` finishes it."
     return words, f"{advice} If no process works on it, `dr-ctl resume` continues it and `dr-ctl abort` undoes it."
@@ -248,34 +248,34 @@ def chapters(story: Story, out: Outage, *, elsewhere: str = "") -> tuple[Chapter
 def _chapter(part: Part, title: str, last: Part | None, out: Outage, elsewhere: str) -> Chapter:
     axis = TimeAxis(part.began, part.ended)
     gap = max(0.0, (part.began - last.ended).total_seconds()) if last is not None else None
-    passed = next((act for act in part.acts if act.verb == NO_RETURN and act.mark is Mark.DONE), None)
+    passed = next((step for step in part.steps if step.verb == NO_RETURN and step.mark is Mark.DONE), None)
     return Chapter(
         title=title,
         gap=f"Nothing was written for {seconds(gap)}." if gap is not None else "",
         began=stamp(part.began),
         ticks=axis.ticks(),
-        rows=tuple(_row(act, axis, elsewhere) for act in part.acts),
+        rows=tuple(_row(step, axis, elsewhere) for step in part.steps),
         band=_band(part, axis, out),
         no_return=axis.at(passed.ended) if passed is not None and passed.ended is not None else None,
     )
 
 
-def _row(act: Act, axis: TimeAxis, elsewhere: str) -> Row:
-    moment = act.mark is Mark.SIGNAL or act.verb == NO_RETURN
-    until = clock(act.ended) if act.ended is not None else "no end written"
-    said = act.text or ("" if act.undo else act.summary)
-    left = axis.at(act.began)
+def _row(step: StepRecord, axis: TimeAxis, elsewhere: str) -> Row:
+    moment = step.mark is Mark.SIGNAL or step.verb == NO_RETURN
+    until = clock(step.ended) if step.ended is not None else "no end written"
+    said = step.text or ("" if step.undo else step.summary)
+    left = axis.at(step.began)
     return Row(
-        label=f"signal: {act.verb}" if act.mark is Mark.SIGNAL else act.label,
-        site=act.site,
-        text="told below, under its own heading" if act.verb == elsewhere and not act.undo else said,
-        mark=act.mark,
-        undo=act.undo,
+        label=f"signal: {step.verb}" if step.mark is Mark.SIGNAL else step.label,
+        site=step.site,
+        text="told below, under its own heading" if step.verb == elsewhere and not step.undo else said,
+        mark=step.mark,
+        undo=step.undo,
         moment=moment,
-        took=seconds(act.took_s) if act.took_s is not None and not moment else "",
-        began=clock(act.began),
-        times=clock(act.began) if moment else f"{clock(act.began)} to {until}",
-        bar=Span(left, round(axis.at(act.ended or axis.ended) - left, 3), after=act.ended is None),
+        took=seconds(step.took_s) if step.took_s is not None and not moment else "",
+        began=clock(step.began),
+        times=clock(step.began) if moment else f"{clock(step.began)} to {until}",
+        bar=Span(left, round(axis.at(step.ended or axis.ended) - left, 3), after=step.ended is None),
     )
 
 
@@ -324,15 +324,17 @@ def _findings(material: Material) -> tuple[tuple[str, str, str, str], ...]:
 
 def _proofs(story: Story) -> tuple[Fact, ...]:
     """How fence and activation were proven."""
-    proofs = [(act, text(act.evidence.get("proof"))) for act in story.acts if not act.undo]
+    proofs = [(step, text(step.evidence.get("proof"))) for step in story.steps if not step.undo]
     return tuple(
-        Fact(f"{act.verb} {act.site}".strip(), _PROOFS.get((act.verb, proof), proof)) for act, proof in proofs if proof
+        Fact(f"{step.verb} {step.site}".strip(), _PROOFS.get((step.verb, proof), proof))
+        for step, proof in proofs
+        if proof
     )
 
 
 def _gates(story: Story) -> Iterator[tuple[str, str, tuple[tuple[str, str], ...]]]:
-    acts = story.of("verify")
-    for unit, row in acts[-1].evidence.items() if acts else ():
+    steps = story.of("verify")
+    for unit, row in steps[-1].evidence.items() if steps else ():
         if isinstance(row, Mapping) and "depths" in row:
             depths = mapping(row["depths"])
             sentence = (
@@ -355,7 +357,7 @@ def _calls_sentence(story: Story) -> str:
         return "none went out"
     outcomes = Counter(call.outcome for _, call in made)
     counts = ", ".join(f"{count(amount)} {outcome}" for outcome, amount in outcomes.items())
-    undone = sum(act.undo for act, _ in made)
+    undone = sum(step.undo for step, _ in made)
     return f"{many(len(made), 'call')} went out: {counts}{f'; {count(undone)} of them to undo' if undone else ''}"
 
 

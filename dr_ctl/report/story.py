@@ -68,13 +68,13 @@ class CallMade:
 
 
 @dataclass
-class Act:
+class StepRecord:
     """A step being done or undone, or a signal. `event` is the last of it; `ended` is None where no end was written."""
 
     id: str
     verb: str
     site: str
-    about: str
+    summary: str
     undo: bool
     began: datetime
     ended: datetime | None = None
@@ -101,7 +101,7 @@ class Part:
     kind: str
     began: datetime
     ended: datetime
-    acts: list[Act] = field(default_factory=list)
+    steps: list[StepRecord] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,22 +113,22 @@ class Story:
     back: tuple[int, ...]
 
     @property
-    def acts(self) -> list[Act]:
-        return [act for part in self.parts for act in part.acts]
+    def steps(self) -> list[StepRecord]:
+        return [step for part in self.parts for step in part.steps]
 
-    def of(self, verb: str, *, undo: bool = False) -> list[Act]:
-        return [act for act in self.acts if act.verb == verb and act.undo is undo]
+    def of(self, verb: str, *, undo: bool = False) -> list[StepRecord]:
+        return [step for step in self.steps if step.verb == verb and step.undo is undo]
 
 
-def tell(material: Material) -> Story:
+def story_of(material: Material) -> Story:
     """Replay the entries; tolerant of a journal that ends anywhere."""
-    teller = _StoryBuilder(material.steps)
+    builder = _StoryBuilder(material.steps)
     for entry in material.entries:
-        teller.hear(entry)
-    begun = {act.id for part in teller.parts for act in part.acts}
+        builder.add(entry)
+    begun = {step.id for part in builder.parts for step in part.steps}
     steps = map(mapping, items(material.last_plan.get("steps")))
     not_begun = tuple(label(step_id(step)) for step in steps if step_id(step) not in begun)
-    return Story(tuple(teller.parts), not_begun, tuple(teller.back))
+    return Story(tuple(builder.parts), not_begun, tuple(builder.back))
 
 
 def label(id_: str) -> str:
@@ -141,12 +141,12 @@ class _StoryBuilder:
         self._planned = planned
         self.parts: list[Part] = []
         self.back: list[int] = []
-        self._acts: dict[str, Act] = {}
+        self._steps: dict[str, StepRecord] = {}
         self._calls: dict[int, CallMade] = {}
         self._now: datetime | None = None
         self._step_ended = False  # the last entry was one after which an undo follows by itself
 
-    def hear(self, entry: Entry) -> None:
+    def add(self, entry: Entry) -> None:
         now = moment(entry.time) or self._now or datetime.fromtimestamp(0, UTC)
         if self._now is not None and now < self._now:
             self.back.append(entry.seq)
@@ -156,7 +156,7 @@ class _StoryBuilder:
             self.parts.append(Part("resumed" if self.parts else "begun", now, now))
         elif undo_begins:
             # A run's own undo directly follows the end of a step or a signal; any other is another process's abort.
-            before = self._acts.get(entry.step or "")
+            before = self._steps.get(entry.step or "")
             if not self._step_ended or (before is not None and before.undo):
                 self.parts.append(Part("aborted", now, now))
         self.parts[-1].ended = max(self.parts[-1].ended, now)
@@ -165,15 +165,17 @@ class _StoryBuilder:
                 self._step(entry, now)
             case "intent":
                 made = self._calls[entry.seq] = CallMade(entry.seq, now, mapping(entry.call))
-                if (act := self._acts.get(entry.step or "")) is not None:
-                    act.calls.append(made)
+                if (step := self._steps.get(entry.step or "")) is not None:
+                    step.calls.append(made)
             case "result":
                 self._result(entry, now)
-            case "sample" if act := self._acts.get(entry.step or ""):
-                act.samples.append((now, entry.evidence))
+            case "sample" if step := self._steps.get(entry.step or ""):
+                step.samples.append((now, entry.evidence))
             case "signal":
                 word = entry.outcome or "signal"
-                self.parts[-1].acts.append(Act("", word, "", "a stop was asked for", False, now, now, 0.0, Mark.SIGNAL))
+                self.parts[-1].steps.append(
+                    StepRecord("", word, "", "a stop was asked for", False, now, now, 0.0, Mark.SIGNAL)
+                )
         self._step_ended = entry.kind == "signal" or (entry.kind == "step" and entry.outcome not in STARTS)
 
     def _step(self, entry: Entry, now: datetime) -> None:
@@ -181,12 +183,12 @@ class _StoryBuilder:
         if event in STARTS:
             verb = id_.partition("-")[2]
             planned = self._planned.get(id_, {})
-            about = text(entry.evidence.get("about")) or text(planned.get("about"))
+            summary = text(entry.evidence.get("about")) or text(planned.get("about"))
             undo = event == StepEvent.UNDO_STARTED.value
-            act = Act(id_, verb or id_, text(planned.get("site")), about, undo, now, event=event)
-            self._acts[id_] = act
-            self.parts[-1].acts.append(act)
-        elif (ended := self._acts.get(id_)) is not None and event in _ENDS:
+            step = StepRecord(id_, verb or id_, text(planned.get("site")), summary, undo, now, event=event)
+            self._steps[id_] = step
+            self.parts[-1].steps.append(step)
+        elif (ended := self._steps.get(id_)) is not None and event in _ENDS:
             ended.ended, ended.event, ended.mark, ended.evidence = now, event, _ENDS[event], entry.evidence
             ended.text = text(entry.evidence.get("text"))
             ended.let_in_at = (entry.let_in_at or now) if entry.lets_in else None
@@ -203,7 +205,7 @@ class _StoryBuilder:
             made.ended, made.outcome, made.text = now, entry.outcome or "unknown", text(entry.evidence.get("text"))
 
 
-def calls_of(story: Story) -> Iterator[tuple[Act, CallMade]]:
+def calls_of(story: Story) -> Iterator[tuple[StepRecord, CallMade]]:
     """Every call that went out, in order, with the step it belongs to."""
-    made = [(act, call) for act in story.acts for call in act.calls]
+    made = [(step, call) for step in story.steps for call in step.calls]
     return iter(sorted(made, key=lambda pair: pair[1].seq))

@@ -24,7 +24,7 @@ from dr_ctl.core.model import ExitCode, Finding
 from dr_ctl.engine.journal import StepEvent
 from dr_ctl.engine.record import Material, read_run
 from dr_ctl.engine.runs import RunFiles
-from dr_ctl.report.story import STARTS, Mark, tell
+from dr_ctl.report.story import STARTS, Mark, story_of
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
@@ -62,7 +62,7 @@ def spans_of(run: Material) -> list[ReadableSpan]:
     from opentelemetry.sdk.trace import ReadableSpan  # noqa: PLC0415
     from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags  # noqa: PLC0415
 
-    story, data, installation = tell(run), mapping(run.result), mapping(run.installation)
+    story, data, installation = story_of(run), mapping(run.result), mapping(run.installation)
     resource = Resource({"service.name": "dr-ctl", "service.version": __version__})
 
     def span(
@@ -96,14 +96,14 @@ def spans_of(run: Material) -> list[ReadableSpan]:
     summary = None if good else text(data.get("summary"))
     root = span(text(run.spec.get("operation")), "", story.parts[0].began, story.parts[-1].ended, summary, facts)
     spans = [root]
-    for number, act in enumerate(story.acts):
-        if act.mark is Mark.SIGNAL:
+    for number, step in enumerate(story.steps):
+        if step.mark is Mark.SIGNAL:
             continue
         # A step that a killed process left has no end: another one looked at what had become of it.
-        bad = act.text or act.event if act.event in _BAD else None
-        facts = {"run": run.name, "step": act.id, "outcome": act.event, "text": act.text}
-        name = f"undo {act.verb}" if act.undo else act.verb
-        spans.append(span(name, f"{act.id} {number}", act.began, act.ended or act.began, bad, facts))
+        bad = step.text or step.event if step.event in _BAD else None
+        facts = {"run": run.name, "step": step.id, "outcome": step.event, "text": step.text}
+        name = f"undo {step.verb}" if step.undo else step.verb
+        spans.append(span(name, f"{step.id} {number}", step.began, step.ended or step.began, bad, facts))
     return spans
 
 
