@@ -66,17 +66,17 @@ class Monitor:
         history = installation.history
         if (other := another_monitor(history.near)) is not None:
             raise AnotherMonitor(f"another monitor records into {history.shown}: {other}")
-        self._is_elsewhere = history.folder is None
+        self._is_remote = history.folder is None
         self._upkeep = Upkeep(history, keep_s=settings.history.keep)
         if (host := self._upkeep.another()) is not None:
             raise AnotherMonitor(f"another monitor records into {history.shown}: on {host}, within the last minutes")
         self._writer = Writer(history.near, every_s=FLUSH_EVERY_S, whole_every_s=self.every_s, clock=clock)
-        self._tidying: BackgroundTask[bool] | None = None
+        self._upkeep_task: BackgroundTask[bool] | None = None
         self._next = self._whole_at = self._outflow_at = self._clock.monotonic()
         self._state: object = None
         self._gaps = deque[tuple[float, float]]()
         self._active: dict[tuple[str, str | None], Row] = {}
-        self._untold: list[Takeover] = []
+        self._unreported: list[Takeover] = []
         self.takeovers: dict[tuple[str, str], list[Takeover]] = {}
         self.readings = 0
         self.rows = 0
@@ -84,11 +84,11 @@ class Monitor:
 
     def close(self) -> None:
         """Write what is not on disk yet. Raises EnvironmentFault where that is lost now."""
-        if self._tidying is not None:
-            self._tidying.wait()
+        if self._upkeep_task is not None:
+            self._upkeep_task.wait()
         self._writer.flush()
-        self._tidied()
-        if self._is_elsewhere and self._upkeep.trouble is None:
+        self._end_upkeep()
+        if self._is_remote and self._upkeep.trouble is None:
             self._upkeep.step(self._clock.now())
         self._upkeep.close()
         if self._writer.trouble is not None:
@@ -100,8 +100,8 @@ class Monitor:
         return self._writer.files > 0
 
     @property
-    def apart_s(self) -> float:
-        """How far looks at everything are apart, by what the last one cost (`cost_s`)."""
+    def interval_s(self) -> float:
+        """The time between two whole readings, by what the last one cost (`cost_s`)."""
         return min(self.every_s, max(MIN_S, SHARE * self.cost_s))
 
     @property
@@ -118,7 +118,7 @@ class Monitor:
             site: total(broker.to_ship for broker in snapshot.brokers if broker.site == site) for site in snapshot.roles
         }
         trouble = self._writer.trouble or self._upkeep.trouble
-        takeovers, self._untold = self._untold, []
+        takeovers, self._unreported = self._unreported, []
         waiting, dropped = self._writer.waiting, self._writer.dropped
         return Sample(at, snapshot.roles, outflows, snapshot, trouble, waiting, dropped, takeovers)
 
@@ -130,17 +130,17 @@ class Monitor:
             snapshot = self._topology.read()
             polled = TimedReading(snapshot, 0.0, self._clock.monotonic() - began)
         at = self._moment(polled)
-        is_new = self._take(history_rows(polled.snapshot, at, polled.took_s), polled.snapshot, at)
+        is_new = self._record(history_rows(polled.snapshot, at, polled.took_s), polled.snapshot, at)
         self.readings += 1
         self.cost_s = self._clock.monotonic() - began - polled.ago_s
-        self._whole_at = began + self.apart_s
+        self._whole_at = began + self.interval_s
         self._outflow_at = began + (self._outflow_s or 0.0)
         return polled.snapshot, at, is_new
 
     def _moment(self, polled: TimedReading[Snapshot]) -> datetime:
         return self._clock.now() - timedelta(seconds=polled.ago_s)
 
-    def _take(self, rows: Sequence[Row], snapshot: Snapshot, at: datetime) -> bool:
+    def _record(self, rows: Sequence[Row], snapshot: Snapshot, at: datetime) -> bool:
         """Keep the rows of a reading; whether it told of a change, which is on disk at once."""
         self.rows += len(rows)
         now = self._clock.monotonic()
@@ -153,11 +153,11 @@ class Monitor:
             before = self._active.get((row.site, row.pair), row)
             self._active[row.site, row.pair] = row
             if (seen := Takeover.between(before, row)) is not None:
-                self._untold.append(seen)
+                self._unreported.append(seen)
                 self.takeovers.setdefault((seen.site, seen.pair), []).append(seen)
-        if self._writer.add(rows) and (self._tidying is None or self._tidying.wait(0)):
-            self._tidied()
-            self._tidying = in_background(partial(self._upkeep.step, at), "upkeep")  # to join an hour takes seconds
+        if self._writer.add(rows) and (self._upkeep_task is None or self._upkeep_task.wait(0)):
+            self._end_upkeep()
+            self._upkeep_task = in_background(partial(self._upkeep.step, at), "upkeep")  # to join an hour takes seconds
         state = _state(snapshot)
         is_new = self._state not in (None, state)
         self._state = state
@@ -165,10 +165,10 @@ class Monitor:
             self._writer.flush()
         return is_new
 
-    def _tidied(self) -> None:
+    def _end_upkeep(self) -> None:
         """Raise an unexpected error of the last tidying here, because its thread would swallow it."""
-        if self._tidying is not None:
-            self._tidying.result()
+        if self._upkeep_task is not None:
+            self._upkeep_task.result()
 
     def wait(self, until: float | None) -> None:
         """Wait for the next sample, and look meanwhile. Missed readings are not made up for."""
@@ -197,7 +197,7 @@ class Monitor:
             return False
         self._outflow_at = began + (self._outflow_s or 0.0)
         at, rows = self._moment(polled), history_rows(polled.snapshot, self._moment(polled), polled.took_s)
-        return self._take([row for row in rows if row.kind in OUTFLOW_READING_KINDS], polled.snapshot, at)
+        return self._record([row for row in rows if row.kind in OUTFLOW_READING_KINDS], polled.snapshot, at)
 
 
 def shown(
@@ -208,7 +208,7 @@ def shown(
     own = [
         Metric("dr_ctl_monitor_readings_total", "full readings", monitor.readings),
         Metric("dr_ctl_monitor_reading_seconds", "duration of the last full reading", round(monitor.cost_s, 6)),
-        Metric("dr_ctl_monitor_apart_seconds", "interval between full readings", round(monitor.apart_s, 6)),
+        Metric("dr_ctl_monitor_apart_seconds", "interval between full readings", round(monitor.interval_s, 6)),
         Metric("dr_ctl_monitor_gap_seconds", "largest time between readings", round(monitor.gap_s, 6)),
         Metric("dr_ctl_monitor_rows_total", "rows of the history that were seen", monitor.rows),
         Metric("dr_ctl_monitor_waiting_rows", "rows that no file of the history holds yet", reading.waiting),

@@ -20,7 +20,7 @@ from dr_ctl.core.model import ExitCode, Finding, Json, Severity
 from dr_ctl.core.notation import duration
 from dr_ctl.core.system import stamp
 from dr_ctl.engine.context import stoppable
-from dr_ctl.engine.holding import Lease, tended
+from dr_ctl.engine.holding import Lease, auto_renewed
 from dr_ctl.engine.lease import LockDocument, LockReading, against, held_by, per_machine
 from dr_ctl.engine.roles import roles_text
 from dr_ctl.engine.runs import Locked, Runs
@@ -75,7 +75,7 @@ def locked(opened: Opened, runs: Runs, snapshot: Snapshot, run: str, what: str, 
 
     A run that is left open keeps it until it runs out: others must not come upon what is half done.
     """
-    with tended(opened.topology.stores(), _me(runs, run, what), opened.clock) as lease:
+    with auto_renewed(opened.topology.stores(), _me(runs, run, what), opened.clock) as lease:
         try:
             lease.take(_answered(snapshot), break_lock=break_lock)
             yield lease

@@ -36,8 +36,8 @@ from dr_ctl.engine.runs import Locked
 LEASE_S: Final = 60.0
 RENEW_BELOW_S: Final = 50.0
 FRESH_S: Final = 1.0
-YOUNG_S: Final = 0.6  # a reading no older than this is still fresh at the next tending
-PATIENCE_S: Final = 5.0  # a silent broker is not asked again for another one's sake before
+REUSABLE_S: Final = 0.6  # a reading no older than this is still fresh at the next renewal
+SILENT_S: Final = 5.0  # a silent broker is not asked again for another one's sake before
 TRIES: Final = 3
 # Within the second that a reading may be old when a call goes out, so that no call has to wait for one.
 READ_EVERY_S: Final = 0.7
@@ -72,11 +72,11 @@ class Lease:
 
     def __init__(self, stores: Iterable[Store], who: LockDocument, clock: Clock) -> None:
         """`who` is the document to be, without its times and its epoch."""
-        self.slots = [BrokerLock(store) for store in sorted(stores, key=lambda store: (store.site, store.pair))]
+        self.locks = [BrokerLock(store) for store in sorted(stores, key=lambda store: (store.site, store.pair))]
         self._who, self._clock = who, clock
         self.facts: Callable[[], tuple[str, int]] = lambda: ("", 0)  # the journal's last hash and count
         self._lost: tuple[str, LockDocument] | None = None
-        self._robbed: LockDocument | None = None  # by whom, of what it held
+        self._taken_over_by: LockDocument | None = None
         self.broken: list[LockDocument] = []
 
     @property
@@ -85,10 +85,10 @@ class Lease:
 
     def findings(self) -> list[Finding]:
         """Say where the lock could not be had because the broker does not let this user create it."""
-        return [per_machine(slot.name, slot.forbidden) for slot in self.slots if slot.forbidden is not None]
+        return [per_machine(slot.name, slot.forbidden) for slot in self.locks if slot.forbidden is not None]
 
     def held_at(self) -> list[str]:
-        return [slot.name for slot in self.slots if slot.held is not None]
+        return [slot.name for slot in self.locks if slot.held is not None]
 
     def take(self, among: Collection[tuple[str, str]] | None = None, *, break_lock: bool = False) -> None:
         """Take it at every broker that answers, of those named by site and pair where they are; raises `Locked` naming
@@ -142,7 +142,7 @@ class Lease:
 
     def _readings(self, among: Collection[tuple[str, str]] | None) -> list[tuple[BrokerLock, LockReading]]:
         readings = []
-        for slot in self.slots:
+        for slot in self.locks:
             with slot.mutex:
                 slot.held, slot.read_at = None, float("-inf")
                 if among is not None and slot.key not in among:
@@ -185,7 +185,7 @@ class Lease:
     def why_not(self, site: str, pair: str, timeout_s: float) -> str | None:
         """Say why no call may go out to that broker now, or return None if a call that takes `timeout_s` may. An old
         reading is made anew; a lock with too little time left is renewed."""
-        slot = next(slot for slot in self.slots if slot.key == (site, pair))
+        slot = next(slot for slot in self.locks if slot.key == (site, pair))
         try:
             if slot.forbidden is None and (self._old(slot) or self._left_s(slot) < timeout_s):
                 with slot.mutex:
@@ -193,10 +193,10 @@ class Lease:
                         if self._lost is None:
                             self._join(slot)
                     elif self._old(slot) or self._left_s(slot) < timeout_s:
-                        self._tend(slot)
+                        self._renew_if_due(slot)
         except BrokerError as error:
             return f"the lock at {slot.name} could not be looked at: {error}"
-        for other in self.slots:
+        for other in self.locks:
             if other is not slot and other.held is not None and self._old(other):
                 self._glance(other)
         if (lost := self.lost()) is not None:
@@ -215,20 +215,20 @@ class Lease:
     def _glance(self, slot: BrokerLock) -> None:
         """Look at a broker that the call does not go to. A silent broker here does not hold up the call to the
         other."""
-        if self._clock.monotonic() - slot.silent_at > PATIENCE_S and slot.mutex.acquire(blocking=False):
+        if self._clock.monotonic() - slot.silent_at > SILENT_S and slot.mutex.acquire(blocking=False):
             try:
                 if slot.held is not None:
-                    self._tend(slot)
+                    self._renew_if_due(slot)
             except BrokerError:
                 slot.silent_at = self._clock.monotonic()
             finally:
                 slot.mutex.release()
 
-    def tend(self, slot: BrokerLock) -> None:
+    def renew_if_due(self, slot: BrokerLock) -> None:
         """Look at the lock at one broker, and renew it where it has to be. Raises `BrokerError`."""
         with slot.mutex:
             if slot.held is not None:
-                self._tend(slot, young_s=YOUNG_S)
+                self._renew_if_due(slot, no_older_s=REUSABLE_S)
 
     def age_s(self, slot: BrokerLock) -> float:
         """Seconds since the last reading of this broker's lock; 0 where the lock is not held."""
@@ -236,7 +236,7 @@ class Lease:
 
     def paused(self, site: str, pair: str, names: Iterable[str]) -> str | None:
         """Write down which queues are about to be paused; says why not where that cannot be done."""
-        slot = next(slot for slot in self.slots if slot.key == (site, pair))
+        slot = next(slot for slot in self.locks if slot.key == (site, pair))
         with slot.mutex:
             slot.own = tuple(sorted({*slot.own, *names}))
             if slot.held is None:
@@ -249,7 +249,7 @@ class Lease:
 
     def still_paused(self, site: str, pair: str, names: Collection[str]) -> None:
         """Note which queues of a broker were seen paused at the end: the lock forgets what runs have lifted."""
-        slot = next(slot for slot in self.slots if slot.key == (site, pair))
+        slot = next(slot for slot in self.locks if slot.key == (site, pair))
         with slot.mutex:
             slot.own = tuple(name for name in slot.own if name in names)
             if slot.held is not None:
@@ -260,7 +260,7 @@ class Lease:
 
     def before(self, site: str, pair: str, names: Iterable[str]) -> None:
         """Note which queues were paused before the run; written with the next change of the lock."""
-        for slot in self.slots:
+        for slot in self.locks:
             if slot.key == (site, pair):
                 slot.before = tuple(sorted(names))
 
@@ -269,8 +269,8 @@ class Lease:
         another run held the lock, this run must not act: the other began from the state it saw."""
         if self._lost is None:
             return None
-        if self._robbed is not None:
-            return f"the lock at {self._lost[0]} was taken over by {self._robbed.described}"
+        if self._taken_over_by is not None:
+            return f"the lock at {self._lost[0]} was taken over by {self._taken_over_by.described}"
         try:
             self.take()
         except Locked as locked:
@@ -279,7 +279,7 @@ class Lease:
 
     def release(self) -> None:
         """Mark it as released wherever it is held; where a broker does not answer it runs out by itself."""
-        for slot in self.slots:
+        for slot in self.locks:
             with slot.mutex:
                 held, slot.held = slot.held, None
                 if held is not None:
@@ -325,9 +325,9 @@ class Lease:
     def _own(self, slot: BrokerLock) -> dict[str, tuple[str, ...]]:
         return {self._who.run: slot.own} if slot.own else {}
 
-    def _tend(self, slot: BrokerLock, *, young_s: float | None = None) -> None:
+    def _renew_if_due(self, slot: BrokerLock, *, no_older_s: float | None = None) -> None:
         assert slot.held is not None
-        if self._shown_lately(slot, slot.held, FRESH_S if young_s is None else young_s):
+        if self._shown_lately(slot, slot.held, FRESH_S if no_older_s is None else no_older_s):
             return
         reading = self._read(slot, slot.held)
         if reading is not None and self._left_s(slot) < RENEW_BELOW_S:
@@ -336,11 +336,11 @@ class Lease:
             self._write(slot, slot.held)
             self._read(slot, slot.held)
 
-    def _shown_lately(self, slot: BrokerLock, me: LockDocument, young_s: float) -> bool:
+    def _shown_lately(self, slot: BrokerLock, me: LockDocument, no_older_s: float) -> bool:
         """True if a recent reading already shows our lock and no renewal is due. A reading without our lock may be
         older than the lock; the caller then looks again."""
         recent = recent_reading(slot.store)
-        if recent is None or recent[0] > young_s or lost_to(recent[1], me) is not None:
+        if recent is None or recent[0] > no_older_s or lost_to(recent[1], me) is not None:
             return False
         if (at := self._clock.monotonic() - recent[0]) > slot.read_at:
             self._note_reading(slot, me, recent[1], at)
@@ -352,7 +352,7 @@ class Lease:
         reading = read_locks(slot.store)
         if (other := lost_to(reading, me)) is not None:
             self._lost = self._lost or (slot.name, other)
-            self._robbed = self._robbed or (other if other.holder else None)
+            self._taken_over_by = self._taken_over_by or (other if other.holder else None)
             return None
         self._note_reading(slot, me, reading, at)
         return reading
@@ -383,11 +383,11 @@ def _remove(slot: BrokerLock, epoch: int) -> None:
 
 
 @contextmanager
-def tended(stores: Sequence[Store], who: LockDocument, clock: Clock) -> Iterator[Lease]:
+def auto_renewed(stores: Sequence[Store], who: LockDocument, clock: Clock) -> Iterator[Lease]:
     """A lock to take; once it is held it is kept until the block ends, by itself. The stores are closed then."""
     lease = Lease(stores, who, clock)
     over = system().event()
-    keeping = [in_background(partial(_keep, lease, slot, over), f"lock at {slot.name}") for slot in lease.slots]
+    keeping = [in_background(partial(_keep, lease, slot, over), f"lock at {slot.name}") for slot in lease.locks]
     try:
         yield lease
     finally:
@@ -403,6 +403,6 @@ def _keep(lease: Lease, slot: BrokerLock, over: Event) -> None:
     while not over.wait(wait_s):
         wait_s = READ_EVERY_S
         with suppress(BrokerError):  # the next call says so, if it is still so
-            lease.tend(slot)
+            lease.renew_if_due(slot)
             age_s = lease.age_s(slot)  # the run's own readings count too, and have an age
             wait_s = max(READ_EVERY_S - age_s, SOON_S) if age_s < READ_EVERY_S else READ_EVERY_S

@@ -435,7 +435,7 @@ def late(shelves: Shelves) -> Lease:
 
 def look_beside(run: Lease) -> None:
     """Look at the brokers for something else."""
-    for slot in run.slots:
+    for slot in run.locks:
         slot.store.read_for_another()  # type: ignore[attr-defined]
 
 
@@ -462,8 +462,8 @@ class TestHolding:
             shelves[0].time.s += 1.0
             if looked:
                 look_beside(run)
-            for slot in run.slots:
-                run.tend(slot)
+            for slot in run.locks:
+                run.renew_if_due(slot)
             assert may_call(run, "london")
 
         with pytest.raises(Locked):
@@ -488,7 +488,7 @@ class TestHolding:
         assert may_call(run, "london")
         if looked:
             look_beside(run)
-            run.tend(run.slots[0])
+            run.renew_if_due(run.locks[0])
         else:
             shelves[0].time.s += FRESH_S + 0.01
         assert "is not this run's any more: thief" in str(run.why_not("london", PAIR, CALL_S))
@@ -502,8 +502,8 @@ class TestHolding:
         before = len(asked)
 
         assert may_call(run, "london")
-        for slot in run.slots:
-            run.tend(slot)
+        for slot in run.locks:
+            run.renew_if_due(slot)
         assert len(asked) == before
 
         shelves[0].time.s += FRESH_S + 0.01
@@ -514,8 +514,8 @@ class TestHolding:
         run = lease("run", shelves)
         look_beside(run)
         run.take()
-        for slot in run.slots:
-            run.tend(slot)
+        for slot in run.locks:
+            run.renew_if_due(slot)
         assert may_call(run, "london")
 
     def test_a_silent_broker_gets_no_call_and_does_not_keep_the_other_from_its_own(self, shelves: Shelves) -> None:

@@ -356,7 +356,7 @@ def test_of_two_monitors_that_begin_at_once_one_brings_its_looks(
     both = [on(host, place, monkeypatch) for host in ("one", "two")]
     for host, each in zip(("one", "two"), both, strict=True):
         write(rows[:30], place.near.with_name(host))
-        keeping.renew(Store.of(place.where), each._mark)
+        keeping.renew(Store.of(place.where), each._heartbeat)
 
     brought = [keeper.step(NOW) for keeper in both]
 

@@ -43,37 +43,37 @@ from dr_ctl.rpo.history.files import (
 )
 from dr_ctl.settings.model import HistoryLocation
 
-LIVES_NS: Final = 150 * 1_000_000_000
-"""A monitor renews its mark each minute; after so long without that it is gone, or its machine is."""
-_BEGIN: Final = "_monitor-"
+HEARTBEAT_TIMEOUT_NS: Final = 150 * 1_000_000_000
+"""A monitor renews its heartbeat file each minute; after so long without that it is gone, or its machine is."""
+_HEARTBEAT_PREFIX: Final = "_monitor-"
 
 
-def renew(store: Store, mark: str) -> None:
+def renew(store: Store, heartbeat: str) -> None:
     """Say that a monitor lives. Raises OSError."""
     text = json.dumps({"host": socket.gethostname()}).encode()
-    store.write(mark, lambda sink: sink.write(text))
+    store.write(heartbeat, lambda sink: sink.write(text))
 
 
-def others(files: Mapping[str, fs.FileInfo], mark: str) -> list[str]:
-    """The marks of other monitors that live, by what lies in the store once the own mark was renewed."""
-    if mark not in files:
+def others(files: Mapping[str, fs.FileInfo], heartbeat: str) -> list[str]:
+    """The heartbeat files of other monitors that live, by what lies in the store once the own one was renewed."""
+    if heartbeat not in files:
         return []
-    now_ns = files[mark].mtime_ns
+    now_ns = files[heartbeat].mtime_ns
     return sorted(
         name
         for name, info in files.items()
-        if name.startswith(_BEGIN) and name != mark and info.mtime_ns > now_ns - LIVES_NS
+        if name.startswith(_HEARTBEAT_PREFIX) and name != heartbeat and info.mtime_ns > now_ns - HEARTBEAT_TIMEOUT_NS
     )
 
 
-def host_of(mark: str) -> str:
-    return mark.removeprefix(_BEGIN).rpartition("-")[0]
+def host_of(heartbeat: str) -> str:
+    return heartbeat.removeprefix(_HEARTBEAT_PREFIX).rpartition("-")[0]
 
 
 GROUP_ROWS: Final = 50_000
 """Rows of a joined file that are held at once, and stand together in it: those of outflows apart from those of queues,
 so that whoever asks for outflows reads nothing else."""
-LATE: Final = timedelta(minutes=10)
+JOIN_AFTER: Final = timedelta(minutes=10)
 """So long after its end an hour is joined: who asks what a lost site took with it reads the newest files, whole."""
 ORDER: Final = [(column, "ascending") for column in ("kind", "pair", "name", "ts")]
 _QUEUES: Final = ("queue", "staged", "uncopied")
@@ -89,9 +89,9 @@ class Upkeep:
     def __init__(self, history: Path | HistoryLocation, *, keep_s: float) -> None:
         self._place = HistoryLocation.at(history) if isinstance(history, Path) else history
         self._keep_days = math.ceil(keep_s / 86_400) + 1
-        # Two monitors that write to one folder of one machine have one lock, and one mark.
+        # Two monitors that write to one folder of one machine have one lock, and one heartbeat file.
         folder = hashlib.sha256(str(self._place.near).encode()).hexdigest()[:8]
-        self._mark = f"{_BEGIN}{socket.gethostname()}-{folder}.json"
+        self._heartbeat = f"{_HEARTBEAT_PREFIX}{socket.gethostname()}-{folder}.json"
         self._given_up: set[tuple[str, str]] = set()
         self.trouble: str | None = None
 
@@ -104,21 +104,21 @@ class Upkeep:
         def asked() -> list[str]:
             store = Store.of(self._place.where, hurried=True)
             before = store.listed(recursive=False)
-            renew(store, self._mark)
+            renew(store, self._heartbeat)
             now = store.listed(recursive=False)
-            living = others(now, self._mark)
-            if living and self._mark not in before:
-                store.remove(self._mark)
+            living = others(now, self._heartbeat)
+            if living and self._heartbeat not in before:
+                store.remove(self._heartbeat)
             return living
 
         others_there, _ = in_time(asked, WITHIN_S)
         return host_of(others_there[0][0]) if others_there and others_there[0] else None
 
     def close(self) -> None:
-        """Take the mark away; one that stays is nobody's in minutes."""
+        """Take the heartbeat file away; one that stays is nobody's in minutes."""
         if self._place.folder is None and self.trouble is None:
             with suppress(OSError, EnvironmentFault):
-                Store.of(self._place.where, hurried=True).remove(self._mark)
+                Store.of(self._place.where, hurried=True).remove(self._heartbeat)
 
     def step(self, now: datetime) -> bool:
         """Bring new files to a store elsewhere; remove what is too old or what was joined, or join the files of one
@@ -136,15 +136,15 @@ class Upkeep:
     def _step(self, now: datetime) -> bool:
         store = Store.of(self._place.where)
         if self._place.folder is None:
-            renew(store, self._mark)
+            renew(store, self._heartbeat)
         files = store.listed()
         # Of two that began at once one brings its readings: what both saw counts once.
-        if (living := others(files, self._mark)) and living[0] < self._mark:
+        if (living := others(files, self._heartbeat)) and living[0] < self._heartbeat:
             raise EnvironmentFault(f"another monitor, on {host_of(living[0])}, records into it")
         days = _days(files)
         names = [name for hours in days.values() for hour in hours.values() for name in hour]
         newest = max((name.rpartition("/")[2] for name in names), default="")
-        current = f"{min(begun(newest) or now, now) - LATE:%Y%m%dT%H}"
+        current = f"{min(begun(newest) or now, now) - JOIN_AFTER:%Y%m%dT%H}"
         # A monitor has a new file at each step: what was brought does not put off what else there is to do.
         did = self._place.folder is None and _brought(Store.of(self._place.near), store, files, current)
         return self._remove(store, files, days) or self._join(store, days, current) or did

@@ -310,8 +310,8 @@ def _why_locked(call: Call, lease: Lease | None) -> str | None:
     possible."""
     if lease is None:
         return None
-    held = sorted((slot.key for slot in lease.slots if slot.held is not None), key=lambda key: key[0] != call.site)
-    return lease.why_not(*(held or [slot.key for slot in lease.slots])[0], LOCKED_S)
+    held = sorted((slot.key for slot in lease.locks if slot.held is not None), key=lambda key: key[0] != call.site)
+    return lease.why_not(*(held or [slot.key for slot in lease.locks])[0], LOCKED_S)
 
 
 def _client(workload: Workload, installation: Installation, site: str) -> WorkloadClient:
