@@ -217,11 +217,7 @@ def _judged(planned: Verdict, lost: _Lost, tell: _Teller, codes: Mapping[str, in
         findings.append(FEW_LOOKS)
     findings += [found("DR-DEMO-001", wrong=text) for text in (*wrong, *unkept)]
     text = page(
-        (
-            f"swapover: {planned.told}",
-            f"failover and failback: {lost.after.told}",
-            f"the reports: {', '.join(shown)}",
-        )
+        (f"swapover: {planned.told}", f"failover and failback: {lost.after.told}", f"the reports: {', '.join(shown)}")
     )
     if not clean or wrong or unkept:
         code = ExitCode.INTERNAL if wrong else ExitCode.LOSS_REFUSED

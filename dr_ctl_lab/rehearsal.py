@@ -173,11 +173,7 @@ def _like(caller: Caller) -> Like:
 def _variation(like: Like, seed: int) -> Played:
     scene = SCENES[seed % len(SCENES)]
     played = Played(seed, scene)
-    with (
-        tempfile.TemporaryDirectory(prefix="dr-ctl-rehearsal-") as home,
-        simulated(),
-        _twin(like, Path(home)) as twin,
-    ):
+    with tempfile.TemporaryDirectory(prefix="dr-ctl-rehearsal-") as home, simulated(), _twin(like, Path(home)) as twin:
         play = _Play(twin, Path(home) / "state", played)
         with (
             twin.load(RATE, queues=like.queues[:WORKED_ON], work_ms=1) as traffic,

@@ -125,11 +125,7 @@ def _since_the_loss(snapshot: Snapshot, findings: Sequence[Finding]) -> list[Fin
     lost = lost_alone(snapshot.debts)
     if lost is None or sites_serving(snapshot) in ([], [lost]):
         return [*findings]
-    expected = {
-        "DR-SITE-001": Severity.WARNING,
-        "DR-ROLE-004": Severity.INFO,
-        "DR-RETURN-008": Severity.INFO,
-    }
+    expected = {"DR-SITE-001": Severity.WARNING, "DR-ROLE-004": Severity.INFO, "DR-RETURN-008": Severity.INFO}
     return [
         replace(finding, severity=expected[finding.id])
         if finding.id in expected and lost in finding.text and finding.severity is Severity.ERROR

@@ -43,8 +43,7 @@ AUTO_UNFENCE = Annotated[
     option("--auto-unfence", "The monitor opens the site that served last if a restart closed it, under the lock."),
 ]
 AUTO_QUARANTINE = Annotated[
-    bool,
-    option("--auto-quarantine", "The monitor keeps a lost site out again if a restart let it in, under the lock."),
+    bool, option("--auto-quarantine", "The monitor keeps a lost site out again if a restart let it in, under the lock.")
 ]
 
 
@@ -63,8 +62,7 @@ def init(
     username: Annotated[str, option("--username NAME", "The login at the brokers.")] = "dr-ctl",
     ca: Annotated[Path | None, option("--ca FILE", "The authorities of the brokers' certificates.")] = None,
     examples: Annotated[
-        Path | None,
-        option("--examples DIR", "Write the examples there instead: settings, scripts, alerts."),
+        Path | None, option("--examples DIR", "Write the examples there instead: settings, scripts, alerts.")
     ] = None,
     systemd: Annotated[
         Path | None, option("--systemd DIR", "Write units there for the settings file that there is.")
@@ -111,10 +109,7 @@ def validate(
     session: Session,
     *,
     operation: Annotated[str | None, option("--for OPERATION", "Only this operation.")] = None,
-    to: Annotated[
-        str | None,
-        option("--to SITE", "The site that would serve, or come in."),
-    ] = None,
+    to: Annotated[str | None, option("--to SITE", "The site that would serve, or come in.")] = None,
     offline: Annotated[
         bool, option("--offline", "Only the settings and what stands beside them: for a CI. Asks no broker.")
     ] = False,
@@ -159,9 +154,7 @@ def status(
 
 @command(app, "check", example="check --within 5s")
 def check(
-    session: Session,
-    *,
-    within: Annotated[str, option("--within T", "Its own time limit, as in 3s.")] = "3s",
+    session: Session, *, within: Annotated[str, option("--within T", "Its own time limit, as in 3s.")] = "3s"
 ) -> Result:
     """For machines: one line; 0 well, 1 warning, 2 critical, 3 unknown."""
     from dr_ctl.application import health  # noqa: PLC0415
@@ -181,8 +174,7 @@ def explain(
     word: Annotated[
         str,
         argument(
-            "CODE|ID|WORD",
-            "An exit code or outcome, a finding's id, as DR-RUN-003, or a word of dr-ctl's, as fence.",
+            "CODE|ID|WORD", "An exit code or outcome, a finding's id, as DR-RUN-003, or a word of dr-ctl's, as fence."
         ),
     ],
 ) -> Result:
@@ -197,10 +189,7 @@ def explain(
 def schema(
     session: Session,
     *,
-    words: Annotated[
-        list[str] | None,
-        argument("[COMMAND]", "Of its document; default: of the settings."),
-    ] = None,
+    words: Annotated[list[str] | None, argument("[COMMAND]", "Of its document; default: of the settings.")] = None,
 ) -> Result:
     """The JSON Schema of the settings file, or of a command's document, made of what dr-ctl itself uses."""
     from dr_ctl.application import documents  # noqa: PLC0415

@@ -27,8 +27,7 @@ def plan(
     as_if_lost: Annotated[
         str | None,
         option(
-            "--as-if-lost SITE",
-            "The plan of a failover and its loss bound today, as if SITE was lost; never executed.",
+            "--as-if-lost SITE", "The plan of a failover and its loss bound today, as if SITE was lost; never executed."
         ),
     ] = None,
     out: Annotated[Path | None, option("--out FILE", "Write the plan as JSON.")] = None,

@@ -10,10 +10,7 @@ from dr_ctl.cli.session import Session
 
 rpo_app = group("rpo", "The estimate of what a failure would lose, from recorded history.")
 
-OF_SITE = Annotated[
-    str | None,
-    option("--site SITE", "Default: the one serving at the end."),
-]
+OF_SITE = Annotated[str | None, option("--site SITE", "Default: the one serving at the end.")]
 SINCE = Annotated[str | None, option("--since T", "A moment, or a duration back: 2h.")]
 UNTIL = Annotated[str | None, option("--until T", "The same; default: the end.")]
 
@@ -43,8 +40,7 @@ def rpo_backtest(
     since: SINCE = None,
     until: UNTIL = None,
     horizon: Annotated[
-        list[str] | None,
-        option("--horizon T", "Ahead by this; again for more. Default 1m 5m 15m."),
+        list[str] | None, option("--horizon T", "Ahead by this; again for more. Default 1m 5m 15m.")
     ] = None,
 ) -> Result:
     """Compare the estimates that past moments would have given with the truth. Contacts no broker."""

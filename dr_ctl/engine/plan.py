@@ -232,8 +232,7 @@ class Plan:
     not_replicated: tuple[str, ...]
     cannot_know: tuple[str, ...]
     basis: Mapping[str, Json] = field(
-        default_factory=dict,
-        metadata=key(description="what the plan was decided from; `--plan` refuses another one"),
+        default_factory=dict, metadata=key(description="what the plan was decided from; `--plan` refuses another one")
     )
     as_if_lost: str | None = optional()
 

@@ -251,10 +251,7 @@ class Hook(Section):
 DEBT: Final = "debt"
 _NO_END: Final = (ExitCode.USAGE, ExitCode.MISSING, ExitCode.LOCKED, ExitCode.WARNINGS)
 # The words of the codes that a run may end with, and one for an end that leaves a debt.
-ENDS: Final = (
-    *dict.fromkeys(code.outcome for code in ExitCode if code not in _NO_END),
-    DEBT,
-)
+ENDS: Final = (*dict.fromkeys(code.outcome for code in ExitCode if code not in _NO_END), DEBT)
 
 
 def _known_end(word: str) -> str:

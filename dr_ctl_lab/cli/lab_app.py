@@ -44,8 +44,7 @@ def lab_up(
         str, typer.Option("--sites", metavar="A,B", help="Names of the sites; the first serves.")
     ] = "london,paris",
     topology: Annotated[
-        str,
-        typer.Option("--topology", metavar="ID", help=f"What joins the sites: {', '.join(KINDS)}."),
+        str, typer.Option("--topology", metavar="ID", help=f"What joins the sites: {', '.join(KINDS)}.")
     ] = MIRROR,
     on: Annotated[
         Literal["brokers", "twin"],
@@ -62,8 +61,7 @@ def lab_up(
     ] = 1,
     replication: Annotated[bool, typer.Option("--replication", help="Nodes replicate instead.")] = False,
     version: Annotated[
-        str,
-        typer.Option("--broker-version", metavar="VERSION", help="Of the brokers; tried ones: docs/versions.md."),
+        str, typer.Option("--broker-version", metavar="VERSION", help="Of the brokers; tried ones: docs/versions.md.")
     ] = "",
 ) -> Result:
     """Start pairs of brokers on loopback, joined by the topology, and write their settings file."""

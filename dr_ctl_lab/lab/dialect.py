@@ -26,9 +26,7 @@ class Dialect:
 
 
 ARTEMIS: Final = Dialect(
-    window="consumer-window-size",
-    sent={"destination-type": "ANYCAST"},
-    subscribed={"subscription-type": "ANYCAST"},
+    window="consumer-window-size", sent={"destination-type": "ANYCAST"}, subscribed={"subscription-type": "ANYCAST"}
 )
 # The window is a number of messages; messages of the lab have about 250 bytes with their headers.
 CLASSIC: Final = Dialect(window="activemq.prefetchSize", bytes_each=256, prefix="/queue/")

@@ -190,11 +190,7 @@ def store(history: HistoryLocation, answer: EstimateAnswer, now: datetime) -> No
     what is there. Raises EnvironmentFault."""
     if answer.estimate is None:
         return
-    made = {
-        "made_at": stamp(now),
-        "data": answer.data,
-        "findings": document(answer.findings),
-    }
+    made = {"made_at": stamp(now), "data": answer.data, "findings": document(answer.findings)}
     try:
         history.near.mkdir(parents=True, exist_ok=True)
         write(stored_at(history.near, answer.estimate.site), made)

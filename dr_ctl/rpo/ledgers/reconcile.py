@@ -90,10 +90,7 @@ def facts(events: DataFrame) -> DataFrame:
 
 
 def judged(
-    events: DataFrame,
-    snapshots: Sequence[Snapshot],
-    newest: Sequence[Snapshot],
-    queues: Mapping[str, set[str]],
+    events: DataFrame, snapshots: Sequence[Snapshot], newest: Sequence[Snapshot], queues: Mapping[str, set[str]]
 ) -> DataFrame:
     """The fate of all messages: rows of `kind`, `queue` and `id`. `queues`: of which events ledgers tell there."""
     places = [f"({sql.text(snapshot.site)}, {snapshot.ledger})" for snapshot in newest]

@@ -199,11 +199,7 @@ def _fence(name: str, view: BrokerView) -> Iterator[Finding]:
 
 def of_ways(view: BrokerView, peer: BrokerView | None) -> Iterator[Finding]:
     """Find the bridges that ship nothing: stopped, refused, or gone. While its peer is away no bridge is connected."""
-    of_queue = {
-        "DR-BRIDGE-004",
-        "DR-BRIDGE-019",
-        *(("DR-BRIDGE-002", "DR-BRIDGE-006", "DR-LINK-004") if peer else ()),
-    }
+    of_queue = {"DR-BRIDGE-004", "DR-BRIDGE-019", *(("DR-BRIDGE-002", "DR-BRIDGE-006", "DR-LINK-004") if peer else ())}
     yield from (finding for finding in of_broker(view) if finding.id in of_queue)
 
 
@@ -275,11 +271,7 @@ def _only_here(unit: str, view: BrokerView, peer: BrokerView, spec: Spec) -> Ite
     for queue in view.queues_of(unit) if copies else ():
         if queue.depth and queue.name not in copies and queue.depth != spec.accept_difference.get(queue.name):
             yield found(
-                "DR-BRIDGE-011.no_such_queue",
-                depth=queue.depth,
-                site=view.site,
-                other_site=peer.site,
-                queue=queue.name,
+                "DR-BRIDGE-011.no_such_queue", depth=queue.depth, site=view.site, other_site=peer.site, queue=queue.name
             )
 
 

@@ -159,18 +159,14 @@ BY_PAIR: Final[Sequence[Named[BrokerView]]] = (
     Named("DR-SYNC-001", _shown_copies),
     Named("DR-SYNC-002", _shown_copies),
     Named("DR-SYNC-003", _shown_copies),
-    Named(
-        "DR-SYNC-004",
-        lambda view: f"{view.site} {sum(view.consumed.values())} consumed since its start",
-    ),
+    Named("DR-SYNC-004", lambda view: f"{view.site} {sum(view.consumed.values())} consumed since its start"),
     Named("DR-SYNC-005", _shown_copies),
     Named(
         "DR-SYNC-006",
         lambda view: f"{view.site} {max((queue.depth for queue in view.business.values()), default=0)} in one queue",
     ),
     Named(
-        "DR-PARITY-001",
-        lambda view: f"{view.site} {sum(queue.depth for queue in view.business.values())} message(s)",
+        "DR-PARITY-001", lambda view: f"{view.site} {sum(queue.depth for queue in view.business.values())} message(s)"
     ),
 )
 CHECKS: Final = Checks(of_broker, of_both, of_return, nothing_owed, BY_BROKER, BY_PAIR, of_opening)

@@ -56,12 +56,7 @@ class Permit:
 _CONNECTOR: Final = "connector=clientConnectors,connectorName=*"
 _NETWORK: Final = "connector=networkConnectors,networkConnectorName=*"
 _QUEUE: Final = "destinationType=Queue,destinationName=*"
-_WORDS: Final = {
-    _CONNECTOR: "transport connectors",
-    _NETWORK: "network connectors",
-    _QUEUE: "queues",
-    "": "the broker",
-}
+_WORDS: Final = {_CONNECTOR: "transport connectors", _NETWORK: "network connectors", _QUEUE: "queues", "": "the broker"}
 CLOSES: Final = Permit(STOP, _CONNECTOR)
 OPENS: Final = Permit(START, _CONNECTOR)
 LINKS_UP: Final = Permit(START, _NETWORK)

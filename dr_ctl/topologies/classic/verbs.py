@@ -34,13 +34,7 @@ def draft_probe(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[Any], move
     """Sending makes the queue; dr-ctl removes it where the policy allows that, otherwise the broker does later."""
     name = probe_queue(move.target)
     calls = [
-        call(
-            view,
-            Goal.STRIKE,
-            name,
-            request(beans.broker(view.broker), REMOVE_QUEUE, (name,)),
-            f"remove {name}",
-        )
+        call(view, Goal.STRIKE, name, request(beans.broker(view.broker), REMOVE_QUEUE, (name,)), f"remove {name}")
         for view in snapshot.views(move.target)
         if view.can_try_login and REMOVES_QUEUES not in view.denied
     ]

@@ -133,11 +133,7 @@ def of_link_listeners(view: Broker, peer: Broker | None) -> Iterator[Finding]:
     if foreign_connections := view.fence.clients_at_link(peer):
         listeners = [listener.name for listener in view.link.listeners]
         yield found(
-            "DR-DOOR-011",
-            site=view.site,
-            pair=view.pair,
-            guests=brief(foreign_connections),
-            listeners=brief(listeners),
+            "DR-DOOR-011", site=view.site, pair=view.pair, guests=brief(foreign_connections), listeners=brief(listeners)
         )
 
 
@@ -237,10 +233,7 @@ OF_BROKER: Final[Sequence[Named[Any]]] = (
     Named("DR-DOOR-002", lambda view: listeners(view.listeners)),
     Named("DR-DOOR-009", lambda view: f"port {view.config.stomp_port or 'not named'}"),
     Named("DR-DOOR-004", lambda view: listeners(view.link.listeners)),
-    Named(
-        "DR-DOOR-005",
-        lambda view: f"{len(view.connections)} connection(s)",
-    ),
+    Named("DR-DOOR-005", lambda view: f"{len(view.connections)} connection(s)"),
     Named("DR-DOOR-006", lambda view: listeners(view.fence.leaves_open)),
     Named("DR-NODE-002", lambda view: f"{len(view.inner_ports)} port(s) of the site's own brokers"),
     Named("DR-NODE-003", lambda view: "replicates" if view.replicates else "does not replicate"),
@@ -248,10 +241,7 @@ OF_BROKER: Final[Sequence[Named[Any]]] = (
     Named("DR-QUEUE-003", lambda view: f"{len(view.business)} queue(s)"),
     Named("DR-LOCK-004", lambda view: f"{len(view.documents)} document(s)"),
     Named("DR-QUEUE-001", lambda view: f"{len(view.business)} queue(s)"),
-    Named(
-        "DR-STANDBY-001",
-        lambda view: f"{view.role.value}, {len(view.consumers)} consumer(s)",
-    ),
+    Named("DR-STANDBY-001", lambda view: f"{view.role.value}, {len(view.consumers)} consumer(s)"),
 )
 
 

@@ -137,12 +137,7 @@ class Observer(Generic[V_co, A_co]):
     a broker."""
 
     def __init__(
-        self,
-        reads: Reads[V_co, A_co],
-        installation: Installation,
-        clock: Clock,
-        timeouts: Timeouts,
-        documents: Path,
+        self, reads: Reads[V_co, A_co], installation: Installation, clock: Clock, timeouts: Timeouts, documents: Path
     ) -> None:
         """`documents`: the folder for those of brokers that can keep none."""
         settings = installation.settings

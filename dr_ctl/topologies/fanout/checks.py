@@ -73,8 +73,7 @@ def of_failover(case: Case[BrokerView]) -> Iterator[Finding]:
     if not count or accepted == "unknown" or (accepted is not None and accepted >= count):
         return
     yield replace(
-        found("DR-FAN-007.unread", count=count, target=move.target, why=if_known(views[0].own.unread)),
-        duplicates=count,
+        found("DR-FAN-007.unread", count=count, target=move.target, why=if_known(views[0].own.unread)), duplicates=count
     )
 
 

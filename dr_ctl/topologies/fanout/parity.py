@@ -74,13 +74,7 @@ def undecided(source: BrokerView, target: BrokerView) -> Mapping[str, Undecided]
         unmatched = sum(
             len(mark.unmatched) for site, mark in checkpoints.queues.get(row.queue, {}).items() if site == target.site
         )
-        copies = _undecided(
-            row,
-            min(unmatched, row.target),
-            source.counted.get(row.queue),
-            checkpoints,
-            source.site,
-        )
+        copies = _undecided(row, min(unmatched, row.target), source.counted.get(row.queue), checkpoints, source.site)
         if copies.count:
             by_queue[row.queue] = copies
     return by_queue

@@ -601,10 +601,5 @@ BY_COUNT: Final = (
     "messages, and where a broker does not show a message's origin"
 )
 TOPOLOGY: Final = TopologyDefinition(
-    PROCEDURE,
-    CHECKS,
-    READS,
-    MirrorTools,
-    "start its client acceptors",
-    cannot_tell=(BY_COUNT,),
+    PROCEDURE, CHECKS, READS, MirrorTools, "start its client acceptors", cannot_tell=(BY_COUNT,)
 )

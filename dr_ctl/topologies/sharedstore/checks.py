@@ -170,10 +170,7 @@ BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
     Named("DR-STORE-013", _of_holder(_lock)),
     Named("DR-STORE-008", _of_holder(lambda view: f"{sum(view.in_memory.values())} message(s) in memory alone")),
     Named("DR-STORE-004", _process),
-    Named(
-        "DR-STORE-005",
-        lambda view: f"every {duration(view.own.keep_alive_s)} of {duration(view.own.lease_s)}",
-    ),
+    Named("DR-STORE-005", lambda view: f"every {duration(view.own.keep_alive_s)} of {duration(view.own.lease_s)}"),
     Named("DR-STORE-006", _clock),
     Named("DR-STORE-007", _process),
 )

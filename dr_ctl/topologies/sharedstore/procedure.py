@@ -192,10 +192,7 @@ def activate(tools: StoreTools, step: PlannedStep, move: Move, context: StepCont
     took_s = context.monotonic() - began
     tools.change(step.phase("strikes"), context)
     evidence: dict[str, Json] = {"proof": "attempt", "took_over_s": round(took_s, 3)}
-    findings = (
-        *_counted(tools, move, context, evidence),
-        *_beside(tools, step, move, context),
-    )
+    findings = (*_counted(tools, move, context, evidence), *_beside(tools, step, move, context))
     if served_before:
         return NotNeeded(f"{move.target} serves already", evidence, findings)
     return Done(f"{move.target} holds the store and lets clients in, after {took_s:.1f} s", evidence, findings)
