@@ -444,7 +444,7 @@ class Gate:
             brokers={"london": {PAIR: self.london}, "paris": {PAIR: self.paris}},
             queues=Queues(),
             timeouts=Timeouts(),
-            together=lambda ask, of: [ask(item) for item in of],
+            ask_all=lambda ask, of: [ask(item) for item in of],
             link_ends=lambda move: [(self.london, self.paris)],
         )
         observer.answers = partial(Observer.answers, observer)
