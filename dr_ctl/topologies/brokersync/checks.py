@@ -91,7 +91,7 @@ def of_opening(case: Case[BrokerView]) -> Iterator[Finding]:
     def surplus(view: BrokerView, peer: BrokerView) -> dict[str, int]:
         return {counts.queue: counts.lacks for counts in parity.counts(view, peer, case.rules.queues)}
 
-    return reasons.lies_here_alone(case, surplus)
+    return reasons.surplus_at_closed_sites(case, surplus)
 
 
 def _residue(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> Iterator[Finding]:

@@ -246,7 +246,7 @@ def _moved_on(snapshot: Snapshot[Broker], move: Move) -> Iterator[Finding]:
             yield found(key, left=brief(left), source=move.source, target=move.target)
 
 
-def lies_here_alone(case: Case[V], surplus: Callable[[V, V], Mapping[str, int]]) -> Iterator[Finding]:
+def surplus_at_closed_sites(case: Case[V], surplus: Callable[[V, V], Mapping[str, int]]) -> Iterator[Finding]:
     """Find what lies at a site that is to be opened by itself, and not at the other, which is closed too. `surplus`
     says by queue how many more lie at the first of two brokers than what is under way explains. Nothing is left to
     compare where a receipt shows what lies there."""

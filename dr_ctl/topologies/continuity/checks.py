@@ -40,7 +40,7 @@ def of_opening(case: Case[SiteView]) -> Iterator[Finding]:
         more = {name: local.depth_of(name) - peer.depth_of(name) for name in selected(local, case.rules.queues)}
         return {name: count for name, count in more.items() if count > under_way}
 
-    return reasons.lies_here_alone(case, surplus)
+    return reasons.surplus_at_closed_sites(case, surplus)
 
 
 def _too_deep(source: SiteView, target: SiteView, move: Move) -> Iterator[Finding]:

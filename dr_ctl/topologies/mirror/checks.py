@@ -102,7 +102,7 @@ def of_opening(case: Case[BrokerView]) -> Iterator[Finding]:
             for difference in unexplained(view, peer, case.rules.queues, {})
         }
 
-    return reasons.lies_here_alone(case, surplus)
+    return reasons.surplus_at_closed_sites(case, surplus)
 
 
 def of_both(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> Iterator[Finding]:

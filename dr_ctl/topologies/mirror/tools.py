@@ -31,7 +31,7 @@ class MirrorTimeouts:
 
 
 @dataclass(frozen=True, slots=True)
-class _Apart:
+class _QueueDifference:
     """The messages of one queue that lie at one site alone."""
 
     queue: str
@@ -79,7 +79,7 @@ class MirrorGate(Gate[BrokerView]):
             lambda session: browsed(session.reader(), views[session.site], queues(session), limit=ORIGINS_UP_TO), ends
         )
         both = dict(zip(shallow, zip(at_source_ids, at_target_ids, strict=True), strict=True))
-        apart = [_Apart(name, *_alone(*browsed)) for name, browsed in both.items()]
+        apart = [_QueueDifference(name, *_alone(*browsed)) for name, browsed in both.items()]
         aside = [
             difference
             for difference in apart
@@ -111,7 +111,7 @@ def _alone(local: Browsed, peer: Browsed) -> tuple[frozenset[Origin], frozenset[
     return (frozenset(), frozenset()) if explained else (only_at_source, only_at_target)
 
 
-def _refused(wrong: list[_Apart], move: Move) -> Failed:
+def _refused(wrong: list[_QueueDifference], move: Move) -> Failed:
     source, target = move.source, move.target
     counts = [apart.text(move) for apart in wrong]
     ids = {
