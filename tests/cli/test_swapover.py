@@ -209,11 +209,9 @@ def test_what_a_lost_site_brought_is_counted_by_its_identity_or_not_at_all(
         return
     # A broker that starts tells its peer each address and each queue again: they are no acknowledgements.
     assert (by_name["03-residue"]["messages"], by_name["03-residue"]["acknowledgements"]) == (2, 1)
-    assert (by_name["05-reconcile"]["recovered"], by_name["05-reconcile"]["ids"]) == (2, {"orders.in": sites.lost_ids})
-    assert (by_name["05-reconcile"]["acknowledgements_without_message"], by_name["05-reconcile"]["left_over"]) == (
-        0,
-        [],
-    )
+    reconciled = by_name["05-reconcile"]
+    assert (reconciled["recovered"], reconciled["ids"]) == (2, {"orders.in": sites.lost_ids})
+    assert (reconciled["acknowledgements_without_message"], reconciled["left_over"]) == (0, [])
 
 
 @pytest.fixture
@@ -238,9 +236,12 @@ def test_a_word_on_its_end_makes_the_bound_finite_and_stands_in_the_journal(dr_c
     """Nobody saw the site down, and somebody knows when its service ended."""
     word = (since + timedelta(seconds=3)).isoformat()
 
+    status = dr_ctl("status", "--json")
     refused = failover(dr_ctl, "--yes", "--accept-loss", "107", *DOUBLES, *SURE)
     served = failover(dr_ctl, "--yes", "--accept-loss", "107", *DOUBLES, *SURE, "--silent-since", word)
 
+    [remedy] = [item["remedy"] for item in status.document["findings"] if item["id"] == "DR-ROLE-005"]
+    assert re.search(r"It is refused without .*--accept-loss \d+.*likely \d+, at most \d+", remedy)
     assert refused.code == 11
     [finding] = [item for item in refused.document["findings"] if item["id"] == "DR-LOSS-001"]
     assert "= 7 neither shipped nor consumed at the reading of" in finding["text"]

@@ -743,10 +743,8 @@ def test_evidence_that_cannot_be_read_hides_no_other(shelf: Shelf) -> None:
     (shelf.state / "rehearsals" / "torn-twin.json").write_text('{"at": "2026', encoding="utf-8")
     (shelf.state / "runs" / "20261120T000000Z-swapover-paris-0000").mkdir(parents=True)
     page = shelf.page()
-    assert (len(page.rows), page.notes) == (
-        1,
-        ["1 run never began: nothing was changed.", "The evidence of 1 rehearsal on a twin cannot be read."],
-    )
+    notes = ["1 run never began: nothing was changed.", "The evidence of 1 rehearsal on a twin cannot be read."]
+    assert (len(page.rows), page.notes) == (1, notes)
 
 
 def test_the_index_is_well_formed_and_leads_to_the_reports(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:

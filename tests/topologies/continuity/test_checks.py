@@ -204,11 +204,7 @@ def told(here: str, there: str, staged: str, behind: str = "") -> Compared:
 def test_the_ids_say_what_to_do(here: str, there: str, staged: str, missing: str, done: str, surplus: str) -> None:
     compared = told(here, there, staged)
 
-    assert (compared.missing, compared.consumed, compared.surplus) == (
-        frozenset(missing),
-        frozenset(done),
-        frozenset(surplus),
-    )
+    assert [compared.missing, compared.consumed, compared.surplus] == [*map(frozenset, (missing, done, surplus))]
     left = (compared.remote or frozenset()) - compared.consumed, (compared.staged or frozenset()) - compared.surplus
     assert left[0] | left[1] == frozenset(here) - compared.missing
     assert not left[0] & left[1]
