@@ -73,8 +73,8 @@ class Done:
 @dataclass(frozen=True, slots=True)
 class ServiceChange:
     """A moment from which on clients were served at `serving`, or at no site where that is None; not `known`: where
-    they were served nobody could tell. `approximate`: it lies before `at`, at an unknown moment after the
-    reading that came before. `run` is None where no run of this STATE did it."""
+    they were served nobody could tell. An approximate one lies before `at`, at an unknown moment after the reading that
+    came before. `run` is None where no run of this STATE did it."""
 
     at: datetime
     serving: str | None

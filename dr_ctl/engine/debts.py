@@ -35,7 +35,7 @@ class DebtKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Debt:
-    """One debt. `lost_site` is the site that it concerns, `kept_at` the one that holds its document.
+    """One debt of a site that was lost. `kept_at` is the site that holds its document.
 
     `lasting` says whether the protection survives a restart of the broker at `kept_at`, and a takeover there.
     """

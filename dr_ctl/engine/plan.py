@@ -142,10 +142,10 @@ ALL: Final = ""
 class Call:
     """One request that changes something at one broker, and what it is for.
 
-    `unit` names the moving unit that the call belongs to, or is "". `thing` names the listener, queue or role that the
-    goal is about; `phase` tells apart the calls that one step makes one after the other. `request` is opaque to all but
-    the sender. `when` is None for a call that always goes out, else the condition for sending; `at_most` bounds how
-    often.
+    The unit that the call belongs to is "" where it is of the whole site. `thing` names the listener, queue or role
+    that the goal is about. Calls that one step makes one after the other differ in their phase. `request` is opaque to
+    all but the sender. `when` is None for a call that always goes out, else the condition for sending; `at_most` bounds
+    how often.
     """
 
     site: str

@@ -366,8 +366,9 @@ def test_a_move_that_is_undone_leaves_the_source_open(
 @BOTH_BOOTS
 @pytest.mark.parametrize("topology", [MIRROR, *(pytest.param(other, marks=pytest.mark.deep) for other in OTHERS)])
 @pytest.mark.parametrize("at", [1, 2])
-def test_an_abort_at_another_node_than_that_of_the_journal_opens_the_source(
-    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, at: int
+@pytest.mark.parametrize(("way", "served"), [("abort", "london"), ("resume", "paris")])
+def test_a_run_that_died_ends_at_another_node_than_that_of_its_journal(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, at: int, way: str, served: str
 ) -> None:
     put(twin, "london", Q, 20)
     with monkeypatch.context() as dies:
@@ -377,7 +378,7 @@ def test_an_abort_at_another_node_than_that_of_the_journal_opens_the_source(
     twin.kill("london", node="a")
     until(lambda: any(host.is_active for host in twin.nodes("london").hosts))
 
-    assert (dr_ctl("abort", "--yes").code, serving(twin)) == (0, ("london",))
+    assert (dr_ctl(way, "--yes").code, serving(twin)) == (0, (served,))
 
 
 @pytest.mark.parametrize("layout", [Layout(nodes=2, takeover_s=2.0, boots_open=True)])
