@@ -20,10 +20,9 @@ from dr_ctl.jolokia.client import Answer
 from dr_ctl.jolokia.http import BadValue, OperationFailed, PolicyRefused
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.artemis import beans
-from dr_ctl.topologies.common.calls import HEARD_BY, MQTT_RETAINED, Request, Requests, arguments_of, call, request
-from dr_ctl.topologies.common.fence import Fence
+from dr_ctl.topologies.common.calls import HEARD_BY, MQTT_RETAINED, Request, Requests, call, items, request
 from dr_ctl.topologies.common.link import AnyLink
-from dr_ctl.topologies.common.view import Acceptor, Broker, Connection, Consumer, Grants, PeerState, Queue
+from dr_ctl.topologies.common.view import Acceptor, Broker, Connection, Consumer, Fence, Grants, PeerState, Queue
 from dr_ctl.topologies.topology import Node
 
 CREATE: Final = "createQueue(java.lang.String)"
@@ -301,7 +300,7 @@ def _words(grants: Grants) -> dict[str, frozenset[str]]:
 def _by_word(asked: Request) -> list[frozenset[str]]:
     """The roles of each word in a request that sets rights, in the order of the words; words that nobody has are left
     out at its end, as versions differ in how many there are."""
-    roles = [frozenset(filter(None, str(argument).split(","))) for argument in arguments_of(asked)[1:]]
+    roles = [frozenset(filter(None, str(argument).split(","))) for argument in items(asked, "arguments")[1:]]
     while roles and not roles[-1]:
         roles.pop()
     return roles

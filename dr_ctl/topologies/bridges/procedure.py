@@ -247,8 +247,8 @@ def as_returned(at: AtBroker) -> list[Call]:
 
 
 def _listener(view: BrokerView, goal: Goal, listener: Acceptor, when: str | None = None) -> Call:
-    opens, requests = goal is Goal.LINK_UP, view.requests
-    asked = requests.open_listener(listener) if opens else requests.close_listener(listener)
+    opens = goal is Goal.LINK_UP
+    asked = request(listener.bean, START if opens else STOP)
     return call(view, goal, listener.name, asked, f"{'open' if opens else 'close'} acceptor {listener.name}", when)
 
 

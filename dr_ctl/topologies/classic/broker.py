@@ -3,10 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from dr_ctl.core.model import Role
 from dr_ctl.topologies.classic.operations import ClassicRequests, Permit
-from dr_ctl.topologies.common.fence import Fence
-from dr_ctl.topologies.common.view import Broker, Connection
+from dr_ctl.topologies.common.view import Broker, Connection, Fence
 
 OWN_CLIENT: Final = "dr-ctl-"
 """How the client ids of dr-ctl's own begin: whoever else comes in by a connector of dr-ctl's is a client."""
@@ -44,17 +42,6 @@ class ClassicBroker(Broker):
     networks: tuple[Network, ...] = field(default=(), kw_only=True)
     denied: frozenset[Permit] = field(default=frozenset(), kw_only=True)
     bridges: tuple[Connection, ...] = field(default=(), kw_only=True)
-
-    @property
-    def role(self) -> Role:
-        return self.by_listeners
-
-    @property
-    def by_listeners(self) -> Role:
-        """Serving as soon as one client connector is open; a connector missing at the broker makes the role unknown."""
-        if self.open:
-            return Role.SERVING
-        return Role.UNKNOWN if self.missing_listeners else Role.STANDBY
 
     @property
     def requests(self) -> ClassicRequests:

@@ -68,10 +68,6 @@ def request(bean: str, operation: str, arguments: tuple[Json, ...] = ()) -> Requ
     return {"bean": bean, "operation": operation, "arguments": [*arguments]}
 
 
-def arguments_of(asked: Request) -> list[Json]:
-    return items(asked, "arguments")
-
-
 def items(asked: Request, key: str) -> list[Json]:
     """The list that a request holds under a key. Raises TypeError for a request without one."""
     held = asked.get(key)
@@ -85,7 +81,6 @@ BY_PREFIX: Final = "together"
 
 
 def batches(names: Iterable[C], size: int) -> Iterator[list[C]]:
-    """What several calls are of, so many in each."""
     listed = sorted(names)
     return (listed[start : start + size] for start in range(0, len(listed), size))
 
@@ -99,12 +94,6 @@ class Requests(ABC):
     @abstractmethod
     def queues(self, beginning: str) -> str:
         """The beans of all queues whose names begin so."""
-
-    def open_listener(self, listener: Acceptor) -> Request:
-        return request(listener.bean, START)
-
-    def close_listener(self, listener: Acceptor) -> Request:
-        return request(listener.bean, STOP)
 
     def pause(self, queue: Queue) -> Request:
         return request(queue.bean, PAUSE)
@@ -148,19 +137,16 @@ def call(
 
 
 def open_listener(view: Broker, listener: Acceptor, when: str | None = None) -> Call:
-    return call(
-        view, Goal.OPEN, listener.name, view.requests.open_listener(listener), f"open {_named(view, listener)}", when
-    )
+    return _of_listener(view, Goal.OPEN, listener, request(listener.bean, START), when)
 
 
 def close_listener(view: Broker, listener: Acceptor, when: str | None = None) -> Call:
-    return call(
-        view, Goal.CLOSE, listener.name, view.requests.close_listener(listener), f"close {_named(view, listener)}", when
-    )
+    return _of_listener(view, Goal.CLOSE, listener, request(listener.bean, STOP), when)
 
 
-def _named(view: Broker, listener: Acceptor) -> str:
-    return f"acceptor {listener.name}{' of the link' if listener in view.link.listeners else ''}"
+def _of_listener(view: Broker, goal: Goal, listener: Acceptor, asked: Request, when: str | None) -> Call:
+    of_link = " of the link" if listener in view.link.listeners else ""
+    return call(view, goal, listener.name, asked, f"{goal.value} acceptor {listener.name}{of_link}", when)
 
 
 def pause(view: Broker, queue: Queue, when: str | None = None) -> Call:
@@ -203,7 +189,7 @@ def remove_document(view: Broker, name: str, summary: str, when: str | None = No
 
 
 def left_of(calls: Sequence[Call], views: Sequence[Broker]) -> list[str]:
-    """The effects of these calls that are not seen to hold, in words."""
+    """The effects that are not seen to hold, in words."""
     return [call.summary for call in calls if not holds(call, views)]
 
 
@@ -213,16 +199,16 @@ def holds(call: Call, views: Iterable[Broker]) -> bool:
 
 
 def still(calls: Sequence[Call], views: Sequence[Broker]) -> Failed | None:
-    """The refusal that names the effects that are not seen to hold; returns None where every effect holds."""
-    left = left_of(calls, views)
-    return Failed(f"effect not seen: {brief(left)}") if left else None
+    """The refusal that names the effects that are not seen to hold; None where every effect holds."""
+    missing = left_of(calls, views)
+    return Failed(f"effect not seen: {brief(missing)}") if missing else None
 
 
 _NAME: Final = re.compile(rf"dr-ctl\.debt\.([^.]+)\.({'|'.join(kind.value for kind in DebtKind)})\.([^.]+)")
 
 
 def debt_name(kind: DebtKind, lost_site: str, kept_at: str) -> str:
-    """The name of the queue that holds a debt: the name contains the site that holds the debt."""
+    """The name of the queue that holds a debt."""
     return f"dr-ctl.debt.{kept_at}.{kind.value}.{lost_site}"
 
 
@@ -254,6 +240,5 @@ def owe(view: Broker, kind: DebtKind, lost_site: str, when: str | None = None, *
 
 
 def pay(view: Broker, kind: DebtKind, lost_site: str, when: str | None = None) -> Call:
-    """Take a debt's document away."""
     text = f"clear the {kind.value} debt of {lost_site} at {view.site}"
     return remove_document(view, debt_name(kind, lost_site, view.site), text, when)

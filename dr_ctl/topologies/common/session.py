@@ -21,7 +21,7 @@ from dr_ctl.processes.secrets import resolve
 from dr_ctl.settings.model import Grouped, Installation, ManagedBroker, Node
 from dr_ctl.settings.parts import Secret
 from dr_ctl.stomp_io.address import Address, Closed, Connected, Login, LoginResult, RoundTrip, TlsFiles, parse_address
-from dr_ctl.topologies.common.calls import arguments_of
+from dr_ctl.topologies.common.calls import items
 from dr_ctl.topologies.common.group import Family, Group, GroupWire, NobodyActive, Process, Unserved
 from dr_ctl.topologies.common.snapshot import V_co
 from dr_ctl.topologies.common.view import Config
@@ -106,9 +106,8 @@ def account(
 
 
 def change(call: Call) -> Change:
-    """The request of a call as it goes out."""
     asked = call.request
-    return Change(str(asked["bean"]), str(asked["operation"]), tuple(arguments_of(asked)))
+    return Change(str(asked["bean"]), str(asked["operation"]), tuple(items(asked, "arguments")))
 
 
 class Session(ABC, Generic[V_co]):

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
-from typing import Protocol, final
+from typing import final
 
 from dr_ctl.core.model import Role
 from dr_ctl.engine.plan import ALL, Call, Goal
 from dr_ctl.rpo.history.row import Row
-from dr_ctl.topologies.common.calls import MQTT_RETAINED, OURS, Requests, queues_of
-from dr_ctl.topologies.common.fence import Fence
+from dr_ctl.settings.artemis import ClientRoles, LastingFence
+from dr_ctl.topologies.common.calls import (
+    MQTT_RETAINED,
+    OURS,
+    Requests,
+    close_listener,
+    open_listener,
+    queues_of,
+)
 from dr_ctl.topologies.common.link import AnyLink
 from dr_ctl.topologies.topology import Node, NodeReading, Obstacle
 
@@ -45,7 +52,7 @@ class Queue:
 
     @property
     def counted(self) -> bool:
-        """Say whether its figures can be believed: brokers count below zero at times, and then nothing is known."""
+        """Whether its figures can be believed: brokers count below zero at times."""
         return self.depth >= 0 and self.delivering >= 0
 
     @property
@@ -55,7 +62,6 @@ class Queue:
 
     @property
     def retained(self) -> bool:
-        """Say whether it holds what MQTT retains."""
         return self.name.startswith(MQTT_RETAINED)
 
     def row(self, broker: Broker, at: datetime, *, acked: int | None = None) -> Row:
@@ -121,16 +127,6 @@ class Consumer:
         return f"client {self.client or '(no client id)'} (user {self.user or 'none'}, from {remote})"
 
 
-class LastingFence(Protocol):
-    """Whom a fence keeps out beyond a restart, and of which addresses."""
-
-    @property
-    def roles(self) -> Sequence[str]: ...
-
-    @property
-    def matches(self) -> Sequence[str]: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Config:
     """The settings of one broker: the owners of acceptors, names that are set, and the port where a client is greeted.
@@ -140,7 +136,7 @@ class Config:
     clients: tuple[str, ...]
     mirror: tuple[str, ...] | None
     link: str | None
-    lasting: LastingFence | None = None
+    lasting: LastingFence | ClientRoles | None = None
     id_cache: int | None = None
     stomp_port: int | None = None
     peer: str = "the other site"
@@ -159,6 +155,94 @@ class PeerState(Enum):
 
 # The rights of each role, by the broker's own words, in the order in which they are set.
 Grants = Mapping[str, Sequence[str]]
+
+
+class Fence:
+    """How clients are kept out of a broker and let in, by one reading of it: here by its listeners alone."""
+
+    contenders: Sequence[str] = ()
+    """The locks that may open it at any moment, or hold it open."""
+    awaits: Sequence[str] = ()
+    """Those of them that another holds."""
+    passive: Sequence[str] = ()
+    """Those that open it only once they are started again."""
+    boots_closed: bool | None
+    """Whether clients stay out when the broker is restarted, or None if unknown."""
+
+    def __init__(self, view: Broker) -> None:
+        self.view = view
+        self.boots_closed = not any(listener.opens_at_boot for listener in view.listeners)
+
+    @property
+    def open(self) -> bool:
+        return any(listener.started for listener in self.view.listeners)
+
+    def opening(self, listeners: Iterable[Acceptor], _peer: PeerState, when: str | None = None) -> tuple[Call, ...]:
+        """The calls that let clients in by these listeners; `_peer`: the state of the other site by then."""
+        return tuple(open_listener(self.view, listener, when) for listener in listeners)
+
+    def closing(self, listeners: Iterable[Acceptor], when: str | None = None) -> tuple[Call, ...]:
+        return tuple(close_listener(self.view, listener, when) for listener in listeners)
+
+    def yielding(self, _when: str | None = None) -> list[Call]:
+        """The calls after which no lock opens it."""
+        return []
+
+    def revoking(self, _when: str | None = None) -> list[Call]:
+        """The calls that keep the clients' roles out beyond a restart, if the settings name any. Without `when`, only
+        where they may do something now."""
+        return []
+
+    def granting(self, _when: str | None = None) -> list[Call]:
+        """Without `when`, only where they are kept out now."""
+        return []
+
+    @property
+    def needs_reload(self) -> bool:
+        """Say whether roles that are let in stay kept out for sure until the broker's file is read again."""
+        return False
+
+    @property
+    def roles_revoked(self) -> bool:
+        lasting = self.view.config.lasting
+        return lasting is not None and not any(self.view.lets_in(match) for match in lasting.matches)
+
+    @property
+    def leaves_open(self) -> tuple[Acceptor, ...]:
+        """The acceptors by which a client could come all the same."""
+        known = {*self.view.config.clients, *self.view.link.reserved}
+        return tuple(acceptor for acceptor in self.view.acceptors if acceptor.name not in known)
+
+    def clients_elsewhere(self) -> list[str]:
+        """Clients on listeners that are not theirs: there they would go on working behind a fence."""
+        others = {listener.port: listener.name for listener in self.leaves_open if listener.port is not None}
+        return [
+            _client_text(connection, others[connection.port])
+            for connection in self.view.from_outside
+            if connection.port in others
+        ]
+
+    def clients_at_link(self, peer: Broker | None) -> list[str]:
+        """Clients on the listeners of the peer's link: there too."""
+        names = {listener.port: listener.name for listener in self.view.link.listeners if listener.port is not None}
+        foreign = self.view.link.foreign_connections(peer)
+        remotes = {connection.remote for connection in foreign}
+        return [_client_text(client, names[client.port]) for client in foreign if client.port is not None] + [
+            f"consumer of {consumer.queue}: {consumer.who} on acceptor {names[consumer.port]}"
+            for consumer in self.view.consumers
+            if consumer.port in names and consumer.queue in self.view.business and consumer.remote not in remotes
+        ]
+
+    def holds(self, _call: Call) -> bool | None:
+        """Whether the effect of a call of this kind of fence is seen, or None for any other call."""
+        return None
+
+
+def _client_text(connection: Connection, listener: str) -> str:
+    return (
+        f"{connection.protocol} connection from {connection.remote} (user {connection.user or 'none'}, client "
+        f"{connection.client or '(no client id)'}) on acceptor {listener}"
+    )
 
 
 @dataclass(frozen=True)
@@ -203,12 +287,11 @@ class Broker(ABC):
 
     @property
     def answered(self) -> bool:
-        """True if the broker itself answered, and the view is not made of signs of a waiting broker."""
+        """False where the view is made of signs of a waiting broker."""
         return True
 
     @property
     def can_try_login(self) -> bool:
-        """Whether the settings say where a client is greeted, so that one can be tried."""
         return self.config.stomp_port is not None
 
     @property
@@ -222,24 +305,22 @@ class Broker(ABC):
 
     @property
     def takes_beginnings(self) -> bool:
-        """Say whether one call can be of all queues whose names begin alike, and no harm comes of its being of one that
-        is created meanwhile."""
+        """Whether one call can be of all queues whose names begin alike, those created meanwhile included."""
         return False
 
     @property
     def inner_ports(self) -> frozenset[int]:
-        """The ports at which other nodes of the broker, and other brokers of its site, come in."""
+        """Where other nodes of the broker, and other brokers of its site, come in."""
         return frozenset()
 
     @property
     def replicates(self) -> bool:
-        """Say whether another node keeps a copy of its store, which it gets at one of those ports: cut off from each
-        other, both are active."""
+        """Whether another node gets a copy of its store at one of those ports: cut off from it, both are active."""
         return False
 
     @property
     def is_clustered(self) -> bool:
-        """Say whether other brokers of its site share its work: messages are under way between them."""
+        """Whether messages are under way between it and other brokers of its site."""
         return False
 
     @property
@@ -276,30 +357,34 @@ class Broker(ABC):
 
     @property
     @abstractmethod
-    def link(self) -> AnyLink:
-        """The link to its peer."""
+    def link(self) -> AnyLink: ...
 
     @property
     @abstractmethod
-    def fence(self) -> Fence:
-        """The fence around it."""
+    def fence(self) -> Fence: ...
 
     @property
     @abstractmethod
+    def requests(self) -> Requests: ...
+
+    @property
     def role(self) -> Role:
-        """The broker's role for clients."""
+        return self.by_listeners
 
     @property
-    @abstractmethod
-    def requests(self) -> Requests:
-        """The requests that carry out a recipe's calls at this broker."""
+    @final
+    def by_listeners(self) -> Role:
+        """Serving as soon as one client listener is open; one that is missing at the broker makes the role unknown."""
+        if self.open:
+            return Role.SERVING
+        return Role.UNKNOWN if self.missing_listeners else Role.STANDBY
 
     @final
     def holds(self, call: Call) -> bool:
-        """Say whether a call's effect is seen; raises KeyError for one whose effect has no reading here."""
+        """Whether a call's effect is seen; raises KeyError for one whose effect has no reading here."""
         for part in (self.link, self.fence):
-            if (snapshot := part.holds(call)) is not None:
-                return snapshot
+            if (holds := part.holds(call)) is not None:
+                return holds
         match call.goal:
             case Goal.OPEN | Goal.CLOSE:
                 listener = next((acceptor for acceptor in self.acceptors if acceptor.name == call.thing), None)
@@ -317,7 +402,6 @@ class Broker(ABC):
     @property
     @final
     def listeners(self) -> tuple[Acceptor, ...]:
-        """The acceptors that clients use."""
         return tuple(acceptor for acceptor in self.acceptors if acceptor.name in self.config.clients)
 
     @property
@@ -328,16 +412,15 @@ class Broker(ABC):
     @property
     @final
     def open(self) -> bool:
-        """Say whether a client may get in."""
         return self.fence.open
 
     @final
     def lets_in(self, match: str) -> bool:
-        """Say whether a role that the lasting fence keeps out may send or consume there."""
+        """Whether a role that the lasting fence keeps out may send or consume there."""
         return self.lets_in_by(self.grants.get(match, {}))
 
     @final
     def lets_in_by(self, grants: Grants) -> bool:
-        """Say the same of rights that hold anywhere."""
+        """The same of rights that hold anywhere."""
         lasting = self.config.lasting
         return lasting is not None and any({"send", "consume"} & {*grants.get(role, ())} for role in lasting.roles)

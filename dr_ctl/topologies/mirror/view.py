@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import cached_property
 from urllib.parse import urlsplit
 
-from dr_ctl.core.model import Role, total
+from dr_ctl.core.model import total
 from dr_ctl.core.notation import duration
 from dr_ctl.engine.plan import Call, Goal
 from dr_ctl.rpo.history.row import Row
@@ -179,14 +179,6 @@ class BrokerView(ArtemisBroker):
             return 0
         outflow = self.outflow
         return max(outflow.depth, outflow.delivering) if outflow is not None and outflow.counted else None
-
-    @property
-    def role(self) -> Role:
-        """Serving as soon as one client listener is open; a listener that the broker does not have leaves it
-        unknown."""
-        if self.open:
-            return Role.SERVING
-        return Role.UNKNOWN if self.missing_listeners else Role.STANDBY
 
 
 MirrorSnapshot = Snapshot[BrokerView]
