@@ -21,7 +21,7 @@ from dr_ctl.engine.executor import to_undo
 from dr_ctl.engine.journal import Journal, RunState, is_held, read_entries, replay
 from dr_ctl.engine.operations import ACTIVATE, ALONE, AT_SOURCE, CLOSING, FAILOVER, REINSTATE, REINSTATING
 from dr_ctl.engine.plan import RunOptions, Spec
-from dr_ctl.engine.roles import alive, open_again, part_of, sites_serving, source_of
+from dr_ctl.engine.roles import alive, as_resumed, open_again, part_of, sites_serving, source_of
 from dr_ctl.engine.runs import RunFiles, Runs
 from dr_ctl.topologies.topology import LinkSnapshot, Snapshot
 
@@ -218,7 +218,7 @@ class Interrupted:
             yield RecoveryOption(f"failover --to {other} --reason TEXT", other, cost)
 
     def _onward(self, past: RunState, snapshot: Snapshot, links: Sequence[LinkSnapshot]) -> str:
-        if past.plan.spec.target in sites_serving(snapshot):
+        if past.plan.spec.target in sites_serving(as_resumed(snapshot, past.plan.spec, past)):
             return "what is left of it is done, nobody is cut off"
         away = [f"{link.site}/{link.pair}" for link in links if link.attached is False]
         if away:

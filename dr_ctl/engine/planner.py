@@ -17,6 +17,7 @@ from dr_ctl.engine.journal import RunState
 from dr_ctl.engine.plan import AlreadyThere, Call, Decision, Goal, Plan, PlannedStep, Refusal, Spec
 from dr_ctl.engine.ports import LossExposure, Move, Observation, Recipe
 from dr_ctl.engine.roles import (
+    as_resumed,
     both_open,
     lives_beside,
     no_fence,
@@ -53,7 +54,7 @@ def plan(
     renamed = renamed_sites(snapshot) if spec.operation != operations.FENCE else None
     if (nothing := not_there(snapshot, spec) or renamed) is not None:
         return Refusal((nothing,))
-    asked = part_of(snapshot, spec)
+    asked = as_resumed(part_of(snapshot, spec), spec, past)
     source_reopened = past is not None and open_again(asked, past)
     cuts_off = bool(cutting_off(runbook.steps))
     loses = spec.operation == operations.FAILOVER and not source_reopened

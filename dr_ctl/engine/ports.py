@@ -77,13 +77,15 @@ class UnitSnapshot:
     """The site that serves one unit: a pair of brokers, or a queue where a topology can move part of a site.
 
     `serving` is None where no site serves, or the answer is unknown. `open_at` lists the sites that let clients in;
-    `closed_at` lists the sites that answered and let no client in.
+    `closed_at` lists the sites that answered and let no client in. `kept_out_at`: of `open_at`, those where a lasting
+    fence keeps the clients' roles out.
     """
 
     name: str
     serving: str | None = field(metadata=key(description="the site that serves it; null where none is seen to"))
     open_at: tuple[str, ...] = field(default=(), metadata=HIDDEN)
     closed_at: tuple[str, ...] = field(default=(), metadata=HIDDEN)
+    kept_out_at: tuple[str, ...] = field(default=(), metadata=HIDDEN)
 
 
 @dataclass(frozen=True, slots=True)

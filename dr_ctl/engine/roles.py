@@ -60,6 +60,23 @@ def part_of(snapshot: Observation, spec: Spec) -> Observation:
     return PartialObservation(roles, units, snapshot.debts, snapshot.hints)
 
 
+def as_resumed(snapshot: Observation, spec: Spec, past: RunState | None) -> Observation:
+    """As a resumed swapover goes on from it: what has opened at its target behind a lasting fence is closed again."""
+    target = spec.target
+    opened = [unit for unit in snapshot.units if target in unit.open_at]
+    is_swapover = past is not None and not past.activation and spec.operation == operations.SWAPOVER
+    if not (is_swapover and opened and all(target in unit.kept_out_at for unit in opened)):
+        return snapshot
+    units = [
+        replace(unit, serving=next(iter(others), None), open_at=others, closed_at=(*unit.closed_at, target))
+        if unit in opened
+        else unit
+        for unit in snapshot.units
+        for others in [tuple(site for site in unit.open_at if site != target)]
+    ]
+    return PartialObservation({**snapshot.roles, target: Role.STANDBY}, units, snapshot.debts, snapshot.hints)
+
+
 def sites_serving(snapshot: Observation) -> list[str]:
     """The sites that were seen to let clients in."""
     return [site for site, role in snapshot.roles.items() if role is Role.SERVING]

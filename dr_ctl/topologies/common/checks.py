@@ -13,7 +13,7 @@ from dr_ctl.engine.roles import silent as no_answer
 from dr_ctl.topologies.common.calls import debts_of
 from dr_ctl.topologies.common.group import of_nodes, of_obstacles, shown
 from dr_ctl.topologies.common.rules import Rules
-from dr_ctl.topologies.common.snapshot import Silent, Snapshot, before, paused_by_runs
+from dr_ctl.topologies.common.snapshot import Silent, Snapshot, before, paused_by_runs, reopened
 from dr_ctl.topologies.common.view import Acceptor, Broker
 
 V = TypeVar("V", bound=Broker)
@@ -189,9 +189,9 @@ def on_the_way(
 ) -> Iterator[Finding]:
     """Findings on a broker, as they weigh on this move: what only the way back from the target needs refuses no way
     there, and nobody misses the listener of a link that the peer does not have. Listeners that open behind the lasting
-    fence of this very run are closed by its fence again."""
+    fence of this very run, or that of its target, are closed by its fence again."""
     unlinked = isinstance(peer, Broker) and peer.link.missing
-    own_fence = view.fence.roles_revoked and not before(move, view)["shut_out"]
+    own_fence = reopened(move, view) or (view.fence.roles_revoked and not before(move, view)["shut_out"])
     for finding in findings:
         if finding.id == "DR-LINK-009" and view.site == move.target:
             yield replace(finding, severity=Severity.WARNING)

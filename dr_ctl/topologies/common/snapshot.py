@@ -15,7 +15,7 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, Role, Severity, brief
 from dr_ctl.engine.debts import Debt, DebtKind
 from dr_ctl.engine.lease import LOCK, LockDocument, LockReading
-from dr_ctl.engine.operations import FAILBACK
+from dr_ctl.engine.operations import FAILBACK, SWAPOVER
 from dr_ctl.engine.ports import Hints, Move, UnitSnapshot
 from dr_ctl.engine.roles import NODES, PAIRS
 from dr_ctl.rpo.core.starts import same_start
@@ -147,7 +147,12 @@ class Snapshot(Generic[V_co]):
         }
         open_at = tuple(site for site, opens in flags.items() if True in opens)
         closed_at = tuple(site for site, opens in flags.items() if all(flag is False for flag in opens))
-        return UnitSnapshot(name, open_at[0] if len(open_at) == 1 else None, open_at, closed_at)
+        kept_out_at = tuple(
+            site
+            for site in open_at
+            if all(isinstance(broker, Silent) or broker.fence.roles_revoked for broker in brokers[site])
+        )
+        return UnitSnapshot(name, open_at[0] if len(open_at) == 1 else None, open_at, closed_at, kept_out_at)
 
     def view(self, site: str, pair: str) -> V_co | None:
         """The broker's view, or None where it did not answer."""
@@ -382,6 +387,13 @@ def before(move: Move, view: Broker) -> dict[str, Any]:
     if move.spec.operation == FAILBACK and view.site == move.target:
         return {**state, "listeners": {}, "shut_out": True, RETURNED: True}
     return state
+
+
+def reopened(move: Move, view: Broker) -> bool:
+    """Say whether a restart or a takeover has opened the target behind its lasting fence since this run began, which
+    has not let clients in there."""
+    is_target = view.site == move.target and move.spec.operation == SWAPOVER and not move.sent
+    return is_target and view.open and view.fence.roles_revoked and not any(before(move, view)["listeners"].values())
 
 
 def paused_by_runs(view: Broker) -> frozenset[str]:

@@ -18,7 +18,7 @@ from dr_ctl.engine.ports import Move, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.common.calls import close_listener, debt_name, open_listener, owe, pay, resume
 from dr_ctl.topologies.common.rules import Rules
-from dr_ctl.topologies.common.snapshot import Snapshot, before
+from dr_ctl.topologies.common.snapshot import Snapshot, before, reopened
 from dr_ctl.topologies.common.view import PeerState
 
 SiteOf = Callable[[Move], str]
@@ -191,6 +191,12 @@ def clients_kept_out(at: AtBroker) -> list[Call]:
     """Every listener of clients is closed, and their roles are kept out."""
     opened = (listener for listener in at.view.listeners if listener.started)
     return [*at.view.fence.closing(opened), *at.view.fence.revoking()]
+
+
+def shut_behind_fence(at: AtBroker) -> list[Call]:
+    """A target is closed whose listeners have opened behind its lasting fence."""
+    opened = [listener for listener in at.view.listeners if listener.started and reopened(at.move, at.view)]
+    return [*at.view.fence.closing(opened)]
 
 
 RETURNED_SHUT: Final[Wants] = ((clients_kept_out, TARGET),)

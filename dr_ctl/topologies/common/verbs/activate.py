@@ -22,7 +22,7 @@ from dr_ctl.topologies.common.reasons import came_back_open, let_in_again, pause
 from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.session import FOR_OPENING, ReadScope
-from dr_ctl.topologies.common.snapshot import Snapshot
+from dr_ctl.topologies.common.snapshot import Snapshot, reopened
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.verbs.proving import shown_open
 from dr_ctl.topologies.common.verbs.quiesce import to_lift
@@ -51,11 +51,12 @@ def draft(rules: Rules, _step: RunbookStep, snapshot: Snapshot[Broker], move: Mo
     when = "they were kept out when it came back" if closed_first else None
     peer = peer_state(move.spec.operation)
     calls = list[Call]()
+    again = [view for view in snapshot.views(move.target) if reopened(move, view)]
     for view in snapshot.views(move.target):
         calls += in_phase("admit", view.fence.granting(when))
-        closed = (listener for listener in view.listeners if closed_first or not listener.started)
+        closed = (listener for listener in view.listeners if closed_first or view in again or not listener.started)
         calls += in_phase("listeners", view.fence.opening(closed, peer))
-    if snapshot.roles[move.target] is Role.SERVING and move.spec.operation != FAILOVER:
+    if snapshot.roles[move.target] is Role.SERVING and move.spec.operation != FAILOVER and not again:
         # A resumed run that had passed the gate: only the pauses of quiesce are left.
         calls += [
             resume(view, queue)

@@ -20,14 +20,14 @@ from dr_ctl.topologies.common.link import Residue
 from dr_ctl.topologies.common.reasons import came_back_open, paused_at
 from dr_ctl.topologies.common.recipe import Undo, VerbHandler
 from dr_ctl.topologies.common.rules import Rules
-from dr_ctl.topologies.common.snapshot import Snapshot
+from dr_ctl.topologies.common.snapshot import Snapshot, reopened
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.view import Broker, PeerState
 from dr_ctl.topologies.common.wants import RETURNED_SHUT, AtBroker, Want, Wants
 
 OWED: Final[Wants] = ((wants.debt_recorded(DebtKind.FENCE), wants.TARGET),)
-# No lock opens the target: else closing its peer would hand the lock over, and the service with it.
-YIELDED: Final[Wants] = ((lambda at: at.view.fence.yielding(), wants.TARGET),)
+# No lock opens the target: else closing its peer would hand the lock over, and the service with it. Nor is it open.
+YIELDED: Final[Wants] = ((lambda at: [*at.view.fence.yielding(), *wants.shut_behind_fence(at)], wants.TARGET),)
 STRUCK: Final[Wants] = ((wants.debts_cleared(DebtKind.FENCE), wants.TARGET),)
 
 
@@ -135,12 +135,13 @@ def _close(tools: Tools[Broker], move: Move, context: StepContext) -> Outcome:
         [session.newest[1] for session in tools.observer.at(site) if session.newest is not None]
         for site in (move.source, move.target)
     )
-    if move.spec.operation != FENCE and not any(view.open or view.fence.contenders for view in views):
-        return NotNeeded(f"{move.source} is closed to clients already", {"proof": "flag"})
-    if any(view.fence.contenders for view in others):
-        left = tools.reach(YIELDED, move, context, f"{move.target} would take over the lock")
+    is_closed = move.spec.operation != FENCE and not any(view.open or view.fence.contenders for view in views)
+    if any(reopened(move, view) or (view.fence.contenders and not is_closed) for view in others):
+        left = tools.reach(YIELDED, move, context, f"{move.target} would let clients in")
         if left is not None:
             return left
+    if is_closed:
+        return NotNeeded(f"{move.source} is closed to clients already", {"proof": "flag"})
     send = tools.sending(wants.clients_kept_out, move, context)
     # A refused call will not come true by waiting, and clients wait too.
     within_s = 0.0 if any(isinstance(outcome, Failed) for outcome in send(views)) else tools.timeouts.fence_s

@@ -95,7 +95,11 @@ def check(tools: Tools[Broker], _step: PlannedStep, move: Move, _context: StepCo
     if errors:
         return Failed.of(*errors, code=ExitCode.PRECHECK_FAILED)
     if move.spec.operation in (SWAPOVER, DRAIN, ACTIVATE):
-        opened = [unit.name for unit in snapshot.units if move.target in unit.open_at and move.moves(unit.name)]
+        opened = [
+            unit.name
+            for unit in snapshot.units
+            if move.target in {*unit.open_at} - {*unit.kept_out_at} and move.moves(unit.name)
+        ]
         if opened:
             finding = found("DR-ROLE-001.meanwhile", target=move.target, source=move.source, units=brief(opened))
             return Failed.of(finding, code=ExitCode.PRECHECK_FAILED)
