@@ -92,15 +92,18 @@ class Peak:
 
 @dataclass(frozen=True, slots=True)
 class OfScope:
-    """Time by how it was covered, and that for which the age is at least what is told; `above_us`: for how long a limit
-    was exceeded, or nobody knows; `uncompared_us`: for how long ids told nothing of some messages. `shipped`: things a
-    second while something waited; `came`: at most."""
+    """Time in which the site served: the part that readings cover, the part for which they came late, and the part that
+    nobody read (`unseen_us`); beside it takeovers inside the site, and time in which it was idle. `floor_us`: for how
+    long the age is at least the figure; `above_us`: for how long a limit was exceeded, or nobody knows;
+    `uncompared_us`: for how long ids told nothing of some messages. `shipped`: things a second while something waited;
+    `came`: at most."""
 
     figures: Figures
     covered_us: int
     late_us: int
     taken_over_us: int
     idle_us: int
+    unseen_us: int
     floor_us: int
     above_us: int
     uncompared_us: int
@@ -109,16 +112,22 @@ class OfScope:
     peak: Peak | None = None
     curves: Curves | None = None
 
+    @property
+    def uncovered(self) -> float:
+        """The share of the time in which the site served that is not covered."""
+        whole = self.covered_us + self.late_us + self.unseen_us
+        return (self.late_us + self.unseen_us) / whole if whole else 0.0
+
 
 def figures(scope: str, table: pa.Table, query: ScopeQuery) -> OfScope:
     """The figures of a scope, from the rows that tell of it."""
     rows, is_total = Scope(scope, table, query), scope == TOTAL
     metrics = ("covered", "late", "taken over", "idle", "floor")
-    covered, late, taken_over, idle, floor = map(rows.weight, metrics)
-    shipped, came = rows.link
+    *served, floor = map(rows.weight, metrics)
+    unseen = max(0, query.last_us - query.first_us - sum(served))
     peak, curves = rows.peak if is_total else None, rows.curves() if is_total and query.bins else None
     judged = rows.above_us, rows.uncompared_us
-    return OfScope(rows.figures(), covered, late, taken_over, idle, floor, *judged, shipped, came, peak, curves)
+    return OfScope(rows.figures(), *served, unseen, floor, *judged, *rows.link, peak, curves)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,6 @@ from dr_ctl.rpo.estimate.result import (
     Backtest,
     BacktestAnswer,
     ClassEstimate,
-    Coverage,
     Estimate,
     EstimateAnswer,
     FlowEstimate,
@@ -164,17 +163,17 @@ def _answer(request: Request, loaded: LoadedHistory, now_us: int, charted: bool)
         return EstimateAnswer(None, (*loaded.findings, nothing_of(loaded.site, {loaded.site})))
     scopes = loaded.figures(scope_query(request, loaded, BINS if charted else 0))
     total, queues, classes = scopes[TOTAL], shares(facts), tuple(_classes(request, facts, scopes))
-    coverage, stale_s = Coverage.of(total, facts.span_us), round(max(0.0, (now_us - facts.span_us[1]) / 1e6), 3)
+    stale_s = round(max(0.0, (now_us - facts.span_us[1]) / 1e6), 3)
     first, last = map(moment, facts.span_us)
     samples = sum(max(flow.readings for flow in own) for own in facts.pairs.values())
     verdict = None
     if objectives is not None:
-        verdict = Verdict.worst([judged(total, coverage, objectives.loss), *(of.verdict for of in classes)])
+        verdict = Verdict.worst([judged(total, objectives.loss), *(of.verdict for of in classes)])
     estimated = Estimate(
         loaded.site,
         last,
         stale_s,
-        SeenWindow(first, last, samples, round(coverage.covered_us / 1e6, 3)),
+        SeenWindow(first, last, samples, round(total.covered_us / 1e6, 3)),
         verdict,
         total.figures,
         tuple(_flows(loaded.site, scopes, facts)),
@@ -183,7 +182,7 @@ def _answer(request: Request, loaded: LoadedHistory, now_us: int, charted: bool)
         tuple(advice(scopes, facts, queues, objectives)),
         _outage(facts),
     )
-    findings = (*_of_readings(loaded, stale_s, now_us), *_of_figures(total, coverage, estimated, facts, objectives))
+    findings = (*_of_readings(loaded, stale_s, now_us), *_of_figures(total, estimated, facts, objectives))
     return EstimateAnswer(estimated, (*loaded.findings, *findings), total.curves)
 
 
@@ -207,23 +206,21 @@ def _of_readings(loaded: LoadedHistory, stale_s: float, now_us: int) -> Iterator
         yield found("DR-RPO-020.newest", ahead=f"{ahead_s:.0f}", at=stamp(moment(newest_us)))
 
 
-def _of_figures(
-    total: OfScope, seen: Coverage, estimated: Estimate, facts: Facts, objectives: Objectives | None
-) -> Iterator[Finding]:
+def _of_figures(total: OfScope, estimated: Estimate, facts: Facts, objectives: Objectives | None) -> Iterator[Finding]:
     """What the figures leave open."""
     if total.floor_us:
         yield found("DR-RPO-007", time=duration(total.floor_us / 1e6))
     if total.taken_over_us:
         yield found("DR-RPO-033", time=duration(total.taken_over_us / 1e6))
-    if total.uncompared_us > UNCOVERED * seen.covered_us:
+    if total.uncompared_us > UNCOVERED * total.covered_us:
         yield found("DR-RPO-034", time=duration(total.uncompared_us / 1e6))
     unexplained = total.figures.unexplained
     if unexplained is not None and unexplained > UNEXPLAINED:
         yield found("DR-RPO-019", unexplained=f"{unexplained:.1%}")
     # Time for which nobody can say what was under way is often that in which most was.
-    if seen.uncovered > UNCOVERED and seen.late_us + seen.unseen_us > MIN_STALE_S * 1e6:
-        late = f", for {duration(seen.late_us / 1e6)} because samples came late" if seen.late_us else ""
-        yield found("DR-RPO-024", uncovered=f"{seen.uncovered:.0%}", late=late)
+    if total.uncovered > UNCOVERED and total.late_us + total.unseen_us > MIN_STALE_S * 1e6:
+        late = f", for {duration(total.late_us / 1e6)} because samples came late" if total.late_us else ""
+        yield found("DR-RPO-024", uncovered=f"{total.uncovered:.0%}", late=late)
     if objectives is None:
         return
     for number, loss_class in enumerate(objectives.classes):
@@ -273,9 +270,9 @@ def _classes(request: Request, facts: Facts, scopes: Mapping[str, OfScope]) -> l
     for number, loss_class in enumerate(request.objectives.classes if request.objectives is not None else ()):
         name = class_name(number)
         if name in facts.classes:
-            scope = scopes[name]
-            verdict = judged(scope, Coverage.of(scope, facts.span_us), loss_class.loss)
-            estimates.append(ClassEstimate(loss_class.queues, verdict, scope.figures))
+            estimates.append(
+                ClassEstimate(loss_class.queues, judged(scopes[name], loss_class.loss), scopes[name].figures)
+            )
         else:  # nobody ever read a queue of it: the figure is unknown, and not zero
             nothing = Figures(Quantity(), Quantity(), Quantity(), Quantity(), Horizon(request.horizon_s))
             estimates.append(ClassEstimate(loss_class.queues, Verdict.UNKNOWN, nothing))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 from dr_ctl.core.document import derived, document, key
 from dr_ctl.core.model import Finding, Json
@@ -94,12 +94,18 @@ class ClassEstimate:
 
 
 @dataclass(frozen=True, slots=True)
-class SeenWindow:
-    """Readings that the figures rest on: from the first to the last reading, and how much of it was covered by
-    readings."""
+class Span:
+    """What was tested, from the first to the last reading."""
 
     first: datetime = field(metadata=key("from"))
     last: datetime = field(metadata=key("to"))
+
+
+@dataclass(frozen=True, slots=True)
+class SeenWindow(Span):
+    """Readings that the figures rest on: from the first to the last reading, and how much of it was covered by
+    readings."""
+
     samples: int
     covered_s: float
 
@@ -175,49 +181,19 @@ MAX_ABOVE: Final = 0.01
 MAX_UNSEEN: Final = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class Coverage:
-    """Time in which the site served: the part that readings cover, the part for which they came late, and the part that
-    nobody looked at. A takeover inside the site is none of them: it has its own length."""
-
-    covered_us: int
-    late_us: int
-    unseen_us: int
-
-    @classmethod
-    def of(cls, scope: OfScope, span_us: tuple[int, int]) -> Self:
-        known_us = scope.covered_us + scope.late_us + scope.taken_over_us + scope.idle_us
-        unseen = max(0, span_us[1] - span_us[0] - known_us)
-        return cls(scope.covered_us, scope.late_us, unseen)
-
-    @property
-    def uncovered(self) -> float:
-        """The share of the time that is not covered."""
-        whole = self.covered_us + self.late_us + self.unseen_us
-        return (self.late_us + self.unseen_us) / whole if whole else 0.0
-
-
-def judged(scope: OfScope, seen: Coverage, limit: LossLimit) -> Verdict:
+def judged(scope: OfScope, limit: LossLimit) -> Verdict:
     """Judge by the 99th percentiles. `met` needs an hour, or an interval whose upper end keeps the limit, and to hold
     too where time in which the site answered late, in part or not at all counts as above the limit: that is when most
     is under way."""
     verdict = verdict_of(scope.figures, limit)
     if verdict is not Verdict.MET or not limit.by_figure:
         return verdict
-    looked_us = seen.covered_us + seen.late_us
-    holds = scope.above_us + seen.late_us <= MAX_ABOVE * looked_us
-    is_looked_at = seen.unseen_us <= MAX_UNSEEN * (looked_us + seen.unseen_us)
+    read_us = scope.covered_us + scope.late_us
+    holds = scope.above_us + scope.late_us <= MAX_ABOVE * read_us
+    is_read = scope.unseen_us <= MAX_UNSEEN * (read_us + scope.unseen_us)
     ends = [(quantity.ci95.get("p99") or (None, None), most) for quantity, most in limited(scope.figures, limit)]
-    is_enough = seen.covered_us >= MIN_US or all(high is not None and high <= most for (_, high), most in ends)
-    return verdict if holds and is_enough and is_looked_at else Verdict.UNKNOWN
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """What was tested, from the first to the last reading."""
-
-    first: datetime = field(metadata=key("from"))
-    last: datetime = field(metadata=key("to"))
+    is_enough = scope.covered_us >= MIN_US or all(high is not None and high <= most for (_, high), most in ends)
+    return verdict if holds and is_enough and is_read else Verdict.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
