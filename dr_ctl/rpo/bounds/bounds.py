@@ -1,15 +1,7 @@
 """Bounds on the messages that a failover now may lose or bring twice: from the last readings, at once, without Spark;
-when the site can have served at the latest, and the sum in words that an operator can check.
-
-    lost    what was neither shipped nor consumed at the last reading, and what was sent since (`direction`)
-    twice   what was acknowledged and not shipped then, or lay at the other site and was done here (acknowledgements
-            that were lost before are in no outflow) where that is more, and what was acknowledged since; what clients
-            had in delivery (the most that was seen: their windows limit it)
-    age     time since the last reading of which nothing of what lay in the outflow at the end had been put in yet
-
-In the first two what lay at one site and not at the other at the last readings counts by queue, whatever the outflow
-says. Pairs add up; a figure not read for one pair makes the total unknown, never zero.
-"""
+when the site can have served at the latest, and the sum in words that an operator can check. What each bound is made of
+docs/rpo-method.md says ("A failover's bounds"). Pairs add up; a figure not read for one pair makes the total unknown,
+never zero."""
 
 from __future__ import annotations
 

@@ -1,11 +1,6 @@
-"""The bounds of a pair: what its outflows take with them, in all and queue by queue; and what is likely beside them:
-what likely lay there at the last reading that read the queues, and what has come since if it went on growing as it
-grew.
-
-The moment up to which all is shipped is drawn between two readings; of each queue what was sent after it and lies in it
-is likely lost, and what was acknowledged after it comes twice where the message itself was shipped. Where readings of
-the outflow alone are newer, what was put in since is shared out as between the last two readings of the queues.
-"""
+"""The bounds of a pair: what its outflows take with them, in all and queue by queue; and what is likely beside them, as
+docs/rpo-method.md says: what likely lay there at the last reading that read the queues, and what has come since if it
+went on growing as it grew."""
 
 from __future__ import annotations
 
@@ -34,16 +29,13 @@ MIN_APART_US: Final = 4_000_000
 
 
 def done_and_there(readings: Readings, name: str, serving: Ints) -> int | None:
-    """How many copies of what was processed lie at the peer, whose acknowledgement is missing.
+    """How many copies of what was processed lie at the peer, whose acknowledgement a link has lost: a failover delivers
+    them all. An upper bound at the last reading of that queue, of a flow by its own name. `serving`: the moments of
+    readings that saw the site serve. None where no reading read both sites.
 
-    A link that loses acknowledgements leaves a copy for each. Copies add up while the site serves, and a failover
-    delivers them all. Shipped messages that still lie in the site's own queue have a copy too, but those that were seen
-    to have none, and perhaps all of them where ids were not compared; all other copies were processed. Confirmations of
-    shipping come late, and the sites are not read at the same instant: so the greatest count of the last readings
-    holds, and every message that was processed since may have lost its acknowledgement.
-
-    An upper bound at the last reading of that queue, of a flow by its own name. `serving`: the moments of readings that
-    saw the site serve. None where no reading read both sites."""
+    Shipped messages that still lie in the site's own queue have a copy too, but those that were seen to have none;
+    perhaps all where ids were not compared. The greatest count of the last readings holds, for confirmations come late;
+    and every message that was processed since may have lost its acknowledgement."""
     queue, outflows = readings.index.get(name), readings.outflows
     sends = [row for row in outflows.rows[name] if outflows.names[row][0] == "mirror"]
     if queue is None or not sends or name not in readings.staged.rows:

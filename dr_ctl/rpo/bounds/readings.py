@@ -1,15 +1,7 @@
 """The last minutes' readings of one pair as arrays, and how much came at most in a window of time: as much as in the
-busiest window of that length. `NA` stands where nothing was read.
-
-A reading has two moments: the question went out (`asked`), the reply came (`us`); what it counted is of a moment
-between. Nothing is averaged: where a window begins and ends between two readings, all that was counted from the reading
-before it to the reading after it counts, so a burst counts whole wherever it fell.
-
-What was counted over a gap is no burst. A monitor that was late, or not there, counts at its next reading all that came
-meanwhile. Where that is about what the readings around show to come in a time so long (a pace wanders: up to half as
-much again), it is spread evenly over the gap. Where it is more, what is above the most that they show is a burst that
-nobody saw, and stays one. Where too few readings are around to show what a burst is here, all of it stays one.
-"""
+busiest window of that length, bursts whole, gaps filled first (docs/rpo-method.md, "What came since" and "A gap is no
+burst"). `NA` stands where nothing was read. A reading has two moments: the question went out (`asked`), the reply came
+(`us`); what it counted is of a moment between."""
 
 from __future__ import annotations
 

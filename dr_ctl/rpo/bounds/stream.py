@@ -1,18 +1,9 @@
 """The most that the outflows of a pair in one direction can take with them: what lay there at a reading, and what came
 since. Messages are lost that no client holds; of acknowledgements the messages are duplicates.
 
-Two bounds are computed, and the smaller is used. One starts at the last reading that included queues: a queue can lose
-at most its depth, and at most what was sent to it since everything was shipped (the cut). The other starts at the last
-reading of the outflows: at most what they hold, and at most what lay there at the first reading and was put in since.
-What came since is taken for the busiest window of the same length seen lately, with gaps between readings filled first:
-by what was put into the outflows, and by what the queues counted around it, with what no queue accounts for.
-
-Beside it stands what lay at one site and not at the other, by queue, at the readings of both in the last seconds. At
-most what the outflow held can be on its way; what exceeds that at every reading counts beside the outflow. If it also
-exceeds what came and went meanwhile, the link has not brought all that it should have, nobody can say how much, and the
-figure is not known. For a queue without an outflow, or with content that may rightly differ, it is known: everything
-that lies only here, and what comes.
-"""
+Two bounds are computed, and the smaller is used: one from the last reading that included queues, one from the last
+reading of the outflows. Beside it stands what lay at one site and not at the other, by queue. docs/rpo-method.md ("A
+failover's bounds") says how each is made."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass

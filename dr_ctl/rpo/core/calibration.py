@@ -1,10 +1,5 @@
-"""Compares past estimates with the truth, part by part. Plain figures, without Spark.
-
-The window is cut into folds. An estimate for a fold uses earlier data only: the quantiles of all time before
-(unconditional), and the quantiles one horizon ahead from the day before, given the state at each moment. Coverage is
-the share of the fold's time in which the figure was not above the estimate. The average is judged over the folds,
-because moments within a fold are alike.
-"""
+"""Compares past estimates with the truth, part by part; docs/rpo.md ("Backtest") says how. Plain figures, no Spark.
+The average is judged over the folds, because moments within a fold are alike."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping

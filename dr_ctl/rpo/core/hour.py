@@ -1,13 +1,9 @@
-"""An hour of a history: from the readings that it rests on to rows that add up.
-
-An hour is told by itself, from its readings, ten minutes before and after it, and as much before as the cut needs: so
-it says the same whatever else is asked. Of the past before these ten minutes it takes all readings of outflows, and of
-the readings of queues those that are the cut of some reading, the ones after these, and one every five minutes.
+"""An hour of a history: from the readings that it rests on to rows that add up. An hour is told by itself, so it says
+the same whatever else is asked; docs/rpo-method.md says which readings it rests on.
 
 How a figure changes within the next minutes is told by what it was at similar moments: those with the same magnitude of
 loss (its power of two) and the same answer to whether the outflow stalls; with too few of them their neighbours count
-too.
-"""
+too."""
 
 from __future__ import annotations
 

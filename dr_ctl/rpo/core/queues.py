@@ -1,21 +1,14 @@
 """From readings of queues to bounds: what of each was under way between two readings, at most and likely; added up by
 scope and by reading of the outflow that serves them.
 
-With A for what was sent to a queue, K for what was consumed from it:
-
     loss        sent since the cut, and no more than the queue held
     age         time since the cut, while anything is lost
     duplicates  consumed since the cut of the acknowledgements, among the messages that were shipped
 
-Between two readings the truth moves; bounds are taken from the end of the interval that makes them larger (sends at the
-end, cut at the start). No bound is thus below the truth in between. Where a cut is not known (just after a restart)
-what the queue held is the bound of loss. Likely figures are of the readings themselves, by the likely cut.
-
-Where a topology compares the ids of both sites, messages *without a copy* at the other are lost too. They lie neither
-there nor in the outflow, so that they count beside what is under way, whatever the outflow says. A queue of which no
-comparison tells is no queue without such messages: all that it holds counts in the bound, and what is likely is not
-known.
-"""
+Bounds are taken from the end of the interval that makes them larger (sends at the end, cut at the start). Where a cut
+is not known (just after a restart) what the queue held is the bound of loss. Likely figures are of the readings
+themselves, by the likely cut. Messages *without a copy* at the other site, where ids are compared, count beside what is
+under way (docs/rpo-method.md)."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace

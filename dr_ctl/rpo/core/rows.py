@@ -24,11 +24,9 @@ weights and counts are added, of `most` the largest counts, of `least` the small
 | check | metric, cell | a sum over moments | moments | | |
 | reach | | | | | from when on readings of outflows were read for it, us; 0: there are none before |
 
-An interval respects autocorrelation: covered time is cut into blocks, and how much the time above a level differs
-between them says how well that share is known (batch means): as well as a number of independent answers would. At
-every level these give an interval of the share (Clopper and Pearson's); the quantile lies among the levels whose share
-may be its own. Where fewer than four independent excursions stand behind it nobody can say how much higher it may be,
-and the upper end is open.
+An interval respects autocorrelation (batch means): how much blocks of covered time differ says as how many independent
+answers they count; at every level these give an interval of the share of time above it (Clopper and Pearson's), and the
+quantile lies among the levels whose share may be its own.
 """
 
 from __future__ import annotations

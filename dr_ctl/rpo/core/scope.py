@@ -1,10 +1,6 @@
 """The figures of one scope (the total, a class, a flow) from its rows that add up: quantiles and their intervals, what
 holds at the last reading, what may come within the next minutes, how well the time is covered; and what a history is
-beside its figures.
-
-The next minutes: by how much loss and age had changed one horizon after similar moments. While the outflow stalls and
-nothing like it is on record, what came in at its usual rates goes on coming in, and time goes on.
-"""
+beside its figures."""
 
 import json
 import math

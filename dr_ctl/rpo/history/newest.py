@@ -1,10 +1,6 @@
-"""What the newest files of the history tell, without Spark, which would be too slow: the newest readings of one site,
-the last moment of an earlier state, other nodes than the settings name; and from when to when a site was seen in which
-role, and the readings of a window of time, by all files.
-
-Of the newest readings only rows are gathered here; `bounds` draws the conclusions. Files are read backwards, through
-any silence of the site, until minutes of readings of every pair's outflow lie before the last one.
-"""
+"""What the files of the history tell without Spark, which would be too slow: the newest readings of one site, of which
+`bounds` makes its figures; the last moment of an earlier state; other nodes than the settings name; from when to
+when a site was seen in which role, and the readings of a window of time."""
 
 from __future__ import annotations
 

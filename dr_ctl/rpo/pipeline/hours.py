@@ -1,11 +1,6 @@
 """The hours: blocks of hours to sum up, of which a task reads the readings and does the mathematics, as a grouped map;
-and of the rows that add up what a history is, and the figures of each scope, as a grouped map too.
-
-A grouped map is an Arrow table function over a table whose partitions hold whole groups. (PySpark's `applyInArrow` does
-the same, and insists on pandas; its PARTITION BY of a table function sorts, and looks for the ends of groups row by row
-in Python.) What comes to a task is the list of its hours: their readings it reads from the files itself. Brought there
-by Spark they took four times as long as the mathematics.
-"""
+and of the rows that add up what a history is, and the figures of each scope, as a grouped map too: an Arrow table
+function over a table whose partitions hold whole groups. docs/rpo-method.md says why that, and why tasks read files."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence

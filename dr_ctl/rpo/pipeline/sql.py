@@ -1,13 +1,5 @@
-"""The columns of the pipeline's tables, and transformations of them as SQL texts: a single call to the JVM instead of a
-call per column. Loads no Spark.
-
-    history/date=D/site=S/            readings, as the monitor writes them, which tasks read file by file
-    history/summary/KEY/site=S/files  a ledger of the files that were read: the newest run of a file counts
-    history/summary/KEY/site=S/hours  rows that add up, by day=D: the newest run of an hour counts
-
-KEY tells the code and the patterns of queues that the hours were summed up by. Runs are only appended; a day that is
-over is rewritten once. All of `summary` may be removed at any time.
-"""
+"""The columns of the pipeline's tables (docs/rpo-method.md shows where they lie), and transformations of them as SQL
+texts: a single call to the JVM instead of a call per column. Loads no Spark."""
 
 from __future__ import annotations
 
