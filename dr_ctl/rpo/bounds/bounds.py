@@ -5,7 +5,7 @@ never zero."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
@@ -78,15 +78,8 @@ def latest(recorded: Recent, now_us: int, *, is_down: bool, supposed: bool = Fal
     unwatched = (int(edges[first - 1]), int(edges[first])) if first else None
     if first == len(run):
         is_watched = now_us - max([0, *others, *downs[-1:]]) <= STALE_US
-        how = (
-            EndEvidence.OPEN
-            if not is_down
-            else EndEvidence.UNWATCHED
-            if not is_watched
-            else EndEvidence.SUPPOSED
-            if supposed
-            else EndEvidence.DOWN
-        )
+        seen_down = EndEvidence.SUPPOSED if supposed else EndEvidence.DOWN
+        how = (seen_down if is_watched else EndEvidence.UNWATCHED) if is_down else EndEvidence.OPEN
         death = Death(now_us, how, unwatched)
     else:
         death = Death(int(run[first]), EndEvidence.DOWN, unwatched)
@@ -154,7 +147,7 @@ def _came(lost: LossTerm, death: Death) -> str:
 
 
 def findings(
-    sites: tuple[str, str], pairs: Sequence[Pair], death: Death, *, later: int, is_summed: bool
+    sites: tuple[str, str], pairs: Sequence[Pair], death: Death, later: int, *, is_summed: bool
 ) -> Iterator[Finding]:
     """Findings on what the bounds rest on. With `is_summed` the sum of all pairs already tells the counts."""
     site, other = sites
@@ -171,14 +164,8 @@ def findings(
         yield from _of_pair(site, pair, death, is_summed=is_summed)
         if untold := [queue for queue in pair.apart.queues.values() if None in (queue.lost, queue.duplicates)]:
             at = "" if pair.apart.us is None else f" (reading of {stamp(moment(pair.apart.us))})"
-            yield found(
-                "DR-PARITY-001.lost_site",
-                severity=Severity.WARNING,
-                at=at,
-                site=site,
-                other=other,
-                differences=_named(untold, sites),
-            )
+            key, apart = "DR-PARITY-001.lost_site", _named(untold, sites)
+            yield found(key, severity=Severity.WARNING, at=at, site=site, other=other, differences=apart)
 
 
 def _of_pair(site: str, pair: Pair, death: Death, *, is_summed: bool) -> Iterator[Finding]:
@@ -193,11 +180,8 @@ def _of_pair(site: str, pair: Pair, death: Death, *, is_summed: bool) -> Iterato
         yield found("DR-RPO-003.at_end", where=where, age=f"{elapsed_us / SECOND_US:.0f}", end=death.text)
     untold = any(None in (queue.lost, queue.duplicates) for queue in pair.apart.queues.values())
     if (pair.lost is None or pair.duplicates is None) and not untold:
-        why = (
-            "too few readings before it show the rate, or readings are missing after a quiet time, or a figure was not "
-            "read"
-        )
-        why = "it lies in the future of this machine's clock" if elapsed_us < 0 else why
+        why = "too few readings before it show the rate, or readings are missing after a quiet time"
+        why = "it lies in the future of this machine's clock" if elapsed_us < 0 else f"{why}, or a figure was not read"
         if pair.overtaken is not None:
             why = f"{pair.overtaken} message(s) came to the other site since, more than the rate before explains"
         yield found("DR-RPO-011", where=where, moment=stamp(moment(pair.lost_read_us)), why=why)
@@ -254,33 +238,29 @@ def bounds(
         unsaid_text = "an unknown number" if unsaid_lost is None else f"at most {unsaid_lost}"
         why = f"{if_known(why)}; without that word {unsaid_text}"
     ages = [pair.age_us for pair in bounded]
+    grow = [pair.lost for pair in bounded], [pair.acknowledgements.full for pair in bounded]
+    rates = [sum(part.rate for part in parts if part is not None) for parts in grow]
+
+    def lost_of(patterns: Sequence[str]) -> int | None:
+        return total([pair.class_lost(patterns) for pair in bounded] or [None])
+
     return Bounds(
         site=of.site,
         lost=replace(lost, because=why),
         duplicates=duplicates,
         queues=tuple(
             QueueBound(
-                name, total(p.queue_lost(name) for p in bounded), total(p.queue_duplicates(name) for p in bounded)
+                name, *(total(of(pair, name) for pair in bounded) for of in (Pair.queue_lost, Pair.queue_duplicates))
             )
             for name in names
         ),
         classes=tuple(
-            ClassBound(
-                limits.queues,
-                total([p.class_lost(limits.queues) for p in bounded] or [None]),
-                limits.loss.messages,
-                limits.loss.age_s,
-            )
-            for limits in (() if objectives is None else objectives.classes)
+            ClassBound(of_class.queues, lost_of(of_class.queues), of_class.loss.messages, of_class.loss.age_s)
+            for of_class in (() if objectives is None else objectives.classes)
         ),
-        findings=(
-            *recorded.findings,
-            *findings(sites, bounded, death, later=recorded.later, is_summed=why is not None),
-        ),
+        findings=(*recorded.findings, *findings(sites, bounded, death, recorded.later, is_summed=why is not None)),
         age_s=max(age_us or 0 for age_us in ages) / SECOND_US if ages and None not in ages else None,
-        growing=(_rate(pair.lost for pair in bounded), _rate(pair.acknowledgements.full for pair in bounded))
-        if death.grows
-        else (0.0, 0.0),
+        growing=(rates[0], rates[1]) if death.grows else (0.0, 0.0),
         last_message=last_message(recorded),
     )
 
@@ -310,11 +290,6 @@ def latest_end(history: Path | HistoryLocation, of: LostSite, most: int) -> date
         is_within = then is not None and then.at_most <= most
         begin_us, end_us = (middle_us, end_us) if is_within else (begin_us, middle_us)
     return moment(begin_us)
-
-
-def _rate(parts: Iterable[LossTerm | None]) -> float:
-    """How fast they grow for who asks later."""
-    return sum(part.rate for part in parts if part is not None)
 
 
 def _bound(kind: type[B], of_pairs: Sequence[tuple[int | None, int | None]], likely_count: int | None) -> B:

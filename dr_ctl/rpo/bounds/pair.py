@@ -41,11 +41,7 @@ def done_and_there(readings: Readings, name: str, serving: Ints) -> int | None:
     if queue is None or not sends or name not in readings.staged.rows:
         return None
     at_peer, at_site = readings.staged.depth[readings.staged.rows[name][0]], readings.queues.depth[queue]
-    out, us, start_id = (
-        outflows.depth[sends[0], readings.full],
-        readings.us[readings.full],
-        readings.start_id[readings.full],
-    )
+    out, us, start_id = (of[readings.full] for of in (outflows.depth[sends[0]], readings.us, readings.start_id))
     read = np.flatnonzero((at_peer != NA) & (at_site != NA) & (out != NA) & np.isin(us, serving))
     if not len(read):
         return None
@@ -121,7 +117,8 @@ class Pair:
             full = added([full, self.messages.unserved(self.unserved)])
         if full is None or apart is None or self.overtaken is not None:
             return None
-        return replace(full, apart=_beside(apart, full.at_most))
+        beyond, alone = apart
+        return replace(full, apart=max(beyond, alone - full.at_most))
 
     @cached_property
     def duplicates(self) -> int | None:
@@ -190,22 +187,14 @@ def _explained(messages: EventStream, then: EventStream) -> int:
     if full is None:
         return 1 << 60
     before_us = max(0, full.us - int(then.readings.asked[index]))
-    return (
-        int(np.maximum(0, depths).max(axis=1, initial=0).sum())
-        + full.since
-        + math.ceil(full.rate * before_us / SECOND_US)
-    )
-
-
-def _beside(apart: tuple[int, int], at_most: int) -> int:
-    """What counts beside a bound: what lay at one site alone beyond what was on its way; and the bound is no less than
-    all that lay there alone."""
-    beyond, alone = apart
-    return max(beyond, alone - at_most)
+    lay = int(np.maximum(0, depths).max(axis=1, initial=0).sum())
+    return lay + full.since + math.ceil(full.rate * before_us / SECOND_US)
 
 
 def _with(at_most: int | None, apart: tuple[int, int] | None) -> int | None:
-    return None if at_most is None or apart is None else at_most + _beside(apart, at_most)
+    """A bound with what counts beside it: what lay at one site alone beyond what was on its way; and it is no less than
+    all that lay there alone."""
+    return None if at_most is None or apart is None else max(at_most + apart[0], apart[1])
 
 
 BACK_US: Final = tuple(round(each * SECOND_US) for each in (0, 1, 2, 5, 10, 20, 40, 60))
@@ -310,10 +299,8 @@ def _nearer(pair: Pair, then: Likely, index: int, last: int) -> Likely:
         if kind == "mirror":
             steady, messages = put[row], depth[row]
         elif kind == "mixed":
-            steady = min(
-                float(put[row]),
-                _per_us(readings, pair.messages.queues[row]) * int(readings.us[last] - readings.us[index]),
-            )
+            sent_since = _per_us(readings, pair.messages.queues[row]) * int(readings.us[last] - readings.us[index])
+            steady = min(float(put[row]), sent_since)
             messages = (then.unshipped + steady) * depth[row] / max(1, counts.depth[row, index] + put[row])
         sent, acked = sent + steady, acked + put[row] - steady
         unshipped, waiting = unshipped + messages, waiting + depth[row] - messages

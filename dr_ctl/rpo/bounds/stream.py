@@ -190,7 +190,7 @@ class EventStream:
     def _parts(
         self, index: int, at_reading: Ints, windows: Windows, most: Callable[[int], Ints]
     ) -> Sequence[LossTerm | None]:
-        """What lay there at a reading, and what came since: as much as came at most in windows so long."""
+        """What lay there, and what came since: as much as came at most in windows so long."""
         took_us, longest_us = self.end_us - int(self.readings.asked[index]), windows.longest_us
         times = windows.parts(took_us)
         if times is None:
@@ -201,17 +201,10 @@ class EventStream:
         # Extrapolated only over a time no longer than the history; over a longer one, only where the busiest
         # minute had many messages.
         is_near = took_us <= max(WINDOW_US, int(self.gaps_filled.us[-1] - self.gaps_filled.us[0]))
+        us, rates = int(self.readings.us[index]), busiest * SECOND_US / max(1, longest_us)
         return [
-            LossTerm(
-                int(lay),
-                int(came),
-                int(self.readings.us[index]),
-                took_us,
-                float(paced * SECOND_US / max(1, longest_us)),
-            )
-            if is_near or paced >= _PACE
-            else None
-            for lay, came, paced in zip(at_reading, since, busiest, strict=True)
+            LossTerm(int(lay), int(came), us, took_us, float(rate)) if is_near or paced >= _PACE else None
+            for lay, came, paced, rate in zip(at_reading, since, busiest, rates, strict=True)
         ]
 
     def _most(self, rows: Sequence[int], us: int, queues: Queues | None) -> Ints:
@@ -228,9 +221,8 @@ class EventStream:
         of_pairs = np.zeros(len(before), np.int64)
         np.maximum.at(of_pairs, number.reshape(-1), most[is_bounded])
         sent, accounted = grids.counted[self.counted].grouped(queues.group, queues.count), self._accounted(grids, rows)
-        unattributed = np.maximum(
-            0, put.most(grids.full[before], grids.full[after])[0] - accounted.least(before, after)[0]
-        )
+        put_in = put.most(grids.full[before], grids.full[after])[0]
+        unattributed = np.maximum(0, put_in - accounted.least(before, after)[0])
         told_most = np.minimum(of_pairs, sent.most(before, after) + unattributed).max(axis=1, initial=0)
         busiest: Ints = np.maximum(told_most, most[~is_bounded].max(initial=0))
         return busiest

@@ -53,10 +53,11 @@ def ahead(changes_of: Mapping[str, Changes], *, horizon_s: float, span_us: tuple
     # Of the last moments before a fold nobody knew at its beginning what would be one horizon later.
     reach = max(MIN_BEFORE, round(DAY_S / fold_s)), math.ceil(horizon_s / fold_s)
     number = {metric: wall_blocks(changes.begin, span_us, folds) for metric, changes in changes_of.items()}
-    return _rows(
-        horizon_s,
-        lambda metric, probability: _ahead_folds(changes_of[metric], number[metric], probability, UNITS[metric], reach),
-    )
+
+    def folds_of(metric: str, probability: float) -> Iterable[Fold]:
+        return _ahead_folds(changes_of[metric], number[metric], probability, UNITS[metric], reach)
+
+    return _rows(horizon_s, folds_of)
 
 
 def _ahead_folds(
@@ -64,10 +65,8 @@ def _ahead_folds(
 ) -> Iterable[Fold]:
     back, open_ = reach
     for fold in np.unique(number).tolist():
-        known, was = (
-            changes.only((number >= fold - open_ - back) & (number < fold - open_)),
-            changes.only(number == fold),
-        )
+        known = changes.only((number >= fold - open_ - back) & (number < fold - open_))
+        was = changes.only(number == fold)
         said, is_known = np.zeros(len(was.change)), np.zeros(len(was.change), bool)
         for level, stalled in {*zip(was.level.tolist(), was.stalled.tolist(), strict=True)}:
             if (similar := known.similar(level, stalled=stalled)) is not None:

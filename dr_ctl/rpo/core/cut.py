@@ -154,7 +154,9 @@ class Outflows:
         self.link: Flags = link[kept]
         self.is_mixed: Flags = is_mixed[kept]
         self.goes_on: Flags = ~begins
-        self.taken_over = _taken_over(rows.words, start) & ~fresh
+        is_node = np.array([bool(node_of(word)) for word in rows.words] + [False])[start]
+        self.taken_over: Flags = ~fresh  # where the start of a node among several follows that of another one
+        self.taken_over[1:] &= is_node[1:] & is_node[:-1] & (start[1:] != start[:-1])
         self.fresh = fresh
         self.series: Ints = np.cumsum(begins)
         self.life: Ints = np.cumsum(begins & ~restarts)
@@ -183,13 +185,6 @@ class Outflows:
     def ends(self) -> Ints:
         """The index of the last reading of each outflow."""
         return np.searchsorted(self.flow, np.arange(len(self.keys)), "right") - 1
-
-
-def _taken_over(words: Sequence[str], start: Ints) -> Flags:
-    """Where the start of a node among several follows that of another one."""
-    is_node, others = np.array([bool(node_of(word)) for word in words] + [False])[start], np.zeros(len(start), bool)
-    others[1:] = is_node[1:] & is_node[:-1] & (start[1:] != start[:-1])
-    return others
 
 
 def _read(rows: Columns, kinds: tuple[int, ...], at: Ints, count: int) -> Ints:

@@ -80,53 +80,31 @@ class Changes(Rows):
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
-    """From where to where, how finely, and over which horizons changes are told; `cell_us`: of a test of the past."""
-
-    from_us: int
-    to_us: int
-    fineness: CellLengths
-    horizons_us: tuple[int, ...]
-    cell_us: int = 0
-
-    @property
-    def figures_us(self) -> int:
-        """How long the cells of the total and of classes are."""
-        return self.cell_us or self.fineness.figures_us
-
-    def within(self, us: Ints) -> Ints:
-        return np.flatnonzero((us >= self.from_us) & (us < self.to_us))
-
-
-def summed_up(gathered: Gathered, rows: Columns, flows: Outflows, queues: Queues, scopes: int, window: Window) -> None:
-    """Gather the rows of a window, from readings of it and of some time before and after."""
-    lag, gaps = LagSeries(flows, queues), Gaps.of(rows, flows)
-    summary = _Summary(gathered, lag, window)
-    for scope in range(scopes):
-        steps = lag.steps(scope)
-        summary.scope(scope, fold(steps, ~lag.has_sends, gaps))
-        if scope == 0 and not summary.is_single:  # each flow by itself; flows may be hundreds: their cells are hours
-            summary.steps(summary.names, steps, HOUR_US, is_total=False)
-    summary.of_flows()
-    summary.roles(rows)
-
-
 class _Summary:
-    def __init__(self, gathered: Gathered, lag: LagSeries, window: Window) -> None:
-        self.gathered, self._lag, self._window = gathered, lag, window
-        self.names = [flow_name(*key) for key in lag.flows.keys]
+    """Gathers the rows of a window, from readings of it and of some time before and after."""
+
+    def __init__(self, gathered: Gathered, rows: Columns, flows: Outflows, queues: Queues, window: HourQuery) -> None:
+        self.gathered, self._lag, self._window = gathered, LagSeries(flows, queues), window
+        self.names = [flow_name(*key) for key in flows.keys]
         self.is_single = len(self.names) == 1
         self._hour = window.from_us - window.from_us % HOUR_US
+        lag, gaps = self._lag, Gaps.of(rows, flows)
+        for scope in range(1 + len(window.classes)):
+            steps = lag.steps(scope)
+            self._scope(scope, fold(steps, ~lag.has_sends, gaps))
+            if scope == 0 and not self.is_single:  # each flow by itself; flows may be hundreds: their cells are hours
+                self._steps(self.names, steps, HOUR_US, is_total=False)
+        self._flows()
+        self._roles(rows)
 
-    def scope(self, scope: int, whole: Steps) -> None:
+    def _scope(self, scope: int, whole: Steps) -> None:
         """The total (told as its only flow, where there is one) or a class."""
         lag, window = self._lag, self._window
         is_flow = scope == 0 and self.is_single
         name = self.names[0] if is_flow else TOTAL if scope == 0 else class_name(scope - 1)
         words, number = [*self.names, name], len(self.names)
         whole = replace(whole, flow=np.full(len(whole.flow), number))
-        self.steps(words, whole, window.figures_us, is_total=is_flow)
+        self._steps(words, whole, window.figures_us, is_total=is_flow)
         if scope:
             self.gathered.one("queues", name, count=int(lag.queues.unread.is_any[scope].sum()))
         elif len(whole.begin):
@@ -138,7 +116,7 @@ class _Summary:
             if scope == 0 and not self.is_single:
                 self._last(words, now, is_total=False)
 
-    def steps(self, words: Sequence[str], whole: Steps, cell_us: int, *, is_total: bool) -> None:
+    def _steps(self, words: Sequence[str], whole: Steps, cell_us: int, *, is_total: bool) -> None:
         """The time of each flow: how it was covered, how long which figure was in which bucket, how figures changed;
         `flow` is an index into `words`."""
         window, add = self._window, partial(self.gathered.add, words=words, is_total=is_total)
@@ -167,16 +145,9 @@ class _Summary:
                 changes = changes.only(changes.begin < window.to_us)
                 level: dict[str, Any] = {"level": changes.level, "stalled": changes.stalled, "horizon_us": horizon_us}
                 counted: dict[str, Any] = {"weight": changes.weight, "count": changes.count, "most": changes.change}
+                keys: dict[str, Any] = {"scope": changes.flow, "bucket": bucket_of(changes.change)}
                 cell = changes.begin - changes.begin % (window.cell_us or HOUR_US)
-                add(
-                    "change",
-                    scope=changes.flow,
-                    metric=metric,
-                    cell=cell,
-                    bucket=bucket_of(changes.change),
-                    **level,
-                    **counted,
-                )
+                add("change", metric=metric, cell=cell, **keys, **level, **counted)
         self._since(words, whole, is_total=is_total)
 
     def _curves(self, words: Sequence[str], steps: Steps, *, is_total: bool) -> None:
@@ -209,7 +180,7 @@ class _Summary:
             known = np.flatnonzero(values >= 0)
             self.gathered.add("since", words, last.flow[known], metric=metric, most=values[known], **more)
 
-    def of_flows(self) -> None:
+    def _flows(self) -> None:
         """What is of flows alone: readings, rates, and how much the queues' counters tell of."""
         lag, window, gathered, names = self._lag, self._window, self.gathered, self.names
         flows = lag.flows
@@ -237,11 +208,10 @@ class _Summary:
             gathered.one("share", names[share.flow], name=share.queue, cell=self._hour,
                          weight=share.message_ms, most=share.most)  # fmt: skip
 
-    def roles(self, rows: Columns) -> None:
+    def _roles(self, rows: Columns) -> None:
         window = self._window
-        site = rows.only(
-            (rows.kind == SITE) & (rows.us >= window.from_us) & (rows.us < window.to_us) & (rows.name >= 0)
-        )
+        at = window.within(rows.us)
+        site = rows.take(at[(rows.kind[at] == SITE) & (rows.name[at] >= 0)])
         for code in np.unique(site.name).tolist():
             self.gathered.one("role", name=rows.words[code], most=int(site.us[site.name == code].max()))
 
@@ -263,7 +233,7 @@ there; what that was, and how far the bound lay above it; how far what was likel
 with its sign and without."""
 
 
-def check(gathered: Gathered, whole: Steps, said: Steps, window: Window) -> None:
+def check(gathered: Gathered, whole: Steps, said: Steps, window: HourQuery) -> None:
     """Whether bounds hold: what is said without every other reading, against what all readings say."""
     if not len(said.begin):
         return
@@ -281,7 +251,7 @@ def check(gathered: Gathered, whole: Steps, said: Steps, window: Window) -> None
         gathered.one("check", metric=metric, weight=round(float(value[tested].sum()) * MILLI), count=len(tested))
 
 
-def total(rows: Columns, flows: Outflows, queues: Queues) -> Steps:
+def _total(rows: Columns, flows: Outflows, queues: Queues) -> Steps:
     lag = LagSeries(flows, queues)
     return fold(lag.steps(0), ~lag.has_sends, Gaps.of(rows, flows))
 
@@ -317,9 +287,21 @@ class HourQuery:
         """From when on readings of outflows are taken for an hour, that many times further back than at first."""
         return max(self.begin_us, hour_us - LONGEST_GAP_US * int(FURTHER**further))
 
-    def window(self, hour_us: int) -> Window:
-        from_us, to_us = max(hour_us, self.from_us), min(hour_us + HOUR_US, self.to_us)
-        return Window(from_us, to_us, fineness(hour_us, self.end_us), self.horizons_us, self.cell_us)
+    def window(self, hour_us: int) -> HourQuery:
+        """The same of one hour."""
+        return replace(self, from_us=max(hour_us, self.from_us), to_us=min(hour_us + HOUR_US, self.to_us))
+
+    @property
+    def fineness(self) -> CellLengths:
+        return fineness(self.from_us, self.end_us)
+
+    @property
+    def figures_us(self) -> int:
+        """How long the cells of the total and of classes are."""
+        return self.cell_us or self.fineness.figures_us
+
+    def within(self, us: Ints) -> Ints:
+        return np.flatnonzero((us >= self.from_us) & (us < self.to_us))
 
 
 class Reader(Protocol):
@@ -362,9 +344,9 @@ def hour(read: Reader, hour_us: int, query: HourQuery) -> pa.Table:
 
     whole, *fewer = _sampled(rows, flows, query, hour_us, queues)
     window = query.window(hour_us)
-    summed_up(gathered, *whole, 1 + len(query.classes), window)
+    _Summary(gathered, *whole, window)
     for halved in fewer:
-        check(gathered, total(*whole), total(*halved), window)
+        check(gathered, _total(*whole), _total(*halved), window)
     return gathered.table()
 
 

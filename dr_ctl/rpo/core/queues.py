@@ -432,9 +432,8 @@ def _age(loss: Ints, since: Ints, in_queue: Ints, is_floor: Flags) -> tuple[Ints
 
 def _likely(q: _Readings, flows: Outflows, cut: _Likely, acked: _Likely) -> OfQueues:
     """By counters that go on over restarts."""
-    sent, consumed, passed = (
-        q.going_on(*counters) for counters in ((q.sent, q.sent), (q.consumed, q.consumed), (q.passed, q.sent))
-    )
+    counters = ((q.sent, q.sent), (q.consumed, q.consumed), (q.passed, q.sent))
+    sent, consumed, passed = (q.going_on(counter, of) for counter, of in counters)
     loss = np.minimum(np.rint(sent - cut.then(sent)), q.depth)
     loss = np.maximum(np.where(cut.known, loss, q.depth), 0).astype(np.int64)
     shipped = np.where(cut.known, cut.then(passed), passed)
@@ -500,7 +499,5 @@ def _named(shares: Iterable[Share]) -> list[Share]:
     named, others = order[:TOP], dict[int, int]()
     for share in [*(share for share in named if not share.queue), *order[TOP:]]:
         others[share.flow] = others.get(share.flow, 0) + share.message_ms
-    return [
-        *(share for share in named if share.queue),
-        *(Share(flow, "", ms, 0) for flow, ms in sorted(others.items())),
-    ]
+    unnamed = [Share(flow, "", ms, 0) for flow, ms in sorted(others.items())]
+    return [*(share for share in named if share.queue), *unnamed]

@@ -118,12 +118,11 @@ class OfScope:
 def figures(scope: str, table: pa.Table, query: ScopeQuery) -> OfScope:
     """The figures of a scope, from the rows that tell of it."""
     rows, is_total = Scope(scope, table, query), scope == TOTAL
-    metrics = ("covered", "late", "taken over", "idle", "floor")
-    *served, floor = map(rows.weight, metrics)
-    unseen = max(0, query.last_us - query.first_us - sum(served))
+    covered, late, taken_over, idle, floor = map(rows.weight, ("covered", "late", "taken over", "idle", "floor"))
+    unseen = max(0, query.last_us - query.first_us - covered - late - taken_over - idle)
     peak, curves = rows.peak if is_total else None, rows.curves() if is_total and query.bins else None
-    judged = rows.above_us, rows.uncompared_us
-    return OfScope(rows.figures(), *served, unseen, floor, *judged, *rows.link, peak, curves)
+    times = covered, late, taken_over, idle, unseen, floor, rows.above_us, rows.uncompared_us
+    return OfScope(rows.figures(), *times, *rows.link, peak, curves)
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,17 +321,13 @@ class Scope:
 
     def _curve(self, metric: str, *, likely: bool = False) -> list[Number | None]:
         """The most of the cells that touch each bin."""
-        rows, span_us, bins = (
-            self._here(self.rows_of("curve", metric, likely=likely)),
-            self._query.span_us,
-            self._query.bins,
-        )
+        rows, query = self._here(self.rows_of("curve", metric, likely=likely)), self._query
         values = self._values(metric, rows) if metric == "drain" else rows.most
         ends = rows.cell + self._lengths(rows.cell) - 1
-        first, last = (wall_blocks(us, span_us, bins) for us in (rows.cell, ends))
+        first, last = (wall_blocks(us, query.span_us, query.bins) for us in (rows.cell, ends))
         wide = last - first + 1
         at = np.repeat(first, wide) + np.arange(wide.sum()) - np.repeat(np.cumsum(wide) - wide, wide)
-        most = np.full(bins, NA)
+        most = np.full(query.bins, NA)
         np.maximum.at(most, at, np.repeat(values, wide))
         return [None if value == NA else scaled(value, UNITS[metric]) for value in most.tolist()]
 
@@ -347,9 +342,8 @@ def ahead(
     changes: Sequence[int | None] = fallback or [None] * len(QUANTILES)
     if moves is not None:
         changes = [weighted_quantile(moves.change, moves.weight, p) for p in QUANTILES]
-    p50, p95, p99, most = (
-        None if since is None or more is None else scaled(max(0, since + more), per) for more in changes
-    )
+    later = [None if since is None or more is None else scaled(max(0, since + more), per) for more in changes]
+    p50, p95, p99, most = later
     return Quantity(scaled(now, per), p50, p95, p99, most)
 
 

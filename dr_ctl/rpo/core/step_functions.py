@@ -197,9 +197,8 @@ class LagSeries:
         """`scope` 0 is the total."""
         flows, b, e = self.flows, self.last - 1, self.last
         on = flows.goes_on[e]
-        sends, acks = (
-            np.where(on & side.known[b] & side.known[e], side.most(b, e), NA) for side in (flows.sends, flows.acks)
-        )
+        sides = flows.sends, flows.acks
+        sends, acks = (np.where(on & side.known[b] & side.known[e], side.most(b, e), NA) for side in sides)
         took = flows.us[e] - flows.us[b]
         unread = self.unread(scope)
         bound, is_floor = self.figures(scope, self.queues.within, e, b, flows.us[e], unread[e], sends, acks)
@@ -224,9 +223,8 @@ class LagSeries:
             return figures, is_floor
         flows, full = self.flows, self.full[indices]
         loss, age = (np.max([of[scope][index] for index in at], axis=0) for of in (sums.loss, sums.age))
-        is_unknown, floor = (
-            np.any([of[scope][index] for index in at], axis=0) for of in (sums.loss_unknown, sums.is_floor)
-        )
+        flags = sums.loss_unknown, sums.is_floor
+        is_unknown, floor = (np.any([of[scope][index] for index in at], axis=0) for of in flags)
         lacking = (np.cumsum(self.queues.unread.lacking[scope])[:-1] > 0) & self.queues.compared[flows.flow]
         is_unknown = np.where(self.near[indices], is_unknown, lacking[indices]) | (figures.loss == NA)
         loss = np.where(self.near[indices], loss, 0)
@@ -336,16 +334,14 @@ class LagSeries:
         """Directions drain side by side: the one that takes longer, by the readings at hand; none is longer than one
         that nobody knows."""
         waits, side_of, urge = (np.zeros(len(flow), np.int64) for _ in range(3))
-        for side, (most, rates, has) in enumerate(
-            zip((sends, acks), self.rates, (self.has_sends, self.has_acks), strict=True)
-        ):
+        sides = zip((sends, acks), self.rates, (self.has_sends, self.has_acks), strict=True)
+        for side, (most, rates, has) in enumerate(sides):
             took = drain_ms(most, rates[flow])
             # A backlog nobody saw drain counts as one a second.
             took = np.where(most == NA, NEVER, np.where(took == NA, most * 1000, took))
             longer = has[flow] & ~none & (took > urge)
-            waits, side_of, urge = (
-                np.where(longer, new, old) for new, old in ((most, waits), (side, side_of), (took, urge))
-            )
+            both = (most, waits), (side, side_of), (took, urge)
+            waits, side_of, urge = (np.where(longer, new, old) for new, old in both)
         return waits, flow, side_of, urge
 
 

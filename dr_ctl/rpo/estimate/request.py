@@ -114,11 +114,8 @@ class Estimating:
 
     def _lines(self) -> list[str]:
         """What it said, as far as whole lines."""
-        return (
-            os.pread(self._out.fileno(), os.fstat(self._out.fileno()).st_size, 0)
-            .decode("utf-8", "replace")
-            .split("\n")[:-1]
-        )
+        said = os.pread(self._out.fileno(), os.fstat(self._out.fileno()).st_size, 0)
+        return said.decode("utf-8", "replace").split("\n")[:-1]
 
     def answer(self) -> dict[str, Any]:
         """The answer to the last request, as the worker's own description says; an error too where it said nothing."""

@@ -413,8 +413,10 @@ class Sources:
 
         Lists a day's directory only when it is asked for: the last minutes of a long history are found at once.
         """
-        for day in sorted(self._days(), reverse=True):
-            if _day_within(day, since, until):
+        first, last = ("" if at is None else f"date={at.astimezone(UTC):%Y-%m-%d}" for at in (since, until))
+        days = {name for store in self._stores for name in store.directly() if name.startswith("date=")}
+        for day in sorted(days, reverse=True):
+            if first <= day and (not last or day <= last):
                 yield from sorted(self._of(f"{day}/site={site}"), key=lambda source: source.base, reverse=True)
 
     def tails(self, site: str) -> Iterator[Source]:
@@ -429,9 +431,6 @@ class Sources:
             with suppress(FileNotFoundError), store.opened(name) as file:
                 return str(file.read().decode())
         return None
-
-    def _days(self) -> set[str]:
-        return {name for store in self._stores for name in store.directly() if name.startswith("date=")}
 
     def _of(self, folder: str) -> list[Source]:
         named: dict[str, Source] = {}
@@ -484,10 +483,3 @@ def in_time(ask: Callable[[], Answer], within_s: float) -> tuple[list[Answer], l
         return [asking.result()], []
     except (OSError, pa.ArrowException, DrCtlError) as error:
         return [], [error]
-
-
-def _day_within(day: str, since: datetime | None, until: datetime | None) -> bool:
-    day = day.removeprefix("date=")
-    after = since is None or day >= since.astimezone(UTC).date().isoformat()
-    before = until is None or day <= until.astimezone(UTC).date().isoformat()
-    return after and before

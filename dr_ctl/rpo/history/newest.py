@@ -192,11 +192,10 @@ class _Reading:
         spans, bad = self._spans()
         roles = {role: np.setdiff1d(np.concatenate(moments), bad) for role, moments in self._roles.items()}
         pairs = set(self._pairs or self._named)
-        is_empty = not self._sources
-        table, compared = self._table(spans, bad), self._compared(spans, bad)
-        return Recent(
-            pairs, spans, table, roles, self._findings, len(self._later), is_empty=is_empty, compared=compared
-        )
+        ends = [end for span in spans.values() for end in span]
+        table = self._rows(self._sources, min(ends), max(ends), bad) if ends else NO_ROWS
+        counts = len(self._later), not self._sources
+        return Recent(pairs, spans, table, roles, self._findings, *counts, compared=self._compared(spans, bad))
 
     def _read_backwards(self) -> None:
         for tail in self._files.tails(self._site):
@@ -250,12 +249,6 @@ class _Reading:
         if oldest_us < max(last for _, last in spans.values()) - OTHERS_WITHIN_US:
             return True
         return (self._pairs or self._named) <= spans.keys() and all(oldest_us <= begin for begin, _ in spans.values())
-
-    def _table(self, spans: Mapping[str, tuple[int, int]], bad: Stamps) -> pa.Table:
-        if not spans:
-            return NO_ROWS
-        begin, end = min(span[0] for span in spans.values()), max(span[1] for span in spans.values())
-        return self._rows(self._sources, begin, end, bad)
 
     def _rows(self, sources: Sequence[Source], begin: int, end: int, bad: Stamps) -> pa.Table:
         """The rows of that time, but of readings that bear a wrong one."""

@@ -98,7 +98,8 @@ def take_over(root: Path) -> None:
             if not _is_left(file):
                 continue
             if (rows := rows_of_tail(path)).num_rows:
-                write_table(rows, _partition_of(path), root)
+                day, site = (folder.name.partition("=")[2] for folder in (path.parent.parent, path.parent))
+                write_table(rows, (date.fromisoformat(day), site), root)
             path.unlink(missing_ok=True)
 
 
@@ -110,10 +111,6 @@ def _is_left(file: IO[bytes]) -> bool:
     except OSError:
         return True
     return True
-
-
-def _partition_of(path: Path) -> Partition:
-    return date.fromisoformat(path.parent.parent.name.removeprefix("date=")), path.parent.name.removeprefix("site=")
 
 
 def _owner(path: Path) -> str:
@@ -297,21 +294,16 @@ def _thinned(
     left_out: list[pa.Table] = []
     for reading in readings:
         is_short = pc.is_in(reading["kind"], OF_OUTFLOWS)
-        at = _newest([reading])
+        at, of_ids = _newest([reading]), pc.and_(pc.equal(reading["kind"], "uncopied"), pc.is_valid(reading["depth"]))
         if pc.all(is_short).as_py():
             kept.append(reading)
-        elif kept_at is None or abs(at - kept_at) >= apart or _has_comparison(reading):
+        elif kept_at is None or abs(at - kept_at) >= apart or pc.any(of_ids).as_py() is True:
             kept.append(reading)
             kept_at = at
         else:
             kept.append(reading.filter(is_short))
             left_out.append(reading.filter(pc.invert(is_short)))
     return kept, left_out, kept_at
-
-
-def _has_comparison(reading: pa.Table) -> bool:
-    of_ids = pc.and_(pc.equal(reading["kind"], "uncopied"), pc.is_valid(reading["depth"]))
-    return pc.any(of_ids).as_py() is True
 
 
 def without_oldest(tables: Mapping[Partition, pa.Table], most: int) -> dict[Partition, pa.Table]:

@@ -203,9 +203,8 @@ def reconcile(
         with starting.session(master=master, conf=conf, is_busy=sum(before.values()) >= SHORT_WORK_BYTES) as session:
             made = reconcile_in(session, given, out)
         grown = sorted({path for path, _ in before.items() ^ sizes(arguments).items()})
-        return replace(
-            made, findings=(*made.findings, *([found("DR-LEDGER-002", grown=brief(grown))] if grown else []))
-        )
+        still_written = (found("DR-LEDGER-002", grown=brief(grown)),) if grown else ()
+        return replace(made, findings=(*made.findings, *still_written))
 
 
 def reconcile_in(spark: SparkSession, given: Sequence[Ledger], out: Path) -> Reconciled:

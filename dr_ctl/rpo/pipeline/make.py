@@ -145,15 +145,15 @@ class _Question:
         touched = files.touched(query.begin_us, query.end_us, {us: summary.reach_us for us, summary in kept.items()})
         todo = [hour_us for hour_us in span if hour_us in touched or hour_us not in kept or is_cut(hour_us)]
         hours = Hours(self._spark, request.history, files.read, query, todo)
-        with counted(self._spark, self._say, len(todo), hours.tasks):
-            fresh = hours.rows() if todo else None
+        fresh = hours.rows() if todo else None
         others = tables.hours({hour_us: kept[hour_us] for hour_us in set(span) & kept.keys() - {*todo}})
         parts = [part for part in (fresh, others) if part is not None]
         rows = sql.union(part.select(*SUMMED.names).where(f"kind <> '{REACH}'") for part in parts)
-        if is_kept:
-            tables.keep(fresh, files, self._now_us)
+        with counted(self._spark, self._say, len(todo), hours.tasks):  # the hours are summed up once they are asked for
+            if is_kept:
+                tables.keep(fresh, files, self._now_us)
+            facts = facts_of(rows)
         self._say("adding up")
-        facts = facts_of(rows)
         if facts.flows and request.horizon_s * SECOND_US != HORIZON_US and not request.is_backtest:
             rows = rows.unionByName(self._custom_horizon(files, query, facts))
         torn = (
@@ -191,17 +191,9 @@ class _Question:
         first_us = begin_us - begin_us % HOUR_US
         since_us = first_us if request.since is None else max(first_us, micros(request.since))
         cell_us = max(SECOND_US, (until_us + 1 - max(since_us, begin_us)) // CELLS) if request.is_backtest else 0
-        query = HourQuery(
-            begin_us,
-            until_us + 1,
-            since_us,
-            until_us + 1,
-            request.include,
-            request.exclude,
-            self._classes,
-            tuple(int(horizon_s * SECOND_US) for horizon_s in request.horizons_s),
-            cell_us,
-        )
+        span, patterns = (begin_us, until_us + 1, since_us, until_us + 1), (request.include, request.exclude)
+        horizons_us = tuple(int(horizon_s * SECOND_US) for horizon_s in request.horizons_s)
+        query = HourQuery(*span, *patterns, self._classes, horizons_us, cell_us)
 
         def is_cut(hour_us: int) -> bool:
             return hour_us < since_us or (until_us < last_us and hour_us + HOUR_US + LONGEST_GAP_US > until_us + 1)

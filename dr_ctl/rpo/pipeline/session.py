@@ -13,7 +13,7 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -102,8 +102,9 @@ def session(
     """
     given = dict(conf or {})
     started: AbstractContextManager[SparkSession]
-    if is_submitted():
-        started = _submitted(given)
+    if is_submitted():  # its master and its settings count, and its JVM ends with it
+        builder = SparkSession.builder.appName(APP).config(map={**SESSION_CONF, **given})
+        started = nullcontext(builder.getOrCreate())
     elif master.startswith("sc://"):
         started = _connected(master, given)
     else:
@@ -153,12 +154,6 @@ def _signals_noted() -> Iterator[None]:
         logging.getLogger().removeHandler(quiet)
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-@contextmanager
-def _submitted(conf: Mapping[str, str]) -> Iterator[SparkSession]:
-    """The session of `spark-submit`: its master and its settings count, and its JVM ends with it."""
-    yield SparkSession.builder.appName(APP).config(map={**SESSION_CONF, **conf}).getOrCreate()
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
+from itertools import groupby
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -72,31 +73,25 @@ class History:
     def _role(self, site: str, since_us: int, until_us: int, role: str | None = None) -> tuple[int, str]:
         """When a site was seen in a role last, or in this one, and in which; days are looked through backwards, and of
         a day the files that end last come first."""
-        which = (
-            (pc.field("kind") == "site") & (pc.field("ts") >= moment(since_us)) & (pc.field("ts") <= moment(until_us))
-        )
-        which = which if role is None else which & (pc.field("name") == role)
+        which = (pc.field("ts") >= moment(since_us)) & (pc.field("ts") <= moment(until_us))
+        which &= (pc.field("kind") == "site") & (pc.scalar(True) if role is None else pc.field("name") == role)
         first, last = (f"date={moment(us):%Y-%m-%d}" for us in (since_us, until_us))
-        days: dict[str, list[Source]] = defaultdict(list)
-        for name in self._sites[site]:
-            days[name.partition("/")[0]].append(Source(self.store, name))
+        days = {day: [*files] for day, files in groupby(self._sites[site], lambda name: name.partition("/")[0])}
         for day in sorted((day for day in days if first <= day <= last), reverse=True):
-            newest, ends = (-1, ""), in_parallel([source.span for source in days[day]], "footers", most=READERS)
-            in_turn = sorted(zip(ends, days[day], strict=True), key=lambda file: -file[0][0][1])
-            for ((_, last_us, _), _), source in in_turn:
+            newest, sources = (-1, ""), [Source(self.store, name) for name in days[day]]
+            ends = [span[1] for span, _ in in_parallel([source.span for source in sources], "footers", most=READERS)]
+            for last_us, source in sorted(zip(ends, sources, strict=True), key=lambda file: -file[0]):
                 if last_us < newest[0]:
                     break
                 rows, _ = source.read(("ts", "kind", "name"), which)
-                newest = max(
-                    [newest, *zip(rows["ts"].cast(pa.int64()).to_pylist(), rows["name"].to_pylist(), strict=True)]
-                )
+                us, roles = rows["ts"].cast(pa.int64()).to_pylist(), rows["name"].to_pylist()
+                newest = max([newest, *zip(us, roles, strict=True)])
             if newest[1]:
                 return newest
         return -1, ""
 
 
 GONE: Final = -1
-Span = tuple[int, int]
 _NEWEST: Final = """
     SELECT file, max_by(struct(length, modified, first_us, last_us, rows, why), run) AS was, max(run) AS run
     FROM {ledger} GROUP BY file
@@ -161,21 +156,16 @@ class Files:
     def read(self) -> list[File]:
         return [file for file in self.all if file.is_read]
 
-    @property
-    def spans(self) -> list[Span]:
-        """The times of which something is new, or gone."""
-        new = [file for file in self.all if file.is_new]
-        return [(file.first_us, file.last_us) for file in (*new, *self.gone) if file.last_us >= file.first_us]
-
     def touched(self, begin_us: int, end_us: int, reach: Mapping[int, int]) -> set[int]:
         """The hours of a history that rest on what is new or gone. `reach`: how far back each hour looked."""
+        new = [file for file in self.all if file.is_new]
+        spans = [(file.first_us, file.last_us) for file in (*new, *self.gone) if file.last_us >= file.first_us]
         near = {
             hour
-            for first, last in self.spans
+            for first, last in spans
             for hour in range((first - LONGEST_GAP_US) // HOUR_US * HOUR_US, last + LONGEST_GAP_US + 1, HOUR_US)
             if begin_us - begin_us % HOUR_US <= hour < end_us
         }
-        spans = self.spans
         far = {hour for hour, back in reach.items() for first, last in spans if back <= last and first < hour}
         return near | far
 
@@ -300,10 +290,12 @@ class SummaryTables:
                 self._store.remove(f"{place}/.{base}.crc")
 
     def _remove_unused(self, now_ns: int) -> None:
-        keys: dict[str, dict[str, int]] = defaultdict(dict)
-        for name, info in self._store.listed("summary").items():
-            if not name.startswith(self._folder.rpartition("/")[0]):
-                keys["/".join(name.split("/")[:2])][name] = info.mtime_ns
-        for names in keys.values():
-            if max(names.values()) < now_ns - UNUSED_NS:
-                self._remove([*names])
+        others = {
+            name: info.mtime_ns
+            for name, info in self._store.listed("summary").items()
+            if not name.startswith(self._folder.rpartition("/")[0])
+        }
+        for _, files in groupby(others, lambda name: name.split("/")[1]):
+            names = [*files]
+            if max(map(others.__getitem__, names)) < now_ns - UNUSED_NS:
+                self._remove(names)
