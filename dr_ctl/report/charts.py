@@ -242,10 +242,8 @@ def _silences(step: StepRecord) -> Iterable[str]:
                 silent[site] = silent.get(site, 0) + ("unknown" in figures)
                 loose[site] = loose.get(site, 0) + (figures.get("attached") is False)
     out_of = f"of {many(len(step.samples), 'sample')}"
-    yield from (f"{site} did not answer in {count(amount)} {out_of}." for site, amount in silent.items() if amount)
-    yield from (
-        f"The link of {site} was not attached in {count(amount)} {out_of}." for site, amount in loose.items() if amount
-    )
+    for counts, what in ((silent, "{} did not answer in"), (loose, "The link of {} was not attached in")):
+        yield from (f"{what.format(site)} {count(amount)} {out_of}." for site, amount in counts.items() if amount)
 
 
 def _few(step: StepRecord, series: Mapping[str, Sequence[Point]]) -> str:

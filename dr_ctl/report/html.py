@@ -28,7 +28,6 @@ def write_report(files: RunFiles) -> Path:
 
 
 def render(page: RunPage | EstimatePage | IndexPage) -> str:
-    """Make the page's HTML."""
     return _environment().get_template(page.template).render(page=page)
 
 

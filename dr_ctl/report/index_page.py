@@ -59,7 +59,10 @@ class IndexPage:
         on_twins, torn = _on_twins(rehearsals)
         every = [*(_row(files, material, folder) for files, material in begun), *on_twins]
         self.rows = rows = sorted((row for row in every if since <= row.at), key=lambda row: row.at, reverse=True)
-        empty = [check(files).verdict for files, material in materials if not material.entries and _since(files, since)]
+        # By the name of its folder, all that is left of a run whose journal cannot be read.
+        first = f"{since.astimezone(UTC):%Y%m%dT%H%M%SZ}"
+        unwritten = [files for files, material in materials if not material.entries and files.name[:16] >= first]
+        empty = [check(files).verdict for files in unwritten]
         never, altered = empty.count(Sealed.NOT_BEGUN), empty.count(Sealed.ALTERED)
         unread = len(empty) - never
         self.notes = [f"{many(never, 'run')} never began: nothing was changed."] if never else []
@@ -86,6 +89,7 @@ def _row(files: RunFiles, material: Material, folder: Path) -> Row:
     checked = check(files)
     kind, has_moved = _KINDS.get(text(spec.get("operation")), _OTHER), (Tone.GOOD, Tone.COST)
     drained = "drained but for accepted differences" if mapping(spec.get("accept_difference")) else "drained first"
+    has_link = files.report.exists() and files.folder.is_relative_to(folder)  # the page may lie elsewhere
     return Row(
         at=datetime.fromisoformat(material.entries[0].time).astimezone(UTC),
         kind=kind,
@@ -97,17 +101,10 @@ def _row(files: RunFiles, material: Material, folder: Path) -> Row:
         reason=text(spec.get("reason")),
         out=_measured(page, RECOVERY, page.outage.figure),
         lost=_measured(page, LOST, drained if kind == _PLANNED and page.verdict.tone in has_moved else ""),
-        link=_link(files, folder),
+        link=files.report.relative_to(folder).as_posix() if has_link else "",
         record=checked.text if checked.verdict is Sealed.ALTERED else "",
         measured=page.measured,
     )
-
-
-def _link(files: RunFiles, folder: Path) -> str:
-    """Where the run's report lies from there; empty where none was written, or the page lies elsewhere."""
-    if not files.report.exists() or not files.folder.is_relative_to(folder):
-        return ""
-    return files.report.relative_to(folder).as_posix()
 
 
 def _measured(page: RunPage, name: str, else_: str) -> Measured:
@@ -136,11 +133,6 @@ def _on_twins(folder: Path) -> tuple[list[Row], int]:
         )
         rows.append(row)
     return rows, torn
-
-
-def _since(files: RunFiles, since: datetime) -> bool:
-    """Whether a run is of that time by its name, all that is left of one whose journal cannot be read."""
-    return files.name[:16] >= f"{since.astimezone(UTC):%Y%m%dT%H%M%SZ}"
 
 
 def _verdict(rows: Sequence[Row], *, altered: int, unread: int) -> tuple[Tone, str]:

@@ -109,27 +109,21 @@ class RunPage:
         self.not_begun = story.not_begun
         self.charts = of_waits(story)
         self.findings = _findings(material)
-        self.findings_note = (
-            ""
-            if material.result is not None
-            else "The run has not ended: these are the findings of its plan; those of its steps are told with its end."
+        open_note = (
+            "The run has not ended: these are the findings of its plan; those of its steps are told with its end."
         )
+        self.findings_note = open_note if material.result is None else ""
         self.debts = [text(mapping(debt).get("text")) for debt in items(mapping(material.result).get("debts"))]
         self.proofs = _proofs(story)
         self.gates = [*_gates(story)]
-        self.bounds = [
-            _bound(name, mapping(bounds.get(key)))
-            for key, name in (("lost", "Lost, at most"), ("duplicates", "Duplicates, at most"))
-            if bounds
-        ]
+        kinds = (("lost", "Lost, at most"), ("duplicates", "Duplicates, at most"))
+        self.bounds = [_bound(name, mapping(bounds.get(key))) for key, name in kinds if bounds]
+        queues = map(mapping, items(bounds.get("queues")))
         self.bounded_queues = [
-            (text(queue.get("name")), count(queue.get("lost")), count(queue.get("duplicates")))
-            for queue in map(mapping, items(bounds.get("queues")))
+            (text(of.get("name")), count(of.get("lost")), count(of.get("duplicates"))) for of in queues
         ]
-        self.calls = [
-            (step, [made for _, made in group])
-            for step, group in itertools.groupby(calls_of(story), key=lambda made: made[0].label)
-        ]
+        by_step = itertools.groupby(calls_of(story), key=lambda made: made[0].label)
+        self.calls = [(step, [made for _, made in group]) for step, group in by_step]
         self.not_replicated = [*map(str, items(material.last_plan.get("not_replicated")))]
         self.cannot_know = [*map(str, items(material.last_plan.get("cannot_know")))]
         self.journal = _journal(material, story)
@@ -324,12 +318,9 @@ def _findings(material: Material) -> tuple[tuple[str, str, str, str], ...]:
 
 def _proofs(story: Story) -> tuple[Fact, ...]:
     """How fence and activation were proven."""
-    proofs = [(step, text(step.evidence.get("proof"))) for step in story.steps if not step.undo]
-    return tuple(
-        Fact(f"{step.verb} {step.site}".strip(), _PROOFS.get((step.verb, proof), proof))
-        for step, proof in proofs
-        if proof
-    )
+    proofs = ((step, text(step.evidence.get("proof"))) for step in story.steps if not step.undo)
+    named = ((f"{step.verb} {step.site}".strip(), _PROOFS.get((step.verb, proof), proof)) for step, proof in proofs)
+    return tuple(Fact(name, proof) for name, proof in named if proof)
 
 
 def _gates(story: Story) -> Iterator[tuple[str, str, tuple[tuple[str, str], ...]]]:
@@ -339,9 +330,9 @@ def _gates(story: Story) -> Iterator[tuple[str, str, tuple[tuple[str, str], ...]
             depths = mapping(row["depths"])
             sentence = (
                 f"The gate held in {count(row.get('samples'))} samples in a row; both sites were compared queue by "
-                f"queue, and {count(row.get('ids_compared'))} messages by id"
-                f"{'' if depths else '; all queues were empty'}."
             )
+            sentence += f"queue, and {count(row.get('ids_compared'))} messages by id"
+            sentence += "." if depths else "; all queues were empty."
             yield unit, sentence, tuple((queue, count(depth)) for queue, depth in depths.items())
 
 

@@ -116,8 +116,8 @@ class Story:
     def steps(self) -> list[StepRecord]:
         return [step for part in self.parts for step in part.steps]
 
-    def of(self, verb: str, *, undo: bool = False) -> list[StepRecord]:
-        return [step for step in self.steps if step.verb == verb and step.undo is undo]
+    def of(self, verb: str) -> list[StepRecord]:
+        return [step for step in self.steps if step.verb == verb and not step.undo]
 
 
 def story_of(material: Material) -> Story:
@@ -168,7 +168,10 @@ class _StoryBuilder:
                 if (step := self._steps.get(entry.step or "")) is not None:
                     step.calls.append(made)
             case "result":
-                self._result(entry, now)
+                seq = number(entry.evidence.get("intent"))
+                if seq is not None and (sent := self._calls.get(int(seq))) is not None:
+                    sent.ended, sent.outcome = now, entry.outcome or "unknown"
+                    sent.text = text(entry.evidence.get("text"))
             case "sample" if step := self._steps.get(entry.step or ""):
                 step.samples.append((now, entry.evidence))
             case "signal":
@@ -197,12 +200,6 @@ class _StoryBuilder:
             # The step's own measure is by a clock that only grows; the entries' times are for people.
             took = number(entry.evidence.get("took_s"))
             ended.took_s = took if took is not None else max(0.0, (now - ended.began).total_seconds())
-
-    def _result(self, entry: Entry, now: datetime) -> None:
-        seq = number(entry.evidence.get("intent"))
-        made = self._calls.get(int(seq)) if seq is not None else None
-        if made is not None:
-            made.ended, made.outcome, made.text = now, entry.outcome or "unknown", text(entry.evidence.get("text"))
 
 
 def calls_of(story: Story) -> Iterator[tuple[StepRecord, CallMade]]:

@@ -116,7 +116,6 @@ def _ns(at: datetime) -> int:
 
 
 def main() -> None:
-    """Send the run of this folder."""
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415 - as above
     from opentelemetry.sdk.trace.export import SpanExportResult  # noqa: PLC0415
 

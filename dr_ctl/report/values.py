@@ -27,7 +27,6 @@ def count(figure: object) -> str:
 
 
 def seconds(figure: object) -> str:
-    """A duration given in seconds."""
     value = number(figure)
     if value is None:
         return NOT_KNOWN
@@ -39,5 +38,4 @@ def seconds(figure: object) -> str:
 
 
 def many(amount: int, one: str, more: str | None = None) -> str:
-    """An amount with its noun."""
     return f"{count(amount)} {one if amount == 1 else more or one + 's'}"

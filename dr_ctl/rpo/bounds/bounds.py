@@ -101,7 +101,6 @@ def _others(recorded: Recent, *roles: Role) -> list[int]:
 
 
 def last_read_us(recorded: Recent) -> int:
-    """When an outflow of the site was last read."""
     return max((last for _, last in recorded.spans.values()), default=0)
 
 

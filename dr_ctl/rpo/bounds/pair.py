@@ -98,7 +98,6 @@ class Pair:
         return cls(name, readings, messages, acknowledgements, copies, delivering, apart, unserved, overtaken)
 
     def until(self, end_us: int) -> Pair:
-        """The same, had the site ended then."""
         messages, acknowledgements = (replace(side, end_us=end_us) for side in (self.messages, self.acknowledgements))
         return replace(self, messages=messages, acknowledgements=acknowledgements)
 

@@ -36,7 +36,6 @@ class Grids:
 
     @cached_property
     def put(self) -> Counters:
-        """What was put into each outflow."""
         return Counters.of(self.flows["added"], self.start_id)
 
     @cached_property
@@ -49,7 +48,6 @@ class Grids:
         return Windows(self.asked, self.us, self.start_id)
 
     def at(self, indices: Ints) -> Grids:
-        """Some of the readings alone."""
         is_kept = np.isin(self.full, indices)
         return Grids(
             self.us[indices],
@@ -287,7 +285,6 @@ class Counts:
 
     @classmethod
     def of(cls, rows: pa.Table, kinds: Sequence[str], us: Ints) -> Self:
-        """Of readings of these moments."""
         rows = rows.filter(pc.is_in(rows["kind"], pa.array(kinds)))
         kind, name = (pc.dictionary_encode(rows[column].combine_chunks()) for column in ("kind", "name"))
         size = max(1, len(name.dictionary))
@@ -305,7 +302,6 @@ class Counts:
 
     @cached_property
     def rows(self) -> Mapping[str, Sequence[int]]:
-        """The indices of the things of a name."""
         by_name: dict[str, list[int]] = {}
         for row, (_, name) in enumerate(self.names):
             by_name.setdefault(name, []).append(row)
@@ -367,7 +363,6 @@ class Readings:
 
     @cached_property
     def index(self) -> Mapping[str, int]:
-        """The index of each queue by its name."""
         return {name: index for index, (_, name) in enumerate(self.queues.names)}
 
     def most_delivering(self, index: int) -> int | None:
@@ -390,7 +385,6 @@ class Readings:
 
     @cached_property
     def grids(self) -> Grids:
-        """What they counted."""
         flows = {name: getattr(self.outflows, name) for name in ("added", "queues_added", "queues_acked")}
         queues = {"added": self.queues.added, "acked": self.queues.acked}
         return Grids(self.us, self.asked, self.start_id, self.full, flows, queues)

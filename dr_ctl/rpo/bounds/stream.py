@@ -66,7 +66,6 @@ class EventStream:
 
     @cached_property
     def rows(self) -> Sequence[int]:
-        """Its outflows, by their indices."""
         kinds = SENDS if self.counted == "added" else ACKS
         return [row for row, (kind, _) in enumerate(self.readings.outflows.names) if kind in kinds]
 
@@ -77,13 +76,11 @@ class EventStream:
 
     @cached_property
     def full(self) -> LossTerm | None:
-        """The bound of all. None: not known."""
         everything = Queues(np.zeros(len(self.readings.queues.names), np.int64), 1)
         return added([parts[0] for parts in self._by_age(self.rows, everything)])
 
     @cached_property
     def by_queue(self) -> Mapping[str, int | None]:
-        """The bound of each queue that an outflow serves."""
         by_name: dict[str, int | None] = {}
         for row, own in self.queues.items():
             group = np.full(len(self.readings.queues.names), -1)

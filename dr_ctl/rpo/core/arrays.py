@@ -29,7 +29,6 @@ class Rows:
         return type(self)(**{column.name: _taken(getattr(self, column.name), at) for column in fields(self)})  # type: ignore[arg-type]
 
     def only(self, flags: Flags) -> Self:
-        """Take the rows whose flag is set."""
         return self if flags.all() else self.take(np.flatnonzero(flags))
 
 

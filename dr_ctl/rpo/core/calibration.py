@@ -27,7 +27,6 @@ def unconditional(histograms: Mapping[str, Histogram]) -> list[Row]:
 
 
 def _rows(horizon_s: float | None, asked: Callable[[str, float], Iterable[Fold]]) -> list[Row]:
-    """A row for each quantile of each metric."""
     return [
         Row(NAMES[metric], horizon_s, name, tuple(asked(metric, probability)))
         for metric in NAMES

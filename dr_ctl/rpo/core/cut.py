@@ -126,7 +126,6 @@ class Outflows:
     """
 
     def __init__(self, rows: Columns) -> None:
-        """Take the rows of outflows and sites; others do not matter."""
         of_outflows = rows.take(np.flatnonzero(np.isin(rows.kind, (MIRROR, ACKS, MIXED)) & (rows.pair >= 0)))
         many = len(rows.words) + 1
         codes, flow_of = np.unique(of_outflows.pair * many + of_outflows.name, return_inverse=True)
@@ -183,7 +182,6 @@ class Outflows:
 
     @property
     def ends(self) -> Ints:
-        """The index of the last reading of each outflow."""
         return np.searchsorted(self.flow, np.arange(len(self.keys)), "right") - 1
 
 

@@ -283,10 +283,6 @@ class HourQuery:
             return 0
         return 1 + sum(2 << number for number, patterns in enumerate(self.classes) if matches(patterns, queue))
 
-    def reach_us(self, hour_us: int, further: int = 0) -> int:
-        """From when on readings of outflows are taken for an hour, that many times further back than at first."""
-        return max(self.begin_us, hour_us - LONGEST_GAP_US * int(FURTHER**further))
-
     def window(self, hour_us: int) -> HourQuery:
         """The same of one hour."""
         return replace(self, from_us=max(hour_us, self.from_us), to_us=min(hour_us + HOUR_US, self.to_us))
@@ -324,7 +320,7 @@ def hour(read: Reader, hour_us: int, query: HourQuery) -> pa.Table:
     near_us, to_us = hour_us - LONGEST_GAP_US, min(hour_us + HOUR_US + LONGEST_GAP_US, query.end_us)
     gathered = Gathered()
     for further in count():
-        from_us = query.reach_us(hour_us, further)
+        from_us = max(query.begin_us, hour_us - LONGEST_GAP_US * int(FURTHER**further))
         table = read.others(from_us, to_us)
         rows = Columns.of(table).by_time()
         flows, is_read = Outflows(rows), ((rows.us >= hour_us) & (rows.us < hour_us + HOUR_US)).any()

@@ -109,7 +109,6 @@ class Histogram:
 
     @property
     def tops(self) -> Ints:
-        """The largest value of each bucket."""
         tops: Ints = self.largest.max(axis=1, initial=NA)
         return tops
 
@@ -132,7 +131,6 @@ class Histogram:
         return int(self.weights[self.tops > most].sum() + self.unknown.sum())
 
     def within(self, blocks: slice) -> Histogram:
-        """Histogram of some blocks alone."""
         weights = self.weights[:, blocks]
         rows = weights.sum(axis=1) > 0
         return Histogram(self.buckets[rows], weights[rows], self.largest[:, blocks][rows], self.unknown[blocks])
@@ -330,7 +328,6 @@ class Gathered:
         self._tables.append(pa.table(columns))
 
     def one(self, kind: str, scope: str = "", **more: str | int) -> None:
-        """Add one row, of words."""
         self._single.append({"kind": kind, "scope": scope, **more})
 
     def table(self) -> pa.Table:

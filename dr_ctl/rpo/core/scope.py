@@ -116,7 +116,6 @@ class OfScope:
 
 
 def figures(scope: str, table: pa.Table, query: ScopeQuery) -> OfScope:
-    """The figures of a scope, from the rows that tell of it."""
     rows, is_total = Scope(scope, table, query), scope == TOTAL
     covered, late, taken_over, idle, floor = map(rows.weight, ("covered", "late", "taken over", "idle", "floor"))
     unseen = max(0, query.last_us - query.first_us - covered - late - taken_over - idle)
@@ -147,8 +146,6 @@ class ScopeRows(Rows):
 
 
 class Scope:
-    """The rows of a scope by kind and metric."""
-
     def __init__(self, name: str, table: pa.Table, query: ScopeQuery) -> None:
         self._query, self._is_class = query, name.startswith(CLASS)
         self._limits = query.limits.get(name, {})
@@ -225,7 +222,6 @@ class Scope:
         return (None if value == NA else value), bool(last.stalled[0])
 
     def _since(self, metric: str) -> int | None:
-        """The bound of the last covered time."""
         last = self._last("since", metric)
         return None if last is None else int(last.most[0])
 

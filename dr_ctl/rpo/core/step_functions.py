@@ -12,9 +12,8 @@ import numpy as np
 
 from dr_ctl.rpo.core.arrays import NA, NEVER, SECOND_US, Flags, Floats, Ints, Rows, begins_of, last_true
 from dr_ctl.rpo.core.cut import DOWN, LONGEST_GAP_US, NO_ROLE, SITE, STANDBY, Columns, Outflows, Side, roles_of
-from dr_ctl.rpo.core.queues import Queues
+from dr_ctl.rpo.core.queues import Queues, Sums
 from dr_ctl.rpo.core.rows import weighted_quantile
-from dr_ctl.rpo.core.sums import Sums
 
 LEVELS: Final = 63
 ALIKE: Final = 3
@@ -43,7 +42,6 @@ class Drained:
         return cls(flows.flow[good + 1], flows.us[good + 1], rate, more, level)
 
     def by_flow(self, flows: int) -> Floats:
-        """The rates of each outflow."""
         by_level = np.full((flows, LEVELS), np.nan)
         edges = np.searchsorted(self.flow, np.arange(flows + 1))
         for flow in np.flatnonzero(np.diff(edges)).tolist():
@@ -126,14 +124,11 @@ class Steps(Rows):
         return self.end - self.begin
 
     def clipped(self, from_us: int, to_us: int) -> Self:
-        """Cut it to that time."""
         some = self.take(np.flatnonzero((self.end > from_us) & (self.begin < to_us)))
         return replace(some, begin=np.maximum(some.begin, from_us), end=np.minimum(some.end, to_us))
 
 
 class LagSeries:
-    """What the readings of some outflows say of each of them."""
-
     def __init__(self, flows: Outflows, queues: Queues) -> None:
         self.flows, self.queues = flows, queues
         count = len(flows.keys)
@@ -376,7 +371,6 @@ class Gaps:
         return cls(us[at], us[at + 1], lacks[at])
 
     def at(self, us: Ints, which: Flags | slice = slice(None)) -> Flags:
-        """Whether moments lie in some of the spans."""
         begin, end = np.sort(self.begin[which]), np.sort(self.end[which])
         is_inside: Flags = np.searchsorted(begin, us, "right") > np.searchsorted(end, us, "right")
         return is_inside

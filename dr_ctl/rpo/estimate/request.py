@@ -76,7 +76,6 @@ class Request:
 
 
 def command() -> list[str]:
-    """Say how to start the worker."""
     return [sys.executable, "-m", "dr_ctl.rpo.estimate.worker"]
 
 

@@ -61,7 +61,6 @@ class Objectives:
 
 
 def limited(figures: Figures, limit: LossLimit) -> list[tuple[Quantity, Number]]:
-    """The figures that have a limit, each with its limit."""
     return [(getattr(figures, figure), most) for figure, most in limit.by_figure.items()]
 
 
@@ -72,7 +71,6 @@ def verdict_of(figures: Figures, limit: LossLimit) -> Verdict:
 
 
 def judge(likely: Number | None, at_most: Number | None, limit: Number) -> Verdict:
-    """Judge a figure by what is likely and by its bound."""
     if likely is not None and likely > limit:
         return Verdict.MISSED
     return Verdict.MET if at_most is not None and at_most <= limit else Verdict.UNKNOWN
@@ -170,7 +168,6 @@ class EstimateAnswer:
 
     @property
     def data(self) -> dict[str, Any]:
-        """The `data` of the envelope."""
         data: dict[str, Any] = document(self.estimate or NO_ESTIMATE)
         return data
 
@@ -234,6 +231,5 @@ class BacktestAnswer:
 
     @property
     def data(self) -> dict[str, Any]:
-        """The `data` of the envelope."""
         data: dict[str, Any] = document(self.backtest or NO_BACKTEST)
         return data

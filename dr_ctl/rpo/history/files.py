@@ -42,8 +42,6 @@ from dr_ctl.settings.model import HistoryLocation
 Answer = TypeVar("Answer")
 AGAIN: Final = 3
 """Times that a history which changes under the reader is read."""
-ADDED: Final = ("took_ms", "queues_added", "queues_acked")
-"""Columns that a file may lack: nothing is known there."""
 SCHEMA: Final = pa.schema(
     [
         ("ts", pa.timestamp("us", tz="UTC")),
@@ -51,7 +49,7 @@ SCHEMA: Final = pa.schema(
         *((name, pa.int64()) for name in ("depth", "delivering", "added", "removed", "acked", "oldest_ms", "pending")),
         ("link", pa.bool_()),
         ("start", pa.string()),
-        *((name, pa.int64()) for name in ADDED),
+        *((name, pa.int64()) for name in ("took_ms", "queues_added", "queues_acked")),
     ]
 )
 """The columns of a file. `date` and `site` are its directories and not in it."""
@@ -84,7 +82,6 @@ def write(rows: Iterable[Row], root: Path) -> list[Path]:
 
 
 def tables_of(rows: Iterable[Row]) -> Iterator[tuple[Partition, pa.Table]]:
-    """The rows as columns, apart by day and site."""
     partitions: dict[Partition, list[Row]] = defaultdict(list)
     for row in rows:
         partitions[row.day, row.site].append(row)
@@ -107,7 +104,6 @@ def write_table(table: pa.Table, partition: Partition, root: Path) -> Path:
 
 
 def name_of(first: datetime) -> str:
-    """A new name for a file whose first reading was then."""
     return f"{first.astimezone(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex}.parquet"
 
 
@@ -170,11 +166,8 @@ def day_us(name: str) -> int:
 
 def wrong_columns(schema: pa.Schema, wanted: pa.Schema = SCHEMA) -> str:
     """Why a file is none of the history; empty where the file is one."""
-    wrong = [
-        field.name
-        for field in wanted
-        if (field.name not in ADDED if field.name not in schema.names else schema.field(field.name).type != field.type)
-    ]
+    types = dict(zip(schema.names, schema.types, strict=True))
+    wrong = [field.name for field in wanted if types.get(field.name) != field.type]
     return f"columns missing or of another type: {', '.join(wrong)}" if wrong else ""
 
 
@@ -332,9 +325,8 @@ class Source:
     def rows(
         self, columns: Sequence[str] = SCHEMA.names, where: pc.Expression | None = None, schema: pa.Schema = SCHEMA
     ) -> pa.Table:
-        """The rows of which that is so; columns that the file may lack are null. Groups of rows that hold none of them
-        are not read. `schema`: SCHEMA or CODED. Raises FileNotFoundError, and OSError or ArrowException where it is
-        torn, or none of a history."""
+        """The rows of which that is so. Groups of rows that hold none of them are not read. `schema`: SCHEMA or CODED.
+        Raises FileNotFoundError, and OSError or ArrowException where it is torn, or none of a history."""
         if fnmatch(self.base, TAILS):
             rows = rows_of_tail(self.path)
             return (rows if where is None else rows.filter(where)).select([*columns])
@@ -470,7 +462,6 @@ def read(
 
 
 def shown(history: Path | HistoryLocation) -> str:
-    """Where it lies, in words."""
     return str(history) if isinstance(history, Path) else history.shown
 
 

@@ -23,7 +23,6 @@ from dr_ctl.core.model import Finding, Role
 from dr_ctl.rpo.core.arrays import SECOND_US
 from dr_ctl.rpo.core.starts import one_of_each
 from dr_ctl.rpo.history.files import (
-    ADDED,
     FAR_BACK,
     SCHEMA,
     WRITTEN,
@@ -56,7 +55,6 @@ def longest_us(us: Stamps) -> int:
 
 
 def usual_us(us: Stamps) -> int:
-    """The usual time between two readings."""
     return int(np.median(np.diff(us))) if len(us) > 1 else 0
 
 
@@ -109,9 +107,7 @@ COMPARED_US: Final = 60 * SECOND_US
 _MIN_READINGS: Final = 3
 """So many readings tell how much came between two of them, wherever a window begins."""
 _NONE: Final = np.zeros(0, np.int64)
-_COLUMNS: Final = [
-    "ts", "pair", "kind", "name", "depth", "delivering", "added", "removed", "acked", "pending", "start", *ADDED
-]  # fmt: skip
+_COLUMNS: Final = [name for name in SCHEMA.names if name not in ("oldest_ms", "link")]
 NO_ROWS: Final = pa.schema([*map(SCHEMA.field, _COLUMNS), ("us", pa.int64())]).empty_table()
 _FEW: Final = ["ts", "pair", "kind", "name", "added", "start"]
 
@@ -211,7 +207,6 @@ class _Reading:
             self._take(source)
 
     def _take(self, source: Source) -> None:
-        """Note roles and outflows."""
         few = source.usable(self._findings, _FEW, _FEW_KINDS)
         is_late = pc.greater(few["ts"].cast(pa.int64()), self._until_us)
         self._later |= set(pc.unique(few.filter(is_late)["ts"].cast(pa.int64())).to_pylist())

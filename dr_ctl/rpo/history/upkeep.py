@@ -27,7 +27,6 @@ from pyarrow import fs
 
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.rpo.history.files import (
-    ADDED,
     NAMED,
     OWN,
     SCHEMA,
@@ -49,7 +48,6 @@ _HEARTBEAT_PREFIX: Final = "_monitor-"
 
 
 def renew(store: Store, heartbeat: str) -> None:
-    """Say that a monitor lives. Raises OSError."""
     text = json.dumps({"host": socket.gethostname()}).encode()
     store.write(heartbeat, lambda sink: sink.write(text))
 
@@ -242,8 +240,7 @@ def _footer(file: Source) -> tuple[list[str], bool]:
     except (pa.ArrowException, OSError):
         return [], False
     columns = footer.schema.to_arrow_schema().remove_metadata()
-    own = pa.schema([field for field in SCHEMA if field.name in columns.names or field.name not in ADDED])
-    return json.loads((footer.metadata or {}).get(_PARTS, b"[]")), columns.equals(own)
+    return json.loads((footer.metadata or {}).get(_PARTS, b"[]")), columns.equals(SCHEMA)
 
 
 def _write_joined(files: list[Source], sink: BinaryIO) -> None:

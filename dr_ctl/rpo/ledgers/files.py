@@ -73,7 +73,7 @@ def to_ledger(source: Path, target: Path, *, site: str, moment: datetime | None,
     wrote or copied it: `moment` says it. Raises UsageError, with the place, where it is not one, where nobody says of
     which moment it is, or where a message in it has no id.
     """
-    is_export = _first(source) == "<"
+    is_export = _begin(source)[:1] == "<"
     documents = [] if is_export else _documents(source)
     export = _of_moment(source, documents, moment)
     held = _exported(source, export, property_name) if is_export else _browsed(source, documents, export, property_name)
@@ -98,11 +98,6 @@ def _of_moment(source: Path, documents: list[dict[str, Any]], moment: datetime |
         )
     took = max(answered) - min(answered)
     return Export(min(answered), took // timedelta(microseconds=1) + _SECOND_US)
-
-
-def _first(source: Path) -> str:
-    with source.open(encoding="utf-8", errors="replace") as file:
-        return file.read(256).lstrip("\ufeff \t\r\n")[:1]
 
 
 def _exported(source: Path, export: Export, property_name: str | None) -> Iterator[Held]:
@@ -306,12 +301,15 @@ def _files(path: Path) -> list[Path]:
     return files
 
 
-def _kind(file: Path) -> str:
+def _begin(file: Path) -> str:
     with file.open("rb") as opened:
-        begin = opened.read(4096)
-    if begin[:4] == b"PAR1":
+        return opened.read(4096).decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
+
+
+def _kind(file: Path) -> str:
+    text = _begin(file)
+    if text[:4] == "PAR1":
         return "parquet"
-    text = begin.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
     if not text:
         return "empty"
     if text[0] == "<" or text[0] == "[":

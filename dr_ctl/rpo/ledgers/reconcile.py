@@ -169,8 +169,6 @@ SHORT_WORK_BYTES: Final = 64 * 1024 * 1024
 
 @dataclass(slots=True)
 class _Tally:
-    """The `facts` of all ledgers together."""
-
     snapshots: list[Snapshot] = field(default_factory=list)
     queues: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     events: Counter[str] = field(default_factory=Counter)
@@ -208,7 +206,6 @@ def reconcile(
 
 
 def reconcile_in(spark: SparkSession, given: Sequence[Ledger], out: Path) -> Reconciled:
-    """Do the same in a session that is there already."""
     events = sql.union([read(spark, number, ledger) for number, ledger in enumerate(given)])
     tally = _tallied(facts(events).collect(), given)
     findings = [*_bad_lines(tally, given), *_gaps(tally, given)]

@@ -168,7 +168,6 @@ class Hours:
         self.tasks = len(self._blocks)
 
     def rows(self) -> DataFrame:
-        """The rows that add up of all hours."""
         blocks = [(number, hour_us) for number, hours in enumerate(self._blocks) for hour_us in hours]
         numbers, hours = (pa.array(column, pa.int64()) for column in zip(*blocks, strict=True))
         todo = self._spark.createDataFrame(pa.table({"block": numbers, "hour": hours}))
@@ -221,7 +220,6 @@ def facts_of(rows: DataFrame) -> Facts:
 
 
 def figures_of(rows: DataFrame, facts: Facts, classes: int, query: ScopeQuery) -> Mapping[str, OfScope]:
-    """The figures of every scope."""
     scopes = [TOTAL, *map(class_name, range(classes))]
     parts = _parts(rows, scopes, query, _cell(query.end_us), query.since_us - query.since_us % HOUR_US)
     of_scopes = _scoped(parts, partial(figures, query=query), TypeAdapter(OfScope).validate_json)

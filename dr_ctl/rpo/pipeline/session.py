@@ -87,7 +87,6 @@ def is_submitted() -> bool:
 
 
 def master(named: str) -> str:
-    """Where the work is done, in words."""
     return "the session of spark-submit" if is_submitted() else address(named)
 
 

@@ -43,7 +43,6 @@ def union(frames: Iterable[DataFrame]) -> DataFrame:
 
 
 def text(value: str) -> str:
-    """A word as a literal."""
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n") + "'"
 
 
@@ -80,7 +79,6 @@ MADE_OF: Final = ("core/*.py", "pipeline/hours.py", "pipeline/sql.py")
 
 
 def ddl(schema: pa.Schema) -> str:
-    """The columns as Spark names their types."""
     return ", ".join(f"{column.name} {_TYPES.get(column.type, 'TIMESTAMP')}" for column in schema)
 
 

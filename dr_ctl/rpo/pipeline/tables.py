@@ -210,7 +210,6 @@ class SummaryTables:
         return self._read("files", FILES, torn=True) if self._names("files") else None
 
     def cached(self, days: Sequence[str] | None = None) -> dict[int, CachedSummary]:
-        """The hours that are there, by their newest runs."""
         if not self._names("hours"):
             return {}
         hours = self._read("hours", HOURS, torn=True)
@@ -221,7 +220,6 @@ class SummaryTables:
         }
 
     def hours(self, kept: Mapping[int, CachedSummary]) -> DataFrame | None:
-        """The rows of these hours."""
         if not kept:
             return None
         hours = self._read("hours", HOURS)
