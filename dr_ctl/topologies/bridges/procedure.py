@@ -20,8 +20,8 @@ from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.bridges import duplicates, fence, trim
 from dr_ctl.topologies.bridges.checks import CHECKS
 from dr_ctl.topologies.bridges.duplicates import Lacking, copies_done, lacking
-from dr_ctl.topologies.bridges.reading import READS, Session
-from dr_ctl.topologies.bridges.tools import BridgesTools, IdBarrier, MessageBarrier
+from dr_ctl.topologies.bridges.reading import READS, LinkEnds
+from dr_ctl.topologies.bridges.tools import BridgesTools, ids_left
 from dr_ctl.topologies.bridges.view import Bridge, BrokerView, Chosen, every_unit
 from dr_ctl.topologies.common import wants
 from dr_ctl.topologies.common.calls import START, STOP, call, pause, request, resume
@@ -32,7 +32,7 @@ from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.topology import COMMON, TopologyDefinition
 from dr_ctl.topologies.common.verbs.undoing import as_before
 from dr_ctl.topologies.common.view import Acceptor, Queue
-from dr_ctl.topologies.common.waiting import Wait, attached
+from dr_ctl.topologies.common.waiting import Barrier, Direction, Wait, attached
 from dr_ctl.topologies.common.wants import SOURCE, TARGET, AtBroker, Wants, links_as_before, planning
 
 STOPPED: Final = "it is stopped"
@@ -86,34 +86,35 @@ draft_restart: Final = planning(
 )
 
 
-class Direction:
+class UnitsDirection(Direction[BrokerView]):
     """Messages and ids of some units under way from one site to the other. Messages count until the buffers are empty;
-    with a barrier, only messages that lay there at its start count. Ids count until all noted ones are applied.
+    with a barrier of theirs, only those that lay there at its start count. Ids count until all noted ones are applied.
     `accepted`: how many delayed messages of a unit may come later."""
 
     repairing = "bridges are stopped: starting them"
 
     def __init__(
         self,
-        local: Session,
-        peer: Session,
+        ends: LinkEnds,
         chosen: Chosen,
-        ids: IdBarrier,
-        messages: MessageBarrier | None = None,
+        ids: Barrier | None = None,
+        messages: Barrier | None = None,
         *,
         accepted: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
-        self.local, self.remote, self.chosen = local, peer, chosen
-        self._ids, self._messages, self._accepted = ids, messages, accepted
+        super().__init__(*ends)
+        self._chosen, self._ids, self._messages, self._accepted = chosen, ids or Barrier(), messages, accepted
 
     def left(self, view: BrokerView, peer: BrokerView) -> int | None:
+        flows = [flow for flow in view.flows if self._chosen(flow.unit)]
+        to_ship = [flow.to_ship_now(self._accepted) for flow in flows]
         if self._messages is not None:
-            return total((self._messages.left(view, self.chosen), self._ids.left(view, peer)))
-        flows = [flow.to_ship_now(self._accepted) for flow in view.flows if self.chosen(flow.unit)]
-        return total((*flows, self._ids.left(view, peer)))
+            buffers = [flow.buffer for flow in flows if flow.buffer is not None]
+            to_ship = [self._messages.left(view, buffers) if len(buffers) == len(flows) else None]
+        return total((*to_ship, ids_left(self._ids, view, peer)))
 
     def why(self, view: BrokerView, peer: BrokerView) -> list[str]:
-        carrying = view.carrying_among(self.chosen)
+        carrying = view.carrying_among(self._chosen)
         reasons = [
             f"the bridge of {flow.unit} at {view.site} is not connected" for flow in carrying if not flow.attached
         ]
@@ -123,14 +124,14 @@ class Direction:
 
     def repairs(self, view: BrokerView, _peer: object) -> list[Call]:
         """Start stopped bridges; a bridge that is not connected is left to its own retries."""
-        return [call for call in starts(view, self.chosen) if not view.holds(call)]
+        return [call for call in starts(view, self._chosen) if not view.holds(call)]
 
 
 def catch_up(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """While the source serves: the bridges connected, and little enough under way that a drain takes a moment."""
     link_ends = tools.observer.link_ends(move)
     before = _ids_lacking(tools, move)
-    wait = Wait(tools, [Direction(*ends, move.moves, IdBarrier()) for ends in link_ends], context, UNDER_WAY, SMALL)
+    wait = Wait(tools, [UnitsDirection(ends, move.moves) for ends in link_ends], context, UNDER_WAY, SMALL)
     outcome = wait.caught_up(step.limits, "the buffers grow", "under way")
     if isinstance(outcome, Done) and (lost := _ids_lost(tools, move, before, wait.last or 0)):
         return Failed.of(*lost)
@@ -164,7 +165,7 @@ def drain(tools: BridgesTools, step: PlannedStep, move: Move, context: StepConte
     gate = tools.gate
     accepted = move.spec.accept_difference
     directions = [
-        Direction(*ends, move.moves, gate.barrier(move.source, ends[0].pair), accepted=accepted)
+        UnitsDirection(ends, move.moves, gate.barrier(move.source, ends[0].pair), accepted=accepted)
         for ends in tools.observer.link_ends(move)
     ]
     wait = Wait(tools, directions, context, UNDER_WAY)
@@ -264,9 +265,9 @@ def reinstate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepC
     pairs = tools.observer.between(move.source, move.target)
     # A queue that the returned site alone serves gets messages all the time, and none of them is residue.
     closed = {unit for view in tools.views(move.target) for unit, is_open in view.units.items() if not is_open}
-    back = [Direction(peer, local, closed.__contains__, IdBarrier()) for local, peer in pairs]
+    back = [UnitsDirection((peer, local), closed.__contains__) for local, peer in pairs]
     # Clients go on sending to the serving site: in that direction the wait covers only messages that lay there.
-    forth = [Direction(local, peer, every_unit, IdBarrier(), MessageBarrier()) for local, peer in pairs]
+    forth = [UnitsDirection(ends, every_unit, messages=Barrier()) for ends in pairs]
     wait = Wait(tools, [*back, *forth], context, UNDER_WAY)
     if (failed := wait.until(tools.rules.drain.poll, step.limits)) is not None:
         return replace(failed, text=f"{move.target} is not taken in: {failed.text}")

@@ -1,7 +1,6 @@
 """The gate of queues that diverts and bridges copy, and the tools of acts at such brokers."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, brief
@@ -9,7 +8,7 @@ from dr_ctl.engine.plan import Call, Goal
 from dr_ctl.engine.ports import Done, Failed, Move, Outcome, StepContext
 from dr_ctl.topologies.bridges.duplicates import Side, copies_done, lacking, missing, not_compared
 from dr_ctl.topologies.bridges.reading import Observer
-from dr_ctl.topologies.bridges.view import BrokerView, Chosen, lying
+from dr_ctl.topologies.bridges.view import BrokerView, lying
 from dr_ctl.topologies.common.calls import still
 from dr_ctl.topologies.common.gate import Gate, PairReading, counters_changed
 from dr_ctl.topologies.common.idstore import NotRead
@@ -17,53 +16,14 @@ from dr_ctl.topologies.common.link import Residue, count_text
 from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.tools import ROLES, Sender, Tools
 from dr_ctl.topologies.common.view import Queue
+from dr_ctl.topologies.common.waiting import Barrier
 
 
-@dataclass
-class IdBarrier:
-    """Whether each id that was noted at one site when this began is applied at the other. The buffer of the ids never
-    empties while other queues work, therefore the barrier compares counters: ids go one way, in their order."""
-
-    starts: tuple[str, str] | None = None
-    shipped: int = 0
-    applied: dict[str, int] = field(default_factory=dict)
-
-    def left(self, view: BrokerView, peer: BrokerView) -> int | None:
-        """How many of these ids are not applied, or None if not known. A broker's restart starts the barrier anew."""
-        buffer = view.ids.buffer if view.ids is not None else None
-        if buffer is None or not peer.arrived or not buffer.counted or peer.link.unapplied is None:
-            return None
-        if self.starts != (view.start, peer.start):
-            self.starts, self.shipped, self.applied = (view.start, peer.start), buffer.added, {}
-        if not (buffer.depth or peer.link.unapplied):
-            return 0
-        if buffer.depth and buffer.removed < self.shipped:
-            return self.shipped - buffer.removed + peer.link.unapplied
-        if not self.applied:
-            self.applied = {queue.name: queue.added for queue in peer.arrived}
-        return sum(max(0, self.applied.get(queue.name, 0) - queue.removed) for queue in peer.arrived if queue.depth)
-
-
-@dataclass
-class MessageBarrier:
-    """Whether each message that lay in a buffer when this began is shipped; messages that clients send meanwhile do not
-    count."""
-
-    start: str | None = None
-    added: dict[str, int] = field(default_factory=dict)
-
-    def left(self, view: BrokerView, chosen: Chosen) -> int | None:
-        """How many of these messages are not shipped; returns None where the counters do not tell."""
-        buffers = {flow.unit: flow.buffer for flow in view.flows if chosen(flow.unit)}
-        if self.start != view.start:
-            self.start, self.added = view.start, {}
-        total = 0
-        for unit, buffer in buffers.items():
-            if buffer is None or not buffer.counted:
-                return None
-            noted = self.added.setdefault(unit, buffer.added)
-            total += max(0, min(buffer.depth, noted - buffer.removed))
-        return total
+def ids_left(barrier: Barrier, view: BrokerView, peer: BrokerView) -> int | None:
+    """How many of the ids that the barrier is for are not applied at the peer, or None if not known. The buffer of the
+    ids never empties while other queues work; ids go one way, in their order."""
+    buffer = view.ids.buffer if view.ids is not None else None
+    return barrier.left(view, [buffer], peer, peer.arrived) if buffer is not None and peer.arrived else None
 
 
 class BridgesGate(Gate[BrokerView]):
@@ -74,16 +34,16 @@ class BridgesGate(Gate[BrokerView]):
 
     def __init__(self, observer: Observer, poll_s: float) -> None:
         super().__init__(observer, poll_s)
-        self.barriers: dict[tuple[str, str], IdBarrier] = {}
+        self.barriers: dict[tuple[str, str], Barrier] = {}
 
-    def barrier(self, site: str, pair: str) -> IdBarrier:
+    def barrier(self, site: str, pair: str) -> Barrier:
         """The barrier of ids that leave a site; the first call begins it."""
-        return self.barriers.setdefault((site, pair), IdBarrier())
+        return self.barriers.setdefault((site, pair), Barrier())
 
     def blockers(self, now: PairReading[BrokerView], before: PairReading[BrokerView] | None, move: Move) -> list[str]:
         local, peer = now.source, now.target
         reasons = [*_closed(local, move), *_closed(peer, move), *_shipped(local, move)]
-        left = self.barrier(local.site, local.pair).left(local, peer)
+        left = ids_left(self.barrier(local.site, local.pair), local, peer)
         if left != 0:
             reasons.append(f"{peer.site}: {count_text(left)} id(s) not applied yet")
         if before is not None:

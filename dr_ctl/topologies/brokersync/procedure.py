@@ -45,7 +45,7 @@ from dr_ctl.topologies.common.verbs import activate, fence, quiesce
 from dr_ctl.topologies.common.verbs.fence import closed_first, held_for_the_other
 from dr_ctl.topologies.common.verbs.quiesce import LIFTED, lifting
 from dr_ctl.topologies.common.view import Queue
-from dr_ctl.topologies.common.waiting import Wait, attached
+from dr_ctl.topologies.common.waiting import Direction, Wait, attached
 from dr_ctl.topologies.topology import Cleaner, Unproven
 
 NOT_CONNECTED: Final = "it is not connected"
@@ -234,14 +234,14 @@ def moved_aside(
     return not_done(left, f"message(s) of {queue.name} at {session.site} could not be moved", outcomes)
 
 
-class Copies:
+class Copies(Direction[BrokerView]):
     """The copies that one broker ships to its peer. A connector with copies to ship that is not connected is restarted,
     a few times."""
 
     repairing = "its network connector is not connected: restarting it"
 
     def __init__(self, local: Session, peer: Session, context: StepContext, timeouts: Timeouts) -> None:
-        self.local, self.remote = local, peer
+        super().__init__(local, peer)
         self._context, self._timeouts = context, timeouts
         self._restarted = 0
         self._again_at = context.monotonic() + timeouts.link_lost_s

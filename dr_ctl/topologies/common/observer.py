@@ -187,10 +187,12 @@ class Observer(Generic[V_co, A_co]):
         of = [session for session in self.at(site) if pairs is None or session.pair in pairs]
         return self.ask_all(methodcaller("read", scope), of)
 
-    def answers(self, of: Iterable[Session[V]], scope: ReadScope = EVERYTHING) -> list[V | BrokerError]:
+    def answers(
+        self, of: Iterable[Session[V]], scope: ReadScope = EVERYTHING, within_s: float | None = None
+    ) -> list[V | BrokerError]:
         """This scope of each of these brokers, or the error that stands in their place. One that does not tell a few
         figures in time is asked again sooner."""
-        timeout_s = SMALL_S if scope is ReadScope.OUTFLOW else READ_S
+        timeout_s = min(within_s or READ_S, SMALL_S if scope is ReadScope.OUTFLOW else READ_S)
 
         def read(session: Session[V]) -> V | BrokerError:
             try:

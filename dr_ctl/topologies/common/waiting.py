@@ -1,8 +1,9 @@
 """Waits until little or nothing is under way between the sites; a link that is stopped or hangs is started."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
@@ -14,35 +15,62 @@ from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.common.link import count_text, evidence
 from dr_ctl.topologies.common.session import EVERYTHING, ReadScope, Session
 from dr_ctl.topologies.common.tools import Tools
-from dr_ctl.topologies.common.view import Broker
+from dr_ctl.topologies.common.view import Broker, Queue
 
 AT_MOST: Final = 3
 R = TypeVar("R", bound=Broker)
-R_contra = TypeVar("R_contra", bound=Broker, contravariant=True)
 Readings = Mapping[tuple[str, str], R | BrokerError]
 
 
-class Direction(Protocol[R_contra]):
+class Barrier:
+    """Whether what lay in queues of a broker when this began has left them and, where it arrives at a peer that applies
+    it, is applied. What comes meanwhile does not count. By counters: under load no queue is ever seen empty. A broker's
+    restart begins it anew."""
+
+    def __init__(self) -> None:
+        self._starts: tuple[str, ...] = ()
+        self._goals: dict[str, int] = {}
+
+    def left(
+        self, view: Broker, queues: Sequence[Queue], peer: Broker | None = None, arrived: Sequence[Queue] = ()
+    ) -> int | None:
+        """How many of these messages are left, or None where the counters do not tell."""
+        starts = tuple(broker.start for broker in (view, peer) if broker is not None)
+        if self._starts != starts:
+            self._starts, self._goals = starts, {}
+        if (to_ship := self._to_go(queues)) != 0:
+            return total((to_ship, *(queue.depth if queue.counted else None for queue in arrived)))
+        return self._to_go(arrived)
+
+    def _to_go(self, queues: Sequence[Queue]) -> int | None:
+        if not all(queue.counted for queue in queues):
+            return None
+        goals = [self._goals.setdefault(queue.bean, queue.removed + queue.depth) for queue in queues]
+        return sum(max(0, min(queue.depth, goal - queue.removed)) for queue, goal in zip(queues, goals, strict=True))
+
+
+class Direction(ABC, Generic[R]):
     """What is under way from one broker to its peer, by a reading of each."""
 
-    @property
-    def local(self) -> Session[Any]: ...
+    repairing = ""
+    """What the repairs do, for people."""
+    refused: Failed | None = None
+    """Why the wait is useless, as the newest reading shows."""
 
-    @property
-    def remote(self) -> Session[Any]: ...
+    def __init__(self, local: Session[Any], peer: Session[Any]) -> None:
+        self.local, self.remote = local, peer
 
-    def left(self, view: R_contra, peer: R_contra) -> int | None:
+    @abstractmethod
+    def left(self, view: R, peer: R) -> int | None:
         """The number under way, or None if unread."""
 
-    def why(self, view: R_contra, peer: R_contra) -> list[str]:
+    def why(self, _view: R, _peer: R) -> list[str]:
         """The reasons why the wait cannot end."""
+        return []
 
-    def repairs(self, view: R_contra, peer: R_contra | BrokerError) -> list[Call]:
+    def repairs(self, _view: R, _peer: R | BrokerError) -> list[Call]:
         """The calls that are due now, because a link is stopped or hangs."""
-
-    @property
-    def repairing(self) -> str:
-        """What these calls do, for people."""
+        return []
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +80,13 @@ class _Reading(Generic[R]):
     readings: Readings[R]
     left: int | None
     why: list[str]
-    broken: str | None = None
+    broken: Failed | None = None
 
 
 class Wait(Generic[R]):
-    """A wait for several directions at once. `subject` says on what, `small` how much may be left, `counts` what it is;
-    they go by these `parts` of each broker. `lessens`: what others add is no move."""
+    """A wait for several directions at once. `subject` says on what, `small` how much may be left, `counts` what it is.
+    `lessens`: what others add is no move. A broker is given `timeout_s` for its answer, and longer after each that took
+    longer."""
 
     def __init__(
         self,
@@ -70,10 +99,11 @@ class Wait(Generic[R]):
         counts: str = "",
         scope: ReadScope = EVERYTHING,
         lessens: bool = False,
+        timeout_s: float | None = None,
     ) -> None:
         self._tools, self._directions, self._context = tools, directions, context
         self._subject, self._small, self._counts, self._lessens = subject, small, counts, lessens
-        self._scope = scope
+        self._scope, self._timeout_s = scope, timeout_s
         self.began = self._moved_at = context.monotonic()
         self._mended: dict[tuple[str, str], int] = {}
         self.first: int | None = None
@@ -96,7 +126,7 @@ class Wait(Generic[R]):
         within_s, stall_s = limits.get("within"), limits.get("stall", limits.get("within", 0.0))
         waited = until(
             self._context,
-            lambda: self._noted(opened),
+            lambda: self.read(opened),
             holds=lambda now: now.broken is None and now.left is not None and now.left <= self._small and not now.why,
             hopeless=lambda now: now.broken is not None or self._still_s() > stall_s,
             within_s=self.began + within_s - self._context.monotonic() if within_s is not None else None,
@@ -107,7 +137,7 @@ class Wait(Generic[R]):
         if waited.satisfied:
             return None
         now = waited.reading
-        return Failed(now.broken) if now.broken is not None else self._late(now.left, now.why, stall_s)
+        return now.broken or self._late(now.left, now.why, stall_s)
 
     def caught_up(self, limits: Mapping[str, float], grow: str, left: str) -> Outcome:
         """Wait while the source serves, until little enough is `left` that a drain takes a moment; tell what `grow`
@@ -119,26 +149,29 @@ class Wait(Generic[R]):
             return Failed(f"{grow} while clients work: {self.first} {left}, then {self.last}")
         return Failed(failed.text)
 
-    def _noted(self, opened: Callable[[R], Sequence[str]]) -> _Reading[R]:
+    def read(self, opened: Callable[[R], Sequence[str]] = lambda _: ()) -> _Reading[R]:
         brokers = {
             (session.site, session.pair): session
             for direction in self._directions
             for session in (direction.local, direction.remote)
         }
-        answers: Sequence[Any] = self._tools.observer.answers(brokers.values(), self._scope)
+        answers: Sequence[Any] = self._tools.observer.answers(brokers.values(), self._scope, self._timeout_s)
+        if self._timeout_s is not None and any(isinstance(answer, BrokerError) for answer in answers):
+            self._timeout_s *= 2
         readings: Readings[R] = dict(zip(brokers, answers, strict=True))
         left, self.why = self._left(readings)
         for (site, _), reading in readings.items():
             if not isinstance(reading, BrokerError) and (names := opened(reading)):
                 broken = f"{site} was opened to clients during the drain: {brief(names)}"
-                return _Reading(readings, left, self.why, broken)
+                return _Reading(readings, left, self.why, Failed(broken))
         if left is not None and (self.last is None or (left < self.last if self._lessens else left != self.last)):
             self._moved_at, self.last = self._context.monotonic(), left
             self.first = left if self.first is None else self.first
         self._context.report_waiting(self._subject, left, next(iter(self.why), None))
         shown = ((key, error if isinstance(error, BrokerError) else error.link) for key, error in readings.items())
         self._context.sample(evidence((site, link) for (site, _), link in shown))
-        return _Reading(readings, left, self.why)
+        refused = next((direction.refused for direction in self._directions if direction.refused is not None), None)
+        return _Reading(readings, left, self.why, refused)
 
     def _left(self, readings: Readings[R]) -> tuple[int | None, list[str]]:
         left: list[int | None] = []

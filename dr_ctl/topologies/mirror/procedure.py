@@ -38,7 +38,7 @@ from dr_ctl.topologies.common.verbs import fence
 from dr_ctl.topologies.common.verbs.fence import closed_first, held_for_the_other
 from dr_ctl.topologies.common.verbs.quiesce import LIFTED, lifting
 from dr_ctl.topologies.common.verbs.undoing import as_before
-from dr_ctl.topologies.common.waiting import Wait, attached
+from dr_ctl.topologies.common.waiting import Direction, Wait, attached
 from dr_ctl.topologies.common.wants import SOURCE, TARGET, AtBroker, Wants, links_as_before, planning
 from dr_ctl.topologies.mirror.checks import CHECKS
 from dr_ctl.topologies.mirror.reading import READS, RESIDUE_UP_TO, Browsed, Origin, Session, browsed, identity, residue
@@ -91,15 +91,13 @@ draft_restart: Final = planning(
 )
 
 
-class LinkDirection:
+class LinkDirection(Direction[BrokerView]):
     """The events under way from one broker to its peer, and those of the peer that wait there to be applied. A link
     that stays unattached, or ships nothing, although its peer answers and lets links in, is restarted instead of waited
     out."""
 
-    repairing = ""
-
     def __init__(self, local: Session, peer: Session, tools: MirrorTools, context: StepContext, small: int = 0) -> None:
-        self.local, self.remote = local, peer
+        super().__init__(local, peer)
         self._tools, self._context, self._small = tools, context, small
         self._shipped: int | None = None
         self._left: int | None = None

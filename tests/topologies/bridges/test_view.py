@@ -28,7 +28,7 @@ from dr_ctl.topologies.bridges.duplicates import ids_lacking
 from dr_ctl.topologies.bridges.messages import COMPARED, _latest_s, _message
 from dr_ctl.topologies.bridges.procedure import HELD
 from dr_ctl.topologies.bridges.reading import BridgesSnapshot, joined
-from dr_ctl.topologies.bridges.tools import IdBarrier
+from dr_ctl.topologies.bridges.tools import ids_left
 from dr_ctl.topologies.bridges.view import ORIGIN, Bridge, BrokerView, Divert, Flow, with_idle
 from dr_ctl.topologies.common.calls import debt_name
 from dr_ctl.topologies.common.checks import Case
@@ -36,6 +36,7 @@ from dr_ctl.topologies.common.idstore import NotRead, Store
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Silent
 from dr_ctl.topologies.common.view import Acceptor, Config, Connection, Grants, Queue
+from dr_ctl.topologies.common.waiting import Barrier
 from tests.topologies import made
 from tests.topologies.made import PAIR, PEERS
 
@@ -265,8 +266,8 @@ def applying(came: int, done: int, *, start: str | None = None) -> BrokerView:
 
 
 def left(*looks: tuple[BrokerView, BrokerView]) -> list[int | None]:
-    barrier = IdBarrier()
-    return [barrier.left(*look) for look in looks]
+    barrier = Barrier()
+    return [ids_left(barrier, *look) for look in looks]
 
 
 @pytest.mark.parametrize(

@@ -304,7 +304,7 @@ class World(made.StepContext):
         self.observer = self
         self._now = now
 
-    def answers(self, of: Sequence[Any], scope: ReadScope) -> list[Any]:
+    def answers(self, of: Sequence[Any], scope: ReadScope, *_: object) -> list[Any]:
         assert scope is ReadScope.OUTFLOW
         return [self._now(self.now_s) if item is self else flow() for item in of]
 
