@@ -25,7 +25,11 @@ _ALIKE: Final = frozenset({"DR-CONT-004", "DR-CONT-005"})
 def of_moved(case: Case[SiteView], view: SiteView, peer: SiteView) -> Iterator[Finding]:
     """Find what the two brokers of a pair show together about a move."""
     yield from of_both(view, peer)
-    yield from _too_deep(view, peer, case.move)
+    # Too deep to be compared by id behind the fence: refused before it.
+    depths = {flow.queue: max(view.depth_of(flow.queue), peer.depth_of(flow.queue)) for flow in view.flows}
+    accepted = case.move.spec.accept_difference
+    if deep := [f"{name}: {n}" for name, n in depths.items() if n > copies.IDS_UP_TO and name not in accepted]:
+        yield found("DR-CONT-014.too_deep", pair=view.pair, compared=copies.IDS_UP_TO, queues=brief(deep))
     if not view.to_compare:
         return
     yield from unreplicated(view, peer, case.move)
@@ -43,16 +47,6 @@ def of_opening(case: Case[SiteView]) -> Iterator[Finding]:
     return reasons.surplus_at_closed_sites(case, surplus)
 
 
-def _too_deep(source: SiteView, target: SiteView, move: Move) -> Iterator[Finding]:
-    """Find queues that are too deep to be compared by id behind the fence: refuse them before it."""
-    depths = {flow.queue: max(source.depth_of(flow.queue), target.depth_of(flow.queue)) for flow in source.flows}
-    deep = [f"{name}: {depth}" for name, depth in depths.items() if depth > copies.IDS_UP_TO]
-    if deep := [
-        queue_depth for queue_depth in deep if queue_depth.rpartition(":")[0] not in move.spec.accept_difference
-    ]:
-        yield found("DR-CONT-014.too_deep", pair=source.pair, compared=copies.IDS_UP_TO, queues=brief(deep))
-
-
 def unreplicated(source: SiteView, target: SiteView, move: Move) -> Iterator[Finding]:
     """Find messages that a move would leave behind, or deliver once more: the drain refuses them behind the fence."""
     accepted = move.spec.accept_difference
@@ -61,8 +55,8 @@ def unreplicated(source: SiteView, target: SiteView, move: Move) -> Iterator[Fin
     if alone := {name: ids for name, ids in alone.items() if ids}:
         yield found("DR-CONT-013.serving", source=source.site, target=target.site, messages=copies.named(alone))
     views = (source, target)
-    unnamed = [f"{name}: {n} at {view.site}" for view in views for name, n in view.without_id.items()]
-    if unnamed := [queue_count for queue_count in unnamed if queue_count.rpartition(":")[0] not in accepted]:
+    counts = [(name, count, view.site) for view in views for name, count in view.without_id.items()]
+    if unnamed := [f"{name}: {count} at {site}" for name, count, site in counts if name not in accepted]:
         yield found("DR-CONT-020", pair=source.pair, messages=brief(unnamed), source=source.site, target=target.site)
 
 
@@ -105,9 +99,8 @@ def _flows(name: str, view: SiteView) -> Iterator[Finding]:
         yield found("DR-CONT-011", broker=name, unread=brief(unread))
     if held := [flow.staging.name for flow in view.flows if flow.staging.paused]:
         yield found("DR-CONT-015", broker=name, held=brief(held))
-    commands = view.commands
-    if commands is not None and (waiting := commands.out.depth + commands.into.depth):
-        yield found("DR-CONT-010", broker=name, waiting=waiting)
+    if view.commands is not None and view.commands.under_way:
+        yield found("DR-CONT-010", broker=name, waiting=view.commands.under_way)
 
 
 def of_both(source: SiteView, target: SiteView) -> Iterator[Finding]:
@@ -136,10 +129,8 @@ def of_both(source: SiteView, target: SiteView) -> Iterator[Finding]:
 def of_return(case: Case[SiteView]) -> Iterator[Finding]:
     snapshot, move = case.snapshot, case.move
     yield from reasons.of_return(case, of_broker, _MENDED, "DR-RETURN-001.continuity", of_moved)
-    for pair in snapshot.sites[move.source]:
-        view, peer = snapshot.view(move.source, pair), snapshot.view(move.target, pair)
-        if view is not None and peer is not None:
-            yield from (finding for finding in of_both(view, peer) if finding.id in _ALIKE)
+    for both in snapshot.both(move.source, move.target):
+        yield from (finding for finding in of_both(*both) if finding.id in _ALIKE)
     yield from _exposure(snapshot, move)
 
 
@@ -196,10 +187,6 @@ def _bridges(view: SiteView) -> str | None:
     )
 
 
-def _commands(view: SiteView) -> str | None:
-    return f"{view.commands.out.depth + view.commands.into.depth} waiting" if view.commands is not None else None
-
-
 BY_BROKER: Final[Sequence[Named[SiteView]]] = (
     Named("DR-CONT-001", lambda view: "read" if view.service is not None else "not there"),
     Named("DR-CONT-006", lambda view: listeners(view.listeners) if _started(view) else None),
@@ -214,7 +201,7 @@ BY_BROKER: Final[Sequence[Named[SiteView]]] = (
     Named("DR-CONT-011", _flows_read),
     Named("DR-CONT-021", _flows_read),
     Named("DR-CONT-015", _flows_read),
-    Named("DR-CONT-010", _commands),
+    Named("DR-CONT-010", lambda view: f"{view.commands.under_way} waiting" if view.commands is not None else None),
     Named("DR-CONT-022", lambda view: brief([node.name for node in view.nodes]) or "one node"),
 )
 BY_PAIR: Final[Sequence[Named[SiteView]]] = (

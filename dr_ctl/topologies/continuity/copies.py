@@ -44,40 +44,33 @@ NONE: Final[Mapping[str, frozenset[str]]] = {}
 class Compared:
     """The ids of one flow: in the queue and staged, at the site that is left and at the site that is to serve.
 
-    A place that could not be read as a whole is None. `already_delivered` are ids that the queue of the site that is
-    left refused, because it had them before. `counted`: its clients have acknowledged so many since the start of its
-    broker."""
+    `already_delivered` are ids that the queue of the site that is left refused, because it had them before. `counted`:
+    its clients have acknowledged so many since the start of its broker."""
 
     queue: str
-    local: frozenset[str] | None
-    behind: frozenset[str] | None
-    remote: frozenset[str] | None
-    staged: frozenset[str] | None
+    local: frozenset[str]
+    behind: frozenset[str]
+    remote: frozenset[str]
+    staged: frozenset[str]
     already_delivered: frozenset[str] = frozenset()
     counted: int = 0
-
-    @property
-    def known(self) -> bool:
-        return None not in (self.local, self.behind, self.remote, self.staged)
 
     @property
     def undelivered(self) -> frozenset[str]:
         """Ids that are staged at the site that is left, are not in its queue, and are at the other site too. Either no
         client had the message yet, or the queue refused it as a duplicate and the earlier copy was consumed. Where the
         refusal was not seen, no copy is removed."""
-        return (
-            (_set(self.behind) - _set(self.local)) & (_set(self.remote) | _set(self.staged))
-        ) - self.already_delivered
+        return (self.behind - self.local) & (self.remote | self.staged) - self.already_delivered
 
     @property
     def missing(self) -> frozenset[str]:
         """Ids that are only at the site that is left: the copy was deleted, and moving would lose the message."""
-        return _set(self.local) - _set(self.remote) - _set(self.staged)
+        return self.local - self.remote - self.staged
 
     @property
     def lacking(self) -> frozenset[str]:
         """Ids at the other site that the queue of the site that is left lacks: consumed, or lost with its store."""
-        return (_set(self.staged) | _set(self.remote)) - _set(self.local) - self.undelivered
+        return (self.staged | self.remote) - self.local - self.undelivered
 
     @property
     def unproven(self) -> frozenset[str]:
@@ -87,16 +80,12 @@ class Compared:
     @property
     def consumed(self) -> frozenset[str]:
         """Ids in the other site's queue that were consumed here: delivered once already."""
-        return _set(self.remote) & (self.lacking - self.unproven)
+        return self.remote & self.lacking - self.unproven
 
     @property
     def surplus(self) -> frozenset[str]:
         """Staged ids that must not be delivered: consumed here already, or in the queue as well."""
-        return _set(self.staged) & (self.lacking - self.unproven | _set(self.remote))
-
-
-def _set(names: frozenset[str] | None) -> frozenset[str]:
-    return names if names is not None else frozenset()
+        return self.staged & (self.lacking - self.unproven | self.remote)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,13 +108,11 @@ class _Listed:
 
 def ids(reader: Reader, queues: Sequence[Queue]) -> list[frozenset[str] | None]:
     """The ids of all messages of each queue; a queue whose messages could not all be named gives None."""
-    listings = _read(reader, queues, held=False)
-    return [_all_of(queue, listed) for queue, listed in zip(queues, listings, strict=True)]
-
-
-def _all_of(queue: Queue, listed: _Listed) -> frozenset[str] | None:
-    """Return None where an id is missing, or is repeated, or the queue has moved meanwhile."""
-    return listed.ids if len(listed.ids) == queue.depth and not listed.without_id else None
+    return [
+        # An id that is missing or repeated, or a queue that has moved meanwhile, makes it unknown.
+        listed.ids if len(listed.ids) == queue.depth and not listed.without_id else None
+        for queue, listed in zip(queues, _read(reader, queues, held=False), strict=True)
+    ]
 
 
 def present(reader: Reader, queues: Sequence[Queue]) -> list[frozenset[str]]:
@@ -149,53 +136,44 @@ def followed(local: Reader, peer: Reader, source: SiteView, target: SiteView) ->
     together = accumulate(depths[flow.queue] for flow in flows)
     left_out = [flow.queue for flow, messages in zip(flows, together, strict=True) if messages > AT_ONCE]
     flows = flows[: len(flows) - len(left_out)]
-    first = _not_followed(local, peer, source, target, flows)
-    uncopied = {queue: read.unmatched for queue, read in first.items() if read.unmatched}
-    again = _not_followed(local, peer, source, target, [flow for flow in flows if flow.queue in uncopied])
-    left = _read(local, [source.business[queue] for queue in uncopied], held=True)
-    still = {
-        queue: uncopied[queue] & again[queue].unmatched & now.ids for queue, now in zip(uncopied, left, strict=True)
-    }
-    held = {queue: first[queue].held | again[queue].held | now.held for queue, now in zip(uncopied, left, strict=True)}
+    first = _unmatched(local, peer, source, target, flows)
+    uncopied = {queue: ids for queue, (_, ids, _) in first.items() if ids}
+    again = _unmatched(local, peer, source, target, [flow for flow in flows if flow.queue in uncopied])
+    left = dict(zip(uncopied, _read(local, [source.business[queue] for queue in uncopied], held=True), strict=True))
+    still = {queue: ids & again[queue][1] & left[queue].ids for queue, ids in uncopied.items()}
+    without_id = {queue: (lying.without_id, there) for queue, (lying, _, there) in first.items()}
     return (
         replace(
             source,
             compared=len(flows),
             left_out=left_out,
             uncopied={flow.queue: still.get(flow.queue, frozenset()) for flow in flows},
-            held={queue: still[queue] & ids_ for queue, ids_ in held.items()},
-            without_id={queue: read.without_id for queue, read in first.items() if read.without_id},
+            held={
+                queue: ids & (first[queue][0].held | again[queue][0].held | left[queue].held)
+                for queue, ids in still.items()
+            },
+            without_id={queue: here for queue, (here, _) in without_id.items() if here},
         ),
         replace(
             target,
             compared=len(flows),
-            without_id={queue: read.without_id_there for queue, read in first.items() if read.without_id_there},
+            without_id={queue: there for queue, (_, there) in without_id.items() if there},
         ),
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _NotFollowed:
-    """Ids of a queue that lie neither in its outflow nor at the target, those that clients hold, and how many messages
-    lie at both sites without one."""
-
-    unmatched: frozenset[str]
-    held: frozenset[str]
-    without_id: int
-    without_id_there: int
-
-
-def _not_followed(
+def _unmatched(
     local: Reader, peer: Reader, source: SiteView, target: SiteView, flows: Sequence[Flow]
-) -> dict[str, _NotFollowed]:
+) -> dict[str, tuple[_Listed, frozenset[str], int]]:
+    """By queue its listing, the ids in it that lie neither in its outflow nor at the target, and how many messages lie
+    there without one."""
     queues = [queue for flow in flows for queue in (source.business[flow.queue], flow.out_mirror)]
     own = _both(_read(local, queues, held=True))
     remote = _both(_read(peer, [queue for flow in flows for queue in target.places(flow.queue)], held=True))
     return {
-        flow.queue: _NotFollowed(
+        flow.queue: (
+            lying,
             lying.ids - shipping.ids - delivered.ids - staged.ids,
-            lying.held,
-            lying.without_id,
             delivered.without_id + staged.without_id,
         )
         for flow, (lying, shipping), (delivered, staged) in zip(flows, own, remote, strict=True)
@@ -275,25 +253,19 @@ def compare(
     source: SiteView,
     target: SiteView,
     already_delivered: Mapping[str, frozenset[str]] = NONE,
-) -> list[Compared]:
-    """Compare every flow that holds something anywhere. `already_delivered`: by queue, see `Compared`. Raises
-    `BrokerError`."""
+) -> tuple[list[Compared], list[str]]:
+    """Compare every flow that holds something anywhere; and the queues that are too deep, or could not be read as a
+    whole. `already_delivered`: by queue, see `Compared`. Raises `BrokerError`."""
     flows = [flow for flow in target.flows if source.depth_of(flow.queue) or target.depth_of(flow.queue)]
     shallow = [flow for flow in flows if max(source.depth_of(flow.queue), target.depth_of(flow.queue)) <= IDS_UP_TO]
     at_source = _both(ids(local, [queue for flow in shallow for queue in source.places(flow.queue)]))
     at_target = _both(ids(peer, [queue for flow in shallow for queue in target.places(flow.queue)]))
-    compared = [
-        Compared(
-            flow.queue,
-            *source_ids,
-            *target_ids,
-            already_delivered.get(flow.queue, frozenset()),
-            source.business[flow.queue].acked,
-        )
-        for flow, source_ids, target_ids in zip(shallow, at_source, at_target, strict=True)
-    ]
-    deep = {flow.queue for flow in flows} - {flow.queue for flow in shallow}
-    return compared + [Compared(name, None, None, None, None) for name in sorted(deep)]
+    compared = []
+    for flow, (own, behind), (remote, staged) in zip(shallow, at_source, at_target, strict=True):
+        if own is not None and behind is not None and remote is not None and staged is not None:
+            refused, acked = already_delivered.get(flow.queue, frozenset()), source.business[flow.queue].acked
+            compared.append(Compared(flow.queue, own, behind, remote, staged, refused, acked))
+    return compared, sorted({flow.queue for flow in flows} - {comparison.queue for comparison in compared})
 
 
 def still_to_deliver(local: Reader, peer: Reader, source: SiteView, target: SiteView, queue: str) -> frozenset[str]:
@@ -321,9 +293,9 @@ def removals(source: SiteView, target: SiteView, compared: Iterable[Compared]) -
     reading from after the comparison. Raises `IncompleteListing` where its queue has moved meanwhile."""
     for comparison in compared:
         flow = target.flow(comparison.queue)
-        if flow is None or not comparison.known:
+        if flow is None:
             continue
-        delivered, staged, ids_left = _set(comparison.remote), _set(comparison.staged), _set(comparison.local)
+        delivered, staged, ids_left = comparison.remote, comparison.staged, comparison.local
         lying = target.business[comparison.queue]
         yield from remove(target, flow.staging, Consumed(staged & delivered, CopyExists(lying.name, delivered)))
         if gone := comparison.lacking - comparison.unproven:
@@ -372,19 +344,23 @@ def chosen(names: Iterable[str]) -> str:
     return f"{_ID} IN ({listed})"
 
 
-def duplicates_removed(at: AtBroker) -> list[Call]:
+def duplicates_removed(at: AtBroker) -> Iterator[Call]:
     """What is staged and lies in the queue too is removed."""
-    when = f"it lies in the queue of {at.view.site} as well"
-    return [may_remove(at.view, flow.staging, when) for flow in at.view.flows]
+    return _may_remove(at, (flow.staging for flow in at.view.flows), f"it lies in the queue of {at.view.site} as well")
 
 
-def done_removed(at: AtBroker) -> list[Call]:
-    """What must not be delivered is removed."""
-    when = f"it was acknowledged at {at.move.source}, or is duplicated at {at.view.site}"
-    return [may_remove(at.view, queue, when) for flow in at.view.flows for queue in at.view.lying(flow.queue)]
+def staged_removed(at: AtBroker) -> Iterator[Call]:
+    return _may_remove(at, (flow.staging for flow in at.view.flows))
 
 
-def may_remove(view: SiteView, queue: Queue, when: str) -> Call:
-    """Plan a removal from a queue, before anything was compared."""
-    asked = request(queue.bean, REMOVE, ("…",))
-    return call(view, Goal.REMOVE, queue.name, asked, f"remove by id from {queue.name}", when, CALLS)
+def done_removed(at: AtBroker) -> Iterator[Call]:
+    return _may_remove(at, (queue for flow in at.view.flows for queue in at.view.lying(flow.queue)))
+
+
+def _may_remove(at: AtBroker, queues: Iterable[Queue], when: str | None = None) -> Iterator[Call]:
+    """Plan removals, before anything was compared."""
+    other = at.move.target if at.view.site == at.move.source else at.move.source
+    when = when or f"it was acknowledged at {other}, or is duplicated at {at.view.site}"
+    for queue in queues:
+        asked = request(queue.bean, REMOVE, ("…",))
+        yield call(at.view, Goal.REMOVE, queue.name, asked, f"remove by id from {queue.name}", when, CALLS)

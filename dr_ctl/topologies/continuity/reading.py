@@ -33,7 +33,7 @@ from dr_ctl.topologies.continuity.view import (
 
 # the age of its oldest message is read under this name only.
 MIRRORED: Final = ".out.mirror"
-_BRIDGE: Final = ("Name", "Started", "MessagesPendingAcknowledgement", "MessagesAcknowledged")
+_BRIDGE: Final = ("Name", "Started", "MessagesAcknowledged")
 # A figure costs these versions two milliseconds for thirty queues: of the plugin's own only what moves is asked.
 _COUNTS: Final = (
     "MessageCount", "DeliveringCount", "ScheduledCount", "ConsumerCount", "Paused", "MessagesAdded",
@@ -250,7 +250,6 @@ def _bridge(bean: str, fields: Fields) -> Bridge:
         name=fields.text("Name"),
         bean=bean,
         started=fields.flag("Started"),
-        forwarded=fields.number("MessagesPendingAcknowledgement"),
         acked=fields.number("MessagesAcknowledged"),
     )
 
@@ -313,11 +312,7 @@ class Session(session.Session[SiteView]):
 
 
 LinkEnds = tuple[Session, Session]
-
-
 Observer = observer.Observer[SiteView, Session]
-
-
 Views = dict[tuple[str, str], SiteView]
 CLOSED_S: Final = 2.0
 """For comparing two closed sites, one of which may be lost."""
@@ -357,7 +352,16 @@ def _compared(observer: Observer, snapshot: ContinuitySnapshot) -> Views:
 
 
 def _with(snapshot: ContinuitySnapshot, views: Views) -> ContinuitySnapshot:
-    return snapshot.changed(lambda view: views.get((view.site, view.pair), view))
+    """The reading, with what was compared of its brokers, in the same start of each."""
+
+    def compared(view: SiteView) -> SiteView:
+        then = views.get((view.site, view.pair), view)
+        if view.start != then.start:
+            return view
+        fields = ("to_compare", "compared", "left_out", "uncopied", "held", "without_id")
+        return replace(view, **{name: getattr(then, name) for name in fields})
+
+    return snapshot.changed(compared)
 
 
 class _Compares(observer.Supplement[SiteView]):
@@ -374,7 +378,7 @@ class _Compares(observer.Supplement[SiteView]):
             self._work, self._due_s = None, clock.monotonic() + max(EVERY_S, SHARE * took_s) - took_s
         if self._work is None and clock.monotonic() >= self._due_s:
             self._work = in_background(partial(self._timed, observer, snapshot), "compare")
-        return snapshot.changed(lambda view: _as_compared(view, views.get((view.site, view.pair), view)))
+        return _with(snapshot, views)
 
     def close(self) -> None:
         if self._work is not None:
@@ -384,13 +388,6 @@ class _Compares(observer.Supplement[SiteView]):
     def _timed(observer: Observer, snapshot: ContinuitySnapshot) -> tuple[Views, float]:
         began_s = observer.clock.monotonic()
         return _compared(observer, snapshot), observer.clock.monotonic() - began_s
-
-
-def _as_compared(view: SiteView, then: SiteView) -> SiteView:
-    """A view with what was compared before it, in the same start of its broker."""
-    if view.start != then.start:
-        return view
-    return replace(view, compared=then.compared, uncopied=then.uncopied, held=then.held, without_id=then.without_id)
 
 
 READS: Final[observer.Reads[SiteView, Session]] = observer.Reads(Session.each, observed=_followed, supplement=_Compares)

@@ -1,14 +1,14 @@
 """How a lost site is kept out and taken in again: messages in, then acknowledgements, then the rest is delivered."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, Finding, Json, Severity, brief, total
-from dr_ctl.core.notation import duration, if_known
+from dr_ctl.core.model import Finding, Json, Severity, brief, total
+from dr_ctl.core.notation import if_known
 from dr_ctl.engine.plan import ALL, Call, Goal, PlannedStep, in_phase
 from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext
 from dr_ctl.engine.waiting import until
@@ -30,6 +30,7 @@ from dr_ctl.topologies.common.consumed import Consumed, CopyExists, Evidence
 from dr_ctl.topologies.common.link import Residue
 from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.verbs.fence import closed_first, held_for_the_other, quarantine
+from dr_ctl.topologies.common.waiting import Direction, Wait
 from dr_ctl.topologies.common.wants import (
     DEBTS_CLEARED,
     SOURCE,
@@ -44,11 +45,10 @@ from dr_ctl.topologies.common.wants import (
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.checks import nothing_owed
 from dr_ctl.topologies.continuity.reading import LinkEnds, Session
-from dr_ctl.topologies.continuity.tools import Applied, Both, ContinuityTools
-from dr_ctl.topologies.continuity.view import Bridge, SiteView
+from dr_ctl.topologies.continuity.tools import AcksApplied, ContinuityTools
+from dr_ctl.topologies.continuity.view import Bridge, Flow, SiteView
 
 REMOVE_ALL: Final = "removeAllMessages()"
-NOT_IN: Final = "its messages are not all shipped"
 QUIET_READINGS: Final = 5
 
 
@@ -73,13 +73,8 @@ def _held(at: AtBroker) -> list[Call]:
     return at.missing([*stops, *(pause(at.view, flow.staging) for flow in at.view.flows)])
 
 
-def _acks_held(at: AtBroker) -> Iterator[Call]:
+def _acks_held(at: AtBroker) -> list[Call]:
     """Acknowledgements stay where their messages are not all shipped."""
-    return (stop(at.view, flow.acks_bridge, NOT_IN) for flow in at.view.flows)
-
-
-def _behind(at: AtBroker) -> list[Call]:
-    """Where all messages are in, as of a run that is resumed, its acknowledgements may come."""
     return at.missing(stop(at.view, flow.acks_bridge) for flow in at.view.flows if flow.out_mirror.depth)
 
 
@@ -107,24 +102,21 @@ def acks_shipped(at: AtBroker) -> Iterator[Call]:
     return (start(at.view, flow.acks_bridge, "ship by", "it is stopped") for flow in at.view.flows)
 
 
-HELD: Final[Wants] = ((_held, SOURCE), (_behind, TARGET))
+HELD: Final[Wants] = ((_held, SOURCE), (_acks_held, TARGET), (_forgotten, SOURCE), (_forgotten, TARGET))
 LISTENING: Final[Wants] = ((link_admitted, SOURCE), (link_admitted, TARGET))
 SHIPPED: Final[Wants] = ((lambda at: at.missing(acks_shipped(at)), TARGET),)
 DELIVERED: Final[Wants] = ((_delivers, SOURCE), (_talks, SOURCE), (_talks, TARGET), *DEBTS_CLEARED)
 draft: Final = planning(
     TARGET,
     "its messages are let in, then its acknowledgements; only what was never done is delivered",
-    *((_held, SOURCE), (_forgotten, SOURCE), (link_admitted, SOURCE), (_acks_held, TARGET), (_forgotten, TARGET)),
-    *((link_admitted, TARGET), (acks_shipped, TARGET)),
-    (lambda at: _removing(at.view, at.move), SOURCE),
-    *DELIVERED,
+    *(*HELD, *LISTENING, *SHIPPED, (copies.staged_removed, SOURCE), *DELIVERED),
     limits=lambda rules, _, move: {"within": rules.within(move)},
 )
 
 
 def staged(at: AtBroker) -> Iterator[Call]:
     """What has come in and is held, without what turns out to be done."""
-    yield from _removing(at.view, at.move)
+    yield from copies.staged_removed(at)
     yield from in_phase("deliver", (resume(at.view, flow.staging, "it is paused") for flow in at.view.flows))
     bridges = (flow.target_bridge for flow in at.view.flows)
     yield from in_phase("deliver", (start(at.view, bridge, "deliver again by", "it is stopped") for bridge in bridges))
@@ -134,14 +126,8 @@ def start(view: SiteView, bridge: Bridge, summary: str, when: str | None = None)
     return call(view, Goal.LINK_UP, bridge.name, request(bridge.bean, START), f"{summary} {bridge.name}", when)
 
 
-def stop(view: SiteView, bridge: Bridge, when: str | None = None) -> Call:
-    return call(view, Goal.LINK_DOWN, bridge.name, request(bridge.bean, STOP), f"hold {bridge.name}", when)
-
-
-def _removing(view: SiteView, move: Move) -> list[Call]:
-    """Plan the removals from staging, before anything was compared."""
-    when = f"it was acknowledged at {move.target}, or is duplicated at {view.site}"
-    return [copies.may_remove(view, flow.staging, when) for flow in view.flows]
+def stop(view: SiteView, bridge: Bridge) -> Call:
+    return call(view, Goal.LINK_DOWN, bridge.name, request(bridge.bean, STOP), f"hold {bridge.name}")
 
 
 def _set_aside(at: AtBroker) -> Iterator[Call]:
@@ -187,12 +173,8 @@ def _residue(session: Session) -> Residue | None:
     if any(queue.depth > copies.IDS_UP_TO for queue in queues):
         return counted
     ids = copies.ids(session.reader(), queues)
-    duplicates = 0
-    for to_ship, peer in zip(ids[::2], ids[1::2], strict=True):
-        if to_ship is None or peer is None:
-            return counted
-        duplicates += len(to_ship & peer)
-    return Residue(counted.messages, counted.acks, duplicates)
+    both = [len(to_ship & lying) for to_ship, lying in zip(ids[::2], ids[1::2], strict=True) if to_ship and lying]
+    return counted if None in ids else Residue(counted.messages, counted.acks, sum(both))
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,14 +199,6 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepCont
         return NotNeeded(f"{move.target} is taken in already")
     if (refused := tools.reach(HELD, move, context)) is not None:
         return refused
-
-    def kept() -> list[Call]:
-        views = tools.views(move.source, move.target)
-        return [call for view in views for call in _forgotten(tools.at(view, move))]
-
-    tools.change(kept(), context)
-    if left := kept():
-        return Failed(f"effect not seen: {brief([call.summary for call in left])}")
     if (refused := _bring_in(tools, step, move, context)) is not None:
         return refused
     done = f"a client at {move.target} may have done some of them, unrecorded"
@@ -246,56 +220,49 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepCont
 def _bring_in(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> Failed | None:
     """Bring in messages, then acknowledgements, then remove messages that were done; the delivery stays held."""
     tools.reach(LISTENING, move, context)
-    applied = {pair: Applied() for pair in tools.observer.brokers[move.source]}
-    if (late := _until_calm(tools, _messages_in, step, move, context)) is not None:
-        return late
-    if (refused := tools.reach(SHIPPED, move, context)) is not None:
-        return refused
-
-    def all_applied(both: Both) -> list[str]:
-        return [*_acks_in(both), *applied[both[0].pair].why_not(both)]
-
-    if (late := _until_calm(tools, all_applied, step, move, context)) is not None:
-        return late
+    link_ends = tools.observer.between(move.source, move.target)
+    for acks in (False, True):
+        if acks and (refused := tools.reach(SHIPPED, move, context)) is not None:
+            return refused
+        residues: list[Direction[SiteView]] = [_Residue(ends, tools, step, move, acks=acks) for ends in link_ends]
+        applied = [AcksApplied(ends, context) for ends in link_ends if acks]
+        wait = Wait(tools, [*residues, *applied], context, f"of {move.target}'s residue under way")
+        if (failed := wait.until(tools.waits.taken_in_poll_s, step.limits, calms=QUIET_READINGS)) is not None:
+            return replace(failed, text=f"{move.target} is not taken in: {failed.text}")
     return _remove_done(tools, move, context)
 
 
-def _until_calm(
-    tools: ContinuityTools, why: Callable[[Both], list[str]], step: PlannedStep, move: Move, context: StepContext
-) -> Failed | None:
-    """Wait until no reason is left to wait, several polls in a row; make the holds again with each poll."""
-    bridges = [call for call in step.calls if call.goal is Goal.LINK_DOWN and call.site == move.source]
+class _Residue(Direction[SiteView]):
+    """From a returned broker, the peer here, to the serving one, which delivers nothing of it meanwhile: messages, then
+    with `acks` acknowledgements of either site too."""
 
-    def read() -> tuple[list[str], list[str]]:
-        """Say what keeps it from going on, and which queues were deleted."""
-        pairs = tools.read(tools.observer.between(move.source, move.target))
-        serving = {view.pair: view for view, _ in pairs}
-        if gone := [call.thing for call in bridges if serving[call.unit].gone_with_its_queue(call)]:
-            return gone, gone
-        reasons = [reason for both in pairs for reason in why(both)]
-        if again := [call for view, _ in pairs for call in _held(tools.at(view, move))]:
-            tools.change(again, context)
-            reasons.append(f"{move.source} had begun to deliver again")
-        left = total(count for view, peer in pairs for count in (peer.link.to_ship, view.link.unapplied))
-        context.report_waiting(f"of {move.target}'s residue under way", left, brief(reasons) if reasons else None)
-        return reasons, []
+    repairing = "it had begun to deliver what came in: holding that again"
 
-    waited = until(
-        context,
-        read,
-        holds=lambda now: not now[0],
-        hopeless=lambda now: bool(now[1]),
-        within_s=step.limits["within"],
-        poll_s=tools.waits.taken_in_poll_s,
-        stable_for=QUIET_READINGS,
-    )
-    reasons, gone = waited.reading
-    if gone:
-        return Failed(f"a queue was deleted at {move.source} meanwhile, with all that carries it: {brief(gone)}")
-    if waited.satisfied:
-        return None
-    text = f"{move.target} is not taken in after {duration(step.limits['within'])}: {brief(reasons)}"
-    return Failed(text, code=ExitCode.DRAIN_TIMEOUT)
+    def __init__(self, ends: LinkEnds, tools: ContinuityTools, step: PlannedStep, move: Move, *, acks: bool) -> None:
+        super().__init__(*ends)
+        self._tools, self._move, self._acks = tools, move, acks
+        stops = [call for call in step.calls if call.goal is Goal.LINK_DOWN and call.site == move.source]
+        self._bridges = [call for call in stops if call.unit == self.local.pair]
+        self._holds: list[Call] = []
+
+    def left(self, serving: SiteView, returned: SiteView) -> int | None:
+        if not self._acks:
+            return returned.link.messages
+        scheduled = sum(flow.staging.scheduled for flow in serving.flows)
+        return total((returned.link.to_ship, serving.link.unapplied, scheduled))
+
+    def why(self, serving: SiteView, returned: SiteView) -> list[str]:
+        if gone := [call.thing for call in self._bridges if serving.gone_with_its_queue(call)]:
+            text = f"a queue was deleted at {serving.site} meanwhile, with all that carries it: {brief(gone)}"
+            self.refused = Failed(text)
+            return [text]
+        reasons = [f"{f.mirror_bridge.name} is not connected" for f in returned.flows if not f.out_mirror.consumers]
+        reasons += [f"a bridge of {serving.site} is not connected"] if not serving.link.attached else []
+        self._holds = _held(self._tools.at(serving, self._move))
+        return [*reasons, *([f"{serving.site} had begun to deliver again"] if self._holds else [])]
+
+    def repairs(self, _serving: SiteView, _returned: SiteView | BrokerError) -> list[Call]:
+        return self._holds
 
 
 def _remove_done(tools: ContinuityTools, move: Move, context: StepContext) -> Failed | None:
@@ -326,8 +293,8 @@ def _compared(tools: ContinuityTools, ends: LinkEnds, context: StepContext) -> s
     still = copies.present(peer.reader(), [returned.business[name] for name in names])
     lying = copies.present(local.reader(), [serving.business[name] for name in names])
     later = peer.read()
-    found: dict[str, frozenset[str]] = {}
-    surplus: dict[str, list[Consumed]] = {}
+    recovered: dict[str, frozenset[str]] = {}
+    gone: list[tuple[Flow, Consumed]] = []
     for flow, staged_ids, left_there, delivered in zip(flows, staged, still, lying, strict=True):
         # The queue may grow less meanwhile: consumers of the serving site go on, and their acknowledgements come in.
         depth, now = returned.business[flow.queue].depth, later.business.get(flow.queue)
@@ -337,20 +304,16 @@ def _compared(tools: ContinuityTools, ends: LinkEnds, context: StepContext) -> s
         left = staged_ids - delivered - left_there
         shipped = _Shipped(left, other.mirror_bridge.acked if other is not None else 0)
         proven = left if shipped.proves(left) else frozenset[str]()
-        found[flow.queue] = staged_ids - delivered - proven
+        recovered[flow.queue] = staged_ids - delivered - proven
         tools.unproven[flow.queue] = left - proven
-        grounds: list[tuple[frozenset[str], Evidence]] = [
-            (staged_ids & delivered, CopyExists(flow.queue, delivered)),
-            (proven, shipped),
-        ]
-        surplus[flow.queue] = [Consumed(ids, by) for ids, by in grounds if ids]
-    for flow in flows:
-        for gone in surplus[flow.queue]:
-            tools.change(list(copies.remove(serving, flow.staging, gone)), context)
-            tools.removed.setdefault(flow.queue, set()).update(gone.ids)
-    if any(surplus.values()):  # and look again whether it is gone
-        return f"{brief([name for name, consumed in surplus.items() if consumed])}: what was done there is still staged"
-    for name, ids in found.items():
+        twice: tuple[frozenset[str], Evidence] = staged_ids & delivered, CopyExists(flow.queue, delivered)
+        gone += [(flow, Consumed(ids, by)) for ids, by in (twice, (proven, shipped)) if ids]
+    for flow, consumed in gone:
+        tools.change(list(copies.remove(serving, flow.staging, consumed)), context)
+        tools.removed.setdefault(flow.queue, set()).update(consumed.ids)
+    if gone:  # and look again
+        return f"{brief(list(dict.fromkeys(flow.queue for flow, _ in gone)))}: what was done there is still staged"
+    for name, ids in recovered.items():
         tools.recovered.setdefault(name, set()).update(ids)
     return None
 
@@ -358,11 +321,11 @@ def _compared(tools: ContinuityTools, ends: LinkEnds, context: StepContext) -> s
 def undo(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Shut the way first, then compare: messages that came in and were done at the returned site must not be delivered.
     If that site is away again, no compare is possible: messages that came in stay held."""
-    answering = {(view.site, view.pair): view for view in _answering(tools, move)}
-    inverse = [call for call in step.inverse if call.goal is not Goal.REMOVE and (call.site, call.unit) in answering]
-    inverse = [call for call in inverse if not answering[call.site, call.unit].gone_with_its_queue(call)]
-    inverse = [answering[call.site, call.unit].as_it_lies(call) for call in inverse]
-    if not left_of(inverse, _answering(tools, move)):
+    views = _answering(tools, move)
+    answering = {(view.site, view.pair): view for view in views}
+    made = [(call, answering.get((call.site, call.unit))) for call in step.inverse if call.goal is not Goal.REMOVE]
+    inverse = [view.as_it_lies(call) for call, view in made if view is not None and not view.gone_with_its_queue(call)]
+    if not left_of(inverse, views):
         return NotNeeded("as it was")
     shut = [call for call in inverse if call.goal is Goal.CLOSE]
     tools.change(shut, context)
@@ -386,23 +349,6 @@ def _answering(tools: ContinuityTools, move: Move) -> list[SiteView]:
     return [*tools.observer.read_at(move.source), *tools.observer.read_once().views(move.target)]
 
 
-def _messages_in(both: Both) -> list[str]:
-    """Give the reasons why messages of the returned site are not all in."""
-    view, peer = both
-    reasons = [f"{flow.out_mirror.depth} in {flow.out_mirror.name}" for flow in peer.flows if flow.out_mirror.depth]
-    reasons += [f"{flow.mirror_bridge.name} is not connected" for flow in peer.flows if not flow.out_mirror.consumers]
-    return reasons + [f"a bridge of {view.site} is not connected" for _ in range(not view.link.attached)]
-
-
-def _acks_in(both: Both) -> list[str]:
-    """Give the reasons why acknowledgements of either site are not all applied at the other."""
-    view, peer = both
-    reasons = _messages_in(both)
-    reasons += [f"{flow.out_acks.depth} in {flow.out_acks.name}" for flow in peer.flows if flow.out_acks.depth]
-    reasons += [f"{flow.in_acks.depth} in {flow.in_acks.name}" for flow in view.flows if flow.in_acks.depth]
-    return reasons + [f"{f.staging.scheduled} in {f.staging.name} wait" for f in view.flows if f.staging.scheduled]
-
-
 # Closed first: nothing more comes in that would be delivered with what is held.
 UNDO: Final = Undo((link_access_as_before, staged, debts_as_before), (acks_shipped,), undo)
 
@@ -410,56 +356,38 @@ UNDO: Final = Undo((link_access_as_before, staged, debts_as_before), (acks_shipp
 def reconcile(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Move aside messages that lie only at the returned site: a client has done them, and its acknowledgement is gone.
     Wait first: until acknowledgements are applied, messages consumed at the serving site lie only there as well."""
-    first = _only_there(tools, move)
-    if first and (late := _until_applied(tools, step, move, context)) is not None:
-        return late
+    first, waits = _only_there(tools, move), tools.waits
+    if first:
+        context.wait(waits.taken_in_poll_s)  # an acknowledgement of a moment ago is on its way by then
+        link_ends = tools.observer.between(move.source, move.target)
+        applied = [AcksApplied(ends, context, waits.left_over_s) for ends in link_ends]
+        wait = Wait(tools, applied, context, "acknowledgements to be applied")
+        within_s = max(step.limits["within"], waits.left_over_s)
+        if (failed := wait.until(waits.taken_in_poll_s, {"within": within_s}, calms=1)) is not None:
+            return replace(failed, text=f"not compared: {failed.text}")
     now = _only_there(tools, move) if first else {}
     left = {key: now[key] & ids for key, ids in first.items() if key in now and now[key] & ids}
     moved: dict[str, Json] = {}
     for (pair, queue), ids in left.items():
         view = tools.observer.brokers[move.target][pair].read()
         name = quarantine_queue(view.site, queue)
-        kept = document(
-            view, name, view.requests.of_server(view.document_queue.keep(name)), f"create {name} at {view.site}"
-        )
-        made = [] if any(queue.name == name for queue in view.queues) else [kept]
-        tools.change([*made, *_moves(view, queue, ids, name)], context)
+        asked = view.requests.of_server(view.document_queue.keep(name))
+        kept = document(view, name, asked, f"create {name} at {view.site}")
+        made, bean = [] if any(queue.name == name for queue in view.queues) else [kept], view.business[queue].bean
+        for chunk in copies.in_calls(ids):
+            asked = request(bean, copies.MOVE_ALL, (copies.chosen(chunk), name))
+            made.append(call(view, Goal.MOVE, queue, asked, f"move {len(chunk)} of {queue} to {name}"))
+        tools.change(made, context)
         after = copies.present(tools.observer.brokers[move.target][pair].reader(), [view.business[queue]])[0]
         if stayed := ids & after:
             return Failed(f"{len(stayed)} message(s) of {queue} could not be moved to {name}")
         moved[name] = len(ids)
     findings: list[Finding] = []
     if moved:
-        number = sum(len(ids) for ids in left.values())
-        findings.append(
-            found("DR-RECONCILE-002.kept_aside", target=move.target, count=number, queues=brief(list(moved)))
-        )
+        count, kept_aside = sum(map(len, left.values())), "DR-RECONCILE-002.kept_aside"
+        findings.append(found(kept_aside, target=move.target, count=count, queues=brief(list(moved))))
     recovered = "how many were recovered is not known" if tools.number is None else f"{tools.number} recovered"
     return Done(f"{recovered}; {len(moved)} queue(s) with something left over", {"quarantined": moved}, tuple(findings))
-
-
-def _until_applied(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> Failed | None:
-    """Wait until what consumers had acknowledged is applied, and for as long as bridges take at least."""
-    began_s, min_s = context.monotonic(), tools.waits.left_over_s
-    applied = {pair: Applied() for pair in tools.observer.brokers[move.source]}
-    context.wait(tools.waits.taken_in_poll_s)  # an acknowledgement of a moment ago is on its way by then
-
-    def read() -> tuple[list[str], float]:
-        took_s = context.monotonic() - began_s
-        pairs = tools.read(tools.observer.between(move.source, move.target))
-        return [why for both in pairs for why in applied[both[0].pair].why_not(both)], took_s
-
-    waited = until(
-        context,
-        read,
-        holds=lambda now: not now[0] and now[1] >= min_s,
-        within_s=max(step.limits["within"], min_s),
-        poll_s=tools.waits.taken_in_poll_s,
-    )
-    under_way, took_s = waited.reading
-    if waited.satisfied:
-        return None
-    return Failed(f"not compared after {duration(took_s)}: {brief(under_way)}", code=ExitCode.DRAIN_TIMEOUT)
 
 
 def _only_there(tools: ContinuityTools, move: Move) -> dict[tuple[str, str], frozenset[str]]:
@@ -467,31 +395,13 @@ def _only_there(tools: ContinuityTools, move: Move) -> dict[tuple[str, str], fro
     alone: dict[tuple[str, str], frozenset[str]] = {}
     link_ends = tools.observer.between(move.source, move.target)
     for (view, peer), (serving, returned) in zip(link_ends, tools.read(link_ends), strict=True):
-        lying = [flow.queue for flow in returned.flows if flow.queue in returned.business]
-        names = [name for name in lying if returned.business[name].depth]
+        names = [flow.queue for flow in returned.flows]
+        names = [name for name in names if name in returned.business and returned.business[name].depth]
         returned_ids = copies.present(peer.reader(), [returned.business[name] for name in names])
-        # A queue that is gone there has nothing.
-        places = [(name, queue) for name in names for queue in serving.lying(name)]
-        serving_ids = dict.fromkeys(names, frozenset[str]())
-        for (name, _), ids in zip(places, copies.present(view.reader(), [queue for _, queue in places]), strict=True):
-            serving_ids[name] |= ids
-        alone |= {
-            (serving.pair, name): only
-            for name, ids_ in zip(names, returned_ids, strict=True)
-            if (only := ids_ - serving_ids[name])
-        }
+        queues = [queue for name in names for queue in serving.lying(name)]
+        lying = dict(zip((queue.bean for queue in queues), copies.present(view.reader(), queues), strict=True))
+        for name, ids in zip(names, returned_ids, strict=True):
+            # A queue that is gone at the serving site has nothing.
+            if only := ids.difference(*(lying[queue.bean] for queue in serving.lying(name))):
+                alone[serving.pair, name] = only
     return alone
-
-
-def _moves(view: SiteView, queue: str, ids: frozenset[str], name: str) -> list[Call]:
-    bean, filter_by = view.business[queue].bean, copies.chosen
-    return [
-        call(
-            view,
-            Goal.MOVE,
-            queue,
-            request(bean, copies.MOVE_ALL, (filter_by(chunk), name)),
-            f"move {len(chunk)} of {queue} to {name}",
-        )
-        for chunk in copies.in_calls(ids)
-    ]

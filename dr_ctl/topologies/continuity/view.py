@@ -180,6 +180,8 @@ def late(view: SiteView, flow: Flow) -> int | None:
 class ContinuityLink(Link["SiteView"]):
     # The plugin goes on asking for the queues of a flow that were removed, until its broker is started again.
     keeps = True
+    messages: int | None = None
+    acks: int | None = None
 
     def __init__(self, view: SiteView) -> None:
         super().__init__(view)
@@ -191,7 +193,9 @@ class ContinuityLink(Link["SiteView"]):
             self.attached = all(queue.consumers for queue in (*outflow, view.commands.out))
             self.ships |= {view.commands.bridge.name: view.commands.bridge.started}
         if view.service is not None:
-            self.to_ship = total(map(depth_of, outflow))
+            self.messages = total(depth_of(flow.out_mirror) for flow in view.flows)
+            self.acks = total(depth_of(flow.out_acks) for flow in view.flows)
+            self.to_ship = total((self.messages, self.acks))
             self.unapplied = total(depth_of(flow.in_acks) for flow in view.flows)
             # With a single one its bridges find the others by the cluster: they are made with HA.
             self.peer_nodes = nodes([view.service.connectors] if len(view.service.connectors) > 1 else [])
@@ -242,6 +246,9 @@ class ContinuityLink(Link["SiteView"]):
                     yield f"{view.site}: {queue.depth} command(s) in {queue.name}"
 
     def holds(self, call: Call) -> bool | None:
+        commands = self.view.commands
+        if call.goal is Goal.REMOVE and commands is not None and call.thing == commands.out.name:
+            return not commands.out.depth
         if call.goal not in (Goal.LINK_UP, Goal.LINK_DOWN):
             return None
         bridge = self.view.bridges.get(call.thing)
@@ -250,35 +257,29 @@ class ContinuityLink(Link["SiteView"]):
     def linked(self, before: SiteView | None, took_s: float) -> LinkSnapshot:
         """The bridges as one link, with the four figures that the plugin's own design asked for: loss risk, duplicate
         risk, recovery point, recovery time."""
-        view = self.view
-        rate = self.rate(before, took_s)
-        messages = acks = unapplied = even_s = oldest_s = None
-        if view.service is not None:
-            messages = total(depth_of(flow.out_mirror) for flow in view.flows)
-            acks = total(depth_of(flow.out_acks) for flow in view.flows)
-            unapplied = self.unapplied
-            even_s = drain_s(total((messages, acks, unapplied)), rate)
-            ages = [flow.out_mirror.oldest_ms for flow in view.flows if flow.out_mirror.oldest_ms is not None]
-            oldest_s = 0.0 if messages == 0 else round(max(ages) / 1000, 3) if ages else None
-        started = all(self.ships.values()) if view.service is not None else None
-        line = "the continuity plugin has not started: what its bridges hold was not read"
-        if view.service is not None:
-            state = "connected" if self.attached else "started, not connected" if started else "stopped"
-            oldest = f", the oldest {duration(oldest_s)} old" if oldest_s else ""
-            time = f"{duration(even_s)} to be even" if even_s is not None else "time to be even not known"
-            line = (
-                f"bridges {state}; {count_text(messages)} message(s) to ship{oldest}, "
-                f"{count_text(acks)} acknowledgement(s) to ship, {count_text(unapplied)} not applied; {time}"
-            )
-        more: dict[str, Json] = {
-            "loss_risk": messages,
-            "duplicate_risk": acks,
-            "recovery_point_s": oldest_s,
-            "recovery_time_s": even_s,
-        }
-        return LinkSnapshot(
-            view.site, view.pair, "bridges", started, self.attached, self.to_ship, unapplied, rate, (line,), more
+        view, rate = self.view, self.rate(before, took_s)
+        messages, acks, unapplied = self.messages, self.acks, self.unapplied
+        ages = [flow.out_mirror.oldest_ms for flow in view.flows if flow.out_mirror.oldest_ms is not None]
+        oldest_s = 0.0 if messages == 0 else round(max(ages) / 1000, 3) if ages else None
+        even_s, started = drain_s(total((messages, acks, unapplied)), rate), all(self.ships.values())
+        state = "connected" if self.attached else "started, not connected" if started else "stopped"
+        oldest = f", the oldest {duration(oldest_s)} old" if oldest_s else ""
+        line = (
+            f"bridges {state}; {count_text(messages)} message(s) to ship{oldest}, {count_text(acks)} "
+            f"acknowledgement(s) to ship, {count_text(unapplied)} not applied; "
+            f"{f'{duration(even_s)} to be even' if even_s is not None else 'time to be even not known'}"
         )
+        figures = ("loss_risk", "duplicate_risk", "recovery_point_s", "recovery_time_s")
+        more: dict[str, Json] = dict(zip(figures, (messages, acks, oldest_s, even_s), strict=True))
+        if view.service is None:
+            line, more = (
+                "the continuity plugin has not started: what its bridges hold was not read",
+                dict.fromkeys(figures),
+            )
+        return LinkSnapshot(
+            view.site, view.pair, "bridges", started if view.service is not None else None, self.attached, self.to_ship,
+            unapplied, rate, (line,), more,
+        )  # fmt: skip
 
     def rows(self, peer: SiteView | None, at: datetime) -> Iterator[Row]:
         """The flows carry messages and acknowledgements by themselves.
@@ -325,15 +326,10 @@ class ContinuityLink(Link["SiteView"]):
     def residue(self) -> Residue | None:
         """A late message comes twice only if it is to be shipped and still lies in its queue, unacknowledged. Gives
         None if the plugin has not started, or the broker counts wrongly."""
-        view = self.view
-        if view.service is None:
+        again = total(late(self.view, flow) for flow in self.view.flows)
+        if self.messages is None or self.acks is None or again is None:
             return None
-        messages = total(depth_of(flow.out_mirror) for flow in view.flows)
-        acks = total(depth_of(flow.out_acks) for flow in view.flows)
-        again = total(late(view, flow) for flow in view.flows)
-        return (
-            Residue(messages, acks, again) if messages is not None and acks is not None and again is not None else None
-        )
+        return Residue(self.messages, self.acks, again)
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,12 +351,11 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class Bridge:
-    """A bridge. The counters only ever grow, and the difference between them is under way."""
+    """A bridge, and how many messages its peer has confirmed."""
 
     name: str
     bean: str
     started: bool
-    forwarded: int
     acked: int
 
 
@@ -393,6 +388,11 @@ class Flow:
         staged = self.staging
         return staged.depth > 0 and staged.scheduled == 0 and staged.delivering == staged.depth
 
+    @property
+    def stands(self) -> tuple[int, int]:
+        """How many messages are staged, and how many were confirmed."""
+        return self.staging.depth, self.target_bridge.acked
+
 
 @dataclass(frozen=True, slots=True)
 class Commands:
@@ -401,6 +401,10 @@ class Commands:
     out: Queue
     into: Queue
     bridge: Bridge
+
+    @property
+    def under_way(self) -> int:
+        return self.out.depth + self.into.depth
 
 
 @dataclass(frozen=True, slots=True)
@@ -419,8 +423,6 @@ class SiteView(ArtemisBroker):
     uncopied: Mapping[str, frozenset[str]] = field(default_factory=dict)
     held: Mapping[str, frozenset[str]] = field(default_factory=dict)
     without_id: Mapping[str, int] = field(default_factory=dict)
-    _flows: Mapping[str, Flow] = field(init=False, repr=False, compare=False)
-    bridges: Mapping[str, Bridge] = field(init=False, repr=False, compare=False)
 
     @cached_property
     def link(self) -> ContinuityLink:
@@ -430,11 +432,14 @@ class SiteView(ArtemisBroker):
     def fence(self) -> Plugin:
         return Plugin(self)
 
-    def __post_init__(self) -> None:
-        ArtemisBroker.__post_init__(self)
-        bridges = [bridge for flow in self.flows for bridge in (*flow.shipping, flow.target_bridge)]
-        object.__setattr__(self, "_flows", {flow.queue: flow for flow in self.flows})
-        object.__setattr__(self, "bridges", {bridge.name: bridge for bridge in bridges})
+    @cached_property
+    def bridges(self) -> Mapping[str, Bridge]:
+        every = (bridge for flow in self.flows for bridge in (*flow.shipping, flow.target_bridge))
+        return {bridge.name: bridge for bridge in every}
+
+    @cached_property
+    def _flows(self) -> Mapping[str, Flow]:
+        return {flow.queue: flow for flow in self.flows}
 
     @property
     def role(self) -> Role:

@@ -18,7 +18,7 @@ def queue(name: str, depth: int = 0, **more: Any) -> Queue:
 
 
 def bridge(name: str, *, started: bool = True) -> Bridge:
-    return Bridge(name, f'org.apache.activemq.artemis:broker="x",bridge="{name}"', started, 0, 0)
+    return Bridge(name, f'org.apache.activemq.artemis:broker="x",bridge="{name}"', started, 0)
 
 
 def flow(
