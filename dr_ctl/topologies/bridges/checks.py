@@ -1,5 +1,6 @@
 """The named checks of brokers that diverts and bridges join: everything that speaks against a move, at once. Pure."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from shlex import quote
@@ -32,30 +33,25 @@ def of_return(case: Case[BrokerView]) -> Iterator[Finding]:
     moves = case if case.move.spec.operation == FAILBACK else None
     yield from reasons.of_return(case, lambda view: of_broker(view, moves), _MENDED, "DR-RETURN-001.artemis", of_both)
     for view in case.snapshot.views(case.move.target):
-        yield from _done_again(view, case.move)
+        if not view.link.attached:  # else a return has begun to let them in
+            yield from _done_again(view, case.move)
 
 
 def _done_again(view: BrokerView, move: Move) -> Iterator[Finding]:
     """Find messages that the return brings and that clients of the serving site do a second time: refused, unless a
     person accepts as many."""
-    if view.link.attached:
-        return  # a return has begun to let them in
-    ids = view.unannounced
+    ids, accepted = view.unannounced, move.spec.accept_duplicates
     count = sum(map(len, ids.values())) if ids is not None else sum(flow.to_ship or 0 for flow in view.flows)
-    if not count:
-        return
-    again = f"dr-ctl {'failback --to' if move.spec.operation == FAILBACK else 'reinstate'} {view.site}"
-    accepted = move.spec.accept_duplicates
-    agreed = accepted == "unknown" or (accepted is not None and accepted >= count)
-    finding = found(
-        "DR-RETURN-010.held" if ids is not None else "DR-RETURN-010.held_unread",
-        more=[f"{unit}: {brief(announced)}" for unit, announced in (ids or {}).items() if announced],
-        accepted=agreed,
-        count=count,
-        site=view.site,
-        again=again,
-    )
-    yield replace(finding, duplicates=count)
+    if count:
+        finding = found(
+            "DR-RETURN-010.held" if ids is not None else "DR-RETURN-010.held_unread",
+            more=[f"{unit}: {brief(announced)}" for unit, announced in (ids or {}).items() if announced],
+            accepted=accepted == "unknown" or (accepted is not None and accepted >= count),
+            count=count,
+            site=view.site,
+            again=f"dr-ctl {'failback --to' if move.spec.operation == FAILBACK else 'reinstate'} {view.site}",
+        )
+        yield replace(finding, duplicates=count)
 
 
 def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterator[Finding]:
@@ -122,7 +118,20 @@ def _flow(name: str, view: BrokerView, flow: Flow) -> Iterator[Finding]:
         yield found("DR-BRIDGE-004", broker=name, stopped=brief(stopped), site=view.site)
     elif flow.bridges and not flow.attached:
         yield found("DR-LINK-004", broker=name, link=f"the bridge of {unit}", site=view.site)
-    yield from _origin(name, flow)
+    # A message that does not say where it comes from is sent back, and comes again.
+    taken = flow.divert.filter or ""
+    for bridge in flow.bridges:
+        if bridge.origin is None:
+            yield found("DR-BRIDGE-007.no_header", broker=name, bridge=bridge.name, origin=ORIGIN)
+        elif f"{ORIGIN} = '{bridge.origin}'" not in taken or f"{ORIGIN} IS NULL" not in taken:
+            yield found(
+                "DR-BRIDGE-007.wrong_filter",
+                broker=name,
+                origin=bridge.origin,
+                origin_2=ORIGIN,
+                divert=flow.divert.name,
+                filter=taken or "missing",
+            )
 
 
 def _buffered(name: str, view: BrokerView, flow: Flow, spec: Spec | None = None) -> Iterator[Finding]:
@@ -160,23 +169,6 @@ def _buffered(name: str, view: BrokerView, flow: Flow, spec: Spec | None = None)
         )
 
 
-def _origin(name: str, flow: Flow) -> Iterator[Finding]:
-    """A message that does not say where it comes from is sent back, and comes again."""
-    taken = flow.divert.filter or ""
-    for bridge in flow.bridges:
-        if bridge.origin is None:
-            yield found("DR-BRIDGE-007.no_header", broker=name, bridge=bridge.name, origin=ORIGIN)
-        elif f"{ORIGIN} = '{bridge.origin}'" not in taken or f"{ORIGIN} IS NULL" not in taken:
-            yield found(
-                "DR-BRIDGE-007.wrong_filter",
-                broker=name,
-                origin=bridge.origin,
-                origin_2=ORIGIN,
-                divert=flow.divert.name,
-                filter=taken or "missing",
-            )
-
-
 def _forwarded(name: str, view: BrokerView, spec: Spec | None) -> Iterator[Finding]:
     units = [unit for unit, count in view.forwarded.items() if count and (spec is None or spec.includes(unit))]
     if units:
@@ -210,9 +202,15 @@ def of_both(case: Case[BrokerView], view: BrokerView, peer: BrokerView) -> Itera
     yield from of_mqtt(view, peer)
     if not any(queue.consumers for queue in peer.arrived):
         yield found("DR-BRIDGE-010", site=peer.site, pair=peer.pair)
-    units = view.among(move.moves)
+    units, name = view.among(move.moves), f"{peer.site}/{peer.pair}"
     for unit in units:
-        yield from _copy(unit, view, peer)
+        if not peer.queues_of(unit):
+            yield found("DR-BRIDGE-011.no_queue", broker=name, unit=unit, site=view.site, other_site=peer.site)
+        elif unlost := peer.unrouted.get(unit):
+            yield found("DR-BRIDGE-011.unrouted", severity=Severity.WARNING, broker=name, unit=unit, count=unlost)
+        if peer.flow(unit) is None:
+            yield found("DR-BRIDGE-006.not_back", broker=name, unit=unit, site=view.site, other_site=peer.site)
+        yield from of_reached_copy(unit, view, peer, planned=True)
         yield from _delayed(unit, view, peer, move, case.rules)
         yield from _only_here(unit, view, peer, move.spec)
     # What only the waiting site copies no fence closes where it is served, and it would open at both.
@@ -220,18 +218,6 @@ def of_both(case: Case[BrokerView], view: BrokerView, peer: BrokerView) -> Itera
         yield found("DR-BRIDGE-006.not_captured", site=view.site, pair=view.pair, unit=unit, other_site=peer.site)
     yield from _refused(view, peer)
     yield from _history(units, view, peer)
-
-
-def _copy(unit: str, view: BrokerView, peer: BrokerView) -> Iterator[Finding]:
-    """Find what is missing for one queue at the site that waits for it."""
-    name = f"{peer.site}/{peer.pair}"
-    if not peer.queues_of(unit):
-        yield found("DR-BRIDGE-011.no_queue", broker=name, unit=unit, site=view.site, other_site=peer.site)
-    elif unlost := peer.unrouted.get(unit):
-        yield found("DR-BRIDGE-011.unrouted", severity=Severity.WARNING, broker=name, unit=unit, count=unlost)
-    if peer.flow(unit) is None:
-        yield found("DR-BRIDGE-006.not_back", broker=name, unit=unit, site=view.site, other_site=peer.site)
-    yield from of_reached_copy(unit, view, peer, planned=True)
 
 
 def of_reached_copy(unit: str, view: BrokerView, peer: BrokerView, *, planned: bool = False) -> Iterator[Finding]:
@@ -278,24 +264,21 @@ def _only_here(unit: str, view: BrokerView, peer: BrokerView, spec: Spec) -> Ite
 def _refused(view: BrokerView, peer: BrokerView) -> Iterator[Finding]:
     """Find a role that may send to every address but one: the peer refuses its bridge there, which stops all
     bridges."""
-    clients = set(peer.config.lasting.roles) if peer.config.lasting is not None else set()
+    clients = peer.config.lasting.roles if peer.config.lasting is not None else ()
     senders = {
         unit: {role for role, words in peer.grants[unit].items() if "send" in words and not role.startswith(ASIDE)}
-        - clients
-        for unit in sorted({flow.unit for flow in view.carrying})
-        if unit in peer.grants
+        for unit in sorted({flow.unit for flow in view.carrying} & peer.grants.keys())
     }
-    usual = {role for roles in senders.values() for role in roles}
-    common_ = {role for role in usual if sum(role in roles for roles in senders.values()) > len(senders) / 2}
+    counts = Counter(role for roles in senders.values() for role in roles.difference(clients))
+    usual = {role for role, count in counts.items() if count > len(senders) / 2}
     for unit, roles in senders.items():
-        if lacking := sorted(common_ - roles):
+        if lacking := sorted(usual - roles):
             bridges = [bridge.name for flow in view.carrying if flow.unit == unit for bridge in flow.bridges]
-            who = f"bridge {bridges[0]}" if bridges else f"the bridge of {unit}"
             yield found(
                 "DR-BRIDGE-008",
                 site=view.site,
                 pair=view.pair,
-                who=who,
+                who=f"bridge {bridges[0]}" if bridges else f"the bridge of {unit}",
                 other_site=peer.site,
                 roles=brief(lacking),
                 unit=unit,
@@ -305,12 +288,13 @@ def _refused(view: BrokerView, peer: BrokerView) -> Iterator[Finding]:
 
 def _history(units: Iterable[str], view: BrokerView, peer: BrokerView) -> Iterator[Finding]:
     """Find copies with many processed messages: clients pass over these before any new one."""
-    history = []
-    for unit in units:
-        deep = sum(queue.depth for queue in peer.queues_of(unit)) - sum(queue.depth for queue in view.queues_of(unit))
-        if deep > SKIPS_PER_S and view.units.get(unit):
-            history.append(f"{unit} {deep} ({deep / SKIPS_PER_S:.0f} s at {SKIPS_PER_S} a second)")
-    if history:
+    depths = {unit: [sum(queue.depth for queue in both.queues_of(unit)) for both in (view, peer)] for unit in units}
+    deep = {unit: there - here for unit, (here, there) in depths.items() if view.units.get(unit)}
+    if history := [
+        f"{unit} {count} ({count / SKIPS_PER_S:.0f} s at {SKIPS_PER_S} a second)"
+        for unit, count in deep.items()
+        if count > SKIPS_PER_S
+    ]:
         yield found("DR-BRIDGE-014", site=peer.site, pair=peer.pair, history=brief(history))
 
 
@@ -323,16 +307,8 @@ def _buffers(view: BrokerView) -> str:
     return brief([f"{count_text(flow.to_ship)} of {flow.unit} to ship" for flow in view.flows]) or "none"
 
 
-def _ids(view: BrokerView) -> str | None:
-    return (
-        f"{view.ids.unit}: {count_text(view.ids_to_ship)} id(s) to ship"
-        if view.ids is not None
-        else "no divert for them"
-    )
-
-
-def _copies(view: BrokerView) -> str:
-    return f"{view.site} {sum(queue.depth for queue in view.business.values())} message(s)"
+def _ids(view: BrokerView) -> str:
+    return f"{view.ids.unit}: {count_text(view.ids_to_ship)} id(s) to ship" if view.ids else "no divert for them"
 
 
 def _closed(view: BrokerView) -> str:
@@ -363,7 +339,7 @@ BY_PAIR: Final[Sequence[Named[BrokerView]]] = (
     Named("DR-BRIDGE-011", lambda view: f"{view.site} {len(view.unrouted)} address(es)"),
     Named("DR-BRIDGE-012", _closed),
     Named("DR-BRIDGE-013", _closed),
-    Named("DR-BRIDGE-014", _copies),
+    Named("DR-BRIDGE-014", lambda view: f"{view.site} {sum(q.depth for q in view.business.values())} message(s)"),
     Named("DR-BRIDGE-020", lambda view: f"{view.site} {sum(flow.not_due for flow in view.flows)} delayed"),
     Named("DR-MQTT-001", lambda view: f"{view.site} {brief(view.stays) or 'nothing'}"),
 )

@@ -1,9 +1,8 @@
 """Counts the messages that come twice after a move, and those that are in no copy: by the id stores of both sites."""
 
 import sqlite3
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from shlex import quote
 from typing import Final
 
@@ -11,7 +10,7 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, brief
 from dr_ctl.engine.plan import Spec
 from dr_ctl.topologies.bridges.messages import COMPARED, PAGE, Message, Origin, listed, pages
-from dr_ctl.topologies.bridges.reading import LinkEnds, Session
+from dr_ctl.topologies.bridges.reading import LinkEnds
 from dr_ctl.topologies.bridges.view import BrokerView, Chosen, every_unit
 from dr_ctl.topologies.common.idstore import WITHIN_S, NotRead, Store
 from dr_ctl.topologies.common.view import Queue
@@ -37,30 +36,17 @@ def ids_lacking(store: Store, other: Store, queues: Collection[str] | None = Non
     return {queue: frozenset(ids) for queue, ids in lacking_ids.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class Side:
-    """One broker's queue, None where there is none; `origin` is the name of its site in origins."""
-
-    session: Session
-    queue: Queue | None
-    origin: str
-
-
-def missing(local: Side, peer: Side, *, timeout_s: float) -> int | None:
+def missing(ends: LinkEnds, queue: Queue, copy: Queue, origins: Sequence[str], *, timeout_s: float) -> int | None:
     """How many messages lie here, are not there, and are in no id store; without the delayed ones, which no listing
     has. None where that cannot be told: they are too many, a broker does not show where one comes from, or nothing says
-    what was processed there. Raises `BrokerError`."""
-    queue, copy = local.queue, peer.queue
-    assert queue is not None
-    if copy is None:
-        return queue.depth
-    if queue.depth > COMPARED:
-        return None
-    if (lying := listed(local.session.reader(), queue, local.origin, timeout_s=timeout_s)) is None:
+    what was processed there. `origins` are the names of both sites in origins. Raises `BrokerError`."""
+    (local, peer), (own, other) = ends, origins
+    lying = listed(local.reader(), queue, own, timeout_s=timeout_s) if queue.depth <= COMPARED else None
+    if lying is None:
         return None
     forwarded = sum(message.forwarded for message in lying)
     wanted, oldest, looked = [message for message in lying if not message.forwarded], None, 0
-    for page in pages(peer.session.reader(), copy, peer.origin, timeout_s=timeout_s):
+    for page in pages(peer.reader(), copy, other, timeout_s=timeout_s):
         if not wanted or looked == PAGES:
             break
         looked += 1
@@ -68,21 +54,19 @@ def missing(local: Side, peer: Side, *, timeout_s: float) -> int | None:
             return None
         present = {origin for message in page for origin in message.origins}
         wanted = [message for message in wanted if not message.origins & present]
-        numbers = [
-            message.copied[1] for message in page if message.copied is not None and message.copied[0] == local.origin
-        ]
+        numbers = [message.copied[1] for message in page if message.copied is not None and message.copied[0] == own]
         oldest = min([*numbers, *([oldest] if oldest is not None else [])], default=None)
     # A delay that AMQP tells in milliseconds begins anew at the copy, which is in no listing until then.
     if wanted and (looked == PAGES or copy.scheduled):
         return None
     if not wanted:
         return forwarded
-    processed = [side.session.processed(queue.name, wanted) for side in (local, peer)]
+    processed = [session.processed(queue.name, wanted) for session in ends]
     done = frozenset[Origin]().union(*(origins for origins in processed if origins is not None))
     wanted = [message for message in wanted if message.name not in done]
     if None in processed:
         # Nobody can say of a message older than every copy whether it was processed there, or never came.
-        newer = [message for message in wanted if oldest is not None and _number(message, local.origin) >= oldest]
+        newer = [message for message in wanted if oldest is not None and _number(message, own) >= oldest]
         return forwarded + len(newer) if newer or not wanted else None
     return forwarded + len(wanted)
 
@@ -105,9 +89,13 @@ def copies_done(ends: LinkEnds, copies: BrokerView, ids: Lacking, spec: Spec, *,
     """An error for each queue whose copy holds messages of these ids, without the numbers that were accepted. Raises
     `BrokerError`."""
     local, peer = ends
-    queues = {queue.name: queue for unit in copies.among(spec.includes) for queue in copies.queues_of(unit)}
     for name, lost in ids.items():
-        most = _lying(peer, queues[name], copies.origin_of(queues[name].address), lost, timeout_s=timeout_s)
+        copy, most = copies.business[name], len(lost)
+        # At most so many lie in the copy: all of them, where it cannot be listed whole.
+        if copy.depth <= PAGES * PAGE and not copy.scheduled and copy.counted:
+            own = copies.origin_of(copy.address) or peer.site
+            lying = listed(peer.reader(), copy, own, timeout_s=timeout_s)
+            most = sum(message.id(peer.id_header) in lost for message in lying) if lying is not None else most
         if most and most != spec.accept_difference.get(name):
             yield found(
                 "DR-BRIDGE-018",
@@ -127,9 +115,8 @@ def done_at(ends: LinkEnds, copies: BrokerView, *, timeout_s: float) -> Iterator
     if lost is None:
         yield found("DR-RETURN-010.no_store", site=local.site, other_site=peer.site)
         return
-    queues = {queue.name: queue for unit in copies.among(every_unit) for queue in copies.queues_of(unit)}
     for name, ids in lost.items():
-        queue = queues[name]
+        queue = copies.business[name]
         origin = copies.origin_of(queue.address) or peer.site
         lying = {
             message.id(peer.id_header)
@@ -149,13 +136,3 @@ def done_at(ends: LinkEnds, copies: BrokerView, *, timeout_s: float) -> Iterator
 
 def not_compared(error: NotRead) -> Finding:
     return found("DR-RECONCILE-004.not_compared", why=error)
-
-
-def _lying(peer: Session, copy: Queue, origin: str | None, ids: frozenset[str], *, timeout_s: float) -> int:
-    """At most how many messages of these ids lie in a copy: all of them, where the copy cannot be listed whole."""
-    if not copy.depth:
-        return 0
-    if copy.depth > PAGES * PAGE or copy.scheduled or not copy.counted:
-        return len(ids)
-    lying = listed(peer.reader(), copy, origin or peer.site, timeout_s=timeout_s)
-    return sum(message.id(peer.id_header) in ids for message in lying) if lying is not None else len(ids)

@@ -2,7 +2,6 @@
 `residue`."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 from dr_ctl.core.errors import BrokerError
@@ -20,7 +19,7 @@ from dr_ctl.topologies.common.calls import call, holds, left_of, open_listener, 
 from dr_ctl.topologies.common.reasons import paused_at
 from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.rules import Rules
-from dr_ctl.topologies.common.snapshot import RETURNED, Snapshot, state_to_restore
+from dr_ctl.topologies.common.snapshot import RETURNED, Snapshot
 from dr_ctl.topologies.common.verbs.activate import may_open, other_site_open, sides
 from dr_ctl.topologies.common.verbs.fence import acting, drafting, held, held_for_the_other
 from dr_ctl.topologies.common.verbs.undoing import as_before, open_again
@@ -30,6 +29,7 @@ from dr_ctl.topologies.common.wants import AtBroker, debts_as_before, listeners_
 CUT: Final = "closeConsumerConnectionsForAddress(java.lang.String)"
 NOT_PAUSED: Final = "it is not paused"
 PAUSED: Final = "it is paused"
+NEW: Final[Mapping[str, Any]] = {"kept_out": False, "gated": []}
 
 
 def closes(view: BrokerView, units: Sequence[str]) -> list[Call]:
@@ -50,35 +50,20 @@ def opens(view: BrokerView, units: Sequence[str], when: str | None = None) -> li
 
 def clients(at: AtBroker) -> Iterator[Call]:
     """Each unit's ways in: what its queues deliver, and the rights of the clients' roles at its address."""
-    view, was, now = at.view, at.was, state_to_restore(at.view)
-    opens, closes, admits, shuts_out = map(at.named, (Goal.OPEN, Goal.CLOSE, Goal.GRANT, Goal.REVOKE))
-    shut, opened, out, let_in = list[Call](), list[Call](), list[str](), list[str]()
-    for unit in view.among(at.move.spec.includes):
-        for queue in view.queues_of(unit):
-            held, is_held = _held(was, unit, queue.name), _held(now, unit, queue.name)
-            if held and (not is_held or queue.name in opens):
-                shut.append(_dispatch(view, Goal.CLOSE, queue, NOT_PAUSED))
-            if not held and (is_held or queue.name in closes):
-                opened.append(_dispatch(view, Goal.OPEN, queue, PAUSED))
-        kept_out = RETURNED in was or _of(was, unit)["kept_out"]
-        if kept_out and (unit in admits or not view.kept_out(unit)):
-            out.append(unit)
-            shut.append(_cut(view, unit))  # a client that came meanwhile would wait there for ever
-        if not kept_out and (unit in shuts_out or view.kept_out(unit)):
-            let_in.append(unit)
-    yield from (*view.fence.keeping_out(out, "they are let in"), *shut)
-    yield from in_phase("listeners", opened)
+    view, was = at.view, at.was
+    # A unit that was not there before the run was closed to nobody.
+    before = {unit: was["units"].get(unit, NEW) for unit in view.among(at.move.spec.includes)}
+    queues = [(unit, queue) for unit in before for queue in view.queues_of(unit)]
+    held = {q.name for unit, q in queues if RETURNED in was or q.name in (*before[unit]["gated"], *was["paused"])}
+    out = [unit for unit, state in before.items() if RETURNED in was or state["kept_out"]]
+    let_in = [unit for unit in before if unit not in out and (unit in at.named(Goal.REVOKE) or view.kept_out(unit))]
+    out = [unit for unit in out if unit in at.named(Goal.GRANT) or not view.kept_out(unit)]
+    yield from view.fence.keeping_out(out, "they are let in")
+    yield from at.missing(_dispatch(view, Goal.CLOSE, queue, NOT_PAUSED) for _, queue in queues if queue.name in held)
+    yield from (_cut(view, unit) for unit in out)  # a client that came meanwhile would wait there for ever
+    opens = at.missing(_dispatch(view, Goal.OPEN, queue, PAUSED) for _, queue in queues if queue.name not in held)
+    yield from in_phase("listeners", opens)
     yield from in_phase("admit", view.fence.letting_in(let_in, "they are kept out"))
-
-
-def _held(state: Mapping[str, Any], unit: str, queue: str) -> bool:
-    return RETURNED in state or queue in (*_of(state, unit)["gated"], *state["paused"])
-
-
-def _of(was: Mapping[str, Any], unit: str) -> Mapping[str, Any]:
-    """A unit that was not there before the run was closed to nobody."""
-    state: Mapping[str, Any] = was["units"].get(unit, {"kept_out": False, "gated": []})
-    return state
 
 
 def _dispatch(view: BrokerView, goal: Goal, queue: Queue, when: str | None) -> Call:
@@ -95,10 +80,6 @@ def _cut(view: BrokerView, unit: str) -> Call:
     return call(view, Goal.CUT, unit, asked, f"end the connections that consume {unit}", "somebody consumes it")
 
 
-def _whole(view: BrokerView, move: Move) -> bool:
-    return all(move.spec.includes(unit) or view.kept_out(unit) for unit in view.fence.matches)
-
-
 def _chosen(move: Move) -> Chosen:
     """By itself a fence closes queues too that the other site serves, where nothing kept clients out."""
     return move.spec.includes if move.spec.operation == FENCE else move.moves
@@ -108,7 +89,7 @@ draft: Final = drafting(
     lambda at: closes(at.view, at.view.among(_chosen(at.move))),
     lambda _: "the clients of each queue are kept out, restarts included",
     "its queues are closed already",
-    _whole,
+    lambda view, move: all(move.spec.includes(unit) or view.kept_out(unit) for unit in view.fence.matches),
 )
 
 
@@ -271,71 +252,69 @@ def activate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCo
         return Failed(why)
     planned = {call.thing for call in step.phase("listeners")}
     shut = [(view, listener) for view in views for listener in view.listeners if not listener.started]
+    # Listeners that were closed since the plan, too.
     again = [open_listener(view, listener) for view, listener in shut if listener.name not in planned]
-    step = replace(step, calls=(*step.calls, *in_phase("listeners", again)))
-    admits, listeners, strikes = step.phase("admit"), step.phase("listeners"), step.phase("strikes")
-    missing = [call for call in (*listeners, *admits) if call.thing != ALL and not holds(call, views)]
-    starts = [call for call in missing if call in listeners]
+    opening = _Opening(tools, [*step.phase("listeners"), *again], step.phase("admit"), move, context)
+    missing = [call for call in opening.wanted if not holds(call, views)]
     tools.opened = tools.opened or bool(missing)
-    outcomes = tools.change(starts, context)
+    outcomes = tools.change([call for call in missing if call in opening.opens], context)
     if outcomes and all(isinstance(outcome, Failed) for outcome in outcomes):
         return Failed(f"{move.target} could not be opened: {outcomes[0].text}")
     tools.may_serve = tools.may_serve or bool(missing)
-    if (why := _admitted(tools, step, move, context)) is not None:
+    if (why := opening.why_not_admitted()) is not None:
         return Failed(why)
-    if (failed := _until_held(tools, step, move, context)) is not None:
+    if (failed := opening.until_held()) is not None:
         return failed
-    tools.change(strikes, context)
+    tools.change(step.phase("strikes"), context)
     return Done(f"{move.target} lets clients in") if missing else NotNeeded(f"{move.target} serves already")
 
 
-def _admitted(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> str | None:
-    """Let the clients' roles in where the queues deliver; gives the reason why they are not let in. By them clients are
-    in, so the other site is looked at right before."""
-    targets, sources, _ = sides(tools, move)
-    paused = {
-        view.unit_of(call.thing) for view in targets for call in step.phase("listeners") if not holds(call, targets)
-    }
-    admits = [call for call in step.phase("admit") if call.thing not in paused]
-    if not left_of([call for call in admits if call.thing != ALL], targets):
-        return None
-    return other_site_open(tools, sources, move) or tools.admit(move.target, admits, context, again=True)
+class _Opening:
+    """The target while it is opened: the calls by which queues deliver and listeners open, and those that let the
+    clients' roles in."""
 
+    def __init__(
+        self, tools: BridgesTools, opens: Sequence[Call], admits: Sequence[Call], move: Move, context: StepContext
+    ) -> None:
+        self._tools, self.opens, self._admits, self._move, self._context = tools, opens, admits, move, context
+        self.wanted = [call for call in (*admits, *opens) if call.thing != ALL]
+        self._again_at = context.monotonic() + tools.timeouts.again_s
 
-def _until_held(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome | None:
-    """Wait until all calls are seen to hold; gives None once they do. What does not hold is asked for again: what is
-    opened twice is opened once."""
-    listeners = step.phase("listeners")
-    wanted = [call for call in (*step.phase("admit"), *listeners) if call.thing != ALL]
-    again_at = context.monotonic() + tools.timeouts.again_s
+    def why_not_admitted(self) -> str | None:
+        """Let the clients' roles in where the queues deliver; gives the reason why they are not let in. By them clients
+        are in, so the other site is looked at right before."""
+        tools, move = self._tools, self._move
+        targets, sources, _ = sides(tools, move)
+        paused = {view.unit_of(call.thing) for view in targets for call in self.opens if not holds(call, targets)}
+        admits = [call for call in self._admits if call.thing not in paused]
+        if not left_of([call for call in admits if call.thing != ALL], targets):
+            return None
+        return other_site_open(tools, sources, move) or tools.admit(move.target, admits, self._context, again=True)
 
-    def read() -> list[str]:
-        nonlocal again_at
+    def until_held(self) -> Outcome | None:
+        """Wait until all calls are seen to hold; gives None once they do."""
+        tools, target = self._tools, self._move.target
+        within_s, poll_s = tools.timeouts.activate_s, tools.timeouts.poll_s
+        waited = until(self._context, self._left, holds=lambda left: not left, within_s=within_s, poll_s=poll_s)
+        if waited.satisfied:
+            return None
+        views, not_seen = tools.observer.answering(target), f"effect not seen: {brief(waited.reading)}"
+        # While the roles are seen to be kept out a queue that comes to deliver after all lets nobody in.
+        answered = len(views) == len(tools.observer.at(target))
+        if self._admits and answered and all(view.kept_out(u) for view in views for u in view.among(self._move.moves)):
+            return Failed(f"{target} could not be opened: {not_seen}")
+        return Unknown(f"{target}: {not_seen}; look at {target} first")
+
+    def _left(self) -> list[str]:
+        """What is not seen to hold is asked for again: what is opened twice is opened once."""
+        tools, move, context = self._tools, self._move, self._context
         try:
-            if context.monotonic() > again_at:
-                again_at = context.monotonic() + tools.timeouts.again_s
+            if context.monotonic() > self._again_at:
+                self._again_at = context.monotonic() + tools.timeouts.again_s
                 targets, sources, _ = sides(tools, move)
                 if other_site_open(tools, sources, move) is None:
-                    tools.change([call for call in listeners if not holds(call, targets)], context)
-                    _admitted(tools, step, move, context)
-            return left_of(wanted, tools.observer.read_at(move.target))
+                    tools.change([call for call in self.opens if not holds(call, targets)], context)
+                    self.why_not_admitted()
+            return left_of(self.wanted, tools.observer.read_at(move.target))
         except BrokerError as error:
             return [str(error)]
-
-    within_s, poll_s = tools.timeouts.activate_s, tools.timeouts.poll_s
-    waited = until(context, read, holds=lambda left: not left, within_s=within_s, poll_s=poll_s)
-    if waited.satisfied:
-        return None
-    if step.phase("admit") and _shut(tools, move):
-        return Failed(f"{move.target} could not be opened: effect not seen: {brief(waited.reading)}")
-    return Unknown(f"{move.target}: effect not seen: {brief(waited.reading)}; look at {move.target} first")
-
-
-def _shut(tools: BridgesTools, move: Move) -> bool:
-    """Whether the roles are seen to be kept out still: a queue that comes to deliver after all lets nobody in."""
-    try:
-        return all(
-            view.kept_out(unit) for view in tools.observer.read_at(move.target) for unit in view.among(move.moves)
-        )
-    except BrokerError:
-        return False

@@ -15,7 +15,7 @@ from dr_ctl.jolokia.client import READ_S, Listing, Query, Reader
 from dr_ctl.jolokia.http import BadValue
 from dr_ctl.topologies.artemis.reading import Shown
 from dr_ctl.topologies.bridges.view import ORIGIN, BrokerView, Flow
-from dr_ctl.topologies.common.idstore import NotRead, Store
+from dr_ctl.topologies.common.idstore import Store
 from dr_ctl.topologies.common.view import Queue
 
 NUMBER: Final = "_AMQ_ORIG_MESSAGE_ID"
@@ -60,23 +60,25 @@ class Message:
 def pages(reader: Reader, queue: Queue, own: str, *, timeout_s: float) -> Iterator[list[Message]]:
     """A queue's messages, the last ones first, in pages: a copy's newest lie there, whatever their priority. `own` is
     the name of the broker's site in origins. Raises `BrokerError`."""
-    for page in range(-(-queue.depth // PAGE), 0, -1):
-        [answer] = reader.read([Query(queue.bean, Listing.BROWSE, (page, PAGE))], timeout_s=timeout_s)
+    for rows in _listings(reader, queue, timeout_s=timeout_s):
         try:
-            yield [_message(row, own) for row in answer.value()]
+            yield [_message(row, own) for row in rows]
         except (KeyError, ValueError, TypeError, AttributeError) as error:
             raise BadValue(f"{reader.url}: a message of {queue.name} is not as expected: {error}") from error
+
+
+def _listings(reader: Reader, queue: Queue, *, timeout_s: float) -> Iterator[Any]:
+    for page in range(-(-queue.depth // PAGE), 0, -1):
+        [answer] = reader.read([Query(queue.bean, Listing.BROWSE, (page, PAGE))], timeout_s=timeout_s)
+        yield answer.value()
 
 
 def listed(reader: Reader, queue: Queue, own: str, *, timeout_s: float) -> list[Message] | None:
     """All messages of a queue without the delayed ones, which no listing has; None where one is left out, or its broker
     does not show what it is called. Raises `BrokerError`."""
     messages = [message for page in pages(reader, queue, own, timeout_s=timeout_s) for message in page]
-    return (
-        messages
-        if len(messages) + queue.scheduled == queue.depth and all(message.named for message in messages)
-        else None
-    )
+    is_whole = len(messages) + queue.scheduled == queue.depth and all(message.named for message in messages)
+    return messages if is_whole else None
 
 
 def _message(row: Mapping[str, Any], own: str) -> Message:
@@ -150,14 +152,16 @@ def unannounced(
         return {}
     if store is None or any(buffer is not None and buffer.depth > ANNOUNCED_UP_TO for buffer in buffers):
         return None
+    ids = view.ids.buffer if view.ids is not None else None
     try:
-        announced = _announced(reader, view.ids.buffer) if view.ids is not None and view.ids.buffer is not None else ""
+        rows = [row for page in _listings(reader, ids, timeout_s=READ_S) for row in page] if ids is not None else []
         done = {flow.unit: _done(reader, view, flow, store, header) for flow in held}
-    except (NotRead, BrokerError):
+    except BrokerError:
         return None
-    if announced is None or None in done.values():
+    if (ids is not None and len(rows) != ids.depth) or None in done.values():
         return None
-    return {unit: sorted(id_ for id_ in ids or () if id_ not in announced) for unit, ids in done.items()}
+    announced = json.dumps(rows, ensure_ascii=False)  # consumers word their announcements as they like
+    return {unit: sorted(id_ for id_ in of_unit or () if id_ not in announced) for unit, of_unit in done.items()}
 
 
 def _done(reader: Reader, view: BrokerView, flow: Flow, store: Store, header: str) -> set[str] | None:
@@ -168,12 +172,3 @@ def _done(reader: Reader, view: BrokerView, flow: Flow, store: Store, header: st
         return None
     ids = [message.id(header) for message in held]
     return {id_ for queue in view.queues_of(flow.unit) for id_ in store.known(queue.name, ids)}
-
-
-def _announced(reader: Reader, buffer: Queue) -> str | None:
-    """All that lies in the buffer of ids as one text: consumers word their announcements as they like."""
-    rows: list[object] = []
-    for page in range(1, -(-buffer.depth // PAGE) + 1):
-        [answer] = reader.read([Query(buffer.bean, Listing.BROWSE, (page, PAGE))], timeout_s=READ_S)
-        rows += answer.value()
-    return json.dumps(rows, ensure_ascii=False) if len(rows) == buffer.depth else None

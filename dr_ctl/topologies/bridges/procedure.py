@@ -57,10 +57,6 @@ def _start(view: BrokerView, bridge: Bridge, when: str | None = None) -> Call:
     return call(view, Goal.LINK_UP, bridge.name, asked, f"start bridge {bridge.name}", when)
 
 
-def _started(at: AtBroker) -> list[Call]:
-    return starts(at.view, at.move.moves)
-
-
 def _stopped(at: AtBroker) -> list[Call]:
     return at.missing(
         call(at.view, Goal.LINK_DOWN, bridge.name, request(bridge.bean, STOP), f"stop bridge {bridge.name}")
@@ -68,11 +64,12 @@ def _stopped(at: AtBroker) -> list[Call]:
     )
 
 
+STARTED: Final[Wants] = ((lambda at: starts(at.view, at.move.moves), SOURCE),)
 draft_catch_up: Final = planning(
-    SOURCE, "{serving}the bridges connected, the buffers small", (_started, SOURCE), limits=Rules.catching_up
+    SOURCE, "{serving}the bridges connected, the buffers small", *STARTED, limits=Rules.catching_up
 )
 draft_drain: Final = planning(
-    TARGET, "all messages shipped, all processed ids applied", (_started, SOURCE), limits=Rules.draining
+    TARGET, "all messages shipped, all processed ids applied", *STARTED, limits=Rules.draining
 )
 AGAIN: Final[Wants] = (
     (lambda at: at.missing(_start(at.view, bridge) for bridge in _bridges(at.view, at.move.spec.includes)), SOURCE),
@@ -130,42 +127,32 @@ class UnitsDirection(Direction[BrokerView]):
 def catch_up(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """While the source serves: the bridges connected, and little enough under way that a drain takes a moment."""
     link_ends = tools.observer.link_ends(move)
-    before = _ids_lacking(tools, move)
+    before = {ends: _lacking(ends, move) for ends in link_ends}
     wait = Wait(tools, [UnitsDirection(ends, move.moves) for ends in link_ends], context, UNDER_WAY, SMALL)
     outcome = wait.caught_up(step.limits, "the buffers grow", "under way")
-    if isinstance(outcome, Done) and (lost := _ids_lost(tools, move, before, wait.last or 0)):
-        return Failed.of(*lost)
-    return outcome
-
-
-def _ids_lacking(tools: BridgesTools, move: Move) -> dict[str, Lacking]:
-    """By pair. A store that cannot be read is left out: the gate reports it."""
-    by_pair = {}
-    for ends in tools.observer.link_ends(move):
-        with suppress(BrokerError):
-            by_pair[ends[1].pair] = lacking(ends, ends[1].read(), move.moves) or {}
-    return by_pair
-
-
-def _ids_lost(tools: BridgesTools, move: Move, before: Mapping[str, Lacking], under_way: int) -> list[Finding]:
-    """Refuse before anybody is locked out: ids that were lacking already before the wait, and are more than what is
-    under way. The gate compares again, when nothing is under way."""
     findings: list[Finding] = []
-    for ends in tools.observer.link_ends(move) if any(before.values()) else ():
-        with suppress(BrokerError):
-            copies = ends[1].read()
-            now = lacking(ends, copies, move.moves) or {}
-            still_ = {queue: now.get(queue, frozenset()) & ids for queue, ids in before[ends[1].pair].items()}
-            if sum(map(len, still_.values())) > under_way:
-                findings += copies_done(ends, copies, still_, move.spec, timeout_s=tools.timeouts.flag_s)
-    return findings
+    # Refused before anybody is locked out: ids that were lacking already before the wait, and are more than what is
+    # under way. The gate compares again, when nothing is under way.
+    for ends in link_ends if isinstance(outcome, Done) and any(before.values()) else ():
+        now = _lacking(ends, move)
+        lost = {queue: now.get(queue, frozenset()) & ids for queue, ids in before[ends].items()}
+        if sum(map(len, lost.values())) > (wait.last or 0):
+            with suppress(BrokerError):
+                findings += copies_done(ends, ends[1].read(), lost, move.spec, timeout_s=tools.timeouts.flag_s)
+    return Failed.of(*findings) if findings else outcome
+
+
+def _lacking(ends: LinkEnds, move: Move) -> Lacking:
+    """Empty where a store cannot be read: the gate reports it."""
+    with suppress(BrokerError):
+        return lacking(ends, ends[1].read(), move.moves) or {}
+    return {}
 
 
 def drain(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    gate = tools.gate
-    accepted = move.spec.accept_difference
+    accepted, barrier = move.spec.accept_difference, tools.gate.barrier
     directions = [
-        UnitsDirection(ends, move.moves, gate.barrier(move.source, ends[0].pair), accepted=accepted)
+        UnitsDirection(ends, move.moves, barrier(move.source, ends[0].pair), accepted=accepted)
         for ends in tools.observer.link_ends(move)
     ]
     wait = Wait(tools, directions, context, UNDER_WAY)
@@ -204,14 +191,10 @@ LOOK_S: Final = 30.0
 
 def _served(at: AtBroker) -> Iterator[Queue]:
     """The queues that delivered before to clients who are let in."""
-    for queue in (served for flow in at.view.flows for served in at.view.queues_of(flow.unit)):
-        if not at.view.kept_out(queue.address) and queue.name not in at.was["paused"]:
-            yield queue
-
-
-def _queues_paused(at: AtBroker) -> list[Call]:
-    """Messages and ids take two bridges: a late message may arrive before the id that says that it is done."""
-    return at.missing(pause(at.view, queue, HOLDS) for queue in _served(at))
+    served = (
+        queue for flow in at.view.flows if not at.view.kept_out(flow.unit) for queue in at.view.queues_of(flow.unit)
+    )
+    return (queue for queue in served if queue.name not in at.was["paused"])
 
 
 def _ways_in(at: AtBroker) -> list[Call]:
@@ -222,18 +205,19 @@ def _ways_in(at: AtBroker) -> list[Call]:
     )
 
 
-QUEUES_PAUSED: Final[Wants] = ((_queues_paused, wants.SOURCE),)
+# Messages and ids take two bridges: a late message may arrive before the id that says that it is done.
+QUEUES_PAUSED: Final[Wants] = ((lambda at: at.missing(pause(at.view, queue, HOLDS) for queue in _served(at)), SOURCE),)
 LET_IN: Final[Wants] = (
-    (wants.link_admitted, wants.SOURCE),
-    (_ways_in, wants.TARGET),
+    (wants.link_admitted, SOURCE),
+    (_ways_in, TARGET),
     *((lambda at: starts(at.view, every_unit), site) for site in (SOURCE, TARGET)),
 )
 DELIVERED: Final[Wants] = (
     (lambda at: at.missing(resume(at.view, queue, None if queue.paused else HELD) for queue in _served(at)), SOURCE),
     *wants.DEBTS_CLEARED,
 )
-draft_reinstate: Final = wants.planning(
-    wants.TARGET,
+draft_reinstate: Final = planning(
+    TARGET,
     "its residue and its ids are let in while nothing is delivered; both directions drain",
     *(*QUEUES_PAUSED, *LET_IN, *DELIVERED),
     limits=Rules.while_moving,
@@ -253,12 +237,16 @@ def _listener(view: BrokerView, goal: Goal, listener: Acceptor, when: str | None
     return call(view, goal, listener.name, asked, f"{'open' if opens else 'close'} acceptor {listener.name}", when)
 
 
-draft_reconcile: Final = wants.planning(wants.SOURCE, "whether the returned site's copies hold what is served")
+draft_reconcile: Final = planning(SOURCE, "whether the returned site's copies hold what is served")
 
 
 def reinstate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     # Clients wait only while something can still arrive, and not a second time where an earlier run had let them in.
-    if not _nothing_left(tools, move) and (refused := tools.reach(QUEUES_PAUSED, move, context)) is not None:
+    residues = list(tools.residue.values())
+    empty = bool(residues) and not any(residue.messages or residue.acks for residue in residues)
+    # Closed queues get no new ones.
+    nothing_left = empty and total(view.link.unapplied for view in tools.views(move.source)) == 0
+    if not nothing_left and (refused := tools.reach(QUEUES_PAUSED, move, context)) is not None:
         return refused
     if (refused := tools.reach(LET_IN, move, context)) is not None:
         return refused
@@ -271,36 +259,21 @@ def reinstate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepC
     wait = Wait(tools, [*back, *forth], context, UNDER_WAY)
     if (failed := wait.until(tools.rules.drain.poll, step.limits)) is not None:
         return replace(failed, text=f"{move.target} is not taken in: {failed.text}")
-    pauses = any(call.goal is Goal.PAUSE for call in step.calls)
-    findings = [*_done_there(tools, move)] if pauses else []  # before anybody delivers what came
+    findings: list[Finding] = []
+    # Before anybody delivers what came: what consumers of the returned site had done when it was lost, unannounced.
+    for serving, returned in pairs if any(made.goal is Goal.PAUSE for made in step.calls) else ():
+        try:
+            findings += duplicates.done_at((returned, serving), serving.read(), timeout_s=LOOK_S)
+        except NotRead as error:
+            findings.append(duplicates.not_compared(error))
     if (refused := tools.reach(DELIVERED, move, context)) is not None:
         return refused
-    return Done("what it held has arrived, and its ids are applied", _figures(tools), tuple(findings))
-
-
-def _done_there(tools: BridgesTools, move: Move) -> Iterator[Finding]:
-    """Messages that consumers of the returned site had done when it was lost, and that nobody was told of."""
-    for serving, returned in tools.observer.between(move.source, move.target):
-        try:
-            yield from duplicates.done_at((returned, serving), serving.read(), timeout_s=LOOK_S)
-        except NotRead as error:
-            yield duplicates.not_compared(error)
-
-
-def _nothing_left(tools: BridgesTools, move: Move) -> bool:
-    """True if the returned site was seen to hold no messages or ids for the other; closed queues get no new ones."""
-    residues = list(tools.residue.values())
-    empty = bool(residues) and not any(residue.messages or residue.acks for residue in residues)
-    return empty and total(view.link.unapplied for view in tools.views(move.source)) == 0
-
-
-def _figures(tools: BridgesTools) -> dict[str, Json]:
-    """Count the residue that was let in, unless an earlier process counted it."""
-    residues = list(tools.residue.values())
-    return {
+    # Not known where an earlier process counted the residue that was let in.
+    figures: dict[str, Json] = {
         "recovered": total(residue.messages for residue in residues) if residues else None,
         "ids_applied": total(residue.acks for residue in residues) if residues else None,
     }
+    return Done("what it held has arrived, and its ids are applied", figures, tuple(findings))
 
 
 def applied(tools: BridgesTools, move: Move, context: StepContext) -> Outcome:
@@ -312,22 +285,20 @@ def applied(tools: BridgesTools, move: Move, context: StepContext) -> Outcome:
         within_s=tools.timeouts.settle_s,
         poll_s=tools.timeouts.settle_poll_s,
     )
-    return Done("as it was", findings=tuple(_duplicates(tools, move, waited.reading)))
-
-
-def _duplicates(tools: BridgesTools, move: Move, unapplied: int | None) -> list[Finding]:
-    """Report messages that came in without their ids: at most as many as ids are left there, and as messages came; what
-    lies in the returned site's buffers did not come."""
-    views = tools.observer.answering(move.target)
-    ids = total((unapplied, *(view.ids_to_ship for view in views))) if views else None
-    in_residues = total(residue.messages for residue in tools.residue.values()) if tools.residue else None
-    left = total(view.link.to_ship for view in views) if views else 0
-    came = max(0, in_residues - (left or 0)) if in_residues is not None else None
-    known = [count for count in (ids, came) if count is not None]
+    # At most as many came without their ids as ids are left there, and as messages came; what lies in the buffers of
+    # the returned site did not come.
+    views, residues = tools.observer.answering(move.target), tools.residue.values()
+    ids = total((waited.reading, *(view.ids_to_ship for view in views))) if views else None
+    held = total(residue.messages for residue in residues) if residues else None
+    left = total(view.link.to_ship for view in views) or 0
+    known = [count for count in (ids, max(0, held - left) if held is not None else None) if count is not None]
     if known and min(known) == 0:
-        return []
-    most = f"at most {min(known)}" if known else "an unknown number of"
-    return [found("DR-RETURN-007", most=most, target=move.target, why="the ids that say they are done did not come")]
+        return Done("as it was")
+    most, why = (
+        f"at most {min(known)}" if known else "an unknown number of",
+        "the ids that say they are done did not come",
+    )
+    return Done("as it was", findings=(found("DR-RETURN-007", most=most, target=move.target, why=why),))
 
 
 def reconcile(tools: BridgesTools, _step: PlannedStep, move: Move, _context: StepContext) -> Outcome:
@@ -340,18 +311,18 @@ def reconcile(tools: BridgesTools, _step: PlannedStep, move: Move, _context: Ste
             findings.append(found("DR-RECONCILE-002.unrouted", site=view.site, pair=view.pair, counts=brief(counts)))
     unknown: dict[str, Json] = {}
     for serving, returned in tools.observer.between(move.source, move.target):
-        returned_ids, serving_ids, pair = returned.ids, serving.ids, serving.pair
-        if returned_ids is not None and serving_ids is not None:
-            unknown[pair] = None
-            try:
-                lacking = {queue: len(ids) for queue, ids in duplicates.ids_lacking(returned_ids, serving_ids).items()}
-            except NotRead as error:
-                findings.append(duplicates.not_compared(error))
-                continue
-            unknown[pair] = {**lacking}
-            if lacking:
-                ids = brief([f"{queue} {count}" for queue, count in lacking.items()])
-                findings.append(found("DR-RECONCILE-004.unknown_ids", target=move.target, source=move.source, ids=ids))
+        if returned.ids is None or serving.ids is None:
+            continue
+        unknown[serving.pair] = None
+        try:
+            lacking = {queue: len(ids) for queue, ids in duplicates.ids_lacking(returned.ids, serving.ids).items()}
+        except NotRead as error:
+            findings.append(duplicates.not_compared(error))
+            continue
+        unknown[serving.pair] = {**lacking}
+        if lacking:
+            ids = brief([f"{queue} {count}" for queue, count in lacking.items()])
+            findings.append(found("DR-RECONCILE-004.unknown_ids", target=move.target, source=move.source, ids=ids))
     return Done("compared as far as it can be", {"ids_not_known": unknown or None}, tuple(findings))
 
 

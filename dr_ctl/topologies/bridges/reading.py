@@ -29,8 +29,7 @@ from dr_ctl.topologies.common.view import Config, Queue
 _DIALECT: Final = artemis.Dialect()
 _QUEUE: Final = (*artemis.QUEUE, "FirstMessageAge", "RoutingType")
 _BRIDGE: Final = (
-    "Name", "QueueName", "ForwardingAddress", "Started", "Connected",
-    "TransformerPropertiesAsJSON", "StaticConnectors", "HA",
+    "Name", "QueueName", "Started", "Connected", "TransformerPropertiesAsJSON", "StaticConnectors", "HA",
 )  # fmt: skip
 _DIVERT: Final = ("UniqueName", "Address", "ForwardingAddress", "Filter", "Exclusive", "RoutingType")
 _ADDRESS: Final = ("RolesAsJSON", "UnRoutedMessageCount")
@@ -119,15 +118,13 @@ def joined(diverts: Iterable[Divert], queues: Sequence[Queue], bridges: Sequence
 
 
 def _bridge(bean: str, fields: Fields) -> Bridge:
-    properties = (
-        fields.optional_text("TransformerPropertiesAsJSON") if fields.has("TransformerPropertiesAsJSON") else None
-    )
+    name = "TransformerPropertiesAsJSON"
+    properties = fields.optional_text(name) if fields.has(name) else None
     written: Mapping[str, object] = json.loads(properties) if properties else {}
     return Bridge(
         fields.text("Name"),
         bean,
         fields.text("QueueName"),
-        fields.optional_text("ForwardingAddress") or "",
         fields.flag("Started"),
         fields.flag("Connected") if fields.has("Connected") else None,
         str(written[ORIGIN]) if ORIGIN in written else None,

@@ -6,16 +6,15 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, brief
 from dr_ctl.engine.plan import Call, Goal
 from dr_ctl.engine.ports import Done, Failed, Move, Outcome, StepContext
-from dr_ctl.topologies.bridges.duplicates import Side, copies_done, lacking, missing, not_compared
+from dr_ctl.topologies.bridges.duplicates import copies_done, lacking, missing, not_compared
 from dr_ctl.topologies.bridges.reading import Observer
-from dr_ctl.topologies.bridges.view import BrokerView, lying
+from dr_ctl.topologies.bridges.view import BrokerView
 from dr_ctl.topologies.common.calls import still
 from dr_ctl.topologies.common.gate import Gate, PairReading, counters_changed
 from dr_ctl.topologies.common.idstore import NotRead
 from dr_ctl.topologies.common.link import Residue, count_text
 from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.tools import ROLES, Sender, Tools
-from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.common.waiting import Barrier
 
 
@@ -60,12 +59,20 @@ class BridgesGate(Gate[BrokerView]):
         """Look for each message that is left in its copy: a buffer that is empty does not say that all of it arrived. A
         bridge that its peer refuses may count what it had in hand as shipped."""
         view, peer = now.source, now.target
+        ends = self.observer.brokers[view.site][view.pair], self.observer.brokers[peer.site][peer.pair]
         depths: dict[str, Json] = {}
         unread: list[str] = []
         compared = 0
-        for queue in lying(view, move.moves):
+        # Those included that only this site has.
+        lying = (queue for unit in view.among(move.moves) for queue in view.queues_of(unit) if queue.depth)
+        for queue in lying:
             depths[queue.name] = queue.depth
-            lacks, flow = self._lacks(view, peer, queue), view.flow(queue.address)
+            copy = next((other for other in peer.queues_of(queue.address) if other.name == queue.name), None)
+            origins = [origin for both in (view, peer) if (origin := both.origin_of(queue.address)) is not None]
+            lacks = queue.depth if copy is None else None
+            if copy is not None and len(origins) == len(ends):
+                lacks = missing(ends, queue, copy, origins, timeout_s=self.timeouts.flag_s)
+            flow = view.flow(queue.address)
             not_due = flow.not_due if flow is not None else 0
             unread += [queue.name] if lacks is None or queue.scheduled > not_due else []
             compared += queue.depth - queue.scheduled if lacks is not None else 0
@@ -78,35 +85,19 @@ class BridgesGate(Gate[BrokerView]):
                         "DR-PARITY-004.one_queue", site=view.site, other_site=peer.site, count=lacks, queue=queue.name
                     )
                 )
-        duplicates, findings = self._duplicates(view, peer, move)
+        findings, duplicates = list[Finding](), list[Finding]()
+        try:
+            # The ids of before the gate are applied, so that one which the target's store lacks does not come any more.
+            ids = lacking(ends, peer, move.moves) or {}
+            duplicates += copies_done(ends, peer, ids, move.spec, timeout_s=self.timeouts.flag_s)
+        except NotRead as error:
+            findings.append(not_compared(error))
         if duplicates:
-            return Failed(duplicates[0].text, findings=duplicates)
+            return Failed(duplicates[0].text, findings=tuple(duplicates))
         if unread:
             findings.append(found("DR-BRIDGE-016", unread=brief(unread)))
         figures: dict[str, Json] = {"ids_compared": compared, "depths": depths, "not_compared": [*unread]}
         return Done("the gate holds", figures, tuple(findings))
-
-    def _duplicates(self, view: BrokerView, peer: BrokerView, move: Move) -> tuple[tuple[Finding, ...], list[Finding]]:
-        """The ids of before the gate are applied, so that one which the target's store lacks does not come any more:
-        what is refused, and what is only told."""
-        brokers = self.observer.brokers
-        ends = brokers[view.site][view.pair], brokers[peer.site][peer.pair]
-        try:
-            ids = lacking(ends, peer, move.moves)
-        except NotRead as error:
-            return (), [not_compared(error)]
-        return tuple(copies_done(ends, peer, ids or {}, move.spec, timeout_s=self.timeouts.flag_s)), []
-
-    def _lacks(self, local: BrokerView, peer: BrokerView, queue: Queue) -> int | None:
-        copy = next((other for other in peer.queues_of(queue.address) if other.name == queue.name), None)
-        origins = [view.origin_of(queue.address) for view in (local, peer)]
-        if copy is not None and None in origins:
-            return None
-        sides = [
-            Side(self.observer.brokers[view.site][view.pair], held, origin or view.site)
-            for view, held, origin in zip((local, peer), (queue, copy), origins, strict=True)
-        ]
-        return missing(*sides, timeout_s=self.timeouts.flag_s)
 
 
 def _closed(view: BrokerView, move: Move) -> Iterator[str]:

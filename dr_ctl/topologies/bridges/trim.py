@@ -1,17 +1,19 @@
 """`trim`: copies go whose ids the stores of both sites hold. Every other copy stays."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, islice
+from operator import itemgetter
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, Finding, Json, Severity, brief
+from dr_ctl.core.model import ExitCode, Finding, Severity, brief
 from dr_ctl.engine.plan import Call, Goal, PlannedStep
 from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
-from dr_ctl.jolokia.client import Read, Reader
+from dr_ctl.jolokia.client import Read
 from dr_ctl.jolokia.http import BadValue
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.bridges.messages import NUMBER, Message, Origin, pages
@@ -39,7 +41,10 @@ def draft(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerView], mov
         for unit in view.among(move.spec.includes):
             if peer is None or view.units[unit] or not peer.units.get(unit):
                 continue
-            calls += [_may_remove(view, queue) for queue in view.queues_of(unit) if queue.depth]
+            for queue in [queue for queue in view.queues_of(unit) if queue.depth]:
+                asked = request(queue.bean, REMOVE, ("…",))  # before anything was compared
+                text = f"remove processed copies of {queue.name}, {queue.depth} at the most,"
+                calls.append(call(view, Goal.REMOVE, queue.name, asked, text, PROCESSED, CALLS))
     summary = f"copies at {move.source} that both sites have processed are removed, by the ids in both id stores"
     return StepPlan(move.source, summary, tuple(calls))
 
@@ -47,28 +52,21 @@ def draft(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerView], mov
 def removes(view: BrokerView, queue: Queue, consumed: Consumed) -> Iterator[Call]:
     """Remove these copies, named by origin and number, in batches."""
     names = sorted((id_.rpartition(":")[0], int(id_.rpartition(":")[2])) for id_ in consumed.ids)
-    for origin, group in groupby(names, key=lambda origin_number: origin_number[0]):
+    for origin, group in groupby(names, key=itemgetter(0)):
+        quoted = "'" + origin.replace("'", "''") + "'"
         for batch in batches([number for _, number in group], BATCH):
             # Selectors know lists of texts alone.
-            chosen = " OR ".join(f"{ORIGIN} = {_quoted(origin)} AND {NUMBER} = {number}" for number in batch)
+            chosen = " OR ".join(f"{ORIGIN} = {quoted} AND {NUMBER} = {number}" for number in batch)
             text = f"remove {len(batch)} processed copies of {queue.name}"
             yield call(view, Goal.REMOVE, queue.name, request(queue.bean, REMOVE, (chosen,)), text)
-
-
-def _may_remove(view: BrokerView, queue: Queue) -> Call:
-    """Plan it, before anything was compared."""
-    text = f"remove processed copies of {queue.name}, {queue.depth} at the most,"
-    return call(view, Goal.REMOVE, queue.name, request(queue.bean, REMOVE, ("…",)), text, PROCESSED, CALLS)
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
     """The copies of one queue by their names, and which of them each site's id store holds."""
 
+    ends: LinkEnds  # the serving broker, then the waiting one
+    queue: str
     copies: frozenset[str]
     serving: frozenset[str]
     waiting: frozenset[str]
@@ -77,59 +75,61 @@ class Compared:
     def consumed(self) -> Consumed:
         return Consumed(self.serving & self.waiting, DoneInBothStores(self.serving, self.waiting))
 
+    @property
+    def unproven(self) -> frozenset[str]:
+        return self.copies - self.consumed.ids
+
+    def __str__(self) -> str:
+        alone = zip(self.ends, (self.serving - self.waiting, self.waiting - self.serving), strict=True)
+        counts = ", ".join(f"{len(ids)} in the store of {session.site} alone" for session, ids in alone if ids)
+        return f"{len(self.unproven)} of {self.queue}{f' ({counts})' if counts else ''}"
+
 
 def act(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     if not step.calls:
         return NotNeeded(f"{move.source} waits with no copies while {move.target} serves")
-    sites = tools.observer.brokers
-    asked = {(call.unit, call.thing) for call in step.calls}
-    link_ends = [(sites[move.target][pair], sites[move.source][pair]) for pair in sorted({pair for pair, _ in asked})]
-    removed: dict[str, Json] = {}
-    stay: dict[str, Json] = {}
+    sites, asked = tools.observer.brokers, sorted({(call.unit, call.thing) for call in step.calls})
     try:
-        comparisons = {
-            ends[1].pair: _compared(*ends, {name for pair, name in asked if pair == ends[1].pair}) for ends in link_ends
-        }
+        comparisons = [
+            comparison
+            for pair, queues in groupby(asked, key=itemgetter(0))
+            for comparison in _compared((sites[move.target][pair], sites[move.source][pair]), [q for _, q in queues])
+        ]
     except BrokerError as error:
         return Failed(f"which copies are processed cannot be told: {error}", code=ExitCode.PRECHECK_FAILED)
-    for _, waiting in link_ends:
-        outcome = _removed(tools, waiting, comparisons[waiting.pair], removed, stay, context)
-        if outcome is not None:
-            return outcome
-    total = sum(count for count in removed.values() if isinstance(count, int))
-    text = f"{total} processed copies {'could be ' if context.read_only else ''}removed at {move.source}"
-    return Done(text, {"removed": removed, "stay": stay}, tuple(_left(text, link_ends, comparisons, total)))
+    removed, stay = Counter[str](), Counter[str]()
+    for comparison in comparisons:
+        consumed, waiting, name = comparison.consumed, comparison.ends[1], comparison.queue
+        left, copies = frozenset[str](), comparison.unproven
+        if not context.read_only:
+            view = waiting.read()
+            if consumed.ids:
+                tools.change(list(removes(view, view.business[name], consumed)), context)
+            queue = waiting.read().business[name]
+            copies = frozenset(_copies(waiting, queue, view.origin_of(queue.address) or view.site))
+            left = consumed.ids & copies
+        removed[name] += len(consumed.ids - left)
+        stay[name] += len(copies - left)
+        if left:
+            text = f"{len(left)} of {len(consumed.ids)} processed copies of {name} are still at {waiting.site}"
+            return Failed(text, {"removed": {**removed}})
+    count = removed.total()
+    text = f"{count} processed copies {'could be ' if context.read_only else ''}removed at {move.source}"
+    findings = _stays([comparison for comparison in comparisons if comparison.unproven], text, none=not count)
+    return Done(text, {"removed": {**removed}, "stay": {**stay}}, tuple(findings))
 
 
-def _left(
-    text: str, link_ends: Sequence[LinkEnds], compared: Mapping[str, Mapping[str, Compared]], total: int
-) -> Iterator[Finding]:
+def _stays(comparisons: Sequence[Compared], removed: str, *, none: bool) -> Iterator[Finding]:
     """What stays, and which of the two stores does not hold it."""
-    left = [
-        (name, comparison)
-        for queues in compared.values()
-        for name, comparison in queues.items()
-        if comparison.copies - comparison.consumed.ids
-    ]
-    if not left:
-        return
-    view, peer = link_ends[0][0].names(), link_ends[0][1].names()
-    named = [
-        f"{len(comparison.copies - comparison.consumed.ids)} of {name}{_in_one(comparison, view.site, peer.site)}"
-        for name, comparison in left
-    ]
     remedy, severity = "", Severity.INFO
-    if not total and any(comparison.serving or comparison.waiting for _, comparison in left):
+    if none and any(comparison.serving or comparison.waiting for comparison in comparisons):
         severity = Severity.WARNING
-        one, other = (peer, view) if any(comparison.serving for _, comparison in left) else (view, peer)
-        remedy = _lacking(one, other)
-    yield found("DR-BRIDGE-017", remedy=remedy, severity=severity, removed=text, left=brief(named))
-
-
-def _in_one(comparison: Compared, local: str, peer: str) -> str:
-    alone = {local: len(comparison.serving - comparison.waiting), peer: len(comparison.waiting - comparison.serving)}
-    counts = ", ".join(f"{count} in the store of {site} alone" for site, count in alone.items() if count)
-    return f" ({counts})" if counts else ""
+        serving, waiting = (session.names() for session in comparisons[0].ends)
+        at_serving = any(comparison.serving for comparison in comparisons)
+        remedy = _lacking(waiting, serving) if at_serving else _lacking(serving, waiting)
+    if comparisons:
+        left = brief([str(comparison) for comparison in comparisons])
+        yield found("DR-BRIDGE-017", remedy=remedy, severity=severity, removed=removed, left=left)
 
 
 def _lacking(one: BrokerView, other: BrokerView) -> str:
@@ -145,32 +145,28 @@ def _lacking(one: BrokerView, other: BrokerView) -> str:
     )
 
 
-def _compared(serving: Session, waiting: Session, names: set[str]) -> Mapping[str, Compared]:
-    """Compare the copies with both sites' stores, by queue. Raises `BrokerError`."""
-    view, peer = serving.read(), waiting.read()
-    comparisons = {}
-    for name in sorted(names):
+def _compared(ends: LinkEnds, queues: Sequence[str]) -> Iterator[Compared]:
+    """Compare the copies at the waiting broker with both sites' stores. Raises `BrokerError`."""
+    waiting = ends[1]
+    view, peer = (session.read() for session in ends)
+    for name in queues:
         copy = peer.business.get(name)
         own = peer.origin_of(copy.address) if copy is not None else None
         if copy is None or own is None:
             raise BadValue(f"{name} is not at {peer.site}, or its bridge does not say where it comes from")
         if peer.units.get(copy.address) or not view.units.get(copy.address):
             raise BadValue(f"{name} is not served at {view.site} alone any more")
-        _stays(waiting.reader(), copy)
+        if Fields(copy.bean, waiting.reader().read([Read(copy.bean, ("AutoDelete",))])[0].value()).flag("AutoDelete"):
+            # A later message would find no queue.
+            raise BadValue(f"{name} is deleted by its broker once it is empty; set auto-delete to false there first")
         copies = _copies(waiting, copy, own)
-        stores = [_held(session, name, list(copies.values())) for session in (serving, waiting)]
-        comparisons[name] = Compared(frozenset(copies), *stores)
-    return comparisons
+        yield Compared(ends, name, frozenset(copies), *(_held(session, name, [*copies.values()]) for session in ends))
 
 
 def _copies(waiting: Session, copy: Queue, own: str) -> Mapping[str, Message]:
     """The copies of the other site's messages, by their names as text."""
-    messages: dict[str, Message] = {}
-    for number, page in enumerate(pages(waiting.reader(), copy, own, timeout_s=LOOK_S)):
-        messages |= {_text(message.copied): message for message in page if message.copied is not None}
-        if number + 1 == PAGES:
-            break
-    return messages
+    listed = islice(pages(waiting.reader(), copy, own, timeout_s=LOOK_S), PAGES)
+    return {_text(message.copied): message for page in listed for message in page if message.copied is not None}
 
 
 def _text(name: Origin) -> str:
@@ -185,34 +181,4 @@ def _held(session: Session, queue: str, messages: list[Message]) -> frozenset[st
             f"the settings name no id store of {session.site}",
             remedy=f"Name it as `ids: {{sqlite: FILE, header: PROPERTY}}` of {session.pair} at {session.site}.",
         )
-    return frozenset(_text(name) for name in processed)
-
-
-def _stays(reader: Reader, copy: Queue) -> None:
-    """Raises `BadValue` for a copy that its broker deletes once it is empty: a later message would find no queue."""
-    if Fields(copy.bean, reader.read([Read(copy.bean, ("AutoDelete",))])[0].value()).flag("AutoDelete"):
-        raise BadValue(f"{copy.name} is deleted by its broker once it is empty; set auto-delete to false there first")
-
-
-def _removed(
-    tools: BridgesTools, waiting: Session, comparisons: Mapping[str, Compared], removed: dict[str, Json],
-    stay: dict[str, Json], context: StepContext,
-) -> Outcome | None:  # fmt: skip
-    """Remove them, queue by queue, and look again; gives None where all are gone. Raises `BrokerError`."""
-    view = waiting.read()
-    for name, compared in comparisons.items():
-        consumed = compared.consumed
-        if context.read_only:
-            removed[name], stay[name] = len(consumed.ids), len(compared.copies - consumed.ids)
-            continue
-        queue = view.business[name]
-        if consumed.ids:
-            tools.change(list(removes(view, queue, consumed)), context)
-        queue = waiting.read().business[name]
-        copies = _copies(waiting, queue, view.origin_of(queue.address) or view.site)
-        left = consumed.ids & copies.keys()
-        removed[name], stay[name] = len(consumed.ids) - len(left), len(copies) - len(left)
-        if left:
-            text = f"{len(left)} of {len(consumed.ids)} processed copies of {name} are still at {view.site}"
-            return Failed(text, {"removed": removed})
-    return None
+    return frozenset(map(_text, processed))

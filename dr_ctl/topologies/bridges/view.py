@@ -149,30 +149,25 @@ class BridgesLink(Link["BrokerView"]):
         return super().holds(call)
 
     def linked(self, before: BrokerView | None, took_s: float) -> LinkSnapshot:
-        view = self.view
-        rate = self.rate(before, took_s)
+        view, rate = self.view, self.rate(before, took_s)
+        lines = []
+        if not any(flow.bridges for flow in view.carrying):
+            lines.append("no bridge is there: what the buffers hold stays where it is")
+        away = [flow.unit for flow in view.carrying if flow.bridges and not flow.attached]
+        state, even_s = f"not connected: {', '.join(away[:3])}" if away else "connected", drain_s(self.to_ship, rate)
+        lines.append(
+            f"bridges {state}; {count_text(self.to_ship)} message(s) and {count_text(view.ids_to_ship)} "
+            f"processed id(s) to ship, {count_text(self.unapplied)} id(s) of the peer not applied"
+            f"{f', {duration(even_s)} to drain' if even_s is not None else ''}"
+        )
+        if view.role is Role.STANDBY and any(queue.depth for queue in view.business.values()):
+            lines.append(f"copies of processed messages stay here until `dr-ctl trim {view.site}`")
         started = all(self.ships.values()) if self.ships else None
-        even_s = drain_s(self.to_ship, rate)
         return LinkSnapshot(
-            view.site, view.pair, "bridges", started, self.attached, self.to_ship, self.unapplied, rate,
-            tuple(self._lines(even_s)),
+            view.site, view.pair, "bridges", started, self.attached, self.to_ship, self.unapplied, rate, tuple(lines),
             {"ids_to_ship": view.ids_to_ship, "queues": {flow.unit: flow.to_ship for flow in view.flows}},
             messages_alone=True,
         )  # fmt: skip
-
-    def _lines(self, even_s: float | None) -> Iterator[str]:
-        view = self.view
-        if not any(flow.bridges for flow in view.carrying):
-            yield "no bridge is there: what the buffers hold stays where it is"
-        away = [flow.unit for flow in view.carrying if flow.bridges and not flow.attached]
-        state = f"not connected: {', '.join(away[:3])}" if away else "connected"
-        left = f", {duration(even_s)} to drain" if even_s is not None else ""
-        yield (
-            f"bridges {state}; {count_text(self.to_ship)} message(s) and {count_text(view.ids_to_ship)} "
-            f"processed id(s) to ship, {count_text(self.unapplied)} id(s) of the peer not applied{left}"
-        )
-        if view.role is Role.STANDBY and any(queue.depth for queue in view.business.values()):
-            yield f"copies of processed messages stay here until `dr-ctl trim {view.site}`"
 
     def rows(self, peer: BrokerView | None, at: datetime) -> Iterator[Row]:
         """The messages by unit; the ids together, as their buffer is one. What found no buffer waits for ever."""
@@ -215,7 +210,6 @@ class Bridge:
     name: str
     bean: str
     queue: str
-    to: str
     started: bool
     connected: bool | None
     origin: str | None
@@ -300,9 +294,6 @@ class BrokerView(ArtemisBroker):
     idle: frozenset[str] = frozenset()
     forwarded: Mapping[str, int] = field(default_factory=dict)
     unannounced: Mapping[str, Sequence[str]] | None = field(default_factory=dict)
-    _flows: Mapping[str, Flow] = field(init=False, repr=False, compare=False)
-    _queues: Mapping[str, Sequence[Queue]] = field(init=False, repr=False, compare=False)
-    _units: Mapping[str, str] = field(init=False, repr=False, compare=False)
 
     @cached_property
     def link(self) -> BridgesLink:
@@ -312,19 +303,19 @@ class BrokerView(ArtemisBroker):
     def fence(self) -> Queues:
         return Queues(self)
 
-    def __post_init__(self) -> None:
-        ArtemisBroker.__post_init__(self)
+    @cached_property
+    def _by_unit(self) -> tuple[Mapping[str, Flow], Mapping[str, Sequence[Queue]], Mapping[str, str]]:
+        """Flows and clients' queues by unit, and units by queue, buffers too: a broker may have ten thousand queues,
+        each asked for by name."""
         queues: dict[str, list[Queue]] = {}
         for queue in self.business.values():
             queues.setdefault(queue.address, []).append(queue)
-        object.__setattr__(self, "_flows", {flow.unit: flow for flow in self.flows})
-        object.__setattr__(self, "_queues", queues)
         buffers = {flow.buffer.name: flow.unit for flow in self.flows if flow.buffer is not None}
         moving = {queue.name: flow.unit for flow in self.flows for queue in queues.get(flow.unit, ())}
-        object.__setattr__(self, "_units", moving | buffers)
+        return {flow.unit: flow for flow in self.flows}, queues, moving | buffers
 
     def flow(self, unit: str) -> Flow | None:
-        return self._flows.get(unit)
+        return self._by_unit[0].get(unit)
 
     @property
     def dead_ends(self) -> set[str]:
@@ -348,7 +339,7 @@ class BrokerView(ArtemisBroker):
 
     def queues_of(self, unit: str) -> Sequence[Queue]:
         """The queues from which clients take what is sent to a unit's address."""
-        return self._queues.get(unit, ())
+        return self._by_unit[1].get(unit, ())
 
     def origin_of(self, unit: str) -> str | None:
         """The name that its bridges write into a unit's copies as the site where they come from."""
@@ -390,7 +381,7 @@ class BrokerView(ArtemisBroker):
         }
 
     def unit_of(self, queue: str) -> str | None:
-        return self._units.get(queue)
+        return self._by_unit[2].get(queue)
 
     @property
     def role(self) -> Role:
@@ -424,11 +415,6 @@ class BrokerView(ArtemisBroker):
         return any(queue.consumers for queue in self.queues_of(unit))
 
 
-def lying(view: BrokerView, chosen: Chosen) -> Iterator[Queue]:
-    """The queues of the chosen units in which something lies, those included that only this site has."""
-    yield from (queue for unit in view.among(chosen) for queue in view.queues_of(unit) if queue.depth)
-
-
 def with_idle(
     sites: Mapping[str, Mapping[str, BrokerView | snapshot.Silent]],
 ) -> Mapping[str, Mapping[str, BrokerView | snapshot.Silent]]:
@@ -439,11 +425,7 @@ def with_idle(
         for site, other_site in ((first, second), (second, first)):
             view, peer = sites[site][pair], sites[other_site][pair]
             if isinstance(view, BrokerView) and isinstance(peer, BrokerView):
-                marked[site][pair] = replace(view, idle=frozenset(_idle(view, peer)))
+                open_at_both = {unit for unit, is_open in view.units.items() if is_open and peer.units.get(unit)}
+                idle = {unit for unit in open_at_both if peer.working(unit) and not view.working(unit)}
+                marked[site][pair] = replace(view, idle=frozenset(idle))
     return marked
-
-
-def _idle(view: BrokerView, peer: BrokerView) -> Iterator[str]:
-    for unit, is_open in view.units.items():
-        if is_open and peer.units.get(unit) and peer.working(unit) and not view.working(unit):
-            yield unit

@@ -61,7 +61,7 @@ def buffer(site: str, unit: str, depth: int = 0, **more: Any) -> Queue:
 def bridge(site: str, unit: str, **more: Any) -> Bridge:
     name = f"bridge.mirror.{PEERS[site]}.{unit}"
     bean = f'{beans.server(site)},component=bridges,name="{name}"'
-    usual = Bridge(name, bean, f"mirror.{PEERS[site]}.{unit}", unit, True, True, site)
+    usual = Bridge(name, bean, f"mirror.{PEERS[site]}.{unit}", True, True, site)
     return replace(usual, **more)
 
 
