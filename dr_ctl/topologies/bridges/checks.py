@@ -18,6 +18,7 @@ from dr_ctl.topologies.bridges.messages import COMPARED
 from dr_ctl.topologies.bridges.view import ORIGIN, BrokerView, Flow
 from dr_ctl.topologies.common import reasons
 from dr_ctl.topologies.common.checks import Case, Checks, Named, of_listeners, of_pair, of_queues
+from dr_ctl.topologies.common.gate import accepting
 from dr_ctl.topologies.common.link import count_text
 from dr_ctl.topologies.common.reasons import nothing_owed
 from dr_ctl.topologies.common.rules import Rules, selects
@@ -85,20 +86,16 @@ def _discovery(name: str, view: BrokerView, case: Case[BrokerView] | None) -> It
         for name, queue in sorted(view.business.items())
         if queue.durable and not (queue.temporary or view.flow(queue.address) or name in dead_ends)
     }
+    left_behind: dict[str, int] = {}
     # The queues that the settings leave out stay on purpose, and of a part of a site's queues others do.
-    left = {
-        queue: depth
-        for queue, depth in loose.items()
-        if case is not None
-        and (view.site, case.move.spec.units) == (case.move.source, None)
-        and depth > case.move.spec.accept_difference.get(queue, 0)
-        and selects(case.rules.queues, queue)
-    }
-    if left:
-        given = " ".join(f"--accept-difference {quote(f'{queue}={depth}')}" for queue, depth in left.items())
-        messages = brief([f"{depth} message(s) of {queue}" for queue, depth in left.items()])
+    if case is not None and (view.site, case.move.spec.units) == (case.move.source, None):
+        chosen, accepted = case.rules.queues, case.move.spec.accept_difference
+        left_behind = {name: n for name, n in loose.items() if n > accepted.get(name, 0) and selects(chosen, name)}
+    if left_behind:
+        given = accepting(left_behind)
+        messages = brief([f"{depth} message(s) of {queue}" for queue, depth in left_behind.items()])
         yield found("DR-BRIDGE-005.left_behind", broker=name, messages=messages, site=view.site, given=given)
-    if held := [f"{queue} ({depth} message(s))" for queue, depth in loose.items() if queue not in left]:
+    if held := [f"{queue} ({depth} message(s))" for queue, depth in loose.items() if queue not in left_behind]:
         yield found("DR-BRIDGE-005", broker=name, loose=brief(held), site=view.site)
 
 

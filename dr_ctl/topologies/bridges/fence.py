@@ -177,7 +177,11 @@ def draft_unfence(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerVi
         units = [unit for unit in view.among(move.spec.includes) if served is not None and not served.get(unit)]
         shut = [unit for unit in units if not view.units[unit]]
         calls += opens(view, shut)
-        calls += in_phase("listeners", _listeners(view, served or {}) if shut else ())
+        loose = [flow.unit for flow in view.flows if not view.is_shut(flow.unit)]
+        # The listeners that a restart has closed, unless one of them would open a queue that the other site serves.
+        if shut and not any((served or {}).get(unit) for unit in loose):
+            closed = (listener for listener in view.listeners if not listener.started)
+            calls += in_phase("listeners", (open_listener(view, listener) for listener in closed))
     paused = [(view, queue) for view, queue in paused_at(snapshot, move.source) if queue.name in view.paused]
     calls += receipts.strikes(snapshot) if calls else []
     summary = "clients let in again, and what runs have paused lifted"
@@ -194,13 +198,6 @@ def undo(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContex
 
 UNDO: Final = Undo(source=(clients,), target=(debts_as_before,), by=undo)
 UNDO_UNFENCE: Final = Undo(source=(clients, held))
-
-
-def _listeners(view: BrokerView, served: Mapping[str, bool]) -> Iterator[Call]:
-    """The listeners that a restart has closed, unless one of them would open a queue that the other site serves."""
-    loose = [flow.unit for flow in view.flows if not (view.kept_out(flow.unit) or view.gated(flow.unit))]
-    if not any(served.get(unit) for unit in loose):
-        yield from (open_listener(view, listener) for listener in view.listeners if not listener.started)
 
 
 def unfence(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:

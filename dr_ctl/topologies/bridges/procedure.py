@@ -150,9 +150,9 @@ def _lacking(ends: LinkEnds, move: Move) -> Lacking:
 
 
 def drain(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    accepted, barrier = move.spec.accept_difference, tools.gate.barrier
+    accepted, barriers = move.spec.accept_difference, tools.gate.barriers
     directions = [
-        UnitsDirection(ends, move.moves, barrier(move.source, ends[0].pair), accepted=accepted)
+        UnitsDirection(ends, move.moves, barriers[move.source, ends[0].pair], accepted=accepted)
         for ends in tools.observer.link_ends(move)
     ]
     wait = Wait(tools, directions, context, UNDER_WAY)

@@ -165,12 +165,8 @@ class BridgesSnapshot(snapshot.Snapshot[BrokerView]):
     def findings(self) -> Sequence[Finding]:
         views = [(view, self.peer(view)) for view in self._all()]
         links = (finding for both in views for finding in checks.of_ways(*both))
-        loose = [
-            finding
-            for view, peer in views
-            for flow in (view.flows if peer is not None else ())
-            for finding in checks.of_reached_copy(flow.unit, view, peer)
-        ]
+        reached = [(flow.unit, view, peer) for view, peer in views if peer is not None for flow in view.flows]
+        loose = [finding for copy in reached for finding in checks.of_reached_copy(*copy)]
         return [*snapshot.Snapshot.findings(self), *on_purpose(self, links), *loose]
 
     def rows(self, at: datetime) -> Sequence[Row]:

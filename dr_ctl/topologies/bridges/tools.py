@@ -1,5 +1,6 @@
 """The gate of queues that diverts and bridges copy, and the tools of acts at such brokers."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from dr_ctl.core.findings import found
@@ -26,28 +27,27 @@ def ids_left(barrier: Barrier, view: BrokerView, peer: BrokerView) -> int | None
 
 
 class BridgesGate(Gate[BrokerView]):
-    """The gate of one command. `barriers` say for each pair whether the ids from before the gate are applied: begun by
-    the drain, so that the gate need not wait for those of other queues anew."""
+    """The gate of one command. `barriers` say by site and pair whether the ids from before the gate that leave it are
+    applied: begun by the drain, so that the gate need not wait for those of other queues anew."""
 
     observer: Observer
 
     def __init__(self, observer: Observer, poll_s: float) -> None:
         super().__init__(observer, poll_s)
-        self.barriers: dict[tuple[str, str], Barrier] = {}
-
-    def barrier(self, site: str, pair: str) -> Barrier:
-        """The barrier of ids that leave a site; the first call begins it."""
-        return self.barriers.setdefault((site, pair), Barrier())
+        self.barriers = defaultdict[tuple[str, str], Barrier](Barrier)
 
     def blockers(self, now: PairReading[BrokerView], before: PairReading[BrokerView] | None, move: Move) -> list[str]:
         local, peer = now.source, now.target
         reasons = [*_closed(local, move), *_closed(peer, move), *_shipped(local, move)]
-        left = ids_left(self.barrier(local.site, local.pair), local, peer)
+        left = ids_left(self.barriers[local.site, local.pair], local, peer)
         if left != 0:
             reasons.append(f"{peer.site}: {count_text(left)} id(s) not applied yet")
         if before is not None:
             for was, view in ((before.source, local), (before.target, peer)):
-                reasons += _counters_changed(was, view, move)
+                reasons += counters_changed(was, view, move.moves)
+                units = view.among(move.moves) if was.start == view.start else ()
+                unrouted = (unit for unit in units if view.unrouted.get(unit) != was.unrouted.get(unit))
+                reasons += (f"{view.site}: messages for {unit} find no queue there" for unit in unrouted)
         return reasons
 
     def differing(self, _now: PairReading[BrokerView], _move: Move) -> list[str]:
@@ -124,13 +124,6 @@ def _shipped(view: BrokerView, move: Move) -> Iterator[str]:
     for queue in (queue for unit in view.among(move.moves) for queue in view.queues_of(unit) if queue.consumers):
         who = next((consumer.who for consumer in view.consumers if consumer.queue == queue.name), "somebody")
         yield f"{view.site} has a consumer of {queue.name}: {who}"
-
-
-def _counters_changed(before: BrokerView, now: BrokerView, move: Move) -> Iterator[str]:
-    yield from counters_changed(before, now, move.moves)
-    for unit in now.among(move.moves) if before.start == now.start else ():
-        if now.unrouted.get(unit) != before.unrouted.get(unit):
-            yield f"{now.site}: messages for {unit} find no queue there"
 
 
 class BridgesTools(Tools[BrokerView]):

@@ -248,12 +248,8 @@ class Flow:
     @property
     def attached(self) -> bool:
         """A bridge that is connected is a consumer of the buffer."""
-        consumed = self.buffer is not None and self.buffer.consumers > 0
-        return (
-            consumed
-            and bool(self.bridges)
-            and all(bridge.started and bridge.connected is not False for bridge in self.bridges)
-        )
+        bridges = self.bridges if self.buffer is not None and self.buffer.consumers > 0 else ()
+        return bool(bridges) and all(bridge.started and bridge.connected is not False for bridge in bridges)
 
     @property
     def to_ship(self) -> int | None:
@@ -357,6 +353,10 @@ class BrokerView(ArtemisBroker):
         queues = self.queues_of(unit)
         return bool(queues) and all(queue.paused and queue.name not in self._by_runs for queue in queues)
 
+    def is_shut(self, unit: str) -> bool:
+        """Say whether rights or a pause keep clients out of a unit, whatever listeners are open."""
+        return self.kept_out(unit) or self.gated(unit)
+
     @cached_property
     def _by_runs(self) -> frozenset[str]:
         return paused_by_runs(self)
@@ -376,8 +376,7 @@ class BrokerView(ArtemisBroker):
     def units(self) -> Mapping[str, bool]:
         listeners = any(listener.started for listener in self.listeners)
         return {
-            flow.unit: listeners and not (self.kept_out(flow.unit) or self.gated(flow.unit) or flow.unit in self.idle)
-            for flow in self.flows
+            flow.unit: listeners and not self.is_shut(flow.unit) and flow.unit not in self.idle for flow in self.flows
         }
 
     def unit_of(self, queue: str) -> str | None:
@@ -392,7 +391,7 @@ class BrokerView(ArtemisBroker):
     @cached_property
     def paused(self) -> tuple[str, ...]:
         """The paused queues, without queues of a closed unit, where a pause keeps clients out."""
-        closed = {flow.unit for flow in self.flows if self.kept_out(flow.unit) or self.gated(flow.unit)}
+        closed = {flow.unit for flow in self.flows if self.is_shut(flow.unit)}
         held = (queue for queue in self.business.values() if queue.paused and queue.address not in closed)
         return tuple(sorted(queue.name for queue in held))
 

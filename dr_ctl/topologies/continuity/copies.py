@@ -16,7 +16,6 @@ from dr_ctl.core.model import brief
 from dr_ctl.engine.plan import Call, Goal
 from dr_ctl.jolokia.client import READ_S, Listing, Query, Reader
 from dr_ctl.jolokia.http import BadValue
-from dr_ctl.topologies.artemis.reading import policies
 from dr_ctl.topologies.common.calls import batches, call, request
 from dr_ctl.topologies.common.consumed import CompleteListing, Consumed, CopyExists, Covered
 from dr_ctl.topologies.common.view import Queue
@@ -266,22 +265,6 @@ def compare(
             refused, acked = already_delivered.get(flow.queue, frozenset()), source.business[flow.queue].acked
             compared.append(Compared(flow.queue, own, behind, remote, staged, refused, acked))
     return compared, sorted({flow.queue for flow in flows} - {comparison.queue for comparison in compared})
-
-
-def still_to_deliver(local: Reader, peer: Reader, source: SiteView, target: SiteView, queue: str) -> frozenset[str]:
-    """Ids that are staged at a serving site, not in its queue, and at the other site: see `Compared.undelivered`.
-    Staged ids are read first: a message that moves on meanwhile is found in the queue."""
-    lying, staged = source.places(queue)
-    behind, delivered = present(local, [staged, lying])
-    return (behind - delivered) & frozenset().union(*present(peer, target.places(queue)))
-
-
-def refuses_only_what_it_had(local: Reader, source: SiteView, queue: str) -> bool:
-    """Say so of a queue that takes what others send and nothing of what is staged for it. Only an address that pages
-    takes from everybody at any time: one that fails or drops sends while it is full may have refused then what it would
-    take now, and one that blocks may starve the bridge while it serves others. Raises `BrokerError`."""
-    address = source.business[queue].address
-    return policies(local, source, [address])[address] == "PAGE"
 
 
 def _both(sets: Sequence[T]) -> list[tuple[T, T]]:

@@ -18,6 +18,7 @@ from dr_ctl.engine.plan import Call, PlannedStep, in_phase
 from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext, StepPlan, Unknown
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
+from dr_ctl.topologies.artemis.reading import policies
 from dr_ctl.topologies.common.consumed import IncompleteListing
 from dr_ctl.topologies.common.gate import PairReading, clients_of, common_blockers, counter_changes
 from dr_ctl.topologies.common.recipe import Procedure, VerbHandler
@@ -95,13 +96,18 @@ class _WhileServing(BothWays):
         """True if a queue that takes no staged message also lacks none. A message in neither its queue nor at the other
         site was consumed. A message still at the other site but not in this queue was had here, if the queue takes
         other messages; otherwise the address or the disk may be full."""
-        local, peer = self.local.reader(), self.remote.reader()
         if queue in copies.one_sided(source, target):
             return False
-        left = copies.still_to_deliver(local, peer, source, target, queue)
-        if left and not (takes and copies.refuses_only_what_it_had(local, source, queue)):
+        (lying, staged), local = source.places(queue), self.local.reader()
+        # Staged ids are read first: a message that moves on meanwhile is found in the queue.
+        behind, delivered = copies.present(local, [staged, lying])
+        there = frozenset[str]().union(*copies.present(self.remote.reader(), target.places(queue)))
+        undelivered = (behind - delivered) & there
+        # Only an address that pages takes from everybody at any time: one that fails or drops sends while it is full
+        # may have refused then what it would take now, and one that blocks may starve the bridge for others.
+        if undelivered and not (takes and policies(local, source, [lying.address])[lying.address] == "PAGE"):
             return False
-        self._tools.already_delivered.setdefault(source.pair, {})[queue] = left
+        self._tools.already_delivered.setdefault(source.pair, {})[queue] = undelivered
         return True
 
 

@@ -195,7 +195,7 @@ class _Shipped:
 
 def act(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     if nothing_owed(tools.observer.observe(), move):
-        tools.compares = True
+        tools.recovered = {}
         return NotNeeded(f"{move.target} is taken in already")
     if (refused := tools.reach(HELD, move, context)) is not None:
         return refused
@@ -211,7 +211,7 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepCont
         findings.append(found("DR-CONT-019.delivered", severity=Severity.WARNING, target=move.target, numbers=numbers))
     if (refused := tools.reach(DELIVERED, move, context)) is not None:
         return refused
-    ids: dict[str, Json] = {name: [*sorted(recovered)] for name, recovered in tools.recovered.items()}
+    ids: dict[str, Json] = {name: [*sorted(recovered)] for name, recovered in (tools.recovered or {}).items()}
     removed: dict[str, Json] = {name: len(gone) for name, gone in tools.removed.items()}
     evidence: dict[str, Json] = {"recovered": tools.number, "ids": ids, "removed": removed}
     return Done(text, evidence, tuple(findings))
@@ -269,20 +269,22 @@ def _remove_done(tools: ContinuityTools, move: Move, context: StepContext) -> Fa
     """Remove staged messages that the returned site shipped since its start and does not have any more, for they were
     acknowledged, and staged messages that also lie in the queue. Gives None once every staged message was never done,
     as far as anybody can know."""
-    tools.recovered, tools.removed, tools.unproven = {}, {}, {}
+    tools.removed, tools.unproven, recovered = {}, {}, dict[str, set[str]]()
     ends_s, poll_s = context.monotonic() + tools.timeouts.compared_s, tools.waits.taken_in_poll_s
     for ends in tools.observer.between(move.source, move.target):
-        compare, within_s = partial(_compared, tools, ends, context), ends_s - context.monotonic()
+        compare, within_s = partial(_compared, tools, ends, recovered, context), ends_s - context.monotonic()
         waited = until(context, compare, holds=lambda why: why is None, within_s=within_s, poll_s=poll_s)
         if not waited.satisfied:
             return Failed(f"{if_known(waited.reading)}: nothing of {move.target} was delivered")
-    tools.compares = True
+    tools.recovered = recovered
     return None
 
 
-def _compared(tools: ContinuityTools, ends: LinkEnds, context: StepContext) -> str | None:
+def _compared(
+    tools: ContinuityTools, ends: LinkEnds, recovered: dict[str, set[str]], context: StepContext
+) -> str | None:
     """Try once for a pair: remove messages that must not be delivered. Gives a reason to try again, as messages still
-    staged or not read."""
+    staged or not read; notes by queue the ids that are `recovered` where there is none."""
     [(serving, returned)] = tools.read([ends])
     local, peer = ends
     flows = [flow for flow in serving.flows if flow.staging.depth]
@@ -293,7 +295,7 @@ def _compared(tools: ContinuityTools, ends: LinkEnds, context: StepContext) -> s
     still = copies.present(peer.reader(), [returned.business[name] for name in names])
     lying = copies.present(local.reader(), [serving.business[name] for name in names])
     later = peer.read()
-    recovered: dict[str, frozenset[str]] = {}
+    never_done: dict[str, frozenset[str]] = {}
     gone: list[tuple[Flow, Consumed]] = []
     for flow, staged_ids, left_there, delivered in zip(flows, staged, still, lying, strict=True):
         # The queue may grow less meanwhile: consumers of the serving site go on, and their acknowledgements come in.
@@ -304,7 +306,7 @@ def _compared(tools: ContinuityTools, ends: LinkEnds, context: StepContext) -> s
         left = staged_ids - delivered - left_there
         shipped = _Shipped(left, other.mirror_bridge.acked if other is not None else 0)
         proven = left if shipped.proves(left) else frozenset[str]()
-        recovered[flow.queue] = staged_ids - delivered - proven
+        never_done[flow.queue] = staged_ids - delivered - proven
         tools.unproven[flow.queue] = left - proven
         twice: tuple[frozenset[str], Evidence] = staged_ids & delivered, CopyExists(flow.queue, delivered)
         gone += [(flow, Consumed(ids, by)) for ids, by in (twice, (proven, shipped)) if ids]
@@ -313,8 +315,8 @@ def _compared(tools: ContinuityTools, ends: LinkEnds, context: StepContext) -> s
         tools.removed.setdefault(flow.queue, set()).update(consumed.ids)
     if gone:  # and look again
         return f"{brief(list(dict.fromkeys(flow.queue for flow, _ in gone)))}: what was done there is still staged"
-    for name, ids in recovered.items():
-        tools.recovered.setdefault(name, set()).update(ids)
+    for name, ids in never_done.items():
+        recovered.setdefault(name, set()).update(ids)
     return None
 
 

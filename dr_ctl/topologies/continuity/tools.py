@@ -161,8 +161,8 @@ class AcksApplied(Direction[SiteView]):
 
 
 class ContinuityTools(Tools[SiteView]):
-    """`recovered`, `removed` and `unproven` are ids by queue; `compares` is True once a return of this command has
-    compared them. `already_delivered` are staged ids by pair and queue that the serving site's queue refused, because
+    """`recovered`, `removed` and `unproven` are ids by queue; what was recovered is None until a return of this command
+    has compared it. `already_delivered` are staged ids by pair and queue that the serving site's queue refused, because
     it had them before."""
 
     observer: Observer
@@ -172,16 +172,15 @@ class ContinuityTools(Tools[SiteView]):
     def __init__(self, observer: Observer, recipe: Recipe[SiteView], sender: Sender) -> None:
         super().__init__(observer, recipe, sender, ContinuityGate(observer, recipe.rules.drain.poll))
         self.waits = self.timeouts.of(PluginTimeouts)
-        self.recovered: dict[str, set[str]] = {}
+        self.recovered: dict[str, set[str]] | None = None
         self.removed: dict[str, set[str]] = {}
         self.unproven: dict[str, frozenset[str]] = {}
-        self.compares = False
         self.already_delivered: dict[str, dict[str, frozenset[str]]] = {}
 
     @property
     def number(self) -> int | None:
-        """The number of recovered messages; returns None where no `reinstate` of this command has compared them."""
-        return sum(len(ids) for ids in self.recovered.values()) if self.compares else None
+        """The number of recovered messages, or None where that is not known."""
+        return sum(len(ids) for ids in self.recovered.values()) if self.recovered is not None else None
 
     def read(self, link_ends: Sequence[LinkEnds], *, timeout_s: float = READ_S) -> list[Both]:
         both = [session for ends in link_ends for session in ends]
