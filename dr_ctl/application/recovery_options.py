@@ -211,9 +211,12 @@ class Interrupted:
         if answers or past.plan.spec.operation == FAILOVER:
             cost = self._onward(past, snapshot, links)
             yield RecoveryOption("resume", _after(past), cost, recommended=onward)
+            return
+        away = next(site for site, role in snapshot.roles.items() if role not in (Role.SERVING, Role.STANDBY))
+        other = next(site for site in snapshot.roles if site != away)
+        if snapshot.hints[away].takeovers:
+            yield RecoveryOption("resume", _after(past), f"once a node of {away} is active", recommended=onward)
         else:
-            away = next(site for site, role in snapshot.roles.items() if role not in (Role.SERVING, Role.STANDBY))
-            other = next(site for site in snapshot.roles if site != away)
             cost = f"only if {away} is lost: `--dry-run` says what that costs"
             yield RecoveryOption(f"failover --to {other} --reason TEXT", other, cost)
 

@@ -390,19 +390,18 @@ def test_a_run_that_died_ends_at_another_node_than_that_of_its_journal(
 def test_where_a_takeover_has_opened_the_target_a_run_is_undone_once_that_is_closed(
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, ways: list[str], served: str
 ) -> None:
-    """Behind a lasting fence of the target, to go on closes its listeners first."""
     put(twin, "london", Q, 20)
     with monkeypatch.context() as dies:
         Death(2, after=True).strike(dies)
         with pytest.raises(Died):
             dr_ctl("swapover", "--to", "paris", "--yes")
     twin.kill("paris", node="a")
+    waits = dr_ctl("status").finding("DR-RUN-003")["remedy"]
     until(lambda: any(host.is_active for host in twin.nodes("paris").hosts))
 
-    refused = dr_ctl("abort", "--yes")
-    codes = [dr_ctl(*way.split(), "--yes").code for way in ways]
+    refused, codes = dr_ctl("abort", "--yes"), [dr_ctl(*way.split(), "--yes").code for way in ways]
 
-    assert refused.code == 10
+    assert (refused.code, waits) == (10, "`dr-ctl resume`: paris serves; once a node of paris is active (recommended)")
     assert all(f"`dr-ctl {way}`" in refused.finding("DR-RUN-005")["remedy"] for way in ways), refused.document
     assert (codes, serving(twin)) == ([0] * len(ways), (served,))
     assert twin.depth(served, Q) == 20
