@@ -51,6 +51,10 @@ NOT_ATTACHED: Final = "the link is not attached, or ships nothing, although the 
 LINK_RESTARTS: Final = 3
 COUNTS: Final = " event(s)"
 SMALL: Final = 500
+WAITS: Final = "acknowledgements wait to be applied"
+EARLIER_TURN: Final = (
+    "if that never falls, a node counts what it had in an earlier turn: let another one take over, then start it anew"
+)
 
 
 def _link(view: BrokerView, goal: Goal, when: str | None = None, at_most: int = 1) -> list[Call]:
@@ -119,7 +123,7 @@ class LinkDirection(Direction[BrokerView]):
         if self._left is not None and self._left <= self._small:
             return []
         if view.link.unapplied and not view.link.to_ship and not peer.link.to_ship:
-            return [f"acknowledgements wait to be applied at {site} ({view.link.unapplied})"]
+            return [f"{WAITS} at {site} ({view.link.unapplied}){f'; {EARLIER_TURN}' if view.nodes else ''}"]
         if idle_s > self._tools.waits.idle_s:
             return [f"the peer has taken nothing from {site} for {idle_s:.0f} s: its link hangs"]
         return []

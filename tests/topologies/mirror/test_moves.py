@@ -35,7 +35,7 @@ from dr_ctl.topologies.common.view import Acceptor, Config, Connection, Consumer
 from dr_ctl.topologies.common.waiting import Wait
 from dr_ctl.topologies.mirror import procedure
 from dr_ctl.topologies.mirror.checks import CHECKS
-from dr_ctl.topologies.mirror.procedure import COUNTS, LINK_RESTARTS, LinkDirection
+from dr_ctl.topologies.mirror.procedure import COUNTS, EARLIER_TURN, LINK_RESTARTS, WAITS, LinkDirection
 from dr_ctl.topologies.mirror.reading import Observer
 from dr_ctl.topologies.mirror.tools import MirrorGate, MirrorTimeouts
 from dr_ctl.topologies.mirror.view import (
@@ -288,9 +288,9 @@ def test_any_queue_name_comes_unharmed_through_the_calls(name: str) -> None:
     assert read(Call, document(call)) == call
 
 
-def flow(depth: int = 0, added: int = 0, *, attached: bool = True, pending: int = 0) -> BrokerView:
+def flow(depth: int = 0, added: int = 0, *, attached: bool = True, pending: int = 0, nodes: Any = ()) -> BrokerView:
     shipping = outflow("london", depth=depth, added=added, consumers=1 if attached else 0)
-    return replace(broker("london", serving=False, pending_acks=pending), queues=(shipping,))
+    return replace(broker("london", serving=False, pending_acks=pending), queues=(shipping,), nodes=nodes)
 
 
 class World(made.StepContext):
@@ -336,7 +336,7 @@ def waited(world: Any, within_s: float) -> Failed | None:
         (lambda at_s: flow(20 - int(5 * at_s), 20), "10 event(s) under way; they move too slowly"),
         (lambda _: flow(0, 10), None),
         (lambda _: flow(10, 10, attached=False), "10 event(s) under way; the link of london is not attached"),
-        (lambda _: flow(0, 10, pending=3), "3 event(s) under way; acknowledgements wait to be applied at london (3)"),
+        (lambda _: flow(0, 10, pending=3, nodes="ab"), f"3 event(s) under way; {WAITS} at london (3); {EARLIER_TURN}"),
         (
             lambda _: TimedOut("http://london: no answer"),
             "an unknown number of event(s) under way; london does not answer: http://london: no answer",
