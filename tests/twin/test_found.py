@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from dr_ctl.core.errors import TimedOut, Unreachable
 from dr_ctl.core.model import ExitCode
 from dr_ctl.core.system import in_background, system
 from dr_ctl.engine.plan import Goal
@@ -171,6 +172,25 @@ def test_a_source_that_somebody_opens_once_the_gate_holds_stays_the_only_one(
     ended = dr_ctl(*TO_PARIS, "--yes")
 
     assert (ended.code, judge.twice, serving(twin)) == (20, [], ("london",)), ended.document
+
+
+@pytest.mark.parametrize("topology", [MIRROR, FANOUT])
+def test_ids_that_come_too_late_are_read_again(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = [TimedOut("the answer came too slowly"), Unreachable("the connection failed", refused=False)]
+    for kind in Gate.__subclasses__():
+
+        def slow(*words: Any, same: Any = kind.same) -> Outcome:
+            if late:
+                raise late.pop()
+            return same(*words)
+
+        monkeypatch.setattr(kind, "same", slow)
+
+    done(dr_ctl(*TO_PARIS, "--yes"))
+
+    assert (late, serving(twin)) == ([], ("paris",))
 
 
 @pytest.mark.parametrize("topology", [MIRROR, BRIDGES, BROKERSYNC])

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from shlex import quote
 from typing import Any, Generic
 
-from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.errors import BrokerError, TimedOut, Unreachable
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Json, brief
 from dr_ctl.engine.plan import PlannedStep
@@ -215,9 +215,12 @@ class _PairAtGate(Generic[V]):
             self.window = [*self.window, now] if not self.reasons else []
             self._begun = None if self.reasons else self._begun or now
         else:
-            self.reasons = [str(error) for error in (source, target) if isinstance(error, BrokerError)]
-            self.window, self._begun = [], None
+            self._begin_anew(*(error for error in (source, target) if isinstance(error, BrokerError)))
         self.outcome = self._judged()
+
+    def _begin_anew(self, *errors: BrokerError) -> None:
+        self.reasons = [str(error) for error in errors]
+        self.window, self._begun = [], None
 
     def due_s(self) -> float:
         """When to read next: at the end of the window, where only time is missing. More readings slow a small broker,
@@ -246,9 +249,12 @@ class _PairAtGate(Generic[V]):
             return Failed(f"the gate did not open in time: {why}", code=ExitCode.DRAIN_TIMEOUT)
         return None
 
-    def _same(self, now: PairReading[V]) -> Outcome:
+    def _same(self, now: PairReading[V]) -> Outcome | None:
         try:
             outcome = self.gate.same(now, self.move)
+        except (TimedOut, Unreachable) as error:  # a slow broker is waited for, as by a reading
+            self._begin_anew(error)
+            return None
         except BrokerError as error:
             return Failed(f"the messages could not be compared by their ids: {error}")
         return replace(outcome, evidence={"samples": len(self.window), **outcome.evidence})
