@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.core.errors import TimedOut, Unreachable
+from dr_ctl.core.errors import TimedOut
 from dr_ctl.core.model import ExitCode
 from dr_ctl.core.system import in_background, system
 from dr_ctl.engine.plan import Goal
@@ -20,6 +20,7 @@ from dr_ctl.engine.ports import Failed, Outcome
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies.common.gate import Gate
 from dr_ctl.topologies.common.observer import Observer
+from dr_ctl.topologies.common.session import Session
 from dr_ctl.topologies.mirror import procedure
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.played import PlayedTwin
@@ -174,21 +175,26 @@ def test_a_source_that_somebody_opens_once_the_gate_holds_stays_the_only_one(
     assert (ended.code, judge.twice, serving(twin)) == (20, [], ("london",)), ended.document
 
 
-@pytest.mark.parametrize("topology", [MIRROR, FANOUT])
-def test_ids_that_come_too_late_are_read_again(
-    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("topology", "operation"), [(MIRROR, "swapover"), (FANOUT, "swapover"), (MIRROR, "failover")])
+def test_what_is_answered_too_late_once_is_read_again(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, operation: str
 ) -> None:
-    late = [TimedOut("the answer came too slowly"), Unreachable("the connection failed", refused=False)]
-    for kind in Gate.__subclasses__():
+    late = [TimedOut("the answer came too slowly")]
 
-        def slow(*words: Any, same: Any = kind.same) -> Outcome:
+    def late_once(read: Callable[..., Any]) -> Callable[..., Any]:
+        def slow(*words: Any, **more: Any) -> Any:
             if late:
                 raise late.pop()
-            return same(*words)
+            return read(*words, **more)
 
-        monkeypatch.setattr(kind, "same", slow)
+        return slow
 
-    done(dr_ctl(*TO_PARIS, "--yes"))
+    for kind, name in ((Session, "unapplied"), *((gate, "same") for gate in Gate.__subclasses__())):
+        monkeypatch.setattr(kind, name, late_once(getattr(kind, name)))
+    if operation == "failover":
+        twin.kill("london")
+
+    done(dr_ctl(operation, *TO_PARIS[1:], "--yes", *(ACCEPTED if operation == "failover" else ())))
 
     assert (late, serving(twin)) == ([], ("paris",))
 

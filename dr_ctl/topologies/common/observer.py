@@ -10,7 +10,7 @@ from operator import methodcaller
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
-from dr_ctl.core.errors import BrokerError, Passive, Unreachable
+from dr_ctl.core.errors import BrokerError, Passive, TimedOut, Unreachable
 from dr_ctl.core.model import total
 from dr_ctl.core.system import BackgroundTask, Clock, all_ended, in_background, in_parallel, stamp
 from dr_ctl.core.timeouts import Timeouts
@@ -154,10 +154,12 @@ class Observer(Generic[V_co, A_co]):
         self._watch, self._supplement = Watch(clock), reads.supplement()
 
     def unapplied_at(self, site: str, *, timeout_s: float) -> int | None:
-        """How many acknowledgements have arrived at a site and are not applied, or None if unread. Raises
-        `BrokerError`."""
-
-        return total(self.ask_all(methodcaller("unapplied", timeout_s=timeout_s), self.at(site)))
+        """How many acknowledgements have arrived at a site and are not applied, or None if unread or not told in time.
+        Raises `BrokerError`."""
+        try:
+            return total(self.ask_all(methodcaller("unapplied", timeout_s=timeout_s), self.at(site)))
+        except TimedOut:
+            return None
 
     def spend_at_most(self, seconds: float, site: str) -> None:
         """Bound all waiting for a site that may be lost, name lookup included, over all readings of this command. The
