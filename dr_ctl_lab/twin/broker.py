@@ -37,7 +37,7 @@ class No(Enum):
     NO_TARGET = auto()
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class Broker(ABC):
     """`name` is the broker's own; `changed` is the lock, and wakes the links."""
 

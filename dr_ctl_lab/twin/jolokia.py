@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 
 from dr_ctl.core.notation import if_known
 from dr_ctl_lab.twin import names
-from dr_ctl_lab.twin.bean import ILLEGAL, Bean, Fails, signatures
+from dr_ctl_lab.twin.bean import ILLEGAL, Bean, Fails, Operations, signatures
 from dr_ctl_lab.twin.parts import BrokerSaysNo
 
 NO_BEAN: Final = "javax.management.InstanceNotFoundException"
@@ -278,32 +278,30 @@ def _execute(at: Management, request: Request) -> Answer:
 
 
 def _call(bean: Bean, request: Request) -> Any:
-    called = names.canonical(bean.name)
-    verb, arguments, offered = request.verb, request.arguments, bean.offer()
+    arguments, offered = request.arguments, bean.offer()
+    operation = request.operation if request.operation in offered else _overload(bean, request, offered)
+    kinds = [kind for kind in operation.partition("(")[2][:-1].split(",") if kind]
+    if len(arguments) < len(kinds):
+        text = f"Invalid number of operation arguments. Operation {operation} on {request.bean} requires "
+        raise BrokerSaysNo(ILLEGAL, f"{text}{len(kinds)} parameters, not {len(arguments)} as given", 400)
+    return offered[operation](*map(_as, kinds, arguments))
+
+
+def _overload(bean: Bean, request: Request, offered: Operations) -> str:
+    """The only operation of this name. Raises the broker's error where there is none, or several."""
+    called, verb = names.canonical(bean.name), request.verb
     known = signatures(offered, verb)
     # The real one drops the first bracket of a signature without arguments.
     listed = ",".join(")" if name == "()" else name for name in known)
     if not known:
         raise BrokerSaysNo(ILLEGAL, f"No operation {verb} found on MBean {called}", 400)
-    operation = request.operation
-    if "(" not in operation:
-        if len(known) > 1:
-            text = f"Operation {verb} on MBean {called} is overloaded. Signatures found: {listed}. "
-            raise BrokerSaysNo(ILLEGAL, f"{text}Use a signature when specifying the operation.", 400)
-        operation = f"{verb}{known[0]}"
-    if operation not in offered:
-        text = f"No operation {operation} on MBean {called} exists. Known signatures: {listed}"
+    if "(" in request.operation:
+        text = f"No operation {request.operation} on MBean {called} exists. Known signatures: {listed}"
         raise BrokerSaysNo(ILLEGAL, text, 400)
-    wanted = len([word for word in operation.partition("(")[2][:-1].split(",") if word])
-    if len(arguments) < wanted:
-        text = f"Invalid number of operation arguments. Operation {operation} on {request.bean} requires "
-        raise BrokerSaysNo(ILLEGAL, f"{text}{wanted} parameters, not {len(arguments)} as given", 400)
-    return offered[operation](*_typed(operation, arguments[:wanted]))
-
-
-def _typed(operation: str, arguments: Sequence[Any]) -> list[Any]:
-    kinds = operation.partition("(")[2][:-1].split(",")
-    return [_as(kind, argument) for kind, argument in zip(kinds, arguments, strict=False)]
+    if len(known) > 1:
+        text = f"Operation {verb} on MBean {called} is overloaded. Signatures found: {listed}. "
+        raise BrokerSaysNo(ILLEGAL, f"{text}Use a signature when specifying the operation.", 400)
+    return f"{verb}{known[0]}"
 
 
 def _as(kind: str, argument: Any) -> Any:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _CORE = "org.apache.activemq.artemis.api.core"
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class ArtemisBroker(Broker):
     limits: Limits = field(default_factory=Limits)
     group: Group = field(default_factory=Group)

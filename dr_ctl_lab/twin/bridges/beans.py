@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final
 
 from dr_ctl_lab.twin.artemis import beans as common
@@ -63,6 +63,7 @@ def _server(broker: BridgesBroker) -> dict[str, Any]:
     }
 
 
+@lru_cache(maxsize=32)  # a broker is asked thousands of times
 def _server_operations(broker: BridgesBroker) -> Operations:
     return {
         **current.server_operations(broker),

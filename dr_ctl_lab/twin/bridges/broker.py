@@ -23,7 +23,7 @@ from dr_ctl_lab.twin.messages import Message, Queue, Reason
 from dr_ctl_lab.twin.security import Security
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class BridgesBroker(BridgedBroker, ArtemisBroker):
     """`loses_refused`: messages in hand of a refused bridge are acknowledged and never arrive, as often with real
     brokers; otherwise they stay in the buffer, as also happens."""

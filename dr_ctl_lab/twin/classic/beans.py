@@ -1,7 +1,7 @@
 """The management beans that every Classic broker has."""
 
 from collections.abc import Iterator
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final
 
 from dr_ctl_lab.twin.bean import Bean, Fails, Operations
@@ -73,6 +73,7 @@ def _server(broker: ClassicBroker) -> dict[str, Any]:
     }
 
 
+@lru_cache(maxsize=32)  # a broker is asked thousands of times
 def _server_operations(broker: ClassicBroker) -> Operations:
     def add(name: str) -> None:
         if name not in broker.queues:

@@ -28,7 +28,7 @@ _WORDS: Final = {
 }
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class ClassicBroker(Broker):
     """A Classic broker. `browse_page`: the most messages that a browse shows, without a notice; a real broker's default
     is 400. `policy` is that of the console. `usage`: how many percent of each limit of its systemUsage are taken."""

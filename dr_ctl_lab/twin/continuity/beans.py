@@ -3,7 +3,7 @@ diverts away from where the broker has such beans, to under its own."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final
 
 from dr_ctl_lab.twin.artemis import beans as common
@@ -103,6 +103,7 @@ def _server(broker: ContinuityBroker) -> dict[str, Any]:
     }
 
 
+@lru_cache(maxsize=32)  # a broker is asked thousands of times
 def _server_operations(broker: ContinuityBroker) -> Operations:
     def create(
         address: str, routing: str, name: str, filter_: str | None, durable: bool, most: int, purge: bool, make: bool

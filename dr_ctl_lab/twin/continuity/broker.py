@@ -32,7 +32,7 @@ from dr_ctl_lab.twin.messages import Message, Queue, Reason
 STAGING_MS: Final = 500
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class ContinuityBroker(BridgedBroker, ArtemisBroker):
     """`ack_loss`: the share of acknowledgements that vanish while several flows have some. `active_on_start`: activates
     itself when an inactive peer appears. `full`: addresses that accept no staged message, as with a full address or

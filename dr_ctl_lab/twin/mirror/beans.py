@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from dr_ctl_lab.twin.artemis import beans as common
@@ -59,6 +59,7 @@ def server(broker: MirrorBroker) -> dict[str, Any]:
     }
 
 
+@lru_cache(maxsize=32)  # a broker is asked thousands of times
 def server_operations(broker: MirrorBroker) -> Operations:
     def on_link(do: Callable[[], None]) -> Callable[[str], None]:
         def act(name: str) -> None:

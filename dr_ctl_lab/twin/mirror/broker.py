@@ -18,7 +18,7 @@ MOST_REMEMBERED: Final = 1000  # origins, so that what is shipped again after a 
 RETRIES, RETRY_S = 5, 0.1
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class MirrorBroker(ArtemisBroker):
     version: ClassVar[str] = VERSION
 
