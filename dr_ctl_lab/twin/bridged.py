@@ -14,7 +14,7 @@ from dr_ctl_lab.twin.parts import Acceptor
 ID_CACHE: Final = 20_000
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class BridgedBroker(Broker):
     """`incoming`: bridges of the peer that are connected here; `cuts`: how often they were cut off here; `confirm_s`:
     how much later than they could be confirmations of its own bridges are, as those of real ones often are."""

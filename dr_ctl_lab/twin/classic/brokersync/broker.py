@@ -17,7 +17,7 @@ from dr_ctl_lab.twin.parts import Acceptor
 AGENT, BRIDGE = "agent", "bridge"  # further users of a broker
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class BrokerSyncBroker(BridgedBroker, ClassicBroker):
     """`agent` deletes copies here after the peer's clients consume. `returned`: the broker died while serving, and
     holds messages that the peer has consumed meanwhile."""

@@ -11,7 +11,7 @@ LEAST, STORE = "min-ack-count", "ids/shared.sqlite"  # in the twin's directory
 BOTH = 2
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class FanoutBroker(ClassicBroker):
     """One of two brokers. Messages have the broker's ids; the producers' id is a header. Consumers of both sites share
     a store of processed ids, producers a file with the number of sites that must confirm."""

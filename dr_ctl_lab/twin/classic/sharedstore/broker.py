@@ -13,7 +13,7 @@ from dr_ctl_lab.twin.classic.sharedstore.process import ProcessFiles
 from dr_ctl_lab.twin.classic.sharedstore.store import LOCK, Store
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class SharedStoreBroker(ClassicBroker):
     """`running`: the process runs; `alive` means that it also has the store. `tries_every_s`: interval of tries for the
     lock. `lives_on_s`: how long the process goes on after a request to stop."""
