@@ -150,7 +150,7 @@ class Snapshot(Generic[V_co]):
         kept_out_at = tuple(
             site
             for site in open_at
-            if all(isinstance(broker, Silent) or broker.fence.roles_revoked for broker in brokers[site])
+            if all(not isinstance(broker, Silent) and broker.fence.roles_revoked for broker in brokers[site])
         )
         return UnitSnapshot(name, open_at[0] if len(open_at) == 1 else None, open_at, closed_at, kept_out_at)
 
