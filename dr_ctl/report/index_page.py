@@ -66,10 +66,10 @@ class IndexPage:
         never, altered = empty.count(Sealed.NOT_BEGUN), empty.count(Sealed.ALTERED)
         unread = len(empty) - never
         self.notes = [f"{many(never, 'run')} never began: nothing was changed."] if never else []
-        self.notes += (
-            [f"The journal of {many(unread, 'run')} cannot be read: nobody knows what came of it."] if unread else []
-        )
-        self.notes += [f"The evidence of {many(torn, 'rehearsal')} on a twin cannot be read."] if torn else []
+        if unread:
+            self.notes.append(f"The journal of {many(unread, 'run')} cannot be read: nobody knows what came of it.")
+        if torn:
+            self.notes.append(f"The evidence of {many(torn, 'rehearsal')} on a twin cannot be read.")
         self.tone, self.words = _verdict(rows, altered=altered, unread=unread)
         names = [text(mapping(by.get("about")).get("name")) for _, material in begun for by in material.authors]
         name = next(filter(None, reversed(names)), "")

@@ -137,6 +137,7 @@ def verdict(material: Material, story: Story, judged: Sequence[Measured] = ()) -
         words, advice = _open(story)
         return Verdict(Tone.OPEN, words, "open", "none yet", advice=advice, notes=notes)
     result, data = material.result, material.data
+    units = map(mapping, items(data.get("pairs")))
     code = number(result.get("exit_code"))
     spec = material.spec
     named = f" {text(spec.get('queues'))}" if spec.get("queues") else ""
@@ -151,10 +152,7 @@ def verdict(material: Material, story: Story, judged: Sequence[Measured] = ()) -
         outcome=text(result.get("outcome")),
         exit_code=f"{code:g}" if code is not None else NOT_KNOWN,
         summary=text(result.get("summary")),
-        units=tuple(
-            (text(unit.get("name")), text(unit.get("serving")) or "no site was seen to serve it")
-            for unit in map(mapping, items(data.get("pairs")))
-        ),
+        units=tuple((text(of.get("name")), text(of.get("serving")) or "no site was seen to serve it") for of in units),
         notes=notes,
         costs=tuple(costs),
     )
@@ -284,11 +282,8 @@ def _band(part: Part, axis: TimeAxis, out: Outage) -> Span | None:
 def _asked(plan: Mapping[str, Any], story: Story) -> tuple[Fact, ...]:
     spec = mapping(plan.get("ask"))
     timeout, differences = number(spec.get("timeout_s")), mapping(spec.get("accept_difference"))
-    facts = [
-        Fact("Operation", text(spec.get("operation")) or NOT_KNOWN),
-        Fact("Source", text(plan.get("source")) or NOT_KNOWN),
-        Fact("Target", text(spec.get("target")) or NOT_KNOWN),
-    ]
+    first = ("Operation", spec.get("operation")), ("Source", plan.get("source")), ("Target", spec.get("target"))
+    facts = [Fact(name, text(value) or NOT_KNOWN) for name, value in first]
     if spec.get("operation") == "failover":
         accepted, duplicates = spec.get("accept_loss"), spec.get("accept_duplicates")
         facts.append(Fact("Loss accepted", "as the objectives say" if accepted is None else str(accepted)))
@@ -359,11 +354,8 @@ def _journal(material: Material, story: Story) -> tuple[Fact, ...]:
         same = sealed.get("last_hash") == material.last_hash and sealed.get("count") == len(material.entries)
         altered = "ANOTHER count or last hash: one of the two files was altered"
         seal = "the same count and last hash" if same else altered
-    facts = [
-        Fact("Entries", count(len(material.entries))),
-        Fact("Last hash", f"`{material.last_hash}`"),
-        Fact("Seal in result.json", seal),
-    ]
+    facts = [Fact("Entries", count(len(material.entries))), Fact("Last hash", f"`{material.last_hash}`")]
+    facts.append(Fact("Seal in result.json", seal))
     if story.back:
         entries = ", ".join(map(count, story.back))
         sentence = f"at entry {entries}: order is by entry; times around it are not to be trusted"

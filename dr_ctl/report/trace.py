@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -25,13 +25,13 @@ from dr_ctl.engine.journal import StepEvent
 from dr_ctl.engine.record import Material, read_run
 from dr_ctl.engine.runs import RunFiles
 from dr_ctl.report.story import STARTS, Mark, story_of
+from dr_ctl.rpo.history.row import micros
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
 
 ENDPOINT: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"
 _ENDPOINTS: Final = (ENDPOINT, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _BAD: Final = (*STARTS, StepEvent.FAILED.value, StepEvent.UNKNOWN.value, StepEvent.UNDO_FAILED.value)
 
 
@@ -76,8 +76,8 @@ def spans_of(run: Material) -> list[ReadableSpan]:
             resource=resource,
             attributes={f"dr_ctl.{key}": value for key, value in more.items() if value not in (None, "")},
             status=Status(StatusCode.OK) if bad is None else Status(StatusCode.ERROR, bad),
-            start_time=_ns(began),
-            end_time=_ns(ended),
+            start_time=micros(began) * 1000,
+            end_time=micros(ended) * 1000,
         )
 
     code = data.get("exit_code")
@@ -109,10 +109,6 @@ def spans_of(run: Material) -> list[ReadableSpan]:
 
 def _id(name: str, digits: int) -> int:
     return int(sha256(name.encode()).hexdigest()[:digits], 16)
-
-
-def _ns(at: datetime) -> int:
-    return (at - _EPOCH) // timedelta(microseconds=1) * 1000
 
 
 def main() -> None:

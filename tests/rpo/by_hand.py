@@ -19,7 +19,7 @@ from dr_ctl.rpo.core.rows import ADDED, CLASS, KEYS, OWN, REACH, SCHEMA, TOTAL, 
 from dr_ctl.rpo.core.scope import Facts, figures, pair_of
 from dr_ctl.rpo.estimate.estimate import LoadedHistory, nothing_of
 from dr_ctl.rpo.estimate.request import Request
-from dr_ctl.rpo.history.files import Sources, Store
+from dr_ctl.rpo.history.files import Sources, Store, rows_of
 from dr_ctl.rpo.history.row import micros
 
 SUMS = ["kind", "scope", "name", "weight_sum", "count_sum", "most_max", "least_min", "cell_max"]
@@ -29,7 +29,7 @@ def made(asked: Request, now_us: int) -> LoadedHistory | Finding:
     folder = Store.of(asked.history).folder
     findings, sites = list[Finding](), dict[str, list[pa.Table]]()
     for name in sorted({path.name.removeprefix("site=") for path in folder.glob("date=*/site=*")}):
-        told = (source.usable(findings, READ) for source in Sources(folder).newest_first(name))
+        told = (rows_of([source], findings, READ) for source in Sources(folder).newest_first(name))
         if tables := [table for table in told if table.num_rows]:
             sites[name] = tables
     serving = _serving(sites, now_us + HOUR_US if asked.until is None else micros(asked.until))

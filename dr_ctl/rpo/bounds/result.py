@@ -127,17 +127,14 @@ class Bounds:
         if accept is not None:
             return (f"{text}, {accept} are accepted",) if self.lost.at_most > accept else ()
         limit = 0 if objectives is None else objectives.loss.messages
-        allowed = (
-            "no objectives are set that allow any" if objectives is None else f"the objectives allow {if_known(limit)}"
-        )
+        none_set = "no objectives are set that allow any"
+        allowed = none_set if objectives is None else f"the objectives allow {if_known(limit)}"
         reasons = [f"{text}, {allowed}"] if limit is not None and self.lost.at_most > limit else []
         for loss_class in self.classes:
             if loss_class.exceeded:
-                name = ", ".join(loss_class.queues)
-                reasons.append(
-                    f"up to {if_known(loss_class.lost)} message(s) of {name} may be lost, their objective allows "
-                    f"{if_known(loss_class.limit)}"
-                )
+                lost, allows = if_known(loss_class.lost), if_known(loss_class.limit)
+                may = f"up to {lost} message(s) of {', '.join(loss_class.queues)} may be lost"
+                reasons.append(f"{may}, their objective allows {allows}")
             if loss_class.lost != 0:
                 reasons += self._too_old(loss_class.age_limit_s, f" of {', '.join(loss_class.queues)}")
         if self.lost.at_most > 0 and objectives is not None:
@@ -175,9 +172,8 @@ class Bounds:
     def _too_old(self, limit_s: float | None, of: str) -> list[str]:
         if limit_s is None or (self.age_s is not None and self.age_s <= limit_s):
             return []
-        age = (
-            "how old they are is not known" if self.age_s is None else f"the oldest is up to {duration(self.age_s)} old"
-        )
+        unknown = "how old they are is not known"
+        age = unknown if self.age_s is None else f"the oldest is up to {duration(self.age_s)} old"
         return [f"messages{of} may be lost and {age}, the objectives allow {duration(limit_s)}"]
 
 

@@ -55,10 +55,8 @@ def shares(facts: Facts) -> tuple[QueueShare, ...]:
         weights[pair_of(flow), name] = before[0] + weight, max(before[1], most)
     whole = sum(weight for weight, _ in weights.values())
     order = sorted((key for key in weights if key[1]), key=lambda key: (-weights[key][0], key))
-    return tuple(
-        QueueShare(pair, name, round(weights[pair, name][0] / whole, 4), weights[pair, name][1])
-        for pair, name in order[:TOP]
-    )
+    largest = ((*key, *weights[key]) for key in order[:TOP])
+    return tuple(QueueShare(pair, name, round(weight / whole, 4), most) for pair, name, weight, most in largest)
 
 
 def advice(
@@ -76,10 +74,10 @@ def advice(
     elif peak is not None:  # when it was above the limit, by what was likely
         limit = objectives.loss.messages if objectives is not None else None
         times = "once" if peak.times == 1 else f"{peak.times} times"
+        longest, since = duration(float(peak.longest_us) / SECOND_US), stamp(moment(peak.from_us))
         yield (
             f"A failure would likely have lost more than {if_known(limit)} {times} in the history, the longest time "
-            f"for about {duration(float(peak.longest_us) / SECOND_US)} from {stamp(moment(peak.from_us))} on: check "
-            "link and consumers at that time."
+            f"for about {longest} from {since} on: check link and consumers at that time."
         )
     for flow in facts.flows:  # links that carried less than came while something waited
         scope = scopes[flow]
@@ -96,10 +94,10 @@ def advice(
             "in one sample: faster consumers there reduce it, because a consumed message is not lost."
         )
     if is_wide and facts.spacing_us >= NEAR_US:  # what narrows the bound and not the loss
+        apart = duration(facts.spacing_us / SECOND_US)
         yield (
-            "The bound is far above the likely value because samples are "
-            f"{duration(facts.spacing_us / SECOND_US)} apart: a "
-            "shorter `history.every` narrows the bound, and does not change the loss."
+            f"The bound is far above the likely value because samples are {apart} apart: a shorter `history.every` "
+            "narrows the bound, and does not change the loss."
         )
 
 
@@ -245,16 +243,9 @@ def scope_query(request: Request, loaded: LoadedHistory, bins: int, horizons_s: 
     limits = {} if objectives is None else {TOTAL: objectives.loss} | {
         class_name(number): loss_class.loss for number, loss_class in enumerate(objectives.classes)
     }  # fmt: skip
-    return ScopeQuery(
-        *facts.span_us,
-        facts.hour_us,
-        loaded.end_us,
-        facts.away_us,
-        request.horizon_s,
-        {name: limit.by_figure for name, limit in limits.items()},
-        bins,
-        horizons_s,
-    )
+    by_scope = {name: limit.by_figure for name, limit in limits.items()}
+    times = (*facts.span_us, facts.hour_us, loaded.end_us, facts.away_us)
+    return ScopeQuery(*times, request.horizon_s, by_scope, bins, horizons_s)
 
 
 def _flows(site: str, scopes: Mapping[str, OfScope], facts: Facts) -> list[FlowEstimate]:

@@ -99,8 +99,13 @@ def write_table(table: pa.Table, partition: Partition, root: Path) -> Path:
         with hidden_until_whole(path) as file:
             pq.write_table(table, file, **WRITTEN)
     except OSError as error:
-        raise EnvironmentFault(f"the history cannot be written to {path.parent}: {error.strerror or error}") from error
+        raise not_written(path, error) from error
     return path
+
+
+def not_written(path: Path, error: Exception) -> EnvironmentFault:
+    why = getattr(error, "strerror", None) or error
+    return EnvironmentFault(f"the history cannot be written to {path.parent}: {why}")
 
 
 def name_of(first: datetime) -> str:
@@ -156,12 +161,9 @@ def begun(base: str) -> datetime | None:
 def day_us(name: str) -> int:
     """When the day of a file begins, by its folder; 0 where that is no day."""
     try:
-        begin = datetime.combine(
-            date.fromisoformat(name.partition("/")[0].removeprefix("date=")), datetime.min.time(), UTC
-        )
+        return micros(datetime.fromisoformat(name.partition("/")[0].removeprefix("date=")))
     except ValueError:
         return 0
-    return int(begin.timestamp()) * 1_000_000
 
 
 def wrong_columns(schema: pa.Schema, wanted: pa.Schema = SCHEMA) -> str:
@@ -337,15 +339,6 @@ class Source:
                 raise pa.ArrowInvalid(wrong)
             return fragment.to_table(schema, columns=[*columns], filter=where, use_threads=False)
 
-    def usable(
-        self, findings: list[Finding], columns: Sequence[str] = SCHEMA.names, where: pc.Expression | None = None
-    ) -> pa.Table:
-        """Its rows; none where it cannot be read, which a finding then says. Raises FileNotFoundError."""
-        rows, why = self.read(columns, where)
-        if why is not None and (finding := found("DR-RPO-002", name=self.name, why=why)) not in findings:
-            findings.append(finding)
-        return rows
-
     def read(
         self, columns: Sequence[str] = SCHEMA.names, where: pc.Expression | None = None, schema: pa.Schema = SCHEMA
     ) -> tuple[pa.Table, str | None]:
@@ -387,9 +380,15 @@ def rows_of(
     columns: Sequence[str] = SCHEMA.names,
     where: pc.Expression | None = None,
 ) -> pa.Table:
-    """The rows of files together. Raises FileNotFoundError."""
-    tables = (file.usable(findings, columns, where) for file in files)
-    return pa.concat_tables([SCHEMA.empty_table().select([*columns]), *tables])
+    """The rows of files together; none of one that cannot be read, which a finding then says. Raises
+    FileNotFoundError."""
+    tables = [SCHEMA.empty_table().select([*columns])]
+    for file in files:
+        rows, why = file.read(columns, where)
+        tables.append(rows)
+        if why is not None and (finding := found("DR-RPO-002", name=file.name, why=why)) not in findings:
+            findings.append(finding)
+    return pa.concat_tables(tables)
 
 
 class Sources:

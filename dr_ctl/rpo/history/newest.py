@@ -207,7 +207,7 @@ class _Reading:
             self._take(source)
 
     def _take(self, source: Source) -> None:
-        few = source.usable(self._findings, _FEW, _FEW_KINDS)
+        few = rows_of([source], self._findings, _FEW, _FEW_KINDS)
         is_late = pc.greater(few["ts"].cast(pa.int64()), self._until_us)
         self._later |= set(pc.unique(few.filter(is_late)["ts"].cast(pa.int64())).to_pylist())
         few = few.filter(pc.invert(is_late))
@@ -245,7 +245,7 @@ class _Reading:
             return True
         return (self._pairs or self._named) <= spans.keys() and all(oldest_us <= begin for begin, _ in spans.values())
 
-    def _rows(self, sources: Sequence[Source], begin: int, end: int, bad: Stamps) -> pa.Table:
+    def _rows(self, sources: Iterable[Source], begin: int, end: int, bad: Stamps) -> pa.Table:
         """The rows of that time, but of readings that bear a wrong one."""
         within = (pc.field("ts") >= moment(begin)) & (pc.field("ts") <= moment(min(end, self._until_us)))
         table = _with_one_text_a_start(rows_of(sources, self._findings, _COLUMNS, within))
@@ -259,9 +259,8 @@ class _Reading:
         compared = {}
         for pair, end in self._answered(self._other, {pair: last for pair, (_, last) in spans.items()}).items():
             begin = end - COMPARED_US
-            own, peer_rows = (
-                self._rows(self._near(site, begin, end), begin, end, bad) for site in (self._site, self._other)
-            )
+            both = (self._near(site, begin, end) for site in (self._site, self._other))
+            own, peer_rows = (self._rows(sources, begin, end, bad) for sources in both)
             compared[pair] = Recent({pair}, {pair: (begin, end)}, own, peer_rows=peer_rows)
         return compared
 
@@ -270,7 +269,7 @@ class _Reading:
         answered: dict[str, int] = {}
         is_answer = (pc.field("kind") == "site") & pc.field("start").is_valid()
         for source in chain(self._files.tails(site), islice(self._files.newest_first(site), FAR_BACK)):
-            few = source.usable([], _FEW, is_answer)
+            few = rows_of([source], [], _FEW, is_answer)
             for pair in until.keys() - answered.keys():
                 us = few.filter(pc.equal(few["pair"], pair))["ts"].cast(pa.int64())
                 latest = pc.max(us.filter(pc.less_equal(us, until[pair]))).as_py()
@@ -280,16 +279,15 @@ class _Reading:
                 break
         return answered
 
-    def _near(self, site: str, begin: int, end: int) -> Sequence[Source]:
+    def _near(self, site: str, begin: int, end: int) -> Iterator[Source]:
         """What may hold readings of that time."""
-        sources = [*self._files.tails(site)]
+        yield from self._files.tails(site)
         for source in self._files.newest_first(site):
             begin_us = _begin_us(source)
             if begin_us is None or begin_us <= end:
-                sources.append(source)
+                yield source
             if begin_us is not None and begin_us <= begin:
-                break
-        return sources
+                return
 
 
 def _begin_of_window(us: Stamps) -> int:
@@ -364,7 +362,7 @@ def _newest(
     """Rows of a site of which that is so, the newest first: by file, and as many files as this looks back. A torn file
     tells nothing of it; the estimate names such files."""
     for source in chain(files.tails(site), islice(files.newest_first(site), FAR_BACK)):
-        if (rows := source.usable([], columns, is_so)).num_rows:
+        if (rows := rows_of([source], [], columns, is_so)).num_rows:
             yield rows
 
 
@@ -416,11 +414,9 @@ def takeovers(history: Path | HistoryLocation, sites: Sequence[str], since: date
     where = of_group & (pc.field("ts") >= moment(micros(since)))
 
     def of_files(files: Sources) -> list[Takeover]:
-        tables = (
-            rows_of(chain(files.newest_first(site, since), files.tails(site)), [], ["ts", "pair", "start"], where)
-            for site in sites
-        )
-        return [takeover for site, rows in zip(sites, tables, strict=True) for takeover in _takeovers(site, rows)]
+        sources = {site: chain(files.newest_first(site, since), files.tails(site)) for site in sites}
+        tables = {site: rows_of(sources[site], [], ["ts", "pair", "start"], where) for site in sites}
+        return [takeover for site in sites for takeover in _takeovers(site, tables[site])]
 
     return sorted(read(history, of_files, within_s=_WITHIN_S)[0], key=lambda takeover: takeover.first)
 
@@ -429,10 +425,8 @@ def _takeovers(site: str, readings: pa.Table) -> Iterator[Takeover]:
     rows = readings.sort_by([("pair", "ascending"), ("ts", "ascending")])
     starts = rows["start"].combine_chunks().dictionary_encode().indices.to_numpy()
     for index in np.flatnonzero(np.diff(starts)) if len(starts) else ():
-        before, now = (
-            Row(site=site, ts=row["ts"], kind="site", name="", pair=row["pair"], start=row["start"])
-            for row in rows.slice(int(index), 2).to_pylist()
-        )
+        both = rows.slice(int(index), 2).to_pylist()
+        before, now = (Row(site=site, kind="site", name="", **row) for row in both)
         if before.pair == now.pair and (seen := Takeover.between(before, now)) is not None:
             yield seen
 

@@ -56,12 +56,9 @@ def others(files: Mapping[str, fs.FileInfo], heartbeat: str) -> list[str]:
     """The heartbeat files of other monitors that live, by what lies in the store once the own one was renewed."""
     if heartbeat not in files:
         return []
-    now_ns = files[heartbeat].mtime_ns
-    return sorted(
-        name
-        for name, info in files.items()
-        if name.startswith(_HEARTBEAT_PREFIX) and name != heartbeat and info.mtime_ns > now_ns - HEARTBEAT_TIMEOUT_NS
-    )
+    living_ns = files[heartbeat].mtime_ns - HEARTBEAT_TIMEOUT_NS
+    fresh = (name for name, info in files.items() if info.mtime_ns > living_ns and name != heartbeat)
+    return sorted(name for name in fresh if name.startswith(_HEARTBEAT_PREFIX))
 
 
 def host_of(heartbeat: str) -> str:

@@ -27,7 +27,16 @@ import pyarrow.compute as pc
 
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.system import Clock, SystemClock, stamp
-from dr_ctl.rpo.history.files import SCHEMA, TAILS, Partition, folder_of, rows_of_tail, tables_of, write_table
+from dr_ctl.rpo.history.files import (
+    SCHEMA,
+    TAILS,
+    Partition,
+    folder_of,
+    not_written,
+    rows_of_tail,
+    tables_of,
+    write_table,
+)
 from dr_ctl.rpo.history.row import OUTFLOW_READING_KINDS, Row
 
 _OWNER: Final = b"dr-ctl.monitor"
@@ -54,7 +63,7 @@ class Tail:
             hidden.rename(self._path)
         except OSError as error:
             hidden.unlink(missing_ok=True)
-            raise _fault(self._path, error) from error
+            raise not_written(self._path, error) from error
 
     def add(self, tables: Iterable[pa.Table]) -> None:
         """Have the rows on disk."""
@@ -63,22 +72,16 @@ class Tail:
                 self._stream.write_table(table)
             os.fsync(self._handle)
         except (OSError, pa.ArrowException) as error:
-            raise _fault(self._path, error) from error
+            raise not_written(self._path, error) from error
 
     def remove(self) -> None:
         """Let it go, and all that it held. Raises EnvironmentFault."""
         try:
             self._path.unlink(missing_ok=True)
         except OSError as error:
-            raise _fault(self._path, error) from error
+            raise not_written(self._path, error) from error
         finally:
             self._unlock()
-
-
-def _fault(path: Path, error: Exception) -> EnvironmentFault:
-    return EnvironmentFault(
-        f"the history cannot be written to {path.parent}: {getattr(error, 'strerror', None) or error}"
-    )
 
 
 def another_monitor(root: Path) -> str | None:

@@ -160,10 +160,9 @@ def _connected(master: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
     try:
         spark = SparkSession.builder.remote(master).appName(APP).config(map={**SESSION_CONF, **conf}).getOrCreate()
     except (PySparkException, ImportError) as error:
-        raise EnvironmentFault(
-            f"no Spark Connect session at {address(master)}: {_first_line(error).replace(master, address(master))}",
-            remedy="Check the address; the client side needs `pyspark[connect]` installed beside dr-ctl.",
-        ) from error
+        why = _first_line(error).replace(master, address(master))
+        remedy = "Check the address; the client side needs `pyspark[connect]` installed beside dr-ctl."
+        raise EnvironmentFault(f"no Spark Connect session at {address(master)}: {why}", remedy=remedy) from error
     try:
         yield spark
     finally:
@@ -283,10 +282,8 @@ def _jvm(settings: SparkConf, folder: Path, *, is_killed: bool) -> Iterator[Spar
 def _did_not_start(said: Path, error: Exception) -> EnvironmentFault:
     words = [line.strip() for line in said.read_text(errors="replace").splitlines() if line.strip()]
     cause = next((line for line in words if "rror" in line or "xception" in line), _first_line(error))
-    return EnvironmentFault(
-        f"Spark did not start: {cause[:300]}",
-        remedy="Check `java -version` (17 or later) and `spark` in the settings file: master and conf.",
-    )
+    remedy = "Check `java -version` (17 or later) and `spark` in the settings file: master and conf."
+    return EnvironmentFault(f"Spark did not start: {cause[:300]}", remedy=remedy)
 
 
 def _in_main_thread() -> bool:

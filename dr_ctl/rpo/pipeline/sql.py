@@ -83,14 +83,8 @@ def ddl(schema: pa.Schema) -> str:
 
 
 RUN: Final = pa.field("run", pa.int64())
-FILES: Final = pa.schema(
-    [
-        ("file", pa.string()),
-        *((name, pa.int64()) for name in ("length", "modified", "first_us", "last_us", "rows")),
-        ("why", pa.string()),
-        RUN,
-    ]
-)
+_STATE: Final = [(name, pa.int64()) for name in ("length", "modified", "first_us", "last_us", "rows")]
+FILES: Final = pa.schema([("file", pa.string()), *_STATE, ("why", pa.string()), RUN])
 """A file of a site by its name; what told this state of it from others, the time of its
 readings, why it is left out if it is. A file that has gone has the length -1."""
 SUMMED: Final = SCHEMA.append(pa.field("hour", pa.int64()))
