@@ -26,10 +26,9 @@ from dr_ctl.core.errors import DrCtlError, EnvironmentFault, Stopped
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, brief
 from dr_ctl.core.notation import if_known
-from dr_ctl.engine import executor
 from dr_ctl.engine.context import StopAtOnce, StopRequest, stoppable
 from dr_ctl.engine.disk import CannotWrite, refusing
-from dr_ctl.engine.executor import Callbacks, RunResult
+from dr_ctl.engine.executor import Callbacks, Execution, RunResult
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.journal import Journal, JournalDamaged, RunState, fenced_at, let_in_at
 from dr_ctl.engine.operations import FAILBACK, FAILOVER, SWAPOVER
@@ -90,54 +89,34 @@ class Run:
         superseded: RunFiles | None = None,
     ) -> Result:
         """Execute a plan; `residue`, what a lost site brings back, goes into the result. A `superseded` run is
-        closed once this one has begun."""
-        listener = self.caller.listener()
-        lock.note_pauses(self.lease, decided.baseline)
+        closed once this one has begun, without undoing its changes."""
         decided = replace(decided, findings=(*decided.findings, *self.lease.findings()))
 
-        def estimator(journal: Journal) -> Estimator:
-            """The maker of the run's estimate, by the journal before this process."""
-            entries, installation = journal.entries(), self.opened.installation
-            if exposure is not None:
-                return NoEstimator(installation, exposure.site)
+        def begun() -> None:
+            if superseded is not None:
+                text = f"superseded by {self.files.name}: {if_known(decided.spec.reason)}"
+                ended = Result(ExitCode.UNKNOWN, text, run=superseded.name)
+                give_up(self.caller, superseded, ended.envelope("failover"))
+
+        def act(execution: Execution[Snapshot]) -> RunResult[Snapshot]:
+            entries, installation = execution.journal.entries(), self.opened.installation  # before this process
             is_out = fenced_at(entries) is not None and let_in_at(entries) is None
-            return NoEstimator(installation) if is_out else Preflight(installation, decided.source)
+            estimator: Estimator = Preflight(installation, decided.source)
+            if exposure is not None or is_out:
+                estimator = NoEstimator(installation, None if exposure is None else exposure.site)
+            execution.exposure, execution.callbacks = exposure, self._callbacks(begun)
+            return execution.execute(estimator, {**self._by(), "lock": lock.facts(self.lease, self.how.reason)})
 
-        def act(journal: Journal, stop: StopRequest) -> RunResult[Snapshot]:
-            def begun() -> None:
-                """Close the interrupted run that this one replaces, without undoing its changes."""
-                if superseded is not None:
-                    text = f"superseded by {self.files.name}: {if_known(decided.spec.reason)}"
-                    ended = Result(ExitCode.UNKNOWN, text, run=superseded.name)
-                    give_up(self.caller, superseded, ended.envelope("failover"))
-
-            return executor.execute(
-                decided,
-                self.opened.topology.driver(self.lease),
-                journal,
-                estimator=estimator(journal),
-                stop=stop,
-                clock=self.opened.clock,
-                listener=listener,
-                by={**self._by(), "lock": lock.facts(self.lease, self.how.reason)},
-                exposure=exposure,
-                callbacks=self._callbacks(begun),
-            )
-
-        return self._journaled(act, _operation_facts(decided), residue, decided, exposure)
+        return self._journaled(decided, act, residue, exposure)
 
     def undo(self, past: RunState) -> Result:
-        """Put back what the run has changed."""
-        listener = self.caller.listener()
-        lock.note_pauses(self.lease, past.plan.baseline)
+        """Put back what the run has changed. Not stopped half way: the first signal waits for its end."""
 
-        def act(journal: Journal, stop: StopRequest) -> RunResult[Snapshot]:
-            del stop  # an undo is not stopped half way: the first signal waits for its end
-            journal.lock({**lock.facts(self.lease, self.how.reason), "by": self._by()})
-            driver = self.opened.topology.driver(self.lease)
-            return executor.undo(past, driver, journal, clock=self.opened.clock, listener=listener)
+        def act(execution: Execution[Snapshot]) -> RunResult[Snapshot]:
+            execution.journal.lock({**lock.facts(self.lease, self.how.reason), "by": self._by()})
+            return replace(execution, stop=StopRequest()).undo()
 
-        return self._journaled(act, _operation_facts(past.plan))
+        return self._journaled(past.plan, act)
 
     def _by(self) -> dict[str, Json]:
         """Who carries out this part of the run, by which words, and in which installation."""
@@ -165,22 +144,24 @@ class Run:
 
     def _journaled(
         self,
-        act: Callable[[Journal, StopRequest], RunResult[Snapshot]],
-        facts: Mapping[str, Json],
+        plan: Plan,
+        act: Callable[[Execution[Snapshot]], RunResult[Snapshot]],
         residue: Mapping[str, Json] | None = None,
-        plan: Plan | None = None,
         exposure: LossBound | None = None,
     ) -> Result:
         """Act with the run's journal open, then write its result and its report. From here on signals only ask."""
+        facts: dict[str, Json] = {"operation": plan.spec.operation, "source": plan.source, "target": plan.target}
+        listener, driver = self.caller.listener(), self.opened.topology.driver(self.lease)
+        lock.note_pauses(self.lease, plan.baseline)
         with stoppable() as stop:
             with refusing(self.files.folder):
                 journal = Journal(self.files.journal, self.opened.clock)
             self.lease.facts = lambda: (journal.last_hash, journal.count)
             try:
-                ended = act(journal, stop)
+                ended = act(Execution(plan, driver, journal, self.opened.clock, listener, stop))
                 stop.disarm()
                 lock.note_left(self.lease, ended.snapshot)
-                steps = next_steps(plan, ended) if plan is not None else []
+                steps = next_steps(plan, ended) if ended.undone is None else []
                 entries = journal.entries()
                 let_in = let_in_at(entries)
                 result = self._result(ended, steps)
@@ -239,11 +220,6 @@ class RunBroken(DrCtlError):
             remedy="`dr-ctl status` says who is locked out; then `dr-ctl resume` or `dr-ctl abort`.",
         )
         self.run, self.ended = files.name, about
-
-
-def _operation_facts(plan: Plan) -> dict[str, Json]:
-    """What a run is about, as the installation's own commands are told."""
-    return {"operation": plan.spec.operation, "source": plan.source, "target": plan.target}
 
 
 def give_up(caller: Caller, files: RunFiles, result: Mapping[str, Json]) -> None:

@@ -27,11 +27,10 @@ from dr_ctl.core.errors import BrokerError, UsageError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity, brief
 from dr_ctl.engine import runbook
-from dr_ctl.engine.context import ReadOnlyContext
 from dr_ctl.engine.debts import lost_alone
 from dr_ctl.engine.operations import ALL, HOOK, SWAPOVER, VERIFY
 from dr_ctl.engine.plan import PlannedStep, Spec
-from dr_ctl.engine.ports import Check, Done, Move, UnitSnapshot, Unknown
+from dr_ctl.engine.ports import Check, Done, Move, StepContext, UnitSnapshot, Unknown
 from dr_ctl.engine.roles import is_split, part_of, roles_text, served_where, sites_serving, unserved, with_queues
 from dr_ctl.rpo.bounds.result import IF_LOST, Bounds
 from dr_ctl.settings import model
@@ -191,7 +190,7 @@ def verify(caller: Caller, asked: Spec) -> Result:
             return _nothing_to_verify(caller, opened, snapshot, asked, data)
         limits = {"within": asked.timeout_s or VERIFY_S, "stable": float(opened.installation.settings.drain.stable)}
         step = PlannedStep(1, VERIFY, asked.target, "the whole gate", limits=limits)
-        context = ReadOnlyContext(caller.listener())
+        context = StepContext(caller.listener())
         outcome = opened.topology.driver().apply(step, Move(asked, opened.other(asked.target), {}), context)
     data = replace(data, gate={"text": outcome.text, **outcome.evidence})
     if isinstance(outcome, Unknown):

@@ -24,13 +24,12 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Role, Severity, brief, total
 from dr_ctl.core.notation import duration, if_known, page
 from dr_ctl.engine import executor
-from dr_ctl.engine.context import ReadOnlyContext
 from dr_ctl.engine.ending import bounds_text
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.journal import RunState, read_entries
 from dr_ctl.engine.operations import FAILBACK, FAILOVER, SWAPOVER, TRIM
 from dr_ctl.engine.plan import AlreadyThere, Call, Decision, Plan, Refusal, RunOptions, Spec
-from dr_ctl.engine.ports import Failed, Move
+from dr_ctl.engine.ports import Failed, Move, StepContext
 from dr_ctl.engine.record import record
 from dr_ctl.engine.roles import other_brokers, other_sites, part_of, unexpected
 from dr_ctl.engine.runs import RunFiles, Runs
@@ -281,7 +280,7 @@ def _trimmed(caller: Caller, planned: Result, decided: Plan, request: Request) -
     [step] = [step for step in decided.steps if step.verb == TRIM]
     move = Move(decided.spec, decided.source, decided.baseline)
     try:
-        outcome = request.opened.topology.driver().apply(step, move, ReadOnlyContext(caller.listener()))
+        outcome = request.opened.topology.driver().apply(step, move, StepContext(caller.listener()))
     except BrokerError as error:
         outcome = Failed(str(error))
     summary = f"{plans.title(decided)}: {outcome.text}; nothing was changed"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from types import FrameType
-from typing import ClassVar, Final
+from typing import Final
 
 from dr_ctl.core.errors import Stopped
 from dr_ctl.core.model import Finding, Json
@@ -17,8 +17,8 @@ from dr_ctl.core.system import Clock, system
 from dr_ctl.engine.journal import Journal, fenced_at
 from dr_ctl.engine.operations import FENCING
 from dr_ctl.engine.plan import Call, PlannedStep
-from dr_ctl.engine.ports import Failed, Outcome
-from dr_ctl.telemetry.events import EventSink, Notice, WaitProgress
+from dr_ctl.engine.ports import Outcome, StepContext
+from dr_ctl.telemetry.events import EventSink, WaitProgress
 
 STOPPED: Final = "stopped by a signal"
 """What a step says that a signal ended."""
@@ -144,10 +144,10 @@ class Outage:
         return self.limit_s - (self._clock.monotonic() - self._counted_from)
 
 
-class JournalledStep:
-    """Implements `StepContext` for one step of a run."""
+class JournalledStep(StepContext):
+    """The context of one step of a run."""
 
-    read_only: ClassVar[bool] = False
+    read_only = False
 
     def __init__(
         self,
@@ -163,7 +163,8 @@ class JournalledStep:
         of the run."""
         self._journal, self._step, self._stop = journal, step, stop
         self._findings = findings if findings is not None else []
-        self._clock, self._listener, self._outage = clock, listener, outage
+        super().__init__(listener)
+        self._clock, self._outage = clock, outage
         self._trail: list[tuple[float, int]] = []
         self._shown = self._sampled = float("-inf")
         self._began = clock.monotonic()
@@ -211,9 +212,6 @@ class JournalledStep:
             self.let_in_at = self._clock.now()
             self._outage.ends()
 
-    def notice(self, text: str) -> None:
-        self._listener(Notice(text))
-
     def report(self, finding: Finding, out_s: float = 0.0) -> None:
         self._findings.append(finding)
         if out_s:
@@ -251,36 +249,3 @@ class JournalledStep:
 
     def monotonic(self) -> float:
         return self._clock.monotonic()
-
-
-class ReadOnlyContext:
-    """Implements `StepContext` without a journal; every change is refused."""
-
-    read_only: ClassVar[bool] = True
-
-    def __init__(self, listener: EventSink) -> None:
-        self._listener = listener
-
-    def change(self, calls: Sequence[Call], _send: Callable[[Sequence[Call]], Sequence[Outcome]]) -> list[Outcome]:
-        return [Failed("this command only looks") for _ in calls]
-
-    def sample(self, evidence: Mapping[str, Json]) -> None:
-        """Do nothing: no report will be made."""
-
-    def report_waiting(self, subject: str, depth: int | None, why_not_moving: str | None) -> None:
-        self._listener(WaitProgress(subject, depth, None, None, why_not_moving))
-
-    def notice(self, text: str) -> None:
-        self._listener(Notice(text))
-
-    def report(self, finding: Finding, out_s: float = 0.0) -> None:
-        """Do nothing: no run will end."""
-
-    def outage_over(self) -> None:
-        """Do nothing: no client was let in."""
-
-    def wait(self, seconds: float) -> None:
-        system().sleep(seconds)
-
-    def monotonic(self) -> float:
-        return system().monotonic()

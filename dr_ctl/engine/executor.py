@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from typing import Any, Final, Generic, TypeVar
 
 from dr_ctl.core.document import document
@@ -81,38 +82,6 @@ class Callbacks:
     hooks: Hooks | None = None
 
 
-def execute(
-    plan: Plan,
-    driver: Driver[O],
-    journal: Journal,
-    *,
-    estimator: Estimator,
-    stop: StopRequest,
-    clock: Clock,
-    listener: EventSink,
-    by: Mapping[str, Json],
-    exposure: LossExposure | None = None,
-    callbacks: Callbacks = Callbacks(),
-) -> RunResult[O]:
-    """Carry out every step in order; on the first that fails, undo all that was started if that is still safe."""
-    journal.run(plan, by)
-    callbacks.begun()
-    sent = journal.replay().activation
-    run = _Run(plan, driver, journal, stop, clock, listener, sent=sent, exposure=exposure, callbacks=callbacks)
-    if any(step.verb == operations.ESTIMATE for step in plan.steps):
-        estimator.begin()
-    try:
-        return run.forward(estimator)
-    finally:
-        estimator.abandon()
-
-
-def undo(past: RunState, driver: Driver[O], journal: Journal, *, clock: Clock, listener: EventSink) -> RunResult[O]:
-    """Put back everything an interrupted run changed, as after a failed step."""
-    run = _Run(past.plan, driver, journal, StopRequest(), clock, listener, sent=past.activation)
-    return run.back(Failed("aborted", code=ExitCode.OK))
-
-
 def to_undo(past: RunState) -> list[PlannedStep]:
     """The steps that an undo puts back, in its order: begun, with something to put back, and behind the
     last reinstatement that succeeded: that one stays."""
@@ -137,33 +106,51 @@ def _defect(error: Exception) -> Outcome:
     return Unknown(text, {"traceback": "".join(traceback.format_exception(error))})
 
 
-class _Run(Generic[O]):
-    def __init__(
-        self,
-        plan: Plan,
-        driver: Driver[O],
-        journal: Journal,
-        stop: StopRequest,
-        clock: Clock,
-        listener: EventSink,
-        *,
-        sent: bool,
-        exposure: LossExposure | None = None,
-        callbacks: Callbacks = Callbacks(),
-    ) -> None:
-        self._plan, self._spec = plan, plan.spec
-        self._move = Move(plan.spec, plan.source, plan.baseline, plan.moved, sent)
-        self._exposure, self._callbacks = exposure, callbacks
-        self._driver, self._journal, self._stop = driver, journal, stop
-        self._clock, self._listener = clock, listener
-        self._outage = Outage(clock, journal, plan.spec.max_outage_s, known=plan.spec.operation != FAILOVER)
-        self._findings: list[Finding] = []
-        self._left: dict[str, Json] = {}
-        self._evidence: Mapping[str, Json] = {}
-        self._revertible = True
+@dataclass
+class Execution(Generic[O]):
+    """One process's part of a run: carries out its plan, or undoes what it has changed."""
 
-    def forward(self, estimator: Estimator) -> RunResult[O]:
-        plan = self._plan
+    plan: Plan
+    driver: Driver[O]
+    journal: Journal
+    clock: Clock
+    listener: EventSink
+    stop: StopRequest = field(default_factory=StopRequest)
+    exposure: LossExposure | None = None
+    callbacks: Callbacks = field(default_factory=Callbacks)
+    _findings: list[Finding] = field(default_factory=list)
+    _left: dict[str, Json] = field(default_factory=dict)
+    _evidence: Mapping[str, Json] = field(default_factory=dict)
+    _revertible: bool = True
+
+    def __post_init__(self) -> None:
+        spec, limit_s = self.plan.spec, self.plan.spec.max_outage_s
+        self._spec = spec
+        self._outage = Outage(self.clock, self.journal, limit_s, known=spec.operation != FAILOVER)
+
+    @cached_property
+    def _move(self) -> Move:
+        """As it is once the journal has this plan, and the activation of an earlier process."""
+        plan, sent = self.plan, self.journal.replay().activation
+        return Move(plan.spec, plan.source, plan.baseline, plan.moved, sent)
+
+    def execute(self, estimator: Estimator, by: Mapping[str, Json]) -> RunResult[O]:
+        """Carry out every step in order; on the first that fails, undo all that was started if that is still safe."""
+        self.journal.run(self.plan, by)
+        self.callbacks.begun()
+        if any(step.verb == operations.ESTIMATE for step in self.plan.steps):
+            estimator.begin()
+        try:
+            return self._forward(estimator)
+        finally:
+            estimator.abandon()
+
+    def undo(self) -> RunResult[O]:
+        """Put back everything an interrupted run changed, as after a failed step."""
+        return self._back(Failed("aborted", code=ExitCode.OK))
+
+    def _forward(self, estimator: Estimator) -> RunResult[O]:
+        plan = self.plan
         self._findings += plan.findings
         # A plan that only finishes a move has no way back at all: the target serves already.
         self._revertible = any(step.undoable for step in plan.steps)
@@ -177,13 +164,13 @@ class _Run(Generic[O]):
             except Stopped:
                 return self._interrupted()
             except OutTooLong:
-                return self.back(Failed(f"clients would be out for longer than {self._outage.limit_s or 0:g} s"))
+                return self._back(Failed(f"clients would be out for longer than {self._outage.limit_s or 0:g} s"))
             self._findings += outcome.findings
             if isinstance(outcome, Failed | Unknown):
                 again = self._from_drain(step) if isinstance(outcome, Failed) and outcome.outdated else []
                 if not again or drains == MAX_DRAINS:
                     return self._failed(step, outcome)
-                self._listener(Notice(f"{outcome.text}: back to the {again[0].verb}"))
+                self.listener(Notice(f"{outcome.text}: back to the {again[0].verb}"))
                 steps.extendleft(reversed(again))
                 drains += 1
         return self._ended(ExitCode.OK, None)
@@ -191,9 +178,7 @@ class _Run(Generic[O]):
     def _from_drain(self, step: PlannedStep) -> list[PlannedStep]:
         """The steps that prove the source empty, up to this one; none where the plan has no drain."""
         steps = [
-            done
-            for done in self._plan.steps
-            if done.verb in operations.DRAIN_TO_ACTIVATE and done.number <= step.number
+            done for done in self.plan.steps if done.verb in operations.DRAIN_TO_ACTIVATE and done.number <= step.number
         ]
         return steps if steps and steps[0].verb == operations.DRAIN_TO_ACTIVATE[0] else []
 
@@ -201,18 +186,18 @@ class _Run(Generic[O]):
         """Hear signals, and the person who is asked before each step."""
         # Asked once more right before the point of no return: a step that does not wait has not heard the signal.
         may_stop = step.undoable or (step.verb == operations.NO_RETURN and self._revertible)
-        if may_stop and self._stop.asked():
+        if may_stop and self.stop.asked():
             return self._interrupted()
         try:
-            with self._stop.question():
-                answer = self._callbacks.stepper(step, may_stop)
+            with self.stop.question():
+                answer = self.callbacks.stepper(step, may_stop)
         except Stopped:
             if may_stop:
                 return self._interrupted()
             answer = Answer.STOP
         match answer:
             case Answer.UNDO:
-                return self.back(Failed("a person said no", code=ExitCode.DECLINED))
+                return self._back(Failed("a person said no", code=ExitCode.DECLINED))
             case Answer.STOP:
                 raise StopAtOnce(signal.SIGINT, f"before {step.verb}, as asked")
             case Answer.YES:
@@ -226,7 +211,7 @@ class _Run(Generic[O]):
         if self._spec.operation == DRAIN and code is ExitCode.DRAIN_TIMEOUT:
             return self._ended(code, f"{outcome.text}; nothing was undone")
         if self._may_go_back(step, outcome):
-            return self.back(Failed(outcome.text, findings=outcome.findings, code=code))
+            return self._back(Failed(outcome.text, findings=outcome.findings, code=code))
         if not isinstance(outcome, Unknown) or step.verb != operations.ACTIVATING:
             return self._ended(ExitCode.INCOMPLETE, outcome.text)
         # A broker that stops answering says nothing of where to look.
@@ -237,15 +222,15 @@ class _Run(Generic[O]):
         """Undo the steps before the question, except a site that was reinstated: people wanted that for itself."""
         if not step.undoable:
             return self._ended(ExitCode.INCOMPLETE, text)
-        if not to_undo(self._journal.replay()):
+        if not to_undo(self.journal.replay()):
             if kept := self._kept():
                 text += f"{kept}: `dr-ctl swapover --to {self._move.target}` moves the service when it is wanted"
             return self._ended(ExitCode.DECLINED, text)
-        return self.back(Failed(text, code=ExitCode.DECLINED))
+        return self._back(Failed(text, code=ExitCode.DECLINED))
 
     def _kept(self) -> str:
         """Say that a site stays reinstated, whatever is undone."""
-        steps = self._journal.replay().steps
+        steps = self.journal.replay().steps
         is_in = any(done.step.verb == operations.RECONCILE and done.succeeded for done in steps)
         return f"; {self._move.target} stays reinstated" if is_in else ""
 
@@ -259,14 +244,13 @@ class _Run(Generic[O]):
             return step.undoable
         if isinstance(outcome, Failed):
             return self._revertible
-        return self._revertible and not self._journal.replay().activation
+        return self._revertible and not self.journal.replay().activation
 
     def _apply(self, step: PlannedStep, estimator: Estimator, last: int) -> Outcome:
-        self._listener(StepStarted(step.number, last, step.verb, step.summary, step.undoable))
-        self._journal.step(step, StepEvent.STARTED, {"about": step.summary})
-        began = self._clock.monotonic()
-        stop = self._stop if step.undoable else None
-        context = JournalledStep(self._journal, step, stop, self._clock, self._listener, self._outage, self._findings)
+        self.listener(StepStarted(step.number, last, step.verb, step.summary, step.undoable))
+        self.journal.step(step, StepEvent.STARTED, {"about": step.summary})
+        began = self.clock.monotonic()
+        context = self._context(step, self.stop if step.undoable else None)
         try:
             match step.verb:
                 case operations.ESTIMATE:
@@ -285,12 +269,12 @@ class _Run(Generic[O]):
                     context.hold(step.limits["for"], step.summary)
                     outcome = Done(f"waited {step.limits['for']:g} s")
                 case _:
-                    outcome = self._driver.apply(step, self._move, context)
+                    outcome = self.driver.apply(step, self._move, context)
         except Stopped:
-            self._journal.step(step, StepEvent.FAILED, {"text": STOPPED})
+            self.journal.step(step, StepEvent.FAILED, {"text": STOPPED})
             raise
         except OutTooLong:
-            self._journal.step(step, StepEvent.FAILED, {"text": "clients were out for too long"})
+            self.journal.step(step, StepEvent.FAILED, {"text": "clients were out for too long"})
             raise
         except DrCtlError:
             raise  # the journal itself fails: no further step could be written down
@@ -299,43 +283,46 @@ class _Run(Generic[O]):
         if step.verb == operations.ACTIVATING and isinstance(outcome, Done | NotNeeded):
             self._outage.ends()
         let_in: dict[str, Json] = {} if context.let_in_at is None else {LET_IN_AT: stamp(context.let_in_at)}
-        took = self._clock.monotonic() - began
+        took = self.clock.monotonic() - began
         findings: list[Json] = document(outcome.findings)
         evidence = {"text": outcome.text, "took_s": round(took, 4), "findings": findings, **let_in, **outcome.evidence}
-        self._journal.step(step, _EVENTS[type(outcome)], evidence)
-        self._listener(StepEnded(step.verb, outcome.word, outcome.text, took))
+        self.journal.step(step, _EVENTS[type(outcome)], evidence)
+        self.listener(StepEnded(step.verb, outcome.word, outcome.text, took))
         return outcome
+
+    def _context(self, step: PlannedStep, stop: StopRequest | None) -> JournalledStep:
+        return JournalledStep(self.journal, step, stop, self.clock, self.listener, self._outage, self._findings)
 
     def _past_no_return(self) -> Outcome:
         """Compare the bounds with the accepted loss once more: the bounds of a failover grow while the run waits."""
-        above = self._exposure.too_high(self._spec) if self._exposure is not None and self._revertible else None
+        above = self.exposure.too_high(self._spec) if self.exposure is not None and self._revertible else None
         if above is not None:
             return Failed(above.text, findings=(above,), code=ExitCode.LOSS_REFUSED)
         return Done("passed")
 
     def _asked(self, step: PlannedStep) -> Outcome:
         """A signal counts as a no while all can be undone; later the question waits for a person."""
-        with self._stop.question() if step.undoable else nullcontext():
-            agreed = self._callbacks.asker(step.summary)
+        with self.stop.question() if step.undoable else nullcontext():
+            agreed = self.callbacks.asker(step.summary)
         if agreed:
             return Done("yes")
         return Failed("a person said no, or nobody could be asked", code=ExitCode.DECLINED)
 
     def _snapshot(self) -> Outcome:
-        if self._exposure is None:
+        if self.exposure is None:
             return NotNeeded("nothing is lost in a planned move")
-        said = self._bounds() if self._journal.replay().activation else None
+        said = self._bounds() if self.journal.replay().activation else None
         if said is not None:
             return Done(bounds_text(said), {"bounds": dict(said)})  # clients have worked at the target since
-        bounds = dict(self._exposure.bounds())
-        return Done(bounds_text(bounds), {"bounds": bounds}, tuple(self._exposure.findings()))
+        bounds = dict(self.exposure.bounds())
+        return Done(bounds_text(bounds), {"bounds": bounds}, tuple(self.exposure.findings()))
 
     def _hooked(self, step: PlannedStep, context: JournalledStep) -> Outcome:
         """Run a command of the installation's own. A failure ends a run that can still be undone; later a failure is a
         warning."""
         [call] = step.calls
-        assert self._callbacks.hooks is not None  # a plan names those of the settings alone
-        hooks = self._callbacks.hooks
+        assert self.callbacks.hooks is not None  # a plan names those of the settings alone
+        hooks = self.callbacks.hooks
         facts: dict[str, Json] = {
             "operation": self._spec.operation,
             "source": self._move.source,
@@ -349,29 +336,27 @@ class _Run(Generic[O]):
         return Done.of(found("DR-HOOK-001", what=outcome.text), evidence=outcome.evidence)
 
     def _interrupted(self) -> RunResult[O]:
-        signum = self._stop.signum
+        signum = self.stop.signum
         assert signum is not None
         code = ExitCode(128 + signum)
-        self._journal.signal(code.name.lower())
-        return self.back(Failed(STOPPED, code=code))
+        self.journal.signal(code.name.lower())
+        return self._back(Failed(STOPPED, code=code))
 
-    def back(self, cause: Failed) -> RunResult[O]:
+    def _back(self, cause: Failed) -> RunResult[O]:
         """Undo all that was started, the last first; a step that cannot be undone does not stop the others."""
-        if not self._journal.changed:
+        if not self.journal.changed:
             code = cause.code
             if code in (ExitCode.REVERTED, ExitCode.DRAIN_TIMEOUT):
                 code = ExitCode.PRECHECK_FAILED
             return self._ended(code, f"{cause.text}; nothing was changed", undone=True)
-        self._listener(Notice(f"{cause.text}: undoing"))
+        self.listener(Notice(f"{cause.text}: undoing"))
         failed: dict[str, list[str]] = {}
         stranded_by = ""
-        for step in to_undo(self._journal.replay()):
-            self._journal.step(step, StepEvent.UNDO_STARTED, {})
-            context = JournalledStep(
-                self._journal, step, None, self._clock, self._listener, self._outage, self._findings
-            )
+        for step in to_undo(self.journal.replay()):
+            self.journal.step(step, StepEvent.UNDO_STARTED, {})
+            context = self._context(step, None)
             try:
-                outcome = self._driver.undo(step, self._move, context)
+                outcome = self.driver.undo(step, self._move, context)
             except DrCtlError:
                 raise
             except Exception as error:  # noqa: BLE001 - one that breaks does not stop the others from being undone
@@ -379,8 +364,8 @@ class _Run(Generic[O]):
             undone = isinstance(outcome, Done | NotNeeded)
             evidence: dict[str, Json] = {"text": outcome.text, **outcome.evidence}
             self._left |= outcome.evidence
-            self._journal.step(step, StepEvent.UNDONE if undone else StepEvent.UNDO_FAILED, evidence)
-            self._listener(StepEnded(f"undo {step.verb}", outcome.word, outcome.text, 0.0))
+            self.journal.step(step, StepEvent.UNDONE if undone else StepEvent.UNDO_FAILED, evidence)
+            self.listener(StepEnded(f"undo {step.verb}", outcome.word, outcome.text, 0.0))
             self._findings += [finding for finding in outcome.findings if finding not in self._findings]
             if not undone:
                 failed.setdefault(outcome.text, []).append(step.verb)
@@ -394,16 +379,16 @@ class _Run(Generic[O]):
         text = f"{cause.text}{end}"
         if stranded_by and len(failed) == 1:  # what came of the rest is a consequence of that
             text = f"{stranded_by}; so not undone: {', '.join(failed[stranded_by])}; before that: {cause.text}"
-            target_served = self._plan.serving == (self._move.target,)
+            target_served = self.plan.serving == (self._move.target,)
             if target_served:  # as it does now: only the cause is news
                 text = f"{cause.text}; {stranded_by}"
         return self._ended(code, text, undone=not failed)
 
     def _ended(self, code: ExitCode, text: str | None, *, undone: bool | None = None) -> RunResult[O]:
         """Look once more: the result is what was seen after the run, not what the run intended."""
-        snapshot = self._driver.observe()
+        snapshot = self.driver.observe()
         part = part_of(snapshot, self._spec)
-        entries = self._journal.entries()
+        entries = self.journal.entries()
         outage = None if self._spec.operation == FAILOVER else outage_s(entries)
         bounds = self._bounds()
         done = [str(entry.evidence.get("text", "")) for entry in entries if entry.kind == "step"]
@@ -412,14 +397,14 @@ class _Run(Generic[O]):
             source=self._move.source,
             roles=part.roles,
             units=tuple(part.units),
-            before=self._plan.serving,
+            before=self.plan.serving,
             undone=undone,
-            changed=self._journal.changed,
+            changed=self.journal.changed,
             cut_off=any(entry.evidence.get("proof") == operations.HOOK for entry in entries),
             outage_s=outage,
             bounds=bounds,
-            by_hand=self._driver.by_hand(self._move.source),
-            shut=ending.shut_beside(snapshot.units, self._plan.served),
+            by_hand=self.driver.by_hand(self._move.source),
+            shut=ending.shut_beside(snapshot.units, self.plan.served),
             others=tuple(unit for unit in snapshot.units if not self._spec.includes(unit.name)),
             outcome=done[-1] if done else "",
         )
@@ -436,5 +421,5 @@ class _Run(Generic[O]):
 
     def _bounds(self) -> Mapping[str, Json] | None:
         """The last bounds on the loss in the journal, also those of the process that a resumed run follows."""
-        said: list[Any] = [entry.evidence["bounds"] for entry in self._journal.entries() if "bounds" in entry.evidence]
+        said: list[Any] = [entry.evidence["bounds"] for entry in self.journal.entries() if "bounds" in entry.evidence]
         return said[-1] if said else None

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol, Self,
 
 from dr_ctl.core.document import HIDDEN, derived, key
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
+from dr_ctl.core.system import system
+from dr_ctl.telemetry.events import EventSink, Notice, WaitProgress
 
 if TYPE_CHECKING:
     from dr_ctl.engine.debts import Debt
@@ -235,24 +237,30 @@ class Recipe(Protocol[O_contra]):
         """Sentences on what no plan of this operation can know."""
 
 
-class StepContext(Protocol):
-    """The executor's services to a driver during a step; every call is written down first. One that is `read_only`
-    refuses every change; a step that can say what it would do says that instead."""
+class StepContext:
+    """The executor's services to a driver during a step; every call is written down first. This class is of a command
+    that only looks: it refuses every change, and a step that can say what it would do says that instead."""
 
-    @property
-    def read_only(self) -> bool: ...
+    read_only: ClassVar[bool] = True
+
+    def __init__(self, listener: EventSink) -> None:
+        self._listener = listener
 
     def change(self, calls: Sequence[Call], send: Callable[[Sequence[Call]], Sequence[Outcome]]) -> list[Outcome]:
         """Put the intents on disk, send, put the results on disk. Raises `Stopped` before, never in between."""
+        del send
+        return [Failed("this command only looks") for _ in calls]
 
     def sample(self, evidence: Mapping[str, Json]) -> None:
         """Note a figure on the way, for the report's charts."""
 
-    def report_waiting(self, about: str, depth: int | None, why_not_moving: str | None) -> None:
+    def report_waiting(self, subject: str, depth: int | None, why_not_moving: str | None) -> None:
         """Tell the operator how a wait stands; the rate and the time to go are worked out from the calls."""
+        self._listener(WaitProgress(subject, depth, None, None, why_not_moving))
 
     def notice(self, text: str) -> None:
         """Tell the operator a sentence."""
+        self._listener(Notice(text))
 
     def report(self, finding: Finding, out_s: float = 0.0) -> None:
         """Add a finding to those of the run, whatever becomes of the step. `out_s`: for how long at most clients were
@@ -263,9 +271,11 @@ class StepContext(Protocol):
 
     def wait(self, seconds: float) -> None:
         """Let time pass. Raises `Stopped` when a signal asked for it and stopping is still safe."""
+        system().sleep(seconds)
 
     def monotonic(self) -> float:
         """Seconds, for deadlines."""
+        return system().monotonic()
 
 
 class Driver(Protocol[O_co]):

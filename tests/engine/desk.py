@@ -10,7 +10,7 @@ from pathlib import Path
 from dr_ctl.core.model import Finding, Json, Role, Severity
 from dr_ctl.engine.context import StopRequest
 from dr_ctl.engine.debts import Debt, DebtKind
-from dr_ctl.engine.executor import Answer, Callbacks, RunResult, execute, undo
+from dr_ctl.engine.executor import Answer, Callbacks, Execution, RunResult
 from dr_ctl.engine.journal import Entry, Journal, RunState, read_entries, replay
 from dr_ctl.engine.plan import Decision, Plan, PlannedStep, Spec
 from dr_ctl.engine.planner import plan
@@ -175,18 +175,10 @@ class Desk:
         assert isinstance(decided, Plan), decided
         clock = clock or Clock()
         with closing(Journal(self.path, clock)) as journal:
-            return execute(
-                decided,
-                Driver(self.machine, answers),
-                journal,
-                estimator=self.estimates,
-                stop=stop or StopRequest(),
-                clock=clock,
-                listener=listener,
-                by=BY,
-                exposure=self.exposure,
-                callbacks=Callbacks(asker=self.asker, stepper=self.stepper, hooks=self.hooks),
-            )
+            callbacks = Callbacks(asker=self.asker, stepper=self.stepper, hooks=self.hooks)
+            driver, stop = Driver(self.machine, answers), stop or StopRequest()
+            run = Execution(decided, driver, journal, clock, listener, stop, self.exposure, callbacks)
+            return run.execute(self.estimates, BY)
 
     def killed(self, clock: Clock | None = None, listener: EventSink = nobody) -> bool:
         """Go, and say whether the process was killed on the way."""
@@ -210,7 +202,7 @@ class Desk:
         assert past is not None
         clock = Clock()
         with closing(Journal(self.path, clock)) as journal:
-            return undo(past, Driver(self.machine), journal, clock=clock, listener=nobody)
+            return Execution(past.plan, Driver(self.machine), journal, clock, nobody).undo()
 
 
 def a_plan() -> Plan:
