@@ -17,22 +17,11 @@ from dr_ctl.application.verdicts import Assessment
 from dr_ctl.core.errors import StartingOrEnding
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role, brief
+from dr_ctl.engine import roles
 from dr_ctl.engine.debts import Debt, DebtKind, lost_alone
 from dr_ctl.engine.operations import FAILOVER
 from dr_ctl.engine.plan import Spec
 from dr_ctl.engine.planner import against_fences
-from dr_ctl.engine.roles import (
-    both_open,
-    is_split,
-    no_fence,
-    renamed_sites,
-    role_text,
-    roles_text,
-    served_where,
-    sites_serving,
-    unserved,
-)
-from dr_ctl.engine.roles import silent as no_answer
 from dr_ctl.topologies.topology import BrokerSnapshot, Snapshot
 
 OVERDUE: Final = timedelta(days=1)
@@ -43,7 +32,7 @@ def diagnose(assessment: Assessment, last_sample: LastSample, now: datetime) -> 
     opened, snapshot, interrupted = assessment.opened, assessment.snapshot, assessment.interrupted
     return [
         *([assessment.maintenance.finding] if assessment.maintenance is not None else []),
-        *filter(None, [renamed_sites(snapshot)]),
+        *filter(None, [roles.renamed_sites(snapshot)]),
         *open_again(assessment),
         *snapshot.findings(),
         *silent(snapshot),
@@ -83,7 +72,7 @@ def silent(snapshot: Snapshot) -> list[Finding]:
 def silent_of(broker: BrokerSnapshot, snapshot: Snapshot) -> list[Finding]:
     beside = any(other.site == broker.site and other.silent is None for other in snapshot.brokers)
     name, error = f"{broker.site}/{broker.pair}", broker.silent
-    return [] if error is None else [no_answer(name, broker.role, error, beside=beside)]
+    return [] if error is None else [roles.silent(name, broker.role, error, beside=beside)]
 
 
 def _links(assessment: Assessment) -> Iterator[Finding]:
@@ -106,7 +95,7 @@ def unready(assessment: Assessment, last_sample: LastSample) -> Iterator[Finding
         return
     other = assessment.opened.other(site)
     if assessment.snapshot.roles[other] is not Role.STANDBY:
-        yield found("DR-ROLE-004.no_failover", state=role_text(assessment.snapshot, other), target=other)
+        yield found("DR-ROLE-004.no_failover", state=roles.role_text(assessment.snapshot, other), target=other)
     elif (refused := assessment.if_lost(site).refused_today(Spec(FAILOVER, other))) is not None:
         yield refused
     yield from lost_site.never_watched(last_sample)
@@ -135,7 +124,7 @@ def open_again(assessment: Assessment) -> Iterator[Finding]:
         closed = snapshot.roles.get(survivor) is Role.STANDBY
         if closed and site in survivors:
             continue  # it took over itself since
-        state = "keeps clients out" if closed else role_text(snapshot, survivor).removeprefix(f"{survivor} ")
+        state = "keeps clients out" if closed else roles.role_text(snapshot, survivor).removeprefix(f"{survivor} ")
         if interrupted is not None:
             run = interrupted.run.files.name
             way = interrupted.first(snapshot, assessment.links).typed
@@ -149,10 +138,10 @@ def open_again(assessment: Assessment) -> Iterator[Finding]:
 def serving_problems(assessment: Assessment) -> Iterator[Finding]:
     """Clients are served by both sites, or by none, and what to type then."""
     snapshot, run = assessment.snapshot, assessment.open_run
-    serving = sites_serving(snapshot)
+    serving = roles.sites_serving(snapshot)
     lost = [debt.lost_site for debt in snapshot.debts if debt.kind is DebtKind.FENCE]
     if run is None:
-        yield from unserved(snapshot, parts=assessment.opened.topology.recipe.moves_parts)
+        yield from roles.unserved(snapshot, parts=assessment.opened.topology.recipe.moves_parts)
         yield from lost_site.lost_pairs(snapshot)
         yield from lost_site.without_rights(snapshot)
     if any(len(unit.open_at) > 1 for unit in snapshot.units) and not {*lost} & {*serving}:
@@ -160,38 +149,38 @@ def serving_problems(assessment: Assessment) -> Iterator[Finding]:
         against = against_fences(assessment.opened.topology.recipe, snapshot) if run is None else []
         fenced = lost_site.behind_rights(snapshot)
         if against and all(against):
-            yield no_fence(snapshot)
+            yield roles.no_fence(snapshot)
         elif fenced is not None and lost_site.serves_no_role(snapshot, fenced):
             yield found("DR-ROLE-022", site=fenced)
         else:
-            yield both_open(snapshot) if fenced is None else found("DR-ROLE-001.rights", site=fenced)
+            yield roles.both_open(snapshot) if fenced is None else found("DR-ROLE-001.rights", site=fenced)
         yield from chain(*against)
-    elif is_split(snapshot) and not assessment.opened.topology.recipe.moves_parts:
-        yield found("DR-ROLE-014.pairs", units=served_where(snapshot))
+    elif roles.is_split(snapshot) and not assessment.opened.topology.recipe.moves_parts:
+        yield found("DR-ROLE-014.pairs", units=roles.served_where(snapshot))
     elif not serving:
         yield from _none_serves(assessment)
 
 
 def _none_serves(assessment: Assessment) -> Iterator[Finding]:
     """No site was seen serving: why, and what to type then."""
-    snapshot, run, roles = assessment.snapshot, assessment.open_run, assessment.snapshot.roles
-    waiting = [site for site, role in roles.items() if role is Role.STANDBY]
+    snapshot, run, by_site = assessment.snapshot, assessment.open_run, assessment.snapshot.roles
+    waiting = [site for site, role in by_site.items() if role is Role.STANDBY]
     under_way = run.lives if run is not None else assessment.held is not None
     undecided = any(isinstance(broker.silent, StartingOrEnding) for broker in snapshot.brokers)
     told_elsewhere = all(broker.silent is None and not broker.listeners for broker in snapshot.brokers)
-    unread = [finding for site in roles if (finding := not_read(snapshot, site)) is not None]
+    unread = [finding for site in by_site if (finding := not_read(snapshot, site)) is not None]
     if unread and not waiting:
         yield from unread
     elif undecided or told_elsewhere or not waiting:
-        unsure = any(role in (Role.UNKNOWN, Role.SICK) for role in roles.values())
-        yield found("DR-ROLE-005.unsure" if unsure else "DR-ROLE-005.none_waits", roles=roles_text(snapshot))
-    elif len(waiting) == len(roles) and (under_way or run is not None):
+        unsure = any(role in (Role.UNKNOWN, Role.SICK) for role in by_site.values())
+        yield found("DR-ROLE-005.unsure" if unsure else "DR-ROLE-005.none_waits", roles=roles.roles_text(snapshot))
+    elif len(waiting) == len(by_site) and (under_way or run is not None):
         key = "DR-ROLE-015.under_way" if under_way else "DR-ROLE-015.open_run"
-        yield found(key, sites=" and ".join(roles))
-    elif len(waiting) == len(roles):
+        yield found(key, sites=" and ".join(by_site))
+    elif len(waiting) == len(by_site):
         yield _closed(assessment)
     elif under_way:
-        yield found("DR-ROLE-005.under_way", roles=roles_text(snapshot))
+        yield found("DR-ROLE-005.under_way", roles=roles.roles_text(snapshot))
     else:
         yield _one_waits(assessment, waiting[0])
 
@@ -202,12 +191,14 @@ def _one_waits(assessment: Assessment, site: str) -> Finding:
     if (unread := not_read(snapshot, away)) is not None:
         return unread
     if snapshot.roles[away] is Role.SICK and snapshot.one_store:
-        return found("DR-ROLE-005.holder", roles=roles_text(snapshot), waits=site)
+        return found("DR-ROLE-005.holder", roles=roles.roles_text(snapshot), waits=site)
     is_open = assessment.open_run is not None
     before, reason = ("See first to the run that is open. ", " --reason TEXT") if is_open else ("", "")
     key = "DR-ROLE-005.down" if snapshot.roles[away] is Role.DOWN else "DR-ROLE-005.silent"
     verdict = assessment.verdict(FAILOVER, site).text
-    return found(key, roles=roles_text(snapshot), before=before, away=away, waits=site, reason=reason, verdict=verdict)
+    return found(
+        key, roles=roles.roles_text(snapshot), before=before, away=away, waits=site, reason=reason, verdict=verdict
+    )
 
 
 def _closed(assessment: Assessment) -> Finding:

@@ -20,25 +20,8 @@ from dr_ctl.core.errors import BrokerError, UsageError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity
 from dr_ctl.core.notation import matches
+from dr_ctl.engine import operations
 from dr_ctl.engine.journal import RunState
-from dr_ctl.engine.operations import (
-    ALONE,
-    AT_SOURCE,
-    FAILBACK,
-    FAILOVER,
-    FENCE,
-    GENERAL,
-    KEEP_ASIDE,
-    PUT_BACK,
-    QUIESCE,
-    REINSTATE,
-    REINSTATING,
-    RESTART,
-    SWAPOVER,
-    TRIM,
-    UNFENCE,
-    single_step,
-)
 from dr_ctl.engine.plan import AlreadyThere, Decision, Plan, Refusal, Spec
 from dr_ctl.engine.planner import plan
 from dr_ctl.engine.roles import is_split, with_queues
@@ -73,24 +56,26 @@ class Request:
     @property
     def site(self) -> str:
         """The site that the command names; some steps name the site that clients leave."""
-        return self.spec.target if self.spec.operation not in AT_SOURCE else self.opened.other(self.spec.target)
+        return (
+            self.spec.target if self.spec.operation not in operations.AT_SOURCE else self.opened.other(self.spec.target)
+        )
 
     @property
     def title(self) -> str:
         """The operation in words, for people who meet its lock."""
         if self.past is not None:
             return f"resume of {self.spec.operation} to {self.spec.target}"
-        return f"{self.spec.operation} {'of' if self.spec.operation in AT_SOURCE else 'to'} {self.site}"
+        return f"{self.spec.operation} {'of' if self.spec.operation in operations.AT_SOURCE else 'to'} {self.site}"
 
     @property
     def supersedes(self) -> bool:
         """A failover does not wait for a run that was interrupted, where somebody says why."""
-        return self.spec.operation == FAILOVER and self.spec.reason is not None
+        return self.spec.operation == operations.FAILOVER and self.spec.reason is not None
 
     @property
     def goes_beside(self) -> bool:
         """A fence is safe whatever an open run has left, and where both sites are open it is what is needed."""
-        return self.spec.operation == FENCE or self.supersedes
+        return self.spec.operation == operations.FENCE or self.supersedes
 
     def read(self) -> Snapshot:
         """Look at both sites, and update the bounds of a failover."""
@@ -107,7 +92,7 @@ class Request:
             return self
         if spec.queues is not None:
             units = tuple(unit.name for unit in snapshot.units if matches((spec.queues,), unit.name))
-        elif spec.operation in (QUIESCE, FENCE, UNFENCE) and is_split(snapshot):
+        elif spec.operation in (operations.QUIESCE, operations.FENCE, operations.UNFENCE) and is_split(snapshot):
             units = tuple(unit.name for unit in snapshot.units if unit.serving != spec.target)
         else:
             return self
@@ -118,13 +103,13 @@ class Request:
         spec, opened = self.spec, self.opened
         book = opened.runbook(spec.operation)
         decided = plan(book, opened.topology.recipe, snapshot, spec, self.past, self.exposure, anew=self.anew)
-        if spec.operation == FAILOVER:
+        if spec.operation == operations.FAILOVER:
             under_way = self.past is not None
             decided = self._contradicted(reword_refusal(decided, spec, snapshot, opened, under_way=under_way))
             decided = decided if under_way else moved_before(decided, spec, snapshot, opened)
         if isinstance(decided, Refusal):
             decided = offered_for_what_is_lost(decided, spec, snapshot)
-        if self.past is None and spec.operation in (SWAPOVER, FAILBACK, FAILOVER):
+        if self.past is None and spec.operation in (operations.SWAPOVER, operations.FAILBACK, operations.FAILOVER):
             mistakes = (*shared_addresses(opened.installation), *self._unknown_queues(snapshot))
             decided = _without_mistakes(decided, mistakes, spec)
         is_above = isinstance(decided, Refusal) and decided.code is ExitCode.LOSS_REFUSED
@@ -166,13 +151,13 @@ class Request:
     def residue(self, snapshot: Snapshot) -> Mapping[str, Json] | None:
         """The messages that a lost site brings back, and how many may be duplicates. None for other operations, and
         where the topology cannot count beforehand."""
-        return (snapshot.residue(self.spec.target) or None) if self.spec.operation in REINSTATING else None
+        return (snapshot.residue(self.spec.target) or None) if self.spec.operation in operations.REINSTATING else None
 
     def why_not_so(self) -> str | None:
         """Test by a real connection that a state which the reading shows already holds: flags can be wrong."""
-        if self.spec.operation == REINSTATE:
+        if self.spec.operation == operations.REINSTATE:
             return None  # all brokers have answered with their messages and debts
-        serving = self.spec.operation not in (QUIESCE, FENCE)
+        serving = self.spec.operation not in (operations.QUIESCE, operations.FENCE)
         try:
             why = self.opened.topology.why_not_so(self.site, serving=serving)
         except BrokerError as error:
@@ -184,34 +169,42 @@ def _without_mistakes(decided: Decision, mistakes: Sequence[Finding], spec: Spec
     """Refused for mistakes of the settings; a failover, which cannot wait for them to be mended, only says them."""
     if isinstance(decided, AlreadyThere) or not mistakes:
         return decided
-    if spec.operation == FAILOVER:
+    if spec.operation == operations.FAILOVER:
         mistakes = [replace(mistake, severity=Severity.WARNING) for mistake in mistakes]
         return replace(decided, findings=(*decided.findings, *mistakes))
     return Refusal((*(decided.findings if isinstance(decided, Refusal) else ()), *mistakes))
 
 
 _INSTEAD: Final = {
-    RESTART: "The links of that topology connect by themselves; its brokers' console stops and starts them.",
-    TRIM: "With classic-brokersync `dr-ctl sync` removes copies of what was consumed, and `dr-ctl sync --settle` those "
-    "that are left without evidence; `dr-ctl --help` has the others.",
+    operations.RESTART: "The links of that topology connect by themselves; its brokers' console stops and starts them.",
+    operations.TRIM: "With classic-brokersync `dr-ctl sync` removes copies of what was consumed, and "
+    "`dr-ctl sync --settle` those that are left without evidence; `dr-ctl --help` has the others.",
 }
 
 
 def _must_be_able(spec: Spec, opened: Opened) -> None:
     """Raise `UsageError` where this topology has no such step, or moves whole sites and queues were named."""
     recipe, kind = opened.topology.recipe, opened.installation.settings.topology
-    own = {step.verb for step in single_step(spec.operation).steps} if spec.operation in ALONE else set()
-    if own - recipe.verbs() - GENERAL:
+    own = (
+        {step.verb for step in operations.single_step(spec.operation).steps}
+        if spec.operation in operations.ALONE
+        else set()
+    )
+    if own - recipe.verbs() - operations.GENERAL:
         text = f"{spec.operation}: {kind} has nothing that dr-ctl could do this with"
         raise UsageError(text, remedy=_INSTEAD.get(spec.operation, "`dr-ctl --help` has the others."))
-    if spec.queues is not None and not recipe.moves_parts and spec.operation not in (KEEP_ASIDE, PUT_BACK):
+    if (
+        spec.queues is not None
+        and not recipe.moves_parts
+        and spec.operation not in (operations.KEEP_ASIDE, operations.PUT_BACK)
+    ):
         text = f"--queues {spec.queues}: with {kind} all queues of a pair move together"
         raise UsageError(text, remedy="Leave --queues out: what ships between the sites cannot tell queues apart.")
 
 
 def _exposure(spec: Spec, opened: Opened, past: RunState | None) -> LossBound | None:
     """The loss bound of a failover; None for a planned move."""
-    if spec.operation != FAILOVER:
+    if spec.operation != operations.FAILOVER:
         return None
     lost = opened.other(spec.target)
     steps = opened.runbook(spec.operation).steps

@@ -19,29 +19,16 @@ from dr_ctl.core.errors import DrCtlError, Stopped
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity
 from dr_ctl.core.system import Clock, stamp
-from dr_ctl.engine import ending, operations
+from dr_ctl.engine import ending, operations, ports
 from dr_ctl.engine.context import STOPPED, JournalledStep, Outage, OutTooLong, StopAtOnce, StopRequest
 from dr_ctl.engine.ending import Facts, bounds_text
 from dr_ctl.engine.journal import LET_IN_AT, Journal, RunState, StepEvent, outage_s
 from dr_ctl.engine.operations import DRAIN, FAILOVER
 from dr_ctl.engine.plan import Plan, PlannedStep
-from dr_ctl.engine.ports import (
-    Done,
-    Driver,
-    Estimator,
-    Failed,
-    Hooks,
-    LossExposure,
-    Move,
-    NotNeeded,
-    Observation,
-    Outcome,
-    Unknown,
-)
 from dr_ctl.engine.roles import part_of, with_queues
 from dr_ctl.telemetry.events import EventSink, Notice, StepEnded, StepStarted
 
-O = TypeVar("O", bound=Observation)  # noqa: E741 - the observation of one topology
+O = TypeVar("O", bound=ports.Observation)  # noqa: E741 - the observation of one topology
 
 ESTIMATE_WITHIN_S = 30.0
 MAX_DRAINS: Final = 3
@@ -79,7 +66,7 @@ class Callbacks:
     asker: Callable[[str], bool] = lambda _: False
     stepper: Callable[[PlannedStep, bool], Answer] = lambda _, __: Answer.YES
     begun: Callable[[], None] = lambda: None
-    hooks: Hooks | None = None
+    hooks: ports.Hooks | None = None
 
 
 def to_undo(past: RunState) -> list[PlannedStep]:
@@ -93,17 +80,17 @@ def to_undo(past: RunState) -> list[PlannedStep]:
 
 
 # The event of a step, by the outcome that it ends with.
-_EVENTS: Final[Mapping[type[Outcome], StepEvent]] = {
-    Done: StepEvent.SUCCEEDED,
-    NotNeeded: StepEvent.UNNEEDED,
-    Failed: StepEvent.FAILED,
-    Unknown: StepEvent.UNKNOWN,
+_EVENTS: Final[Mapping[type[ports.Outcome], StepEvent]] = {
+    ports.Done: StepEvent.SUCCEEDED,
+    ports.NotNeeded: StepEvent.UNNEEDED,
+    ports.Failed: StepEvent.FAILED,
+    ports.Unknown: StepEvent.UNKNOWN,
 }
 
 
-def _defect(error: Exception) -> Outcome:
+def _defect(error: Exception) -> ports.Outcome:
     text = f"a defect in dr-ctl: {type(error).__name__}: {error}"
-    return Unknown(text, {"traceback": "".join(traceback.format_exception(error))})
+    return ports.Unknown(text, {"traceback": "".join(traceback.format_exception(error))})
 
 
 @dataclass
@@ -111,12 +98,12 @@ class Execution(Generic[O]):
     """One process's part of a run: carries out its plan, or undoes what it has changed."""
 
     plan: Plan
-    driver: Driver[O]
+    driver: ports.Driver[O]
     journal: Journal
     clock: Clock
     listener: EventSink
     stop: StopRequest = field(default_factory=StopRequest)
-    exposure: LossExposure | None = None
+    exposure: ports.LossExposure | None = None
     callbacks: Callbacks = field(default_factory=Callbacks)
     _findings: list[Finding] = field(default_factory=list)
     _left: dict[str, Json] = field(default_factory=dict)
@@ -129,12 +116,12 @@ class Execution(Generic[O]):
         self._outage = Outage(self.clock, self.journal, limit_s, known=spec.operation != FAILOVER)
 
     @cached_property
-    def _move(self) -> Move:
+    def _move(self) -> ports.Move:
         """As it is once the journal has this plan, and the activation of an earlier process."""
         plan, sent = self.plan, self.journal.replay().activation
-        return Move(plan.spec, plan.source, plan.baseline, plan.moved, sent)
+        return ports.Move(plan.spec, plan.source, plan.baseline, plan.moved, sent)
 
-    def execute(self, estimator: Estimator, by: Mapping[str, Json]) -> RunResult[O]:
+    def execute(self, estimator: ports.Estimator, by: Mapping[str, Json]) -> RunResult[O]:
         """Carry out every step in order; on the first that fails, undo all that was started if that is still safe."""
         self.journal.run(self.plan, by)
         self.callbacks.begun()
@@ -147,9 +134,9 @@ class Execution(Generic[O]):
 
     def undo(self) -> RunResult[O]:
         """Put back everything an interrupted run changed, as after a failed step."""
-        return self._back(Failed("aborted", code=ExitCode.OK))
+        return self._back(ports.Failed("aborted", code=ExitCode.OK))
 
-    def _forward(self, estimator: Estimator) -> RunResult[O]:
+    def _forward(self, estimator: ports.Estimator) -> RunResult[O]:
         plan = self.plan
         self._findings += plan.findings
         # A plan that only finishes a move has no way back at all: the target serves already.
@@ -164,10 +151,10 @@ class Execution(Generic[O]):
             except Stopped:
                 return self._interrupted()
             except OutTooLong:
-                return self._back(Failed(f"clients would be out for longer than {self._outage.limit_s or 0:g} s"))
+                return self._back(ports.Failed(f"clients would be out for longer than {self._outage.limit_s or 0:g} s"))
             self._findings += outcome.findings
-            if isinstance(outcome, Failed | Unknown):
-                again = self._from_drain(step) if isinstance(outcome, Failed) and outcome.outdated else []
+            if isinstance(outcome, ports.Failed | ports.Unknown):
+                again = self._from_drain(step) if isinstance(outcome, ports.Failed) and outcome.outdated else []
                 if not again or drains == MAX_DRAINS:
                     return self._failed(step, outcome)
                 self.listener(Notice(f"{outcome.text}: back to the {again[0].verb}"))
@@ -197,22 +184,22 @@ class Execution(Generic[O]):
             answer = Answer.STOP
         match answer:
             case Answer.UNDO:
-                return self._back(Failed("a person said no", code=ExitCode.DECLINED))
+                return self._back(ports.Failed("a person said no", code=ExitCode.DECLINED))
             case Answer.STOP:
                 raise StopAtOnce(signal.SIGINT, f"before {step.verb}, as asked")
             case Answer.YES:
                 return None
 
-    def _failed(self, step: PlannedStep, outcome: Failed | Unknown) -> RunResult[O]:
-        code = outcome.code if isinstance(outcome, Failed) else ExitCode.REVERTED
-        self._evidence = outcome.evidence if isinstance(outcome, Failed) else {}
+    def _failed(self, step: PlannedStep, outcome: ports.Failed | ports.Unknown) -> RunResult[O]:
+        code = outcome.code if isinstance(outcome, ports.Failed) else ExitCode.REVERTED
+        self._evidence = outcome.evidence if isinstance(outcome, ports.Failed) else {}
         if step.verb == operations.QUESTION:
             return self._answered_no(step, outcome.text)
         if self._spec.operation == DRAIN and code is ExitCode.DRAIN_TIMEOUT:
             return self._ended(code, f"{outcome.text}; nothing was undone")
         if self._may_go_back(step, outcome):
-            return self._back(Failed(outcome.text, findings=outcome.findings, code=code))
-        if not isinstance(outcome, Unknown) or step.verb != operations.ACTIVATING:
+            return self._back(ports.Failed(outcome.text, findings=outcome.findings, code=code))
+        if not isinstance(outcome, ports.Unknown) or step.verb != operations.ACTIVATING:
             return self._ended(ExitCode.INCOMPLETE, outcome.text)
         # A broker that stops answering says nothing of where to look.
         text = outcome.text if _FIRST in outcome.text else f"{outcome.text}: {_FIRST} {self._move.target} first"
@@ -226,7 +213,7 @@ class Execution(Generic[O]):
             if kept := self._kept():
                 text += f"{kept}: `dr-ctl swapover --to {self._move.target}` moves the service when it is wanted"
             return self._ended(ExitCode.DECLINED, text)
-        return self._back(Failed(text, code=ExitCode.DECLINED))
+        return self._back(ports.Failed(text, code=ExitCode.DECLINED))
 
     def _kept(self) -> str:
         """Say that a site stays reinstated, whatever is undone."""
@@ -234,19 +221,19 @@ class Execution(Generic[O]):
         is_in = any(done.step.verb == operations.RECONCILE and done.succeeded for done in steps)
         return f"; {self._move.target} stays reinstated" if is_in else ""
 
-    def _may_go_back(self, step: PlannedStep, outcome: Failed | Unknown) -> bool:
+    def _may_go_back(self, step: PlannedStep, outcome: ports.Failed | ports.Unknown) -> bool:
         """Say whether undoing is still safe: no activating call went out, or it is proven to have had no effect."""
         if step.verb == operations.NO_RETURN:
             return self._revertible
-        if isinstance(outcome, Failed) and outcome.code is ExitCode.INCOMPLETE:
+        if isinstance(outcome, ports.Failed) and outcome.code is ExitCode.INCOMPLETE:
             return False  # clients are served, and something beside them is missing
         if step.undoable or step.verb != operations.ACTIVATING:
             return step.undoable
-        if isinstance(outcome, Failed):
+        if isinstance(outcome, ports.Failed):
             return self._revertible
         return self._revertible and not self.journal.replay().activation
 
-    def _apply(self, step: PlannedStep, estimator: Estimator, last: int) -> Outcome:
+    def _apply(self, step: PlannedStep, estimator: ports.Estimator, last: int) -> ports.Outcome:
         self.listener(StepStarted(step.number, last, step.verb, step.summary, step.undoable))
         self.journal.step(step, StepEvent.STARTED, {"about": step.summary})
         began = self.clock.monotonic()
@@ -267,7 +254,7 @@ class Execution(Generic[O]):
                     outcome = self._hooked(step, context)
                 case operations.HOLD:
                     context.hold(step.limits["for"], step.summary)
-                    outcome = Done(f"waited {step.limits['for']:g} s")
+                    outcome = ports.Done(f"waited {step.limits['for']:g} s")
                 case _:
                     outcome = self.driver.apply(step, self._move, context)
         except Stopped:
@@ -280,7 +267,7 @@ class Execution(Generic[O]):
             raise  # the journal itself fails: no further step could be written down
         except Exception as error:  # noqa: BLE001 - clients may be out: what breaks here is undone as what fails is
             outcome = _defect(error)
-        if step.verb == operations.ACTIVATING and isinstance(outcome, Done | NotNeeded):
+        if step.verb == operations.ACTIVATING and isinstance(outcome, ports.Done | ports.NotNeeded):
             self._outage.ends()
         let_in: dict[str, Json] = {} if context.let_in_at is None else {LET_IN_AT: stamp(context.let_in_at)}
         took = self.clock.monotonic() - began
@@ -293,31 +280,31 @@ class Execution(Generic[O]):
     def _context(self, step: PlannedStep, stop: StopRequest | None) -> JournalledStep:
         return JournalledStep(self.journal, step, stop, self.clock, self.listener, self._outage, self._findings)
 
-    def _past_no_return(self) -> Outcome:
+    def _past_no_return(self) -> ports.Outcome:
         """Compare the bounds with the accepted loss once more: the bounds of a failover grow while the run waits."""
         above = self.exposure.too_high(self._spec) if self.exposure is not None and self._revertible else None
         if above is not None:
-            return Failed(above.text, findings=(above,), code=ExitCode.LOSS_REFUSED)
-        return Done("passed")
+            return ports.Failed(above.text, findings=(above,), code=ExitCode.LOSS_REFUSED)
+        return ports.Done("passed")
 
-    def _asked(self, step: PlannedStep) -> Outcome:
+    def _asked(self, step: PlannedStep) -> ports.Outcome:
         """A signal counts as a no while all can be undone; later the question waits for a person."""
         with self.stop.question() if step.undoable else nullcontext():
             agreed = self.callbacks.asker(step.summary)
         if agreed:
-            return Done("yes")
-        return Failed("a person said no, or nobody could be asked", code=ExitCode.DECLINED)
+            return ports.Done("yes")
+        return ports.Failed("a person said no, or nobody could be asked", code=ExitCode.DECLINED)
 
-    def _snapshot(self) -> Outcome:
+    def _snapshot(self) -> ports.Outcome:
         if self.exposure is None:
-            return NotNeeded("nothing is lost in a planned move")
+            return ports.NotNeeded("nothing is lost in a planned move")
         said = self._bounds() if self.journal.replay().activation else None
         if said is not None:
-            return Done(bounds_text(said), {"bounds": dict(said)})  # clients have worked at the target since
+            return ports.Done(bounds_text(said), {"bounds": dict(said)})  # clients have worked at the target since
         bounds = dict(self.exposure.bounds())
-        return Done(bounds_text(bounds), {"bounds": bounds}, tuple(self.exposure.findings()))
+        return ports.Done(bounds_text(bounds), {"bounds": bounds}, tuple(self.exposure.findings()))
 
-    def _hooked(self, step: PlannedStep, context: JournalledStep) -> Outcome:
+    def _hooked(self, step: PlannedStep, context: JournalledStep) -> ports.Outcome:
         """Run a command of the installation's own. A failure ends a run that can still be undone; later a failure is a
         warning."""
         [call] = step.calls
@@ -331,18 +318,18 @@ class Execution(Generic[O]):
             "undoable": step.undoable,
         }
         [outcome] = context.change([call], lambda calls: [hooks.run(call.thing, facts) for _ in calls])
-        if step.undoable or isinstance(outcome, Done | NotNeeded):
+        if step.undoable or isinstance(outcome, ports.Done | ports.NotNeeded):
             return outcome
-        return Done.of(found("DR-HOOK-001", what=outcome.text), evidence=outcome.evidence)
+        return ports.Done.of(found("DR-HOOK-001", what=outcome.text), evidence=outcome.evidence)
 
     def _interrupted(self) -> RunResult[O]:
         signum = self.stop.signum
         assert signum is not None
         code = ExitCode(128 + signum)
         self.journal.signal(code.name.lower())
-        return self._back(Failed(STOPPED, code=code))
+        return self._back(ports.Failed(STOPPED, code=code))
 
-    def _back(self, cause: Failed) -> RunResult[O]:
+    def _back(self, cause: ports.Failed) -> RunResult[O]:
         """Undo all that was started, the last first; a step that cannot be undone does not stop the others."""
         if not self.journal.changed:
             code = cause.code
@@ -361,7 +348,7 @@ class Execution(Generic[O]):
                 raise
             except Exception as error:  # noqa: BLE001 - one that breaks does not stop the others from being undone
                 outcome = _defect(error)
-            undone = isinstance(outcome, Done | NotNeeded)
+            undone = isinstance(outcome, ports.Done | ports.NotNeeded)
             evidence: dict[str, Json] = {"text": outcome.text, **outcome.evidence}
             self._left |= outcome.evidence
             self.journal.step(step, StepEvent.UNDONE if undone else StepEvent.UNDO_FAILED, evidence)
@@ -369,7 +356,7 @@ class Execution(Generic[O]):
             self._findings += [finding for finding in outcome.findings if finding not in self._findings]
             if not undone:
                 failed.setdefault(outcome.text, []).append(step.verb)
-                if isinstance(outcome, Failed) and outcome.code is ExitCode.STRANDED:
+                if isinstance(outcome, ports.Failed) and outcome.code is ExitCode.STRANDED:
                     stranded_by = outcome.text
         before_anything = cause.code in (ExitCode.PRECHECK_FAILED, ExitCode.LOSS_REFUSED, ExitCode.DECLINED)
         code = ExitCode.REVERTED if before_anything else cause.code

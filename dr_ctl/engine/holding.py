@@ -14,23 +14,7 @@ from typing import Final
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import Finding
 from dr_ctl.core.system import Clock, Event, Mutex, in_background, system
-from dr_ctl.engine.lease import (
-    LOCK,
-    Forbidden,
-    LockDocument,
-    LockReading,
-    Store,
-    against,
-    conflict,
-    ended,
-    held_by,
-    inherited,
-    lost_to,
-    next_epoch,
-    per_machine,
-    read_locks,
-    recent_reading,
-)
+from dr_ctl.engine import lease
 from dr_ctl.engine.runs import Locked
 
 LEASE_S: Final = 60.0
@@ -48,9 +32,9 @@ SOON_S: Final = 0.1
 class BrokerLock:
     """The lock at one broker, as this run knows it."""
 
-    store: Store
+    store: lease.Store
     mutex: Mutex = field(default_factory=lambda: system().mutex())
-    held: LockDocument | None = None
+    held: lease.LockDocument | None = None
     forbidden: str | None = None
     read_at: float = float("-inf")
     silent_at: float = float("-inf")
@@ -70,14 +54,14 @@ class BrokerLock:
 class Lease:
     """The lock of one run at all brokers that answer. Safe to use from several threads."""
 
-    def __init__(self, stores: Iterable[Store], who: LockDocument, clock: Clock) -> None:
+    def __init__(self, stores: Iterable[lease.Store], who: lease.LockDocument, clock: Clock) -> None:
         """`who` is the document to be, without its times and its epoch."""
         self.locks = [BrokerLock(store) for store in sorted(stores, key=lambda store: (store.site, store.pair))]
         self._who, self._clock = who, clock
         self.facts: Callable[[], tuple[str, int]] = lambda: ("", 0)  # the journal's last hash and count
-        self._lost: tuple[str, LockDocument] | None = None
-        self._taken_over_by: LockDocument | None = None
-        self.broken: list[LockDocument] = []
+        self._lost: tuple[str, lease.LockDocument] | None = None
+        self._taken_over_by: lease.LockDocument | None = None
+        self.broken: list[lease.LockDocument] = []
 
     @property
     def epoch(self) -> int:
@@ -85,7 +69,7 @@ class Lease:
 
     def findings(self) -> list[Finding]:
         """Say where the lock could not be had because the broker does not let this user create it."""
-        return [per_machine(slot.name, slot.forbidden) for slot in self.locks if slot.forbidden is not None]
+        return [lease.per_machine(slot.name, slot.forbidden) for slot in self.locks if slot.forbidden is not None]
 
     def held_at(self) -> list[str]:
         return [slot.name for slot in self.locks if slot.held is not None]
@@ -101,22 +85,22 @@ class Lease:
             name, other, live = rival
             if live or attempt == TRIES - 1:
                 self._lost = before
-                raise held_by(name, other)
+                raise lease.held_by(name, other)
 
     def _try(
         self, among: Collection[tuple[str, str]] | None, *, break_lock: bool
-    ) -> tuple[str, LockDocument, bool] | None:
+    ) -> tuple[str, lease.LockDocument, bool] | None:
         """One attempt; gives who was in the way, where, and whether that one holds it still."""
         readings = self._readings(among)
-        broken: list[LockDocument] = []
+        broken: list[lease.LockDocument] = []
         for slot, reading in readings:
-            if (other := against(reading, self._who)) is not None:
+            if (other := lease.against(reading, self._who)) is not None:
                 if not break_lock:
                     return slot.name, other, True
                 live = [document for document in reading.documents if document.live(reading.now_ms)]
                 broken += [lock for lock in live if not any(lock.same(known) for known in broken)]
         self.broken += [lock for lock in broken if not any(lock.same(known) for known in self.broken)]
-        self._who = replace(self._who, epoch=next_epoch(reading for _, reading in readings))
+        self._who = replace(self._who, epoch=lease.next_epoch(reading for _, reading in readings))
         taken: list[BrokerLock] = []
         done = False
         try:
@@ -140,7 +124,7 @@ class Lease:
                         _remove(slot, document.epoch)
         return None
 
-    def _readings(self, among: Collection[tuple[str, str]] | None) -> list[tuple[BrokerLock, LockReading]]:
+    def _readings(self, among: Collection[tuple[str, str]] | None) -> list[tuple[BrokerLock, lease.LockReading]]:
         readings = []
         for slot in self.locks:
             with slot.mutex:
@@ -148,37 +132,37 @@ class Lease:
                 if among is not None and slot.key not in among:
                     continue
                 try:
-                    readings.append((slot, read_locks(slot.store)))
+                    readings.append((slot, lease.read_locks(slot.store)))
                 except BrokerError:
                     continue  # left out; joined when a call is to go there
         return readings
 
     def _create(
-        self, slot: BrokerLock, reading: LockReading, broken: Collection[LockDocument]
-    ) -> tuple[LockDocument, bool] | None:
+        self, slot: BrokerLock, reading: lease.LockReading, broken: Collection[lease.LockDocument]
+    ) -> tuple[lease.LockDocument, bool] | None:
         """Create the lock at one broker and look whether it is this run's; gives who has it, and whether it lives."""
         with slot.mutex:
             at = self._clock.monotonic()
             me = self._document(slot, reading)
             try:
-                slot.store.create(LOCK, me.epoch, me.to_text())
-            except Forbidden as error:
+                slot.store.create(lease.LOCK, me.epoch, me.to_text())
+            except lease.Forbidden as error:
                 slot.forbidden = str(error)
                 return None
             except BrokerError:
                 pass  # created or not: the reading tells, by whose it is
             try:
-                now = read_locks(slot.store)
+                now = lease.read_locks(slot.store)
             except BrokerError:
                 return None  # away since; a call to it looks first
-            other = conflict(now, me, broken)
+            other = lease.conflict(now, me, broken)
             if other is None:
                 slot.held = me
                 self._note_reading(slot, me, now, at)
                 return None
             if any(document.same(me) for document in now.documents):
                 _remove(slot, me.epoch)
-            return other, other.live(now.now_ms) and not ended(other, me)
+            return other, other.live(now.now_ms) and not lease.ended(other, me)
 
     # While holding.
 
@@ -288,31 +272,33 @@ class Lease:
 
     def _join(self, slot: BrokerLock) -> None:
         """Take it, with the run's epoch, at a broker that did not answer when it was taken elsewhere."""
-        reading, at = read_locks(slot.store), self._clock.monotonic()
+        reading, at = lease.read_locks(slot.store), self._clock.monotonic()
         me = self._document(slot, reading)
         is_written = reading.highest is not None and reading.highest.same(me)  # created, and the answer was lost
         if not is_written:
             highest = reading.highest
-            other = against(reading, me) or (highest if highest is not None and highest.epoch >= me.epoch else None)
+            other = lease.against(reading, me) or (
+                highest if highest is not None and highest.epoch >= me.epoch else None
+            )
             if other is not None:
                 self._lost = self._lost or (slot.name, other)
                 return
             try:
-                slot.store.create(LOCK, me.epoch, me.to_text())
-            except Forbidden as error:
+                slot.store.create(lease.LOCK, me.epoch, me.to_text())
+            except lease.Forbidden as error:
                 slot.forbidden = str(error)
                 return
-            at, reading = self._clock.monotonic(), read_locks(slot.store)
-            if (other := conflict(reading, me)) is not None:
+            at, reading = self._clock.monotonic(), lease.read_locks(slot.store)
+            if (other := lease.conflict(reading, me)) is not None:
                 self._lost = self._lost or (slot.name, other)
                 return
         slot.held = me
         self._note_reading(slot, me, reading, at)
 
-    def _document(self, slot: BrokerLock, reading: LockReading) -> LockDocument:
+    def _document(self, slot: BrokerLock, reading: lease.LockReading) -> lease.LockDocument:
         """The document for one broker, with the queues that dead runs left paused there, before their documents are
         removed."""
-        paused = inherited(reading)
+        paused = lease.inherited(reading)
         slot.own = tuple(sorted({*slot.own, *paused.get(self._who.run, ())}))
         return replace(
             self._who,
@@ -336,37 +322,37 @@ class Lease:
             self._write(slot, slot.held)
             self._read(slot, slot.held)
 
-    def _shown_lately(self, slot: BrokerLock, me: LockDocument, no_older_s: float) -> bool:
+    def _shown_lately(self, slot: BrokerLock, me: lease.LockDocument, no_older_s: float) -> bool:
         """True if a recent reading already shows our lock and no renewal is due. A reading without our lock may be
         older than the lock; the caller then looks again."""
-        recent = recent_reading(slot.store)
-        if recent is None or recent[0] > no_older_s or lost_to(recent[1], me) is not None:
+        recent = lease.recent_reading(slot.store)
+        if recent is None or recent[0] > no_older_s or lease.lost_to(recent[1], me) is not None:
             return False
         if (at := self._clock.monotonic() - recent[0]) > slot.read_at:
             self._note_reading(slot, me, recent[1], at)
         return self._left_s(slot) >= RENEW_BELOW_S
 
-    def _read(self, slot: BrokerLock, me: LockDocument) -> LockReading | None:
+    def _read(self, slot: BrokerLock, me: lease.LockDocument) -> lease.LockReading | None:
         """Look at the lock; returns None where another run has taken the lock over."""
         at = self._clock.monotonic()
-        reading = read_locks(slot.store)
-        if (other := lost_to(reading, me)) is not None:
+        reading = lease.read_locks(slot.store)
+        if (other := lease.lost_to(reading, me)) is not None:
             self._lost = self._lost or (slot.name, other)
             self._taken_over_by = self._taken_over_by or (other if other.holder else None)
             return None
         self._note_reading(slot, me, reading, at)
         return reading
 
-    def _note_reading(self, slot: BrokerLock, me: LockDocument, reading: LockReading, at: float) -> None:
+    def _note_reading(self, slot: BrokerLock, me: lease.LockDocument, reading: lease.LockReading, at: float) -> None:
         """Count from before the question: the broker answered after that moment."""
         written = next(document for document in reading.documents if document.same(me))
         slot.read_at, slot.runs_out_at = at, at + (written.expires_ms - reading.now_ms) / 1000
 
-    def _write(self, slot: BrokerLock, me: LockDocument) -> None:
+    def _write(self, slot: BrokerLock, me: lease.LockDocument) -> None:
         last_hash, count = self.facts()
         paused = {run: queues for run, queues in me.paused.items() if run != me.run} | self._own(slot)
         written = replace(me, paused_before=slot.before, paused=paused, last_hash=last_hash, count=count)
-        slot.store.update(LOCK, me.epoch, written.to_text())
+        slot.store.update(lease.LOCK, me.epoch, written.to_text())
         slot.held = written if not written.released else None
 
     def _old(self, slot: BrokerLock) -> bool:
@@ -379,17 +365,17 @@ class Lease:
 def _remove(slot: BrokerLock, epoch: int) -> None:
     """Tidy up; where this fails, the lock runs out by itself."""
     with suppress(BrokerError):
-        slot.store.delete(LOCK, epoch)
+        slot.store.delete(lease.LOCK, epoch)
 
 
 @contextmanager
-def auto_renewed(stores: Sequence[Store], who: LockDocument, clock: Clock) -> Iterator[Lease]:
+def auto_renewed(stores: Sequence[lease.Store], who: lease.LockDocument, clock: Clock) -> Iterator[Lease]:
     """A lock to take; once it is held it is kept until the block ends, by itself. The stores are closed then."""
-    lease = Lease(stores, who, clock)
+    held = Lease(stores, who, clock)
     over = system().event()
-    keeping = [in_background(partial(_keep, lease, slot, over), f"lock at {slot.name}") for slot in lease.locks]
+    keeping = [in_background(partial(_keep, held, slot, over), f"lock at {slot.name}") for slot in held.locks]
     try:
-        yield lease
+        yield held
     finally:
         over.set()
         for work in keeping:
@@ -398,11 +384,11 @@ def auto_renewed(stores: Sequence[Store], who: LockDocument, clock: Clock) -> It
             store.close()
 
 
-def _keep(lease: Lease, slot: BrokerLock, over: Event) -> None:
+def _keep(held: Lease, slot: BrokerLock, over: Event) -> None:
     wait_s = READ_EVERY_S
     while not over.wait(wait_s):
         wait_s = READ_EVERY_S
         with suppress(BrokerError):  # the next call says so, if it is still so
-            lease.renew_if_due(slot)
-            age_s = lease.age_s(slot)  # the run's own readings count too, and have an age
+            held.renew_if_due(slot)
+            age_s = held.age_s(slot)  # the run's own readings count too, and have an age
             wait_s = max(READ_EVERY_S - age_s, SOON_S) if age_s < READ_EVERY_S else READ_EVERY_S

@@ -11,29 +11,11 @@ from typing import TypeVar
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, RefusalScope, Role, Severity, brief
-from dr_ctl.engine import operations
+from dr_ctl.engine import operations, roles
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.journal import RunState
 from dr_ctl.engine.plan import AlreadyThere, Call, Decision, Goal, Plan, PlannedStep, Refusal, Spec
 from dr_ctl.engine.ports import LossExposure, Move, Observation, Recipe
-from dr_ctl.engine.roles import (
-    as_resumed,
-    both_open,
-    lives_beside,
-    no_fence,
-    not_there,
-    open_again,
-    other,
-    other_brokers,
-    other_sites,
-    part_of,
-    renamed_sites,
-    serves_all,
-    sites_serving,
-    source_of,
-    takeover_risks,
-    why_not_lost,
-)
 from dr_ctl.engine.runbook import CUT_OFF, Runbook, RunbookStep, cutting_off
 
 O = TypeVar("O", bound=Observation)  # noqa: E741 - the observation of one topology
@@ -51,30 +33,30 @@ def plan(
 ) -> Decision:
     """Decide every step, in order, with the reason for each. A failover's loss bound is judged too. `anew`: plan a run
     although the wanted state holds, to replace another run."""
-    renamed = renamed_sites(snapshot) if spec.operation != operations.FENCE else None
-    if (nothing := not_there(snapshot, spec) or renamed) is not None:
+    renamed = roles.renamed_sites(snapshot) if spec.operation != operations.FENCE else None
+    if (nothing := roles.not_there(snapshot, spec) or renamed) is not None:
         return Refusal((nothing,))
-    asked = as_resumed(part_of(snapshot, spec), spec, past)
-    source_reopened = past is not None and open_again(asked, past)
+    asked = roles.as_resumed(roles.part_of(snapshot, spec), spec, past)
+    source_reopened = past is not None and roles.open_again(asked, past)
     cuts_off = bool(cutting_off(runbook.steps))
     loses = spec.operation == operations.FAILOVER and not source_reopened
     already_failed_over = loses and past is None and _keeps_out(asked, spec.target)
     if (
         loses
         and not already_failed_over
-        and (reasons := why_not_lost(asked, spec, under_way=past is not None, cut_off=cuts_off))
+        and (reasons := roles.why_not_lost(asked, spec, under_way=past is not None, cut_off=cuts_off))
     ):
         return Refusal(reasons, ExitCode.SERVING_SITE_ALIVE)
     if past is not None:
-        elsewhere = other_sites(asked, past) or other_brokers(recipe.basis(snapshot), past)
+        elsewhere = roles.other_sites(asked, past) or roles.other_brokers(recipe.basis(snapshot), past)
         if elsewhere is not None:
             return Refusal((elsewhere,))
-    source = source_of(asked, spec, past, cut_off=cuts_off, again=source_reopened, parts=recipe.moves_parts)
+    source = roles.source_of(asked, spec, past, cut_off=cuts_off, again=source_reopened, parts=recipe.moves_parts)
     if isinstance(source, Finding):
         # The topology's own findings say why a role is not known; the operator hates finding them one by one.
         others = _errors(recipe, snapshot, spec)
-        if source == both_open(asked) and all(against := against_fences(recipe, snapshot)):
-            source, others = no_fence(asked), [*dict.fromkeys([*chain(*against), *others])]
+        if source == roles.both_open(asked) and all(against := against_fences(recipe, snapshot)):
+            source, others = roles.no_fence(asked), [*dict.fromkeys([*chain(*against), *others])]
         return Refusal((source, *others))
     move = Move(
         spec,
@@ -85,7 +67,7 @@ def plan(
     )
     if past is None and not anew and (held_already := _already_there(recipe, snapshot, move)) is not None:
         return held_already
-    of_lost = (*lives_beside(asked, spec), *takeover_risks(asked, spec)) if loses else ()
+    of_lost = (*roles.lives_beside(asked, spec), *roles.takeover_risks(asked, spec)) if loses else ()
     findings = [*of_lost, *recipe.why_not(snapshot, move)]
     if source_reopened:
         # Findings cannot stop a move that is already made, and the second site must be closed.
@@ -113,19 +95,19 @@ def plan(
         baseline=move.baseline,
         not_replicated=tuple(recipe.not_replicated(snapshot, move)),
         cannot_know=tuple(recipe.cannot_know(move)),
-        serving=past.plan.serving if past is not None else tuple(sites_serving(asked)),
+        serving=past.plan.serving if past is not None else tuple(roles.sites_serving(asked)),
         moved=move.moved,
         untouched=tuple(unit.name for unit in not_asked),
         served={unit.name: unit.serving for unit in not_asked if unit.serving} if past is None else past.plan.served,
         basis=_basis(runbook, recipe, snapshot),
     )
-    is_opened = source_reopened or already_failed_over or (past is not None and serves_all(asked, spec.target))
+    is_opened = source_reopened or already_failed_over or (past is not None and roles.serves_all(asked, spec.target))
     refused = exposure.too_high(spec) if exposure is not None and not is_opened else None
     return decided if refused is None else Refusal((refused, *findings), ExitCode.LOSS_REFUSED, decided)
 
 
 def _errors(recipe: Recipe[O], snapshot: O, spec: Spec) -> list[Finding]:
-    against = recipe.why_not(snapshot, Move(spec, other(snapshot, spec.target), recipe.baseline(snapshot)))
+    against = recipe.why_not(snapshot, Move(spec, roles.other(snapshot, spec.target), recipe.baseline(snapshot)))
     return [finding for finding in against if finding.severity is Severity.ERROR]
 
 
@@ -137,8 +119,8 @@ def against_fences(recipe: Recipe[O], snapshot: O) -> list[list[Finding]]:
 def _basis(runbook: Runbook, recipe: Recipe[O], snapshot: O) -> Mapping[str, Json]:
     """The state that a plan was decided from: the same request and the same basis give the same plan."""
     lines: list[Json] = [f"{step.verb} {step.site} {dict(step.limits)} {dict(step.words)}" for step in runbook.steps]
-    roles: dict[str, Json] = {site: role.value for site, role in snapshot.roles.items()}
-    return {"roles": roles, "runbook": lines, **recipe.basis(snapshot)}
+    by_site: dict[str, Json] = {site: role.value for site, role in snapshot.roles.items()}
+    return {"roles": by_site, "runbook": lines, **recipe.basis(snapshot)}
 
 
 def _already_there(recipe: Recipe[O], snapshot: O, move: Move) -> AlreadyThere | None:
@@ -148,7 +130,7 @@ def _already_there(recipe: Recipe[O], snapshot: O, move: Move) -> AlreadyThere |
     ):
         text = recipe.holds_already(snapshot, move)
         return AlreadyThere(f"{text}; nothing was changed", ()) if text is not None else None
-    if operation == operations.DRAIN or not _moved(part_of(snapshot, move.spec), move):
+    if operation == operations.DRAIN or not _moved(roles.part_of(snapshot, move.spec), move):
         return None
     if operation == operations.FAILOVER and recipe.holds_already(snapshot, move) is None:
         return None  # somebody else opened the target; the lost site's messages must still be kept out, at a price
@@ -159,26 +141,26 @@ def _already_there(recipe: Recipe[O], snapshot: O, move: Move) -> AlreadyThere |
     ]
     are_all = all(move.spec.includes(unit.name) for unit in snapshot.units)
     serves = f"{target} serves{'' if are_all else f' {brief(move.spec.units or ())}'}"
-    beside = lives_beside(snapshot, move.spec) if operation == operations.FAILOVER else ()
+    beside = roles.lives_beside(snapshot, move.spec) if operation == operations.FAILOVER else ()
     return AlreadyThere(f"{serves} already; nothing was changed", (*beside, *findings))
 
 
 def _moved(snapshot: Observation, move: Move) -> bool:
     """Say whether the service moved: the other site is closed, and the target serves every unit. A returning site may
     be open by mistake."""
-    return serves_all(snapshot, move.target) and snapshot.roles[move.source] is not Role.SERVING
+    return roles.serves_all(snapshot, move.target) and snapshot.roles[move.source] is not Role.SERVING
 
 
 def _keeps_out(snapshot: Observation, target: str) -> bool:
     """Say whether the target serves alone since a failover, whose price was accepted then."""
-    lost = other(snapshot, target)
+    lost = roles.other(snapshot, target)
     kept = (debt.lost_site for debt in snapshot.debts if debt.kind is DebtKind.QUARANTINE and debt.kept_at == target)
-    return serves_all(snapshot, target) and snapshot.roles[lost] is not Role.SERVING and lost in kept
+    return roles.serves_all(snapshot, target) and snapshot.roles[lost] is not Role.SERVING and lost in kept
 
 
 def _moved_units(snapshot: Observation, target: str, past: RunState | None) -> tuple[str, ...]:
     """The units that need no drain any more. A resumed run that has opened nothing yet takes its plan's."""
-    if past is not None and not past.activation and not serves_all(snapshot, target):
+    if past is not None and not past.activation and not roles.serves_all(snapshot, target):
         return past.plan.moved
     return tuple(unit.name for unit in snapshot.units if unit.serving == target)
 

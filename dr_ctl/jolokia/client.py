@@ -17,17 +17,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from dr_ctl.core.errors import LoginRefused, Sick, Throttled
 from dr_ctl.core.model import Json
-from dr_ctl.jolokia.http import (
-    BadValue,
-    ElementError,
-    Http,
-    HttpReply,
-    NoSuchBean,
-    NotJolokia,
-    OperationFailed,
-    PolicyRefused,
-    Torn,
-)
+from dr_ctl.jolokia import http
 from dr_ctl.jolokia.values import Fields
 
 MAX_BYTES: Final = 64 * 1024 * 1024
@@ -136,7 +126,7 @@ class MayCall:
 class Answer:
     """The answer to one request: a value, or an error in the value's place."""
 
-    error: ElementError | None
+    error: http.ElementError | None
     _value: Any = None
 
     def value(self) -> Any:
@@ -147,11 +137,11 @@ class Answer:
 
     def beans(self) -> list[tuple[str, Fields]]:
         """The beans that a pattern matched; no match gives an empty list, any other error is raised."""
-        if isinstance(self.error, NoSuchBean):
+        if isinstance(self.error, http.NoSuchBean):
             return []
         rows = self.value()
         if not isinstance(rows, dict):
-            raise BadValue("a read by pattern gave no beans")
+            raise http.BadValue("a read by pattern gave no beans")
         return [(bean, Fields(bean, row)) for bean, row in rows.items()]
 
 
@@ -197,7 +187,7 @@ class Wire:
         if account.username:
             login = b64encode(f"{account.username}:{account.password}".encode()).decode()
             headers["Authorization"] = f"Basic {login}"
-        self._http = Http(headers, account.verify, account.cert)
+        self._http = http.Http(headers, account.verify, account.cert)
         self._refused: LoginRefused | None = None
         self.activation = ""
 
@@ -256,14 +246,14 @@ class Changer:
         return self._wire.post([change.body() for change in changes], timeout_s)
 
 
-def _answers(url: str, answered: HttpReply, wanted: int) -> list[Answer]:
+def _answers(url: str, answered: http.HttpReply, wanted: int) -> list[Answer]:
     status, body = answered.status, answered.body
     if status == 429:  # noqa: PLR2004
         after = answered.headers.get("Retry-After")
         wait = f"; try again after {after} s" if after else ""
         raise Throttled(f"{url}: logins are throttled (HTTP 429){wait}")
     if len(body) > MAX_BYTES:
-        raise Torn(f"{url}: the answer is larger than {MAX_BYTES} bytes")
+        raise http.Torn(f"{url}: the answer is larger than {MAX_BYTES} bytes")
     start = body[:60].decode("utf-8", "replace").strip()
     try:
         text = body.decode()
@@ -273,18 +263,18 @@ def _answers(url: str, answered: HttpReply, wanted: int) -> list[Answer]:
         if status >= 500:  # noqa: PLR2004
             raise Sick(f"{url}: HTTP {status} without JSON: {start!r}") from error
         if start[:1] in ("[", "{"):
-            raise Torn(f"{url}: the JSON of the answer ends early or is damaged") from error
-        raise NotJolokia(f"{url}: HTTP {status}, and no JSON but {start!r}") from error
+            raise http.Torn(f"{url}: the JSON of the answer ends early or is damaged") from error
+        raise http.NotJolokia(f"{url}: HTTP {status}, and no JSON but {start!r}") from error
     if isinstance(rows, dict) and "value" not in rows and isinstance(rows.get("status"), int):
         rows = [
             rows
         ] * wanted  # a refusal of the whole POST comes as one object, but a single value answers one request
     if not isinstance(rows, list) or not all(isinstance(row, dict) and "status" in row for row in rows):
-        raise NotJolokia(f"{url}: HTTP {status}, and JSON that is not an answer of Jolokia")
+        raise http.NotJolokia(f"{url}: HTTP {status}, and JSON that is not an answer of Jolokia")
     if status != 200 and any("value" in row for row in rows):  # noqa: PLR2004
-        raise NotJolokia(f"{url}: HTTP {status}, and yet values")
+        raise http.NotJolokia(f"{url}: HTTP {status}, and yet values")
     if len(rows) != wanted:
-        raise Torn(f"{url}: {wanted} questions, {len(rows)} answers")
+        raise http.Torn(f"{url}: {wanted} questions, {len(rows)} answers")
     return [_answer(url, row) for row in rows]
 
 
@@ -309,13 +299,13 @@ def _answer(url: str, row: dict[str, Any]) -> Answer:
     kind = str(row.get("error_type", ""))
     match status:
         case 403:
-            return Answer(PolicyRefused(text))
+            return Answer(http.PolicyRefused(text))
         case 404:
-            return Answer(NoSuchBean(text))
+            return Answer(http.NoSuchBean(text))
         case _ if kind.endswith(("InstanceNotFoundException", "AttributeNotFoundException")):
-            return Answer(NoSuchBean(text))
+            return Answer(http.NoSuchBean(text))
         case _:
-            return Answer(OperationFailed(text))
+            return Answer(http.OperationFailed(text))
 
 
 R_co = TypeVar("R_co", bound=Read | Search | Query | MayCall, covariant=True)
