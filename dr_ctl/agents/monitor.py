@@ -189,7 +189,6 @@ class Monitor:
         self._clock.sleep(max(0.0, moment - self._clock.monotonic()))
 
     def _read_outflows(self) -> bool:
-        """Look at the outflows alone; whether that told of a change."""
         began = self._clock.monotonic()
         polled = self._topology.poll()
         if polled is None:

@@ -67,7 +67,6 @@ class SyncAgent:
         self._last: Progress = Progress()
 
     def step(self) -> SyncStatus:
-        """Go on for a moment."""
         if self._notes.take_go_on():
             self._cleaner.go_on()
         self._last = self._cleaner.step(self.held)
@@ -81,11 +80,9 @@ class SyncAgent:
         return self._stands(phase, held or "", run.name if run is not None else None)
 
     def end(self, why: str) -> SyncStatus:
-        """Say that it is over."""
         return self._stands(Phase.FINISHED, why, None)
 
     def held(self) -> str | None:
-        """Why nothing may be deleted now."""
         run = self._runs.unfinished()
         if run is not None:
             return f"the run {run.name} is open"

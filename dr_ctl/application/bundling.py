@@ -97,7 +97,6 @@ def bundle(caller: Caller, files: RunFiles, out: Path | None, *, has_settings: b
 
 
 def _parts(files: RunFiles, installation: Installation | None) -> tuple[dict[str, bytes], list[Finding]]:
-    """Everything that belongs into the bundle, by name, and what is missing."""
     parts: dict[str, bytes] = {}
     findings: list[Finding] = []
     for path in (files.plan, files.journal, files.result):
@@ -136,7 +135,6 @@ def _readings(installation: Installation, run: Record) -> tuple[dict[str, bytes]
 
 
 def _versions(parts: Mapping[str, bytes]) -> dict[str, Json]:
-    """Versions here now, and those of the brokers when the plan was made."""
     try:
         names = [match[0] for requirement in requires("dr-ctl") or () if (match := _PACKAGE.match(requirement))]
     except PackageNotFoundError:

@@ -117,7 +117,6 @@ class Caller:
         return Owner(installation.settings.name, installation.addresses)
 
     def called(self, command: str) -> Self:
-        """A caller for a command that this one makes."""
         return replace(self, command=command)
 
     @property

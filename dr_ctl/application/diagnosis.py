@@ -65,7 +65,6 @@ def split_brain(findings: Sequence[Finding]) -> str | None:
 
 
 def silent(snapshot: Snapshot) -> list[Finding]:
-    """The brokers that did not answer, and how they failed."""
     return [finding for broker in snapshot.brokers for finding in silent_of(broker, snapshot)]
 
 
@@ -162,7 +161,6 @@ def serving_problems(assessment: Assessment) -> Iterator[Finding]:
 
 
 def _none_serves(assessment: Assessment) -> Iterator[Finding]:
-    """No site was seen serving: why, and what to type then."""
     snapshot, run, by_site = assessment.snapshot, assessment.open_run, assessment.snapshot.roles
     waiting = [site for site, role in by_site.items() if role is Role.STANDBY]
     under_way = run.lives if run is not None else assessment.held is not None
@@ -186,7 +184,6 @@ def _none_serves(assessment: Assessment) -> Iterator[Finding]:
 
 
 def _one_waits(assessment: Assessment, site: str) -> Finding:
-    """One site is closed, and the other one was not seen serving."""
     snapshot, away = assessment.snapshot, assessment.opened.other(site)
     if (unread := not_read(snapshot, away)) is not None:
         return unread

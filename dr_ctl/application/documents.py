@@ -175,7 +175,6 @@ def schema_of(command: str | None) -> dict[str, Any]:
 
 
 def shown(command: str | None) -> Result:
-    """The schema as the end of `dr-ctl schema`; as text it is the schema alone."""
     made = schema_of(command)
     return Result(ExitCode.OK, str(made["title"]), data=SchemaData(made), closing=json.dumps(made, indent=1))
 

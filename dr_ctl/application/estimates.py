@@ -37,7 +37,6 @@ def objectives(installation: Installation) -> Objectives | None:
 
 
 def request(installation: Installation) -> Request:
-    """The estimate that the settings ask for."""
     settings = installation.settings
     return Request(
         history=installation.history.where,

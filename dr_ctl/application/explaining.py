@@ -39,7 +39,6 @@ class GlossaryEntry:
 
 
 def words() -> Mapping[str, GlossaryEntry]:
-    """The glossary that came with dr-ctl."""
     page = (shipped("docs") / "glossary.md").read_text(encoding="utf-8")
     _, _, *rows = (match.groups() for match in map(_ROW.fullmatch, page.splitlines()) if match is not None)
     return {word: GlossaryEntry(word, *more) for word, *more in rows}

@@ -57,7 +57,6 @@ def check(caller: Caller, within_s: float) -> Result:
 
 
 def unknown(error: DrCtlError) -> Result:
-    """The answer where nothing could be asked."""
     text = f"UNKNOWN - {str(error).splitlines()[0] if str(error) else type(error).__name__}"
     return Result(ExitCode.UNKNOWN, text, of_error(error).findings, health=Health.UNKNOWN)
 

@@ -165,7 +165,6 @@ def _with_takeovers(turns: Sequence[ServiceChange], installation: Installation, 
 
 
 def serving(periods: Sequence[RolePeriod]) -> list[RolePeriod]:
-    """The periods in which a site served, by time."""
     return [period for period in periods if period.role == Role.SERVING.value]
 
 

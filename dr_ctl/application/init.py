@@ -155,7 +155,6 @@ def _addresses(urls: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def variable(site: str) -> str:
-    """The environment variable that a settings file names for a site."""
     return f"{site.upper().replace('-', '_')}_PASSWORD"
 
 
@@ -356,7 +355,6 @@ def new_folder(out: Path) -> Iterator[None]:
 
 
 def with_verdict(begun: Result, validated: Result) -> Result:
-    """What was written, what `validate` says of it, and what to type then."""
     verdict = {"exit_code": validated.exit_code, "summary": validated.summary, **document(validated.data)}
     text = f"{begun.text}\n{validated.text or validated.closing or validated.summary}"
     steps = [*_next(begun.data.settings, begun.data.to_decide)]

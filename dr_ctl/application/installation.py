@@ -39,7 +39,6 @@ class Opened:
     @classmethod
     @contextmanager
     def of(cls, caller: Caller) -> Iterator[Opened]:
-        """Open the caller's installation for this block, and close it after it."""
         installation = caller.installation()
         runs = caller.runs()
         topology = registry.opened(installation, caller.clock, caller.timeouts, runs.documents)
@@ -89,7 +88,6 @@ class Opened:
         return [finding for name in self.sites if (finding := unverified_at(self.installation, name))]
 
     def mending(self, site: str) -> str:
-        """The remedy for a site whose link is not attached."""
         restarts = {step.verb for step in single_step(RESTART).steps} <= self.topology.recipe.verbs()
         restart = f"`dr-ctl link restart {site}`; if that does not help, look" if restarts else "Look"
         return f"{restart} at what stands between the sites."
@@ -124,7 +122,6 @@ def folder(installation: Installation) -> Path:
 
 
 def unverified_at(installation: Installation, site: str) -> Finding | None:
-    """The finding for a site whose certificates nobody checks."""
     if installation.settings.sites[site].tls.verify:
         return None
     return found("DR-TLS-001", site=site, file=installation.file.name)

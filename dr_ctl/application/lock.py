@@ -140,7 +140,6 @@ def note_left(lease: Lease, snapshot: Snapshot) -> None:
 
 
 def facts(lease: Lease, reason: str | None) -> dict[str, Json]:
-    """The lock as the journal keeps it."""
     broken: list[Json] = [document.described for document in lease.broken]
     at: list[Json] = list(lease.held_at())
     return {"epoch": lease.epoch, "at": at, "broken": broken, "reason": reason if broken else None}
@@ -183,7 +182,6 @@ class HeldLock:
 
 
 def shown(snapshot: Snapshot) -> list[HeldLock]:
-    """The holders of the lock by broker, for `data.locks`."""
     return [
         HeldLock(
             reading.site,
@@ -244,5 +242,4 @@ def forbidden(opened: Opened, snapshot: Snapshot) -> dict[tuple[str, str], Findi
 
 
 def _answered(snapshot: Snapshot) -> set[tuple[str, str]]:
-    """The brokers at which a lock can be taken."""
     return {(broker.site, broker.pair) for broker in snapshot.brokers if broker.silent is None}

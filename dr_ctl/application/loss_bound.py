@@ -174,7 +174,6 @@ class LossBound:
         return f"bring {self.site} back, which may lose nothing"
 
     def _holds(self, now: Bounds) -> str:
-        """How long a figure that grows can be typed."""
         until = self._clock.now() + timedelta(seconds=QUOTED_FOR_S)
         return f" (good until {stamp(until)})" if any(now.growing) else ""
 
@@ -213,7 +212,6 @@ class LossBound:
         )
 
     def out(self, let_in: datetime) -> LostSiteOutage:
-        """For how long clients were out until they were let in, as far as readings tell."""
         return out_of_lost(self._installation, self.site, self._pairs(), self._down_since, let_in)
 
     def contradiction(self) -> Finding | None:

@@ -94,7 +94,6 @@ def monitor(caller: Caller, lasting_s: float | None, does: Sequence[str], *, met
 
 
 def _refreshing(installation: Installation) -> AbstractContextManager[Refresher | None]:
-    """What keeps the stored estimate fresh, if the settings want it to be."""
     how = installation.settings.monitor.estimate
     if how == "off":
         return nullcontext()
@@ -114,11 +113,9 @@ class Recorded:
 
     @property
     def findings(self) -> list[Finding]:
-        """The troubles so far, each kind with its first time."""
         return [*self._troubles.values()]
 
     def maintained(self, going_on: Maintenance | None) -> None:
-        """Say that a maintenance has begun, or has ended."""
         if going_on != self._maintenance:
             text = "the maintenance has ended" if going_on is None else going_on.text
             self.caller.line(document(MaintenanceData(going_on)), text)
@@ -149,7 +146,6 @@ class Figures:
     _seldom: tuple[float, list[Metric]] | None = None
 
     def of(self, snapshot: Snapshot, at: datetime) -> list[Metric]:
-        """The figures of one reading."""
         now = self.caller.clock.monotonic()
         if self._seldom is None or now - self._seldom[0] >= SELDOM_S:
             assessment = Assessment.of(self.caller, self.opened, snapshot, snapshot.links())

@@ -147,7 +147,6 @@ def _shape(step: PlannedStep) -> tuple[str, str, tuple[tuple[str, ...], ...]]:
 
 
 def _changes(was: Json | Mapping[str, Any], now: Json | Mapping[str, Any], at: str = "") -> Iterator[str]:
-    """The places whose values differ, with both values."""
     if isinstance(was, Mapping) and isinstance(now, Mapping):
         for key in dict.fromkeys([*was, *now]):
             yield from _changes(was.get(key), now.get(key), f"{at} {key}".strip())

@@ -264,7 +264,6 @@ def _rank(installation: Installation) -> Callable[[str], tuple[int, str]]:
 
 
 def _installed(assessment: Assessment, forbidden: Mapping[tuple[str, str], Finding]) -> Iterator[Check]:
-    """Checks beside the brokers' own figures."""
     snapshot = assessment.snapshot
     for broker in snapshot.brokers:
         read = broker.role.value if broker.silent is None else None
@@ -311,7 +310,6 @@ def validate_offline(caller: Caller, *, verbose: bool = False) -> Result:
 
 
 def checked(installation: Installation) -> Iterator[Check]:
-    """The checks of the settings by themselves, each with what it read."""
     settings, file = installation.settings, installation.file
     yield Check("the settings can be read", SETTINGS, str(file))
     secrets = dict(model.secrets(settings))

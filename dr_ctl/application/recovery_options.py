@@ -236,7 +236,6 @@ class Interrupted:
 
 
 def _after(past: RunState) -> str | None:
-    """The site that serves once the run has reached its end."""
     spec = past.plan.spec
     if spec.operation in ALONE:
         served = None if spec.operation in CLOSING else _one(past.plan.serving)

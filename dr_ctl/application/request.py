@@ -99,7 +99,6 @@ class Request:
         return replace(self, spec=replace(spec, units=units))
 
     def decide(self, snapshot: Snapshot) -> Decision:
-        """Plan from one reading."""
         spec, opened = self.spec, self.opened
         book = opened.runbook(spec.operation)
         decided = plan(book, opened.topology.recipe, snapshot, spec, self.past, self.exposure, anew=self.anew)
@@ -203,7 +202,6 @@ def _must_be_able(spec: Spec, opened: Opened) -> None:
 
 
 def _exposure(spec: Spec, opened: Opened, past: RunState | None) -> LossBound | None:
-    """The loss bound of a failover; None for a planned move."""
     if spec.operation != operations.FAILOVER:
         return None
     lost = opened.other(spec.target)

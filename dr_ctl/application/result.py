@@ -101,7 +101,6 @@ class Result:
 
 
 def of_error(error: DrCtlError) -> Result:
-    """An error that ended the command, as its result."""
     code = ExitCode(128 + error.signum) if isinstance(error, Stopped) else error.exit_code
     first, *more = str(error).splitlines() or [type(error).__name__]
     named = error.finding or f"DR-{code.name.replace('_', '-')}"

@@ -304,7 +304,6 @@ def _with(result: Result, **more: Any) -> Result:
 
 
 def _with_units(caller: Caller, result: Result, snapshot: Snapshot) -> Result:
-    """A result with who serves what, and the debts."""
     debts = pending_debts(caller, snapshot)
     result = _with(result, pairs=snapshot.units)
     return replace(result, debts=debts.debts, findings=(*result.findings, *debts.findings))
@@ -354,7 +353,6 @@ def _aborted(caller: Caller, opened: Opened, how: RunOptions) -> Result:
 
 
 def _undo_planned(past: RunState, files: RunFiles) -> Result:
-    """The calls that an abort would make, and the sites that would serve then."""
     steps = executor.to_undo(past)
     text = page(
         f"undo {step.verb}: {call.summary}, if {if_known(call.when)}" for step in steps for call in step.inverse

@@ -82,7 +82,6 @@ class Assessment:
 
     @property
     def served_by(self) -> str | None:
-        """The site that serves alone."""
         serving = sites_serving(self.snapshot)
         return serving[0] if len(serving) == 1 else None
 

@@ -281,7 +281,6 @@ def sync(
 
 
 def main() -> None:
-    """Run the command line and end the process."""
     make_lasting()
     # Hundreds of modules are loaded and none is ever garbage: to look among them for cycles, again and again while they
     # come and once more at the end, is a seventh of the time that a short command takes.

@@ -39,7 +39,6 @@ def asked(session: Session, operation: str, given: Mapping[str, Any], reason: st
 
 
 def _read(session: Session, name: str, value: Any) -> Any:
-    """The value of a field by what was typed for it."""
     option, _, word = FIELDS[name]["typed"].partition(" ")
     match word:
         case "QUEUE=N":

@@ -243,7 +243,6 @@ def _refuse_form(form: str, command: str, known: Sequence[str]) -> None:
 
 
 def failed(error: Exception, *, verbose: bool) -> Result:
-    """The end of a command that was refused, or stopped, or has a defect."""
     if verbose:
         import traceback  # noqa: PLC0415 - its cost is nobody's who did not ask
 

@@ -34,7 +34,6 @@ def _sites(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def _runs(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The runs that lie in the state directory, the newest first."""
     try:
         past = _given(ctx).past().all()
     except (OSError, DrCtlError):

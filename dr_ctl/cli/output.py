@@ -116,7 +116,6 @@ def drawn(text: str, columns: int, *, color: bool) -> str:
 
 
 def text_of(result: Result) -> str:
-    """The result for people."""
     return "\n".join(_parts(result))
 
 
@@ -171,7 +170,6 @@ def as_line(document: Mapping[str, Json]) -> str:
 
 
 def finding_text(finding: Finding) -> str:
-    """A finding in one or two lines, or more where it has more."""
     remedy = (f"      -> {finding.remedy}",) if finding.remedy else ()
     return page((f"{MARKS[finding.severity]} {finding.id}  {finding.text}", *finding.more, *remedy))
 
@@ -273,7 +271,6 @@ def make_lasting() -> None:
 
 
 def has_reader() -> bool:
-    """False once standard output has refused text."""
     return _refusal() is None
 
 

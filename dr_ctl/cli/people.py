@@ -63,7 +63,6 @@ class Terminal:
 
 
 def show(plan: Plan, *more: str) -> None:
-    """Show a plan, its findings and further lines."""
     for text in (plan_text(plan), *map(finding_text, plan.findings), *more):
         typer.echo(folded(text, sys.stderr), err=True)
 

@@ -10,7 +10,6 @@ from dr_ctl.engine.plan import Call, Plan
 
 
 def plan_text(plan: Plan) -> str:
-    """Everything a person needs before saying yes: in the order of its steps, on eighty columns where names allow."""
     lines = [title(plan), ""]
     has_pairs = len({call.unit for step in plan.steps for call in step.calls if call.unit}) > 1
     for step in plan.steps:

@@ -46,7 +46,6 @@ class Session(Caller):
         return nobody if self.quiet else Screen(color=self.color)
 
     def say(self, text: str) -> None:
-        """A message to the person at the terminal, beside the result."""
         if not self.quiet:
             from dr_ctl.cli.output import folded  # noqa: PLC0415
 
@@ -59,7 +58,6 @@ class Session(Caller):
             show(plan)
 
     def line(self, document: Mapping[str, Json], text: str) -> None:
-        """Report from a command that goes on: a JSON line on standard output, or a message."""
         if self.json:
             from dr_ctl.cli.output import as_line  # noqa: PLC0415
 

@@ -60,7 +60,6 @@ def _cell(value: float | None) -> str:
 
 
 def _ago(state: Status, site: str, now: datetime) -> str | None:
-    """How long ago the last message came in or was consumed."""
     at = state.result.data.sites[site].last_message
     return None if at is None else f"{duration(round(max(0.0, (now - at).total_seconds())))} ago"
 

@@ -144,17 +144,14 @@ def of_file(path: Path) -> Mapping[str, Any] | None:
 
 
 def mapping(value: object) -> Mapping[str, Any]:
-    """The object, or an empty one."""
     return value if isinstance(value, Mapping) else {}
 
 
 def items(value: object) -> list[Any]:
-    """The list, or an empty one."""
     return list(value) if isinstance(value, list | tuple) else []
 
 
 def text(value: object) -> str:
-    """The string, or an empty one."""
     return value if isinstance(value, str) else ""
 
 

@@ -126,6 +126,5 @@ def total(figures: Iterable[int | None]) -> int | None:
 
 
 def brief(items: Sequence[str]) -> str:
-    """The first few of them, and how many more there are."""
     more = f" and {len(items) - _NAMED} more" if len(items) > _NAMED else ""
     return "; ".join(items[:_NAMED]) + more

@@ -29,7 +29,6 @@ def address(text: str) -> str:
 
 
 def if_known(value: object) -> str:
-    """The text of a value that may not be known."""
     return NOT_KNOWN if value is None else str(value)
 
 

@@ -211,7 +211,6 @@ _system: System = ThisMachine()
 
 
 def system() -> System:
-    """What this process runs on now."""
     return _system
 
 
@@ -227,7 +226,6 @@ def running_on(other: System) -> Iterator[None]:
 
 
 def in_background(work: Callable[[], T], name: str) -> BackgroundTask[T]:
-    """Begin work beside what goes on here."""
     return _system.start(work, name)
 
 

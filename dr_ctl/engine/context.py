@@ -241,7 +241,6 @@ class JournalledStep(StepContext):
         return wait
 
     def hold(self, seconds: float, subject: str) -> None:
-        """Let a longer time pass, saying how much is left of it."""
         until = self.monotonic() + seconds
         while (left := until - self.monotonic()) > 0:
             self._listener(WaitProgress(subject, None, None, left, None, self._outage.so_far_s()))

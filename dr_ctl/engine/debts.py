@@ -147,7 +147,6 @@ class Notes:
         write(self.state / HOLD, {"by": by, "reason": reason, "since": stamp(at)})
 
     def tell_more(self, hold: Hold, reason: str) -> None:
-        """Give a hold that stands a better reason."""
         write(self.state / HOLD, {"by": hold.by, "reason": reason, "since": hold.since})
 
     def go_on(self, at: datetime) -> None:

@@ -216,7 +216,6 @@ class Execution(Generic[O]):
         return self._back(ports.Failed(text, code=ExitCode.DECLINED))
 
     def _kept(self) -> str:
-        """Say that a site stays reinstated, whatever is undone."""
         steps = self.journal.replay().steps
         is_in = any(done.step.verb == operations.RECONCILE and done.succeeded for done in steps)
         return f"; {self._move.target} stays reinstated" if is_in else ""

@@ -190,7 +190,6 @@ class Lease:
         return None
 
     def lost(self) -> str | None:
-        """Say who has taken it over, as far as was seen."""
         if self._lost is None:
             return None
         name, holder = self._lost

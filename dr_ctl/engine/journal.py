@@ -81,7 +81,6 @@ class Entry:
 
     @property
     def verb(self) -> str:
-        """That of the step the line is of."""
         return (self.step or "").partition("-")[2]
 
     @property
@@ -364,7 +363,6 @@ class Journal:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def _cut(self) -> None:
-        """Take away what follows the last whole line."""
         os.ftruncate(self._file, self._size)
         os.lseek(self._file, self._size, os.SEEK_SET)
 
@@ -415,7 +413,6 @@ class Journal:
         self._append([(_SAMPLE, step.id, None, None, evidence)], sync=False)
 
     def lock(self, evidence: Mapping[str, Json]) -> None:
-        """Note the lock that the run goes on under, and whom it was taken from."""
         self._append([("lock", None, None, None, evidence)])
 
     def out_again(self, step: PlannedStep, out_s: float) -> None:

@@ -64,7 +64,6 @@ class LockDocument:
 
     @property
     def described(self) -> str:
-        """Name the run so that a person finds it."""
         if not self.holder:
             return f"{self.run} (epoch {self.epoch})"
         since = stamp(datetime.fromtimestamp(self.start_ms / 1000, UTC))
@@ -195,7 +194,6 @@ def ended(lock: LockDocument, me: LockDocument) -> bool:
 
 
 def next_epoch(readings: Iterable[LockReading]) -> int:
-    """The next free number above every epoch seen."""
     snapshot = list(readings)
     highest = max((lock.epoch for reading in snapshot for lock in reading.documents), default=0)
     taken = frozenset[int]().union(*(reading.taken for reading in snapshot))
@@ -245,7 +243,6 @@ def _read(store: Store, now_ms: int, texts: Sequence[tuple[int, str]]) -> LockRe
 
 
 def held_by(name: str, document: LockDocument) -> Locked:
-    """The error that names who holds the lock."""
     if document.run == _GONE:
         return Locked(
             f"the lock at {name} could not be had: it was written, and is not there",

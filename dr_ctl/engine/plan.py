@@ -242,7 +242,6 @@ class Plan:
 
     @derived
     def point_of_no_return(self) -> int | None:
-        """The number of that step."""
         return next((step.number for step in self.steps if step.verb == NO_RETURN), None)
 
 

@@ -112,7 +112,6 @@ def _errors(recipe: Recipe[O], snapshot: O, spec: Spec) -> list[Finding]:
 
 
 def against_fences(recipe: Recipe[O], snapshot: O) -> list[list[Finding]]:
-    """What refuses a fence of each site."""
     return [_errors(recipe, snapshot, Spec(operations.FENCE, site)) for site in snapshot.roles]
 
 
@@ -228,7 +227,6 @@ def _steps(
 
 
 def _general(number: int, line: RunbookStep, *, undoable: bool) -> PlannedStep:
-    """A step that the executor does itself."""
     about = str(line.words.get("sentence", _ABOUT[line.verb]))
     calls: tuple[Call, ...] = ()
     if line.verb == operations.HOOK:

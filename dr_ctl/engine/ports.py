@@ -187,11 +187,9 @@ class Check:
 
     @derived
     def findings(self) -> list[str]:
-        """Their ids."""
         return [finding.id for finding in self.found]
 
     def aged(self, age_s: float) -> Check:
-        """Copy that was read so long ago."""
         return replace(self, age_s=age_s if self.evidence is not None else None)
 
 
@@ -259,7 +257,6 @@ class StepContext:
         self._listener(WaitProgress(subject, depth, None, None, why_not_moving))
 
     def notice(self, text: str) -> None:
-        """Tell the operator a sentence."""
         self._listener(Notice(text))
 
     def report(self, finding: Finding, out_s: float = 0.0) -> None:

@@ -151,7 +151,6 @@ class Material:
 
     @property
     def installation(self) -> Mapping[str, Any] | None:
-        """The installation as the run found it."""
         return next((mapping(author["about"]) for author in self.authors if "about" in author), None)
 
     @property

@@ -78,7 +78,6 @@ def as_resumed(snapshot: Observation, spec: Spec, past: RunState | None) -> Obse
 
 
 def sites_serving(snapshot: Observation) -> list[str]:
-    """The sites that were seen to let clients in."""
     return [site for site, role in snapshot.roles.items() if role is Role.SERVING]
 
 
@@ -116,7 +115,6 @@ def _where(unit: UnitSnapshot, snapshot: Observation) -> str:
 
 
 def by_site(units: Sequence[UnitSnapshot]) -> Mapping[str, list[str]]:
-    """The units that one site alone serves, by site."""
     units_by_site: dict[str, list[str]] = {}
     for unit in units:
         if unit.serving is not None:
@@ -210,17 +208,14 @@ def roles_text(snapshot: Observation) -> str:
 
 
 def both_open(snapshot: Observation) -> Finding:
-    """Say that clients work at both sites."""
     return found("DR-ROLE-001", roles=roles_text(snapshot))
 
 
 def no_fence(snapshot: Observation) -> Finding:
-    """Say that clients work at both sites, of which neither can be fenced."""
     return found("DR-ROLE-001.fence_refused", roles=roles_text(snapshot))
 
 
 def unexpected(snapshot: Observation, spec: Spec) -> Finding | None:
-    """Say that the site that was expected to serve does not, or not alone."""
     serving = sites_serving(snapshot)
     if spec.expect_serving is None or serving == [spec.expect_serving]:
         return None
@@ -232,7 +227,6 @@ def _surprise(snapshot: Observation, spec: Spec, then: str) -> Finding:
 
 
 def _alone(snapshot: Observation, spec: Spec, *, cut_off: bool, under_way: bool) -> str | Finding:
-    """The roles that a single step asks for."""
     source, summary = other(snapshot, spec.target), roles_text(snapshot)
     answers = snapshot.roles[source] in _ANSWERING
     if (surprise := unexpected(snapshot, spec)) is not None:
@@ -299,7 +293,6 @@ def moves_it(snapshot: Observation, site: str) -> str:
 
 
 def _source(snapshot: Observation, spec: Spec, *, parts: bool) -> str | Finding:
-    """Say which site the service leaves, or why that cannot be told."""
     source = other(snapshot, spec.target)
     roles = snapshot.roles
     serving = [name for name, role in roles.items() if role is Role.SERVING]
@@ -428,7 +421,6 @@ def _lost(snapshot: Observation, spec: Spec, *, cut_off: bool) -> str | Finding:
 
 
 def renamed_sites(snapshot: Observation) -> Finding | None:
-    """The finding for debts of sites that the settings do not have."""
     strange = sorted({site for debt in snapshot.debts for site in (debt.lost_site, debt.kept_at)} - {*snapshot.roles})
     if not strange:
         return None
@@ -438,7 +430,6 @@ def renamed_sites(snapshot: Observation) -> Finding | None:
 
 
 def other_sites(snapshot: Observation, past: RunState) -> Finding | None:
-    """The finding for a run of other sites than the observed ones."""
     if set(snapshot.roles) == {past.plan.source, past.plan.spec.target}:
         return None
     summary = roles_text(snapshot)

@@ -110,12 +110,10 @@ class Runbook:
 
 
 def shipped() -> Path:
-    """Find the folder of the runbooks that came with dr-ctl."""
     return machine.shipped("runbooks")
 
 
 def files(folder: Path) -> list[Path]:
-    """List the runbook files of a folder, by name."""
     return sorted(folder.glob("*.yaml"))
 
 
@@ -131,7 +129,6 @@ def cutting_off(steps: Sequence[RunbookStep]) -> list[RunbookStep]:
 
 
 def with_hooks(steps: Sequence[RunbookStep], names: Sequence[str]) -> tuple[RunbookStep, ...]:
-    """The lines with hooks added right before the fence."""
     lines: list[RunbookStep] = []
     for step in steps:
         if step.verb == "fence":
@@ -265,7 +262,6 @@ def _step(node: yaml.Node, findings: _Findings) -> RunbookStep | None:
 
 
 def _filled(verb: str, values: Mapping[Any, Any], line: int, findings: _Findings) -> RunbookStep:
-    """The step with its values, checked by type."""
     known = VERBS[verb]
     limits: dict[str, float] = {}
     words: dict[str, Json] = {}

@@ -71,7 +71,6 @@ class Owner:
         return {address for addresses in self._by_name.values() for address in addresses}
 
     def in_common(self, other: Owner) -> int:
-        """How many addresses of brokers both have."""
         return len(self._addresses & other._addresses)
 
     def is_same(self, other: Owner) -> bool:
@@ -255,7 +254,6 @@ class Runs:
 
     @property
     def index(self) -> Path:
-        """The page over all runs."""
         return self._state / "index.html"
 
     def all(self) -> list[RunFiles]:
@@ -284,7 +282,6 @@ class Runs:
         return next((run for run in reversed(self.all()) if run.open()), None)
 
     def name(self, operation: str, target: str) -> str:
-        """Make a name for a run to come."""
         return f"{self._clock.now():%Y%m%dT%H%M%SZ}-{operation.replace(' ', '-')}-{target}-{secrets.token_hex(2)}"
 
     def identity(self) -> str:

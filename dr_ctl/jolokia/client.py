@@ -331,7 +331,6 @@ class Asked(Generic[R_co]):
         return self.answer().beans()
 
     def fields(self: Asked[Read]) -> Fields:
-        """Give the attributes of the one bean that was read."""
         return Fields(self.request.bean, self.value())
 
 

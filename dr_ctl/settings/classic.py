@@ -204,7 +204,6 @@ class ClassicSharedStore(Settings):
 
     @property
     def holders(self) -> frozenset[str]:
-        """The names that the lock's row can have."""
         return frozenset(broker.holder for site in self.sites.values() for broker in site.brokers)
 
 

@@ -364,7 +364,6 @@ class Installation(Section):
         return self.settings
 
     def other(self, site: str) -> str:
-        """The other of the two sites."""
         return next(name for name in self.settings.sites if name != site)
 
     def broker(self, site: str, name: str, kind: type[B]) -> B:
@@ -376,7 +375,6 @@ class Installation(Section):
 
 
 def commands(settings: Settings) -> Iterator[tuple[str, Sequence[str]]]:
-    """The words of each command, with its place."""
     for where, part in parts(settings):
         for key in part.commands:
             if (words := getattr(part, key)) is not None:

@@ -70,7 +70,6 @@ class FrameReader:
 
 
 def _begin(data: bytes, at: int) -> int:
-    """Where the next frame begins."""
     while data[at : at + 1] in (b"\r", b"\n"):
         at += 1
     return at
@@ -190,7 +189,6 @@ class Connection:
 
 
 def said(frame: Frame) -> str:
-    """Put what an ERROR frame says in one line."""
     text = frame.headers.get("message") or (frame.body or b"").decode(errors="replace")
     return " ".join(text.split())[:300] or "ERROR without a word"
 
