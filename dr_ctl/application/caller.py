@@ -85,9 +85,9 @@ class Caller:
         everything = user_state_path("dr-ctl")
         if not self.has_settings():
             return everything
-        state = self._owner().folder_in(everything)
-        self._namesakes.update(dict.fromkeys(state.namesakes))
-        return state.path
+        state, namesakes = self._owner().folder_in(everything)
+        self._namesakes.update(dict.fromkeys(namesakes))
+        return state
 
     @property
     def unclaimed(self) -> list[Finding]:

@@ -39,9 +39,7 @@ def diagnose(assessment: Assessment, last_sample: LastSample, now: datetime) -> 
         *opened.unverified(),
         *of_agent(opened, snapshot),
         *open_run_findings(assessment.open_run, snapshot, assessment.links),
-        *lock.holders(
-            snapshot, assessment.opened.runs, interrupted.run.files.name if interrupted is not None else None
-        ),
+        *lock.holders(snapshot, assessment.opened.runs, interrupted.files.name if interrupted is not None else None),
         *_pauses(snapshot),
         *_links(assessment),
         *serving_problems(assessment),
@@ -125,7 +123,7 @@ def open_again(assessment: Assessment) -> Iterator[Finding]:
             continue  # it took over itself since
         state = "keeps clients out" if closed else roles.role_text(snapshot, survivor).removeprefix(f"{survivor} ")
         if interrupted is not None:
-            run = interrupted.run.files.name
+            run = interrupted.files.name
             way = interrupted.first(snapshot, assessment.links).typed
             key = "DR-RETURN-003.open_run" if split else "DR-RETURN-003.open_run_alone"
             yield found(key, site=site, survivor=survivor, run=run, state=state, way=way)

@@ -28,18 +28,110 @@ from dr_ctl.topologies.topology import LinkSnapshot, Snapshot
 
 @dataclass(frozen=True, slots=True)
 class OpenRun:
-    """The newest run that has not ended, and whether its process lives on this host."""
+    """The newest run that has not ended, and whether its process lives on this host. `past` is what its journal tells
+    of an interrupted one; None where that cannot be read."""
 
     files: RunFiles
     lives: bool
+    past: RunState | None = None
 
     @classmethod
     def of(cls, caller: Caller) -> Self | None:
         files = caller.runs().unfinished()
         if files is None:
             return None
-        lives = is_held(files.journal)
-        return cls(files, lives) if lives or files.open() else None  # else the run ended between the two readings
+        if is_held(files.journal):
+            return cls(files, lives=True)
+        if not files.open():
+            return None  # it ended between the two readings
+        try:
+            return cls(files, lives=False, past=replay(read_entries(files.journal)))
+        except (DrCtlError, OSError):
+            return cls(files, lives=False)
+
+    @property
+    def operation(self) -> str:
+        if self.past is None:
+            return "its journal cannot be read"
+        spec = self.past.plan.spec
+        if spec.operation in AT_SOURCE:
+            return f"{spec.operation} {self.past.plan.source}"
+        return f"{spec.operation} from {self.past.plan.source} to {spec.target}"
+
+    def process(self, snapshot: Snapshot) -> str:
+        """Say where the run's process is. A live process on this host would hold the journal's lock."""
+        lock = next(
+            (
+                document
+                for reading in snapshot.locks
+                for document in reading.documents
+                if document.run == self.files.name
+            ),
+            None,
+        )
+        if lock is not None and lock.host and lock.host != socket.gethostname():
+            return f"its process {lock.pid} was on {lock.host}, and does not write here any more"
+        number = f" {lock.pid}" if lock is not None else ""
+        return f"its process{number} on this host is gone"
+
+    def options(self, snapshot: Snapshot, links: Sequence[LinkSnapshot]) -> list[RecoveryOption]:
+        if self.past is None:
+            return [self._given_up(snapshot)]
+        return list(self._ways(self.past, snapshot, links))
+
+    def first(self, snapshot: Snapshot, links: Sequence[LinkSnapshot]) -> RecoveryOption:
+        """The recommended way out, or the first where none is."""
+        return max(self.options(snapshot, links), key=lambda option: option.recommended)
+
+    def _given_up(self, snapshot: Snapshot) -> RecoveryOption:
+        serving = sites_serving(snapshot)
+        return RecoveryOption(
+            f"abort --forget {self.files.name} --reason TEXT", _one(serving), "gives it up, undoes nothing"
+        )
+
+    def _ways(self, past: RunState, snapshot: Snapshot, links: Sequence[LinkSnapshot]) -> Iterator[RecoveryOption]:
+        undone = why_not_undone(past, snapshot, self.files.name) is None
+        refused = refused_onward(past, snapshot)
+        # Going on is the better way where both sites hold the same, or the run is no move that could wait.
+        same = bool(links) and all(link.attached and link.outflow == 0 for link in links)
+        onward = not refused and (not undone or same or past.plan.spec.operation in (FAILOVER, *REINSTATING))
+        answers = all(role in (Role.SERVING, Role.STANDBY) for role in snapshot.roles.values())
+        serves = past.plan.source if snapshot.roles.get(past.plan.source) is Role.SERVING else _one(past.plan.serving)
+        if undone:
+            steps = to_undo(past)
+            cost = f"about 2 s, {len(steps)} step(s) are undone" if steps else "nothing is to be undone"
+            if silent := unreached(past, snapshot):
+                cost = f"only once {' and '.join(silent)} answers again: {len(steps)} step(s) are to be undone"
+            yield RecoveryOption("abort", None if silent else serves, cost, recommended=not onward and not silent)
+        elif refused:
+            yield replace(self._given_up(snapshot), recommended=True)
+        if refused:
+            return
+        if answers or past.plan.spec.operation == FAILOVER:
+            cost = self._onward(past, snapshot, links)
+            yield RecoveryOption("resume", _after(past), cost, recommended=onward)
+            return
+        away = next(site for site, role in snapshot.roles.items() if role not in (Role.SERVING, Role.STANDBY))
+        other = next(site for site in snapshot.roles if site != away)
+        if snapshot.hints[away].takeovers:
+            yield RecoveryOption("resume", _after(past), f"once a node of {away} is active", recommended=onward)
+        else:
+            cost = f"only if {away} is lost: `--dry-run` says what that costs"
+            yield RecoveryOption(f"failover --to {other} --reason TEXT", other, cost)
+
+    def _onward(self, past: RunState, snapshot: Snapshot, links: Sequence[LinkSnapshot]) -> str:
+        if past.plan.spec.target in sites_serving(as_resumed(snapshot, past.plan.spec, past)):
+            return "what is left of it is done, nobody is cut off"
+        away = [f"{link.site}/{link.pair}" for link in links if link.attached is False]
+        if away:
+            return f"the link of {', '.join(away)} is not attached, so it cannot drain now"
+        outflows = [link.outflow for link in links]
+        if outflows and not any(outflow is None or outflow for outflow in outflows):
+            return "both hold the same now, a few seconds"
+        takes = [link.drain_s for link in links]
+        if not takes or None in takes:
+            return "how long the drain takes is not known"
+        return f"about {duration(max(seconds or 0.0 for seconds in takes))} to drain"
 
 
 def begun(runs: Runs, how: RunOptions) -> RunFiles | None:
@@ -135,106 +227,6 @@ class RecoveryOption:
         return f"`{self.typed}`: {serves}; {self.cost}{' (recommended)' if self.recommended else ''}"
 
 
-@dataclass(frozen=True, slots=True)
-class Interrupted:
-    """Facts on the open run, from its journal and its lock at the brokers. `past` is None where the journal cannot be
-    read."""
-
-    run: OpenRun
-    past: RunState | None
-
-    @classmethod
-    def of(cls, run: OpenRun) -> Interrupted:
-        try:
-            return cls(run, replay(read_entries(run.files.journal)))
-        except (DrCtlError, OSError):
-            return cls(run, None)
-
-    @property
-    def operation(self) -> str:
-        if self.past is None:
-            return "its journal cannot be read"
-        spec = self.past.plan.spec
-        if spec.operation in AT_SOURCE:
-            return f"{spec.operation} {self.past.plan.source}"
-        return f"{spec.operation} from {self.past.plan.source} to {spec.target}"
-
-    def process(self, snapshot: Snapshot) -> str:
-        """Say where the run's process is. A live process on this host would hold the journal's lock."""
-        lock = next(
-            (
-                document
-                for reading in snapshot.locks
-                for document in reading.documents
-                if document.run == self.run.files.name
-            ),
-            None,
-        )
-        if lock is not None and lock.host and lock.host != socket.gethostname():
-            return f"its process {lock.pid} was on {lock.host}, and does not write here any more"
-        number = f" {lock.pid}" if lock is not None else ""
-        return f"its process{number} on this host is gone"
-
-    def options(self, snapshot: Snapshot, links: Sequence[LinkSnapshot]) -> list[RecoveryOption]:
-        if self.past is None:
-            return [self._given_up(snapshot)]
-        return list(self._ways(self.past, snapshot, links))
-
-    def first(self, snapshot: Snapshot, links: Sequence[LinkSnapshot]) -> RecoveryOption:
-        """The recommended way out, or the first where none is."""
-        return max(self.options(snapshot, links), key=lambda option: option.recommended)
-
-    def _given_up(self, snapshot: Snapshot) -> RecoveryOption:
-        serving = sites_serving(snapshot)
-        return RecoveryOption(
-            f"abort --forget {self.run.files.name} --reason TEXT", _one(serving), "gives it up, undoes nothing"
-        )
-
-    def _ways(self, past: RunState, snapshot: Snapshot, links: Sequence[LinkSnapshot]) -> Iterator[RecoveryOption]:
-        undone = why_not_undone(past, snapshot, self.run.files.name) is None
-        refused = refused_onward(past, snapshot)
-        # Going on is the better way where both sites hold the same, or the run is no move that could wait.
-        same = bool(links) and all(link.attached and link.outflow == 0 for link in links)
-        onward = not refused and (not undone or same or past.plan.spec.operation in (FAILOVER, *REINSTATING))
-        answers = all(role in (Role.SERVING, Role.STANDBY) for role in snapshot.roles.values())
-        serves = past.plan.source if snapshot.roles.get(past.plan.source) is Role.SERVING else _one(past.plan.serving)
-        if undone:
-            steps = to_undo(past)
-            cost = f"about 2 s, {len(steps)} step(s) are undone" if steps else "nothing is to be undone"
-            if silent := unreached(past, snapshot):
-                cost = f"only once {' and '.join(silent)} answers again: {len(steps)} step(s) are to be undone"
-            yield RecoveryOption("abort", None if silent else serves, cost, recommended=not onward and not silent)
-        elif refused:
-            yield replace(self._given_up(snapshot), recommended=True)
-        if refused:
-            return
-        if answers or past.plan.spec.operation == FAILOVER:
-            cost = self._onward(past, snapshot, links)
-            yield RecoveryOption("resume", _after(past), cost, recommended=onward)
-            return
-        away = next(site for site, role in snapshot.roles.items() if role not in (Role.SERVING, Role.STANDBY))
-        other = next(site for site in snapshot.roles if site != away)
-        if snapshot.hints[away].takeovers:
-            yield RecoveryOption("resume", _after(past), f"once a node of {away} is active", recommended=onward)
-        else:
-            cost = f"only if {away} is lost: `--dry-run` says what that costs"
-            yield RecoveryOption(f"failover --to {other} --reason TEXT", other, cost)
-
-    def _onward(self, past: RunState, snapshot: Snapshot, links: Sequence[LinkSnapshot]) -> str:
-        if past.plan.spec.target in sites_serving(as_resumed(snapshot, past.plan.spec, past)):
-            return "what is left of it is done, nobody is cut off"
-        away = [f"{link.site}/{link.pair}" for link in links if link.attached is False]
-        if away:
-            return f"the link of {', '.join(away)} is not attached, so it cannot drain now"
-        outflows = [link.outflow for link in links]
-        if outflows and not any(outflow is None or outflow for outflow in outflows):
-            return "both hold the same now, a few seconds"
-        takes = [link.drain_s for link in links]
-        if not takes or None in takes:
-            return "how long the drain takes is not known"
-        return f"about {duration(max(seconds or 0.0 for seconds in takes))} to drain"
-
-
 def _after(past: RunState) -> str | None:
     spec = past.plan.spec
     if spec.operation in ALONE:
@@ -256,17 +248,16 @@ def open_run_findings(
     name = run.files.name
     if run.lives:
         return [found("DR-RUN-003.under_way", severity=Severity.INFO, run=name)]
-    interrupted = Interrupted.of(run)
     if snapshot is None:
         return [found("DR-RUN-003.interrupted", run=name)]
-    options = interrupted.options(snapshot, links)
+    options = run.options(snapshot, links)
     remedy = "; ".join(option.line for option in sorted(options, key=lambda option: not option.recommended))
     return [
         found(
             "DR-RUN-003.ways",
-            operation=interrupted.operation,
+            operation=run.operation,
             run=name,
-            process=interrupted.process(snapshot),
+            process=run.process(snapshot),
             ways=remedy,
         )
     ]

@@ -19,7 +19,7 @@ from dr_ctl.application.loss_bound import LossBound
 from dr_ctl.application.lost_site import LossStart
 from dr_ctl.application.maintenance import Maintenance
 from dr_ctl.application.maintenance import now as maintenance_now
-from dr_ctl.application.recovery_options import Interrupted, OpenRun, still_open
+from dr_ctl.application.recovery_options import OpenRun, still_open
 from dr_ctl.application.request import Request
 from dr_ctl.application.result import Result
 from dr_ctl.core.document import HIDDEN, document, key
@@ -86,9 +86,9 @@ class Assessment:
         return serving[0] if len(serving) == 1 else None
 
     @property
-    def interrupted(self) -> Interrupted | None:
+    def interrupted(self) -> OpenRun | None:
         """The open run, where its process is gone."""
-        return None if self.open_run is None or self.open_run.lives else Interrupted.of(self.open_run)
+        return None if self.open_run is None or self.open_run.lives else self.open_run
 
     def verdict(self, operation: str, to: str | None) -> Verdict:
         if to is None:

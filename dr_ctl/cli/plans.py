@@ -16,7 +16,8 @@ def plan_text(plan: Plan) -> str:
         if step.verb == NO_RETURN:
             lines.append(f"{step.number:3}. --- point of no return: {step.summary} ---")
             continue
-        limits = ", ".join(_limit(name, value) for name, value in step.limits.items())
+        units = {"stable": "readings"}
+        limits = ", ".join(f"{name} {value:g} {units.get(name, 's')}" for name, value in step.limits.items())
         lines.append(f"{step.number:3}. {step.verb}: {step.summary}{f'  [{limits}]' if limits else ''}")
         lines += [f"       {text}" for text in _calls(step.calls, has_pairs=has_pairs)]
     lines.append("")
@@ -31,10 +32,6 @@ def plan_text(plan: Plan) -> str:
     if plan.cannot_know:
         lines += ["What a plan cannot know:", *(f"  - {sentence}" for sentence in plan.cannot_know)]
     return page(lines)
-
-
-def _limit(name: str, value: float) -> str:
-    return f"{name} {value:g} readings" if name == "stable" else f"{name} {value:g} s"
 
 
 def _calls(calls: Sequence[Call], *, has_pairs: bool) -> Iterator[str]:

@@ -9,9 +9,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from dr_ctl.core.document import stamp
@@ -40,25 +39,15 @@ class Event(Protocol):
         """Wait until it has happened, for so many seconds at most; says whether it has."""
 
 
-class TryLock(Protocol):
-    """What one at a time may hold, for a block."""
-
-    def __enter__(self) -> bool: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None: ...
-
-
-class Mutex(TryLock, Protocol):
-    """The same, also without a block."""
+class Mutex(AbstractContextManager[bool], Protocol):
+    """What one at a time may hold, for a block or without one."""
 
     def acquire(self, blocking: bool = True) -> bool: ...
 
     def release(self) -> None: ...
 
 
-class Condition(TryLock, Protocol):
+class Condition(AbstractContextManager[bool], Protocol):
     """What one at a time may hold, again and again, and who waits lets go of until something has changed."""
 
     def wait(self, timeout: float | None = None) -> bool: ...

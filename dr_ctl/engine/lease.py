@@ -22,10 +22,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from dr_ctl.core import machine
-from dr_ctl.core.document import document, key
+from dr_ctl.core.document import document, key, read
 from dr_ctl.core.errors import UNREADABLE, BrokerError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding
@@ -84,38 +84,13 @@ class LockDocument:
     def of_text(cls, epoch: int, text: str) -> LockDocument:
         """Read a document; an unreadable document counts as held by somebody unknown, and never expires."""
         try:
-            row: dict[str, Any] = json.loads(text)
-            return cls(
-                epoch=epoch,
-                run=str(row["run"]),
-                what=str(row["what"]),
-                holder=str(row["holder"]),
-                host=str(row["host"]),
-                pid=int(row["pid"]),
-                state=str(row["state"]),
-                boot=str(row["boot"]),
-                start_ms=_moment(row["start"]),
-                expires_ms=int(row["expires"]),
-                released=row["released"] is True,
-                paused_before=_names(row["paused_before"]),
-                paused={str(run): _names(names) for run, names in row["paused"].items()},
-                last_hash=str(row["last_hash"]),
-                count=int(row["count"]),
-            )
+            row = json.loads(text)
+            lock = read(cls, {**row, "epoch": epoch})
+            if document(lock).keys() - {*row, "epoch"} or abs(lock.start_ms) > _FAR_MS:
+                raise ValueError("not all that a lock has")
         except UNREADABLE:
             return cls(epoch=epoch, run="a run whose lock cannot be read", expires_ms=_NEVER)
-
-
-def _moment(value: Any) -> int:
-    if abs(moment_ms := int(value)) > _FAR_MS:
-        raise ValueError(f"{value} is no moment")
-    return moment_ms
-
-
-def _names(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-        raise TypeError("not a list of names")
-    return tuple(value)
+        return lock
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,18 +31,6 @@ _SAMPLE: Final = b'"kind":"sample"'  # by far the most lines, and no list needs 
 
 
 @dataclass(frozen=True, slots=True)
-class Author:
-    """Who carried out a part of a run: a resume and an abort are parts of their own."""
-
-    user: str
-    host: str
-
-    @property
-    def name(self) -> str:
-        return f"{self.user}@{self.host}" if self.user and self.host else self.user or self.host
-
-
-@dataclass(frozen=True, slots=True)
 class Listener:
     """The moment at which a step let clients in at a site, or began to keep them out."""
 
@@ -87,7 +75,7 @@ class Record:
     reason: str = field(default="", metadata=key(blank=True))
     began: datetime | None = None
     ended: datetime | None = None
-    authors: tuple[Author, ...] = field(default=(), metadata=HIDDEN)
+    authors: tuple[str, ...] = field(default=(), metadata=HIDDEN)
     approved_by: tuple[str, ...] = field(default=(), metadata=key(blank=True, optional=True))
     plan_sha256: str | None = field(default=None, metadata=HIDDEN)
     exit_code: int | None = field(default=None, metadata=HIDDEN)
@@ -110,7 +98,7 @@ class Record:
     @derived
     def by(self) -> str | None:
         """Everybody who carried out a part of it, the first first; None: not known."""
-        return ", ".join(dict.fromkeys(author.name for author in self.authors if author.name)) or None
+        return ", ".join(dict.fromkeys(filter(None, self.authors))) or None
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +234,7 @@ def record(files: RunFiles) -> Record:
         reason=text(run.spec.get("reason")),
         began=entries[0].at if entries else None,
         ended=entries[-1].at if entries and outcome != OPEN else None,
-        authors=tuple(Author(text(author.get("user")), text(author.get("host"))) for author in run.authors),
+        authors=tuple("@".join(filter(None, (text(by.get("user")), text(by.get("host"))))) for by in run.authors),
         approved_by=approvers(run.authors),
         plan_sha256=None if run.approved is None else text(run.approved.get("plan_sha256")),
         exit_code=None if (code := number(result.get("exit_code"))) is None else int(code),

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from dr_ctl.core.document import document
+from dr_ctl.core.document import document, read
 from dr_ctl.core.errors import DrCtlError, UsageError
 from dr_ctl.core.findings import found
 from dr_ctl.core.machine import machine_id
@@ -77,21 +77,21 @@ class Owner:
         """Of a place that a person named: a name in common is enough, since every address may have moved."""
         return self.in_common(other) > 0 or self.name == other.name
 
-    def folder_in(self, root: Path) -> StateFolder:
+    def folder_in(self, root: Path) -> tuple[Path, Sequence[Path]]:
         """The installation's folder below `root`: the one whose owner has most addresses in common with it, else a new
-        one. Raises `Foreign` where that may be one of several."""
+        one, and then those of namesakes: installations of the same name that have no broker in common with it. Raises
+        `Foreign` where that may be one of several."""
         own = root / self.folder
         others = {path.parent: owner for path in sorted(root.glob(f"*/{_OWNER}")) if (owner := _readable(path))}
         common = {path: count for path, owner in others.items() if (count := self.in_common(owner))}
         best = [path for path, count in common.items() if count == max(common.values())]
         if own in best or not best:
-            namesakes = () if best else tuple(path for path, owner in others.items() if owner.name == self.name)
-            return StateFolder(own, namesakes)
+            return own, () if best else [path for path, owner in others.items() if owner.name == self.name]
         if len(best) > 1:
             places = " or in ".join(map(str, best))
             text = f"the runs of {self.name} may lie in {places}: each knows as many of its brokers"
             raise Foreign(text, remedy=f"Say which once with `--state-dir`, as `--state-dir {best[0]}`: it is kept.")
-        return StateFolder(best[0])
+        return best[0], ()
 
     def called_before(self, recorded: Owner) -> dict[str, str]:
         """The brokers, as SITE/PAIR, that have another name in `recorded`, each with that name."""
@@ -106,15 +106,10 @@ class Owner:
     def read(cls, path: Path) -> Owner | None:
         """Returns None without a file. Raises `Foreign` where the file cannot be read."""
         try:
-            row: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-            brokers = {
-                str(site): {str(pair): [*map(str, addresses)] for pair, addresses in pairs.items()}
-                for site, pairs in row["brokers"].items()
-            }
-            return cls(str(row["name"]), brokers)
+            return read(cls, json.loads(path.read_text(encoding="utf-8")))
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (OSError, ValueError) as error:
             text = f"whose runs lie in {path.parent} cannot be read: {type(error).__name__}: {error}"
             raise Foreign(text, remedy=f"Look at `dr-ctl runs list`; then mend or remove {path}.") from error
 
@@ -123,15 +118,6 @@ def _readable(path: Path) -> Owner | None:
     with suppress(Foreign):
         return Owner.read(path)
     return None
-
-
-@dataclass(frozen=True, slots=True)
-class StateFolder:
-    """Where an installation's runs lie. `namesakes`: nothing lies there yet, and these are the places of installations
-    of the same name that have no address of a broker in common with it."""
-
-    path: Path
-    namesakes: tuple[Path, ...] = ()
 
 
 def unclaimed(namesakes: Iterable[Path]) -> list[Finding]:
@@ -226,8 +212,8 @@ class Runs:
         claimed: bool = False,
         namesakes: Sequence[Path] = (),
     ) -> None:
-        """Without an owner the runs are only read. `claimed`: a person says that these are its runs. `namesakes` as in
-        `StateFolder`. Raises `Foreign`."""
+        """Without an owner the runs are only read. `claimed`: a person says that these are its runs. `namesakes` as of
+        `folder_in`. Raises `Foreign`."""
         self._state = state
         self._clock = clock
         self._owner = owner

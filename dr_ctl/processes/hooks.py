@@ -9,7 +9,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,11 +61,16 @@ class CommandContext:
     ) -> Outcome:
         """Run a command to its end: done, or refused with `exit_code` and output; `exit_code` is absent if the command
         never began. Its input is the `document`, or else the facts. A `stop` ends the command, and raises `Stopped`."""
-        if (program := _instead(words, self.folder)) is not None:
+        wires = system().wires
+        if wires is not None and (program := wires.program(words, self.folder)) is not None:
             work = in_background(program, what)
             late = not work.wait(timeout_s)
             return _outcome(what, timeout_s, -signal.SIGKILL if late else work.result(), "", late=late)
-        variables = {f"DR_CTL_{key.upper()}": _text(value) for key, value in facts.items() if value is not None}
+        variables = {
+            f"DR_CTL_{key.upper()}": value if isinstance(value, str) else json.dumps(value)
+            for key, value in facts.items()
+            if value is not None
+        }
         environment = {key: value for key, value in os.environ.items() if key not in self.hidden}
         # Files, not pipes: a daemon that the command leaves behind may hold both for ever.
         with TemporaryFile() as given, TemporaryFile() as said:
@@ -88,11 +93,6 @@ class CommandContext:
             said.seek(max(0, size - _READ))
             text = masked(said.read().decode("utf-8", "replace"), secret_values(environment))[-_KEPT:]
         return _outcome(what, timeout_s, process.returncode, text, late=late)
-
-
-def _instead(words: Sequence[str], folder: Path) -> Callable[[], int] | None:
-    wires = system().wires
-    return wires.program(words, folder) if wires is not None else None
 
 
 def _is_late(process: subprocess.Popen[bytes], timeout_s: float, stop: StopRequest | None) -> bool:
@@ -124,7 +124,3 @@ def _outcome(what: str, timeout_s: float, code: int, text: str, *, late: bool) -
         last = text.strip().rpartition("\n")[2]
         return Failed(f"{what} ended with {code}{f': {last}' if last else ''}", evidence)
     return Done(f"{what} succeeded", evidence)
-
-
-def _text(value: Json) -> str:
-    return value if isinstance(value, str) else json.dumps(value)

@@ -79,7 +79,7 @@ def test_a_run_says_of_which_installation_it_was_and_how_it_was_asked_for(dr_ctl
     [author] = kept.authors
     typed = dr_ctl.journal(run)[0]["evidence"]["by"]["command"]
     assert typed == "dr-ctl swapover --to paris --yes --reason 'change 4711' --json"
-    assert author.name == f"{getpass.getuser()}@{socket.gethostname()}"
+    assert author == f"{getpass.getuser()}@{socket.gethostname()}"
     digest = hashlib.sha256((dr_ctl.folder / "dr-ctl.yaml").read_bytes()).hexdigest()
     assert kept.installation == {
         "name": "orders",
