@@ -13,7 +13,7 @@ from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Protocol
 
 from dr_ctl.core.errors import LoginRefused, Sick, Throttled
 from dr_ctl.core.model import Json
@@ -122,12 +122,14 @@ class MayCall:
         return _body("exec", self.bean, operation=self.operation, arguments=[])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Answer:
-    """The answer to one request: a value, or an error in the value's place."""
+    """The answer to one request: a value, or an error in the value's place. That of a `Post` is there once it was
+    sent."""
 
-    error: http.ElementError | None
+    error: Exception | None
     _value: Any = None
+    bean: str = ""
 
     def value(self) -> Any:
         """Give the value; raises the error if there is one."""
@@ -143,6 +145,13 @@ class Answer:
         if not isinstance(rows, dict):
             raise http.BadValue("a read by pattern gave no beans")
         return [(bean, Fields(bean, row)) for bean, row in rows.items()]
+
+    def fields(self) -> Fields:
+        """The attributes of the one bean that was read by a `Post`."""
+        return Fields(self.bean, self.value())
+
+    def take(self, given: Answer) -> None:
+        self.error, self._value = given.error, given._value
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,48 +317,20 @@ def _answer(url: str, row: dict[str, Any]) -> Answer:
             return Answer(http.OperationFailed(text))
 
 
-R_co = TypeVar("R_co", bound=Read | Search | Query | MayCall, covariant=True)
-
-
-class Asked(Generic[R_co]):
-    """One question of a post. Its answer is there once the post was sent."""
-
-    def __init__(self, request: R_co) -> None:
-        self.request = request
-        self.answered: Answer | None = None
-
-    def answer(self) -> Answer:
-        if self.answered is None:
-            raise RuntimeError(f"asked and never sent: {self.request}")
-        return self.answered
-
-    def value(self) -> Any:
-        """Give the value; raises the error that stands in its place."""
-        return self.answer().value()
-
-    def beans(self: Asked[Read]) -> list[tuple[str, Fields]]:
-        return self.answer().beans()
-
-    def fields(self: Asked[Read]) -> Fields:
-        return Fields(self.request.bean, self.value())
-
-
-R = TypeVar("R", bound=Read | Search | Query | MayCall)
-
-
 class Post:
     """Collects questions and sends them together, in the order in which they were asked."""
 
     def __init__(self) -> None:
-        self._asked: list[Asked[Read | Search | Query | MayCall]] = []
+        self._asked: list[tuple[Read | Search | Query | MayCall, Answer]] = []
 
-    def ask(self, request: R) -> Asked[R]:
-        asked = Asked(request)
-        self._asked.append(asked)
-        return asked
+    def ask(self, request: Read | Search | Query | MayCall) -> Answer:
+        bean = request.pattern if isinstance(request, Search) else request.bean
+        answer = Answer(RuntimeError(f"asked and never sent: {request}"), bean=bean)
+        self._asked.append((request, answer))
+        return answer
 
     def send(self, reader: Reader, *, timeout_s: float = READ_S) -> None:
         """Send all in one POST; an answer that is an error is raised where it is read."""
-        answers = reader.read([asked.request for asked in self._asked], timeout_s=timeout_s)
-        for asked, answer in zip(self._asked, answers, strict=True):
-            asked.answered = answer
+        given = reader.read([request for request, _ in self._asked], timeout_s=timeout_s)
+        for (_, asked), answer in zip(self._asked, given, strict=True):
+            asked.take(answer)

@@ -329,7 +329,7 @@ def test_each_question_has_its_own_answer_and_all_travel_in_one_post() -> None:
     assert [[question["type"] for question in body] for body in server.asked] == [["read", "search", "read", "exec"]]
     assert depth.fields().number("Depth") == 7
     assert names.value() == [BEAN]
-    assert isinstance(queue.answer().error, NoSuchBean)
+    assert isinstance(queue.error, NoSuchBean)
     with pytest.raises(NoSuchBean):
         queue.fields()
     assert listed.value() == "[]"

@@ -164,7 +164,7 @@ class CommonQuestions:
         server, dialect = self.server, self._dialect
         assert self._topology is not None
         active = server.flag("Active") if "Active" in dialect.server else True
-        group = read_group(reader.url, server, server.text("NodeID"), self._topology.answer(), active=active)
+        group = read_group(reader.url, server, server.text("NodeID"), self._topology, active=active)
         values = self.moving(reader) | {
             "version": server.text("Version"),
             "node": server.text("NodeID"),
@@ -176,9 +176,9 @@ class CommonQuestions:
             values |= documents(dialect.documents, self._kept.beans())
         if self._clients is not None:
             connections, consumers, prepared_ = self._clients
-            values["connections"] = tuple(map(connection, rows(connections.answer())))
-            values["consumers"] = tuple(map(consumer, rows(consumers.answer())))
-            values["prepared"] = prepared(prepared_.answer())
+            values["connections"] = tuple(map(connection, rows(connections)))
+            values["consumers"] = tuple(map(consumer, rows(consumers)))
+            values["prepared"] = prepared(prepared_)
         return values
 
 
@@ -532,7 +532,7 @@ def probe(reader: Reader, signs: Sequence[str], *, timeout_s: float = READ_S) ->
     version, node = server.text("Version"), server.text("NodeID")
     try:
         active = not server.has("Active") or server.flag("Active")
-        group = read_group(reader.url, server, node, topology.answer(), active=active)
+        group = read_group(reader.url, server, node, topology, active=active)
     except Passive:
         return Probed(Family.ARTEMIS, broker, version, [], node=node, active=False)
     listeners = [acceptor(bean, row) for bean, row in acceptors.beans()]

@@ -72,9 +72,9 @@ def read(reader: Reader, *, pair: str, site: str, config: Config, broker: str, t
             arrived=tuple(queue for queue in listed if ids is not None and queue.address == ids.unit),
             unrouted={name: row.number("UnRoutedMessageCount") for name, row in addresses.items()},
             grants={name: artemis.grants(row.text("RolesAsJSON")) for name, row in addresses.items()},
-            users=artemis.users(users.answer()),
+            users=artemis.users(users),
             usual=artemis.grants(usual.value()),
-            coordinators=artemis.coordinators(locking.answer()),
+            coordinators=artemis.coordinators(locking),
         )
 
 

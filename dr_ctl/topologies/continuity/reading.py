@@ -9,7 +9,7 @@ from typing import Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.system import BackgroundTask, in_background
-from dr_ctl.jolokia.client import READ_S, Answer, Asked, Listing, Post, Query, Read, Reader, Search
+from dr_ctl.jolokia.client import READ_S, Answer, Listing, Post, Query, Read, Reader, Search
 from dr_ctl.jolokia.http import BadValue, NoSuchBean
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.artemis import ContinuityBroker
@@ -135,7 +135,7 @@ def refresh(reader: Reader, view: SiteView, *, timeout_s: float) -> SiteView:
     queues = {
         queue.name: _moved(queue, figures.fields())
         for queue, figures in asked
-        if not isinstance(figures.answer().error, NoSuchBean)
+        if not isinstance(figures.error, NoSuchBean)
     }
     return replace(
         view,
@@ -224,10 +224,10 @@ def serving(reader: Reader, broker: str, *, timeout_s: float) -> tuple[bool, tup
     return fields.flag("SiteActivated") and fields.flag("Delivering"), started
 
 
-def _service(asked: Asked[Read]) -> Service:
+def _service(asked: Answer) -> Service:
     fields = asked.fields()
     return Service(
-        bean=asked.request.bean,
+        bean=asked.bean,
         site_id=fields.text("SiteId"),
         activated=fields.flag("SiteActivated"),
         delivering=fields.flag("Delivering"),

@@ -116,9 +116,9 @@ class _Asked:
             for _, row in self._links.beans()
         )
         if self._coordinators is not None:
-            values["coordinators"] = artemis.coordinators(self._coordinators.answer())
+            values["coordinators"] = artemis.coordinators(self._coordinators)
         if self._users is not None:
-            values["users"] = artemis.users(self._users.answer())
+            values["users"] = artemis.users(self._users)
         return values
 
     def rows(self) -> list[tuple[str, Fields]]:
@@ -146,11 +146,7 @@ class _Rights:
         grants = {match: artemis.grants(asked.value()) for match, asked in self._grants.items()}
         # Rights that the broker does not check, or that its console does not let be asked, keep no link out.
         checked = self._checked.fields()
-        if (
-            self._of_mirror.answer().error is None
-            and checked.has("SecurityEnabled")
-            and checked.flag("SecurityEnabled")
-        ):
+        if self._of_mirror.error is None and checked.has("SecurityEnabled") and checked.flag("SecurityEnabled"):
             grants[self._mirrored] = artemis.grants(self._of_mirror.value())
         return {"grants": grants, "usual": artemis.grants(self._usual.value()) if self._usual is not None else None}
 
@@ -174,7 +170,7 @@ def refresh(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView
             else connection
             for connection in view.links
         ),
-        queues=(artemis.queue(shipping.request.bean, shipping.fields()),) if shipping is not None else (),
+        queues=(artemis.queue(shipping.bean, shipping.fields()),) if shipping is not None else (),
     )
 
 
