@@ -25,6 +25,7 @@ from dr_ctl.core.document import document, optional
 from dr_ctl.core.errors import BrokerError, Unreachable, UsageError, writing
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Json, brief
+from dr_ctl.core.tls import TlsFiles
 from dr_ctl.engine.runs import write_text
 from dr_ctl.jolokia.client import READ_S, Account
 from dr_ctl.topologies import registry
@@ -177,7 +178,7 @@ def _place(site: str, url: str, wanted: Wanted, password: str) -> BrokerAddress:
         wanted.username,
         password,
         f"{parts.scheme}://{parts.hostname}",
-        verify=str(wanted.ca) if wanted.ca else True,
+        TlsFiles(str(wanted.ca) if wanted.ca else None),
         source=f"the environment variable {variable(site)}",
     )
     try:

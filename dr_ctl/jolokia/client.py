@@ -11,12 +11,13 @@ import json
 import re
 from base64 import b64encode
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, Protocol
 
 from dr_ctl.core.errors import LoginRefused, Sick, Throttled
 from dr_ctl.core.model import Json
+from dr_ctl.core.tls import TlsFiles
 from dr_ctl.jolokia import http
 from dr_ctl.jolokia.values import Fields
 
@@ -162,8 +163,7 @@ class Account:
     username: str
     password: str
     origin: str
-    verify: bool | str = True
-    cert: tuple[str, str] | None = None
+    tls: TlsFiles = field(default_factory=TlsFiles)
     source: str = "the settings file"
     """Where the password comes from, in words."""
 
@@ -196,7 +196,7 @@ class Wire:
         if account.username:
             login = b64encode(f"{account.username}:{account.password}".encode()).decode()
             headers["Authorization"] = f"Basic {login}"
-        self._http = http.Http(headers, account.verify, account.cert)
+        self._http = http.Http(headers, account.tls)
         self._refused: LoginRefused | None = None
         self.activation = ""
 

@@ -29,6 +29,7 @@ from requests.exceptions import BaseHTTPError  # type: ignore[attr-defined] # wh
 
 from dr_ctl.core.errors import BrokerError, TimedOut, Unreachable
 from dr_ctl.core.system import boottime_s, system
+from dr_ctl.core.tls import TlsFiles
 
 CONNECT_S: Final = 2.0
 _KEPT: Final = 10
@@ -91,12 +92,11 @@ class HttpReply:
 
 
 class Http:
-    """Connections to one place, kept between questions. `verify`: the file of the authorities to trust, or whether to
-    trust those that this machine does. `cert`: the files of an own certificate and of its key."""
+    """Connections to one place, kept between questions."""
 
-    def __init__(self, headers: Mapping[str, str], verify: bool | str, cert: tuple[str, str] | None = None) -> None:
+    def __init__(self, headers: Mapping[str, str], tls: TlsFiles) -> None:
         self._headers = {"Accept-Encoding": "gzip, deflate", "User-Agent": "dr-ctl", **headers}
-        self._verify, self._cert = verify, cert
+        self._tls = tls
         self._adapter: BaseAdapter | None = None
         self._bare: dict[tuple[str, str], requests.PreparedRequest] = {}
 
@@ -118,7 +118,7 @@ class Http:
                 self._prepared(method, url, body),
                 stream=True,
                 timeout=(connect_s, timeout_s),
-                verify=self._verify is not False,
+                verify=self._tls.verify,
             )
         except requests.exceptions.SSLError as error:
             raise Unreachable(f"{url}: TLS failed: {error}", refused=False, remedy=_NO_TLS) from error
@@ -132,10 +132,7 @@ class Http:
         except requests.RequestException as error:
             raise Torn(f"{url}: the answer could not be read: {error}") from error
         except OSError as error:  # not an error of the library, so a file of this machine
-            files = [self._verify] if isinstance(self._verify, str) else []
-            text = (
-                f"{url}: a file that TLS needs cannot be used, of {', '.join([*files, *(self._cert or ())])}: {error}"
-            )
+            text = f"{url}: a file that TLS needs cannot be used, of {', '.join(self._tls.files)}: {error}"
             remedy = "Name PEM files that this user can read as `tls.ca`, `tls.cert` and `tls.key` of that site."
             raise NotConnected(text, refused=False, remedy=remedy) from error
 
@@ -155,19 +152,12 @@ class Http:
             if wires is not None:
                 self._adapter = wires.adapter()
             elif url.startswith("https:"):
-                self._adapter = _TlsAdapter(self._tls())
+                if not self._tls.verify:  # each command has a finding that says so
+                    warnings.filterwarnings("ignore", "Unverified HTTPS request")
+                self._adapter = _TlsAdapter(self._tls.context())
             else:
                 self._adapter = HTTPAdapter(pool_maxsize=_KEPT)
         return self._adapter
-
-    def _tls(self) -> ssl.SSLContext:
-        context = ssl.create_default_context(cafile=self._verify if isinstance(self._verify, str) else None)
-        if self._verify is False:
-            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-            warnings.filterwarnings("ignore", "Unverified HTTPS request")  # each command has a finding that says so
-        if self._cert is not None:
-            context.load_cert_chain(*self._cert)
-        return context
 
 
 class _TlsAdapter(HTTPAdapter):

@@ -24,6 +24,7 @@ from pydantic_core import PydanticCustomError
 
 from dr_ctl.core.model import ExitCode
 from dr_ctl.core.notation import seconds
+from dr_ctl.core.tls import TlsFiles
 from dr_ctl.settings.parts import (
     Duration,
     HttpAddress,
@@ -362,6 +363,11 @@ class Installation(Section):
         if not isinstance(self.settings, kind):
             raise TypeError(f"the settings are not of {kind.__name__}")
         return self.settings
+
+    def tls(self, site: str) -> TlsFiles:
+        tls = self.settings.sites[site].tls
+        ca, cert, key = (str(self.path(file)) if file else None for file in (tls.ca, tls.cert, tls.key))
+        return TlsFiles(ca, cert, key, tls.verify)
 
     def other(self, site: str) -> str:
         return next(name for name in self.settings.sites if name != site)

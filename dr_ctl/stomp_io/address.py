@@ -17,6 +17,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from dr_ctl.core.system import Stream, boottime_s, in_background, system
+from dr_ctl.core.tls import TlsFiles
 
 CHUNK: Final = 64 * 1024
 
@@ -43,23 +44,12 @@ class Login:
 
 
 @dataclass(frozen=True, slots=True)
-class TlsFiles:
-    """Files for TLS: the authority to trust (None: the system's) and an own certificate."""
+class StompAccount:
+    """Where clients, probes and agents of one broker connect, and as whom."""
 
-    ca: str | None = None
-    cert: str | None = None
-    key: str | None = None
-    verify: bool = True
-
-    def context(self) -> ssl.SSLContext:
-        """Build a client context; OSError and ssl.SSLError where a file is unusable."""
-        context = ssl.create_default_context(cafile=self.ca)
-        if not self.verify:
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-        if self.cert is not None:
-            context.load_cert_chain(self.cert, self.key)
-        return context
+    address: Address
+    login: Login
+    tls: TlsFiles | None = None
 
 
 def parse_address(text: str) -> Address:

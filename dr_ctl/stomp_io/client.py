@@ -17,6 +17,7 @@ from typing import Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.system import Stream, boottime_s
+from dr_ctl.core.tls import TlsFiles
 from dr_ctl.stomp_io.address import (
     Address,
     Closed,
@@ -28,7 +29,7 @@ from dr_ctl.stomp_io.address import (
     Passed,
     RoundTrip,
     Silent,
-    TlsFiles,
+    StompAccount,
     connected,
 )
 
@@ -261,9 +262,7 @@ def try_login(address: Address, login: Login | None, tls: TlsFiles | None, *, ti
     return login_result
 
 
-def round_trip(
-    address: Address, login: Login | None, tls: TlsFiles | None, *, queue: str, body: str, timeout_s: float
-) -> RoundTrip:
+def round_trip(account: StompAccount, *, queue: str, body: str, timeout_s: float) -> RoundTrip:
     """Send one non-durable message to `queue`, receive that very message and acknowledge it.
 
     Other messages of the queue are neither seen nor held: the subscription selects by the probe's own id.
@@ -284,7 +283,7 @@ def round_trip(
         stomp.ack(message.headers["ack"], receipt="acked")
         inbox.wait(receipt("acked"), "the acknowledgement was not confirmed")
 
-    return _at_the_listener(address, login, tls, timeout_s, work)
+    return _at_the_listener(account, timeout_s, work)
 
 
 class Inbox:
@@ -311,9 +310,7 @@ def receipt(name: str) -> Callable[[Frame], bool]:
     return lambda frame: frame.cmd == "RECEIPT" and frame.headers.get("receipt-id") == name
 
 
-def put(
-    address: Address, login: Login | None, tls: TlsFiles | None, *, queue: str, token: str, count: int, timeout_s: float
-) -> RoundTrip:
+def put(account: StompAccount, *, queue: str, token: str, count: int, timeout_s: float) -> RoundTrip:
     """Send `count` durable messages that bear `token`; passed once the broker has confirmed each."""
 
     def work(stomp: Protocol12, inbox: Inbox) -> None:
@@ -323,19 +320,10 @@ def put(
         for number in range(count):
             inbox.wait(receipt(f"put-{number}"), f"message {number + 1} of {count} was not confirmed")
 
-    return _at_the_listener(address, login, tls, timeout_s, work)
+    return _at_the_listener(account, timeout_s, work)
 
 
-def take(
-    address: Address,
-    login: Login | None,
-    tls: TlsFiles | None,
-    *,
-    queue: str,
-    token: str | None,
-    count: int,
-    timeout_s: float,
-) -> RoundTrip:
+def take(account: StompAccount, *, queue: str, token: str | None, count: int, timeout_s: float) -> RoundTrip:
     """Receive and acknowledge `count` messages that bear `token`, without one that bear any; passed once the broker has
     confirmed each acknowledgement."""
 
@@ -352,18 +340,12 @@ def take(
         for number in range(count):
             inbox.wait(receipt(f"taken-{number}"), f"acknowledgement {number + 1} of {count} was not confirmed")
 
-    return _at_the_listener(address, login, tls, timeout_s, work)
+    return _at_the_listener(account, timeout_s, work)
 
 
-def _at_the_listener(
-    address: Address,
-    login: Login | None,
-    tls: TlsFiles | None,
-    timeout_s: float,
-    work: Callable[[Protocol12, Inbox], None],
-) -> RoundTrip:
+def _at_the_listener(account: StompAccount, timeout_s: float, work: Callable[[Protocol12, Inbox], None]) -> RoundTrip:
     began = boottime_s()
-    login_result, connection = probe(address, login, tls, timeout_s=timeout_s)
+    login_result, connection = probe(account.address, account.login, account.tls, timeout_s=timeout_s)
     if connection is None:
         return NotPassed(getattr(login_result, "because", "no connection"))
     try:
@@ -371,7 +353,7 @@ def _at_the_listener(
     except ConnectionLost as error:
         return NotPassed(str(error))
     except TimeoutError as error:
-        return NotPassed(f"{address}: {error} within {timeout_s:g} s")
+        return NotPassed(f"{account.address}: {error} within {timeout_s:g} s")
     finally:
         connection.close()
     return Passed(boottime_s() - began)

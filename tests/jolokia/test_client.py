@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dr_ctl.core.errors import BrokerError, LoginRefused, Sick, Throttled, TimedOut, Unreachable
+from dr_ctl.core.tls import TlsFiles
 from dr_ctl.jolokia import client
 from dr_ctl.jolokia.client import Account, Change, Changer, Listing, Post, Query, Read, Reader, Search, Wire
 from dr_ctl.jolokia.http import (
@@ -350,9 +351,9 @@ def served(certificate: tuple[Path, Path], *, asks_back: bool = False) -> Iterat
         yield server.url.replace("http:", "https:")
 
 
-def depth(url: str, verify: bool | str, cert: tuple[str, str] | None = None) -> object:
+def depth(url: str, **tls: Any) -> object:
     """Ask twice: the second time over the connection that was kept."""
-    account = Account(url, "dr-ctl", "secret", "http://127.0.0.1", verify=verify, cert=cert)
+    account = Account(url, "dr-ctl", "secret", "http://127.0.0.1", TlsFiles(**tls))
     with closing(Wire(account)) as wire:
         rows = [Reader(wire).read([Read(BEAN, ("Depth",))])[0].value() for _ in range(2)]
     assert rows[0] == rows[1]
@@ -361,11 +362,11 @@ def depth(url: str, verify: bool | str, cert: tuple[str, str] | None = None) -> 
 
 def test_an_authority_that_is_named_is_trusted_and_no_other(certificate: tuple[Path, Path], tmp_path: Path) -> None:
     with served(certificate) as url:
-        assert depth(url, str(certificate[0])) == {"Depth": 7}
+        assert depth(url, ca=str(certificate[0])) == {"Depth": 7}
         with pytest.raises(Unreachable, match="TLS failed") as caught:
-            depth(url, verify=True)
+            depth(url)
         with pytest.raises(NotConnected, match="a file that TLS needs cannot be used") as missing:
-            depth(url, str(tmp_path / "none.pem"))
+            depth(url, ca=str(tmp_path / "none.pem"))
     with console(answers(GOOD, GOOD)) as server, pytest.raises(Unreachable, match="TLS failed") as caught:
         depths(server.url.replace("http:", "https:"))
     assert not caught.value.refused
@@ -376,23 +377,23 @@ def test_an_authority_that_is_named_is_trusted_and_no_other(certificate: tuple[P
 def test_whom_this_machine_trusts_is_trusted(certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]))
     with served(certificate) as url:
-        assert depth(url, verify=True) == {"Depth": 7}
+        assert depth(url) == {"Depth": 7}
 
 
 def test_another_host_name_is_not_trusted_unless_nothing_is_verified(certificate: tuple[Path, Path]) -> None:
     with served(certificate) as url:
         other = url.replace("127.0.0.1", "localhost")
         with pytest.raises(Unreachable, match="TLS failed"):
-            depth(other, str(certificate[0]))
+            depth(other, ca=str(certificate[0]))
         assert depth(other, verify=False) == {"Depth": 7}
 
 
 def test_who_is_asked_for_a_certificate_shows_its_own(certificate: tuple[Path, Path]) -> None:
     cert, key = map(str, certificate)
     with served(certificate, asks_back=True) as url:
-        assert depth(url, cert, (cert, key)) == {"Depth": 7}
+        assert depth(url, ca=cert, cert=cert, key=key) == {"Depth": 7}
         with pytest.raises(Unreachable):
-            depth(url, cert)
+            depth(url, ca=cert)
 
 
 ERROR = {".error": True, "error": "No such attribute"}

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dr_ctl.core.tls import TlsFiles
 from dr_ctl.stomp_io.address import (
     Address,
     Closed,
@@ -16,7 +17,7 @@ from dr_ctl.stomp_io.address import (
     LoginDenied,
     NotPassed,
     Silent,
-    TlsFiles,
+    StompAccount,
     endpoints,
     parse_address,
 )
@@ -86,7 +87,7 @@ def swallows(frame: Frame) -> list[bytes]:
 def test_a_message_that_does_not_get_through_says_why(answer: Any, because: str) -> None:
     with listener(lambda frame: [CONNECTED] if frame.cmd == "CONNECT" else answer(frame)) as address:
         remote = closed_port() if answer is None else address
-        trip = round_trip(remote, ME, None, queue="q", body="", timeout_s=0.2)
+        trip = round_trip(StompAccount(remote, ME), queue="q", body="", timeout_s=0.2)
     assert isinstance(trip, NotPassed)
     assert because in trip.because
 

@@ -15,14 +15,13 @@ from dr_ctl.core.system import SystemClock
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.jolokia.client import Account, Reader, Wire
 from dr_ctl.settings.loader import load
-from dr_ctl.stomp_io.address import Address, Closed, Connected, Login, LoginDenied
+from dr_ctl.stomp_io.address import Address, Closed, Connected, Login, LoginDenied, StompAccount
 from dr_ctl.stomp_io.client import ConnectionLost, try_login
 from dr_ctl.topologies.brokersync.reading import READS, Observer
 from dr_ctl.topologies.brokersync.sync.brokers import Primary, Standby
 from dr_ctl.topologies.classic import reading
 from dr_ctl.topologies.classic.operations import MOVES, PAUSES, REMOVES, REMOVES_QUEUES, RESUMES, STOPS
 from dr_ctl.topologies.common.consumed import Consumed, OperatorDecision
-from dr_ctl.topologies.common.session import StompAccount
 from dr_ctl.topologies.fanout.reading import put, read
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.classic.broker import ClassicBroker

@@ -18,7 +18,7 @@ from dr_ctl.jolokia.client import Read, Reader
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.classic import BrokerSyncBroker
 from dr_ctl.settings.model import Installation, Queues
-from dr_ctl.stomp_io.address import Closed, Connected
+from dr_ctl.stomp_io.address import Closed, Connected, StompAccount
 from dr_ctl.topologies.brokersync import parity, proven
 from dr_ctl.topologies.brokersync.view import AGENT, QUEUE, BrokerView, SyncConfig
 from dr_ctl.topologies.classic import beans, session, statistics
@@ -26,7 +26,7 @@ from dr_ctl.topologies.classic import reading as classic
 from dr_ctl.topologies.classic.reading import Answered
 from dr_ctl.topologies.common import observer, snapshot
 from dr_ctl.topologies.common.calls import OWN
-from dr_ctl.topologies.common.session import ReadScope, StompAccount
+from dr_ctl.topologies.common.session import ReadScope
 from dr_ctl.topologies.common.view import Config, Queue
 
 

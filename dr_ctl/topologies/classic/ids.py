@@ -15,7 +15,7 @@ from dr_ctl.engine.plan import Call, Goal
 from dr_ctl.jolokia.client import Listing, Query, Read
 from dr_ctl.jolokia.http import BadValue
 from dr_ctl.jolokia.values import Fields
-from dr_ctl.stomp_io.address import LoginDenied
+from dr_ctl.stomp_io.address import LoginDenied, StompAccount
 from dr_ctl.stomp_io.client import Connection, Frame, probe
 from dr_ctl.topologies.classic.beans import COUNT, Count
 from dr_ctl.topologies.classic.broker import OWN_CLIENT, ClassicBroker
@@ -23,7 +23,6 @@ from dr_ctl.topologies.classic.operations import MESSAGE_ID, MOVE_MATCHING, REMO
 from dr_ctl.topologies.classic.session import Session
 from dr_ctl.topologies.common.calls import batches, call, request
 from dr_ctl.topologies.common.consumed import CompleteListing, Consumed, IncompleteListing
-from dr_ctl.topologies.common.session import StompAccount
 from dr_ctl.topologies.common.view import Queue
 
 LOGIN_S: Final = 5.0

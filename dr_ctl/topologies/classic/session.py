@@ -18,7 +18,7 @@ from dr_ctl.processes.secrets import resolve
 from dr_ctl.settings.classic import ClassicBroker as Settings
 from dr_ctl.settings.classic import SyncedBroker
 from dr_ctl.settings.model import Installation
-from dr_ctl.stomp_io.address import Login
+from dr_ctl.stomp_io.address import Login, StompAccount
 from dr_ctl.topologies.classic import beans, reading
 from dr_ctl.topologies.classic.broker import B_co
 from dr_ctl.topologies.classic.operations import DOCUMENT, TEXT
@@ -26,7 +26,7 @@ from dr_ctl.topologies.classic.reading import Answered
 from dr_ctl.topologies.common import session
 from dr_ctl.topologies.common.calls import OWN
 from dr_ctl.topologies.common.group import NodeAnswer
-from dr_ctl.topologies.common.session import StompAccount, stomp_account
+from dr_ctl.topologies.common.session import stomp_account
 
 
 class BrokerStore:

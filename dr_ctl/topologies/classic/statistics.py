@@ -13,12 +13,11 @@ from typing import Any, Final
 from dr_ctl.core.errors import BrokerError, TimedOut, Unreachable
 from dr_ctl.core.system import boottime_s
 from dr_ctl.jolokia.values import Fields
-from dr_ctl.stomp_io.address import Connected, LoginDenied
+from dr_ctl.stomp_io.address import Connected, LoginDenied, StompAccount
 from dr_ctl.stomp_io.client import Connection, ConnectionLost, Frame, probe
 from dr_ctl.topologies.classic.broker import Network
 from dr_ctl.topologies.classic.operations import EVERY
 from dr_ctl.topologies.classic.reading import DEAD_LETTERS, Answered
-from dr_ctl.topologies.common.session import StompAccount
 from dr_ctl.topologies.common.view import Acceptor, Consumer, Queue
 
 REPLIES: Final = "/temp-queue/dr-ctl.statistics"

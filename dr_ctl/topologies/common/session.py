@@ -3,7 +3,7 @@ STOMP listener, as clients use it."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Flag, auto
 from functools import partial
 from itertools import groupby, zip_longest
@@ -20,7 +20,7 @@ from dr_ctl.jolokia.client import READ_S, Account, Change, Changer, Reader, Wire
 from dr_ctl.processes.secrets import resolve
 from dr_ctl.settings.model import Grouped, Installation, ManagedBroker, Node
 from dr_ctl.settings.parts import Secret
-from dr_ctl.stomp_io.address import Address, Closed, Connected, Login, LoginResult, RoundTrip, TlsFiles, parse_address
+from dr_ctl.stomp_io.address import Closed, Connected, Login, LoginResult, RoundTrip, StompAccount, parse_address
 from dr_ctl.topologies.common.calls import items
 from dr_ctl.topologies.common.group import Family, Group, GroupWire, NobodyActive, Process, Unserved
 from dr_ctl.topologies.common.snapshot import V_co
@@ -64,26 +64,10 @@ FOR_FENCE: Final = ReadScope.STATE | ReadScope.CLIENTS | ReadScope.RIGHTS
 FOR_PAUSES: Final = ReadScope.STATE | ReadScope.PAUSES
 
 
-@dataclass(frozen=True, slots=True)
-class StompAccount:
-    """Where clients, probes and agents of one broker connect, and as whom."""
-
-    address: Address
-    login: Login
-    tls: TlsFiles | None
-
-
 def stomp_account(installation: Installation, site: str, stomp: str, login: Login) -> StompAccount:
     """The way through a STOMP listener of that site, with the site's TLS."""
-    tls = installation.settings.sites[site].tls
-    files = TlsFiles(
-        ca=str(installation.path(tls.ca)) if tls.ca else None,
-        cert=str(installation.path(tls.cert)) if tls.cert else None,
-        key=str(installation.path(tls.key)) if tls.key else None,
-        verify=tls.verify,
-    )
     address = parse_address(stomp)
-    return StompAccount(address, login, files if address.tls else None)
+    return StompAccount(address, login, installation.tls(site) if address.tls else None)
 
 
 def account(
@@ -91,17 +75,14 @@ def account(
 ) -> Account:
     """The login for a console of that site, with the site's TLS. `password`: the secret, if resolved already."""
     settings = installation.settings.sites[site]
-    tls, parts = settings.tls, urlsplit(url)
-    ca = str(installation.path(tls.ca)) if tls.ca is not None else True
-    own = (tls.cert, tls.key or tls.cert) if tls.cert is not None else None
+    parts = urlsplit(url)
     return Account(
         url=url,
         username=username or "",
         password=password or (resolve(secret, installation.file.parent) if secret is not None else ""),
         origin=settings.origin or f"{parts.scheme}://{parts.hostname or ''}",
-        verify=ca if tls.verify else False,
+        tls=installation.tls(site),
         source=secret.source if secret is not None else "the settings file",
-        cert=(str(installation.path(own[0])), str(installation.path(own[1]))) if own else None,
     )
 
 
@@ -360,9 +341,9 @@ class Session(ABC, Generic[V_co]):
         name = self.destination(queue)
         return self._as_client(partial(take, queue=name, token=token, count=count, timeout_s=timeout_s))
 
-    def _as_client(self, act: Callable[[Address, Login, TlsFiles | None], T]) -> T | None:
+    def _as_client(self, act: Callable[[StompAccount], T]) -> T | None:
         account = self.stomp_account()
-        return act(account.address, account.login, account.tls) if account is not None else None
+        return act(account) if account is not None else None
 
     @staticmethod
     def destination(queue: str) -> str:

@@ -17,13 +17,13 @@ from dr_ctl.jolokia.http import NoSuchBean
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.classic import ClassicFanout, FanoutBroker
 from dr_ctl.settings.model import Installation
+from dr_ctl.stomp_io.address import StompAccount
 from dr_ctl.topologies.classic import session
 from dr_ctl.topologies.classic.broker import OWN_CLIENT
 from dr_ctl.topologies.classic.ids import browsed, connected
 from dr_ctl.topologies.classic.reading import ask
 from dr_ctl.topologies.common.calls import items
 from dr_ctl.topologies.common.idstore import Store
-from dr_ctl.topologies.common.session import StompAccount
 from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.fanout.counting import EMPTY, Counters
 from dr_ctl.topologies.fanout.view import COPY, IDS, BrokerView, FanoutConfig

@@ -11,6 +11,7 @@ from dr_ctl.core.errors import BrokerError, LoginRefused, Throttled, Unreachable
 from dr_ctl.core.model import Json
 from dr_ctl.core.system import boottime_s, in_background, in_parallel
 from dr_ctl.core.timeouts import Timeouts
+from dr_ctl.core.tls import TlsFiles
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Done, Failed, Outcome, Unknown
@@ -166,8 +167,8 @@ class CommandClient(_CommandClient[Commands]):
 class HttpClient:
     """A service with an HTTP interface. A proxy of the environment is not used."""
 
-    def __init__(self, settings: HttpService, verify: bool | str) -> None:
-        self._settings, self._http = settings, Http({}, verify)
+    def __init__(self, settings: HttpService, tls: TlsFiles) -> None:
+        self._settings, self._http = settings, Http({}, tls)
 
     def read(self, timeout_s: float) -> Reading:
         state, name = self._settings.state, self._settings.name
@@ -316,7 +317,6 @@ def _why_locked(call: Call, lease: Lease | None) -> str | None:
 
 def _client(workload: Workload, installation: Installation, site: str) -> WorkloadClient:
     place = CommandContext(installation.file.parent, variables(installation.settings))
-    tls = installation.settings.sites[site].tls
     match workload:
         case CamelRoutes():
             return CamelClient(workload, installation, site)
@@ -325,7 +325,6 @@ def _client(workload: Workload, installation: Installation, site: str) -> Worklo
         case Commands():
             return CommandClient(workload, place, site)
         case HttpService():
-            ca: bool | str = str(installation.path(tls.ca)) if tls.ca is not None else True
-            return HttpClient(workload, ca if tls.verify else False)
+            return HttpClient(workload, replace(installation.tls(site), cert=None, key=None))
         case _:
             assert_never(workload)
