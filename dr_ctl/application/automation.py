@@ -16,8 +16,8 @@ from dr_ctl.agents.exposing import AutomaticRun
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.result import Result, of_error
 from dr_ctl.application.run import run
-from dr_ctl.core.document import document, of_file, read
-from dr_ctl.core.errors import UNREADABLE, DrCtlError, Stopped
+from dr_ctl.core.document import document, read_file
+from dr_ctl.core.errors import DrCtlError, Stopped
 from dr_ctl.core.model import ExitCode, Role
 from dr_ctl.engine.debts import Debt, DebtKind
 from dr_ctl.engine.disk import private
@@ -271,11 +271,8 @@ class AutoUnfence(Automatic):
 
     def _remembered(self, now: datetime) -> Served | None:
         """What an earlier monitor saw; None where that was too long ago, or is later than now."""
-        try:
-            served = read(Served, of_file(self._path))
-        except UNREADABLE:
-            return None
-        return served if timedelta(0) <= now - served.seen <= UNWATCHED else None
+        served = read_file(Served, self._path)
+        return served if served is not None and timedelta(0) <= now - served.seen <= UNWATCHED else None
 
     def _keep(self) -> None:
         served, kept = self._served, self._kept

@@ -146,7 +146,7 @@ def serving_problems(assessment: Assessment) -> Iterator[Finding]:
         against = against_fences(assessment.opened.topology.recipe, snapshot) if run is None else []
         fenced = lost_site.behind_rights(snapshot)
         if against and all(against):
-            yield roles.no_fence(snapshot)
+            yield found("DR-ROLE-001.fence_refused", roles=roles.roles_text(snapshot))
         elif fenced is not None and lost_site.serves_no_role(snapshot, fenced):
             yield found("DR-ROLE-022", site=fenced)
         else:

@@ -12,14 +12,13 @@ from dr_ctl.core import machine
 from dr_ctl.core.document import document
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, Severity, brief
-from dr_ctl.core.notation import duration
+from dr_ctl.core.notation import NOT_KNOWN, duration
 from dr_ctl.core.system import system
-from dr_ctl.engine.ports import Done, NotNeeded, Outcome
+from dr_ctl.engine.ports import Done, Estimator, NotNeeded, Outcome
 from dr_ctl.rpo.estimate.request import FRESH_S, AgedEstimate, Estimating, Request, Stored, stored
 from dr_ctl.rpo.estimate.result import LossClass, LossLimit, Objectives, Verdict, judge
 from dr_ctl.settings.model import Installation
 
-_NOT_KNOWN: Final = "not known"
 _POLL_S: Final = 0.05
 
 
@@ -51,7 +50,7 @@ def request(installation: Installation) -> Request:
 
 
 def figure(value: Json) -> str:
-    return "not known" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+    return NOT_KNOWN if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def with_age(installation: Installation, site: str) -> tuple[AgedEstimate | None, str, list[Finding]]:
@@ -79,18 +78,12 @@ def beside_plan(installation: Installation, result: Result) -> Result:
 
 
 @dataclass(frozen=True, slots=True)
-class NoEstimator:
-    """An `Estimator` with nothing to start. For a failover of a `lost` site it gives the stored estimate, without
+class NoEstimator(Estimator):
+    """For a failover of a `lost` site it gives the stored estimate, without
     Spark. Behind a fence, where clients are out and no figure is worth their waiting, it skips the step."""
 
     installation: Installation
     lost: str | None = None
-
-    def begin(self) -> None:
-        """There is nothing to start."""
-
-    def abandon(self) -> None:
-        """There is nothing to end."""
 
     def end(self, *, within_s: float, wait: Callable[[float], None]) -> Outcome:
         del within_s, wait
@@ -106,7 +99,7 @@ class NoEstimator:
 
 def figures(total: Mapping[str, Any], column: str) -> str:
     """Figures in a sentence: messages at risk, the oldest one's age, possible doubles, and the time for a drain."""
-    lost, duplicates = (_both(total[key], column, _count) for key in ("loss", "duplicates"))
+    lost, duplicates = (_both(total[key], column, figure) for key in ("loss", "duplicates"))
     age_s, drain_s = (_both(total[key], column, _time) for key in ("age_s", "drain_s"))
     return f"messages lost {lost}, age of the oldest {age_s}, duplicates {duplicates}, drain {drain_s}"
 
@@ -168,15 +161,15 @@ class _Limited(NamedTuple):
 
     @property
     def missed(self) -> str:
-        figure, likely = (self.most, "") if self.likely is None else (self.likely, "likely ")
+        most, likely = (self.most, "") if self.likely is None else (self.likely, "likely ")
         if self.is_count:
-            return f"{likely}{_count(figure)} message(s){self.of} lost where {_count(self.limit)} are allowed"
-        return f"the oldest{self.of} {likely}{_time(figure)} old where {_time(self.limit)} are allowed"
+            return f"{likely}{figure(most)} message(s){self.of} lost where {figure(self.limit)} are allowed"
+        return f"the oldest{self.of} {likely}{_time(most)} old where {_time(self.limit)} are allowed"
 
     @property
     def untold(self) -> str:
-        write, what = (_count, "messages lost") if self.is_count else (_time, "age of the oldest")
-        both = _NOT_KNOWN if self.most is None else f"likely {write(self.likely)}, at most {write(self.most)}"
+        write, what = (figure, "messages lost") if self.is_count else (_time, "age of the oldest")
+        both = NOT_KNOWN if self.most is None else f"likely {write(self.likely)}, at most {write(self.most)}"
         return f"{what}{self.of} {both}, where {write(self.limit)} are allowed"
 
 
@@ -190,16 +183,12 @@ def _limited(data: Mapping[str, Any], objectives: Objectives) -> Iterator[_Limit
             yield _Limited(of, figure == "loss", most, likely, scope[figure].get("p99"))
 
 
-def _count(value: float | None) -> str:
-    return _NOT_KNOWN if value is None else f"{value:g}"
-
-
 def _time(value_s: float | None) -> str:
-    return _NOT_KNOWN if value_s is None else duration(value_s)
+    return NOT_KNOWN if value_s is None else duration(value_s)
 
 
-class Preflight:
-    """Implements `Estimator`. Missing history, Java or Spark is a finding, never an obstacle."""
+class Preflight(Estimator):
+    """Missing history, Java or Spark is a finding, never an obstacle."""
 
     def __init__(self, installation: Installation, source: str) -> None:
         self._installation, self._source = installation, source

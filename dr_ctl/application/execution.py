@@ -20,11 +20,11 @@ from dr_ctl.application.loss_bound import LossBound
 from dr_ctl.application.lost_site import LostSiteOutage
 from dr_ctl.application.plans import RESIDUE, Approvals
 from dr_ctl.application.result import Result, of_error
-from dr_ctl.application.standing import pending
+from dr_ctl.application.standing import pending_debts
 from dr_ctl.core.document import document, key, optional
 from dr_ctl.core.errors import DrCtlError, EnvironmentFault, Stopped
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, Finding, Json, Role, brief
+from dr_ctl.core.model import ExitCode, Finding, Json, brief
 from dr_ctl.core.notation import if_known
 from dr_ctl.engine.context import StopAtOnce, StopRequest, stoppable
 from dr_ctl.engine.disk import CannotWrite, refusing
@@ -191,8 +191,7 @@ class Run:
         return result if lacking is None else replace(result, findings=(*result.findings, lacking))
 
     def _result(self, ended: RunResult[Snapshot], next_steps: Sequence[str]) -> Result:
-        answered = [site for site, role in ended.snapshot.roles.items() if role in (Role.SERVING, Role.STANDBY)]
-        debts = pending(self.caller.state(), ended.snapshot.debts, answered)
+        debts = pending_debts(self.caller, ended.snapshot)
         findings = (*ended.findings, *debts.findings)
         next_steps = next_steps if ended.code is ExitCode.OK else ()
         data = OperationData(

@@ -50,13 +50,7 @@ class Opened:
         return tuple(self.installation.settings.sites)
 
     def other(self, site: str) -> str:
-        return next(name for name in self.sites if name != site)
-
-    def must_know(self, *sites: str | None) -> None:
-        """Raise `UsageError` where a site that was named is not in the settings."""
-        for site in sites:
-            if site is not None and site not in self.sites:
-                raise UsageError(f"no site {site} in the settings", remedy=f"The sites are {' and '.join(self.sites)}.")
+        return self.installation.other(site)
 
     def runbook(self, operation: str) -> Runbook:
         """The lines of an operation; raises `UsageError` where they name a hook that the settings do not have."""

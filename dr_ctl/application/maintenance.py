@@ -10,8 +10,8 @@ from typing import Final
 from dr_ctl.application import lock
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.result import Result
-from dr_ctl.core.document import document, of_file, read
-from dr_ctl.core.errors import UNREADABLE, UsageError
+from dr_ctl.core.document import document, read_file
+from dr_ctl.core.errors import UsageError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Health
 from dr_ctl.core.system import stamp
@@ -53,24 +53,16 @@ def _path(caller: Caller) -> Path:
     return caller.state() / "maintenance.json"
 
 
-def _written(path: Path) -> Maintenance | None:
-    """The maintenance in that file, whenever it ends; None where it holds none that can be read."""
-    try:
-        return read(Maintenance, of_file(path))
-    except UNREADABLE:
-        return None
-
-
 def now(caller: Caller) -> Maintenance | None:
     """The maintenance that goes on; one that cannot be read silences nothing."""
-    written = _written(_path(caller))
+    written = read_file(Maintenance, _path(caller))
     return written if written is not None and caller.clock.now() < written.until else None
 
 
 def shown(caller: Caller) -> Result:
     """Raises `UsageError` where a file is there and cannot be read."""
     path, going_on = _path(caller), now(caller)
-    if path.exists() and _written(path) is None:
+    if path.exists() and read_file(Maintenance, path) is None:
         text = f"{path} holds no maintenance that can be read: nothing is silenced"
         raise UsageError(text, remedy="`dr-ctl maintenance off` removes the file.")
     text = "no maintenance" if going_on is None else going_on.text

@@ -73,7 +73,7 @@ def validate(caller: Caller, operation: str | None, to: str | None = None, *, ve
     if operation is not None and operation not in ALL:
         raise UsageError(f"unknown operation {operation}", remedy=f"This version knows {', '.join(ALL)}.")
     with Opened.of(caller) as opened:
-        opened.must_know(to)
+        opened.installation.must_know(to)
         snapshot: Snapshot = opened.topology.observe()
         began = caller.clock.monotonic()
         links = opened.topology.read(over_s=caller.timeouts.rates_s).links()

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from dr_ctl.application.caller import Caller
+from dr_ctl.application.plans import title
 from dr_ctl.application.result import Result
 from dr_ctl.core.document import key
 from dr_ctl.core.errors import DrCtlError
@@ -19,7 +20,7 @@ from dr_ctl.core.notation import duration
 from dr_ctl.core.system import Clock
 from dr_ctl.engine.executor import to_undo
 from dr_ctl.engine.journal import Journal, RunState, is_held, read_entries, replay
-from dr_ctl.engine.operations import ACTIVATE, ALONE, AT_SOURCE, CLOSING, FAILOVER, REINSTATE, REINSTATING
+from dr_ctl.engine.operations import ACTIVATE, ALONE, CLOSING, FAILOVER, REINSTATE, REINSTATING
 from dr_ctl.engine.plan import RunOptions, Spec
 from dr_ctl.engine.roles import alive, as_resumed, open_again, part_of, sites_serving, source_of
 from dr_ctl.engine.runs import RunFiles, Runs
@@ -51,12 +52,7 @@ class OpenRun:
 
     @property
     def operation(self) -> str:
-        if self.past is None:
-            return "its journal cannot be read"
-        spec = self.past.plan.spec
-        if spec.operation in AT_SOURCE:
-            return f"{spec.operation} {self.past.plan.source}"
-        return f"{spec.operation} from {self.past.plan.source} to {spec.target}"
+        return "its journal cannot be read" if self.past is None else title(self.past.plan)
 
     def process(self, snapshot: Snapshot) -> str:
         """Say where the run's process is. A live process on this host would hold the journal's lock."""

@@ -49,7 +49,7 @@ class Request:
     ) -> Request:
         """Check what is asked; raises `UsageError` for a site or a step that there is not, or queues where whole sites
         move. From here on a lost site is waited for within bounds."""
-        opened.must_know(spec.target, spec.expect_serving, spec.presume_down)
+        opened.installation.must_know(spec.target, spec.expect_serving, spec.presume_down)
         _must_be_able(spec, opened)
         return cls(spec, opened, _exposure(spec, opened, past), past, saved)
 

@@ -331,7 +331,7 @@ def _aborted(caller: Caller, opened: Opened, how: RunOptions) -> Result:
         if not how.dry_run:
             lock.refuse_if_held(snapshot, runs, break_lock=how.break_lock)
         asked = replace(past.plan.spec, expect_serving=how.expect_serving)
-        opened.must_know(asked.target, asked.expect_serving, asked.presume_down)
+        opened.installation.must_know(asked.target, asked.expect_serving, asked.presume_down)
         others = other_sites(snapshot, past) or other_brokers(opened.topology.recipe.basis(snapshot), past)
         if (others := others or unexpected(part_of(snapshot, asked), asked)) is not None:
             return Result(ExitCode.PRECHECK_FAILED, others.text, (others,), run=files.name)

@@ -5,7 +5,6 @@ somebody holds it, and what it said itself."""
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 from typing import Any, Final
 
 from dr_ctl.agents.sync import Phase
@@ -34,26 +33,21 @@ class PendingDebts:
     findings: tuple[Finding, ...] = ()
 
 
-def pending(state: Path, shown: Sequence[Debt], answered: Sequence[str]) -> PendingDebts:
-    """Join both and write the result to STATE, for the time when a broker with a debt is away. An unreadable STATE ends
-    no command: the brokers hold the same debts."""
-    path = state / DEBTS
+def pending_debts(caller: Caller, snapshot: Snapshot) -> PendingDebts:
+    """Join those of the brokers with those of STATE, and write the result to STATE, for the time when a broker with a
+    debt is away. An unreadable STATE ends no command: the brokers hold the same debts."""
+    path = caller.state() / DEBTS
+    answered = {broker.site for broker in snapshot.brokers if broker.silent is None}
     try:
-        debts = merged(known(path), shown, answered)
+        debts = merged(known(path), snapshot.debts, answered)
     except EnvironmentFault as error:
         finding = found("DR-DEBT-001", error=error, path=path)
-        return PendingDebts(merged((), shown, answered), (finding,))
+        return PendingDebts(merged((), snapshot.debts, answered), (finding,))
     try:
         remember(path, debts)
     except OSError as error:
         return PendingDebts(debts, (found("DR-DEBT-001.not_written", error=error.strerror or error, path=path),))
     return PendingDebts(debts)
-
-
-def pending_debts(caller: Caller, snapshot: Snapshot) -> PendingDebts:
-    return pending(
-        caller.state(), snapshot.debts, sorted({broker.site for broker in snapshot.brokers if broker.silent is None})
-    )
 
 
 def of_agent(opened: Opened, snapshot: Snapshot) -> list[Finding]:

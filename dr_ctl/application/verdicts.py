@@ -332,7 +332,7 @@ def differing(opened: Opened, snapshot: Snapshot, site: str, by_history: Sequenc
 def planned_as_if_lost(opened: Opened, asked: Spec, lost: str) -> Result:
     """Decide from a reading in which no port of that site answers. What a person would have to accept is accepted for
     the plan, and told."""
-    opened.must_know(lost)
+    opened.installation.must_know(lost)
     if asked.operation != FAILOVER or lost == asked.target:
         remedy = f"As in `dr-ctl plan failover --to {opened.other(lost)} --as-if-lost {lost}`."
         raise UsageError(f"--as-if-lost {lost}: is for a failover to the other site", remedy=remedy)

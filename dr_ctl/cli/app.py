@@ -142,7 +142,7 @@ def status(
     from dr_ctl.cli import asking, show  # noqa: PLC0415
 
     if site is not None:
-        asking.must_be_site(session, site)
+        session.installation().must_know(site)
     if not watch:
         if every is not None:
             raise UsageError("--every is for --watch", remedy=f"`dr-ctl status --watch --every {every}`.")

@@ -65,15 +65,8 @@ def _target(session: Session, operation: str, given: Mapping[str, str | None]) -
         return ""
     if operation not in AT_SOURCE:
         return named
-    return next(name for name in must_be_site(session, named) if name != named)
-
-
-def must_be_site(session: Session, named: str) -> list[str]:
-    """The sites of the settings; raises `UsageError` where that is none of them."""
-    sites = list(session.installation().settings.sites)
-    if named not in sites:
-        raise UsageError(f"no site {named} in the settings", remedy=f"The sites are {' and '.join(sites)}.")
-    return sites
+    session.installation().must_know(named)
+    return session.installation().other(named)
 
 
 def run_options(session: Session, given: Mapping[str, Any]) -> RunOptions:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from dr_ctl.application import estimates
 from dr_ctl.application.estimates import figure, request
 from dr_ctl.application.result import Result
-from dr_ctl.cli.asking import moment, must_be_site, seconds_of
+from dr_ctl.cli.asking import moment, seconds_of
 from dr_ctl.cli.screen import status_line
 from dr_ctl.cli.session import Session
 from dr_ctl.core.document import document, stamp
@@ -50,7 +50,7 @@ _LEGEND: Final = "at most: an upper bound; p99: not exceeded 99 % of the time"
 def asked_of(session: Session, site: str | None, since: str | None, until: str | None) -> Request:
     """What is asked of the history, of the site and the period as typed."""
     if site is not None:
-        must_be_site(session, site)
+        session.installation().must_know(site)
     began = moment(session, "--since", since) if since is not None else None
     ended = moment(session, "--until", until) if until is not None else None
     return replace(request(session.installation()), site=site, since=began, until=ended)

@@ -131,6 +131,14 @@ def read(kind: type[T], row: object) -> T:
     return made
 
 
+def read_file(kind: type[T], path: Path) -> T | None:
+    """The value that a file holds; None where there is none, or it cannot be read as one."""
+    try:
+        return read(kind, of_file(path))
+    except ValueError:
+        return None
+
+
 # JSON of unknown origin, read without trust: an absent or odd value is empty or None, never zero.
 
 

@@ -56,7 +56,8 @@ def plan(
         # The topology's own findings say why a role is not known; the operator hates finding them one by one.
         others = _errors(recipe, snapshot, spec)
         if source == roles.both_open(asked) and all(against := against_fences(recipe, snapshot)):
-            source, others = roles.no_fence(asked), [*dict.fromkeys([*chain(*against), *others])]
+            source = found("DR-ROLE-001.fence_refused", roles=roles.roles_text(asked))
+            others = [*dict.fromkeys([*chain(*against), *others])]
         return Refusal((source, *others))
     move = Move(
         spec,

@@ -293,14 +293,16 @@ class Driver(Protocol[O_co]):
         """Say how a person lets clients in at a site again, in words that follow "by hand, "."""
 
 
-class Estimator(Protocol):
-    """The pre-flight estimate, made beside the checks in a process of its own."""
+class Estimator:
+    """The pre-flight estimate, made beside the checks in a process of its own. One that is made already has nothing to
+    start and nothing to end."""
 
     def begin(self) -> None:
         """Start it; returns at once."""
 
     def end(self, *, within_s: float, wait: Callable[[float], None]) -> Outcome:
         """Take the answer, waiting at most `within_s`, then kill what still runs. Never refuses a run."""
+        raise NotImplementedError
 
     def abandon(self) -> None:
         """Kill it if it runs: the run ended early."""

@@ -211,10 +211,6 @@ def both_open(snapshot: Observation) -> Finding:
     return found("DR-ROLE-001", roles=roles_text(snapshot))
 
 
-def no_fence(snapshot: Observation) -> Finding:
-    return found("DR-ROLE-001.fence_refused", roles=roles_text(snapshot))
-
-
 def unexpected(snapshot: Observation, spec: Spec) -> Finding | None:
     serving = sites_serving(snapshot)
     if spec.expect_serving is None or serving == [spec.expect_serving]:

@@ -22,6 +22,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from dr_ctl.core.errors import UsageError
 from dr_ctl.core.model import ExitCode
 from dr_ctl.core.notation import seconds
 from dr_ctl.core.tls import TlsFiles
@@ -363,6 +364,13 @@ class Installation(Section):
         if not isinstance(self.settings, kind):
             raise TypeError(f"the settings are not of {kind.__name__}")
         return self.settings
+
+    def must_know(self, *sites: str | None) -> None:
+        """Raise `UsageError` where a site that was named is none of the two."""
+        for site in sites:
+            if site is not None and site not in self.settings.sites:
+                known = " and ".join(self.settings.sites)
+                raise UsageError(f"no site {site} in the settings", remedy=f"The sites are {known}.")
 
     def tls(self, site: str) -> TlsFiles:
         tls = self.settings.sites[site].tls
