@@ -91,6 +91,7 @@ class Run:
         """Execute a plan; `residue`, what a lost site brings back, goes into the result. A `superseded` run is
         closed once this one has begun, without undoing its changes."""
         decided = replace(decided, findings=(*decided.findings, *self.lease.findings()))
+        people = self.caller.people
 
         def begun() -> None:
             if superseded is not None:
@@ -104,7 +105,18 @@ class Run:
             estimator: Estimator = Preflight(installation, decided.source)
             if exposure is not None or is_out:
                 estimator = NoEstimator(installation, None if exposure is None else exposure.site)
-            execution.exposure, execution.callbacks = exposure, self._callbacks(begun)
+            facts: dict[str, Json] = {
+                "run": self.files.name,
+                "installation": installation.settings.name,
+                "state_dir": str(self.caller.state()),
+            }
+            callbacks = Callbacks(
+                asker=lambda sentence: self.how.yes or people.says_yes(sentence),
+                hooks=HookRunner(installation.settings, installation.file.parent, facts),
+                begun=begun,
+            )
+            execution.callbacks = replace(callbacks, stepper=people.stepwise) if self.how.step else callbacks
+            execution.exposure = exposure
             return execution.execute(estimator, {**self._by(), "lock": lock.facts(self.lease, self.how.reason)})
 
         return self._journaled(decided, act, residue, exposure)
@@ -127,20 +139,6 @@ class Run:
             "about": installation_facts(self.opened.installation),
             **approved,
         }
-
-    def _callbacks(self, begun: Callable[[], None]) -> Callbacks:
-        installation, people = self.opened.installation, self.caller.people
-        facts: dict[str, Json] = {
-            "run": self.files.name,
-            "installation": installation.settings.name,
-            "state_dir": str(self.caller.state()),
-        }
-        callbacks = Callbacks(
-            asker=lambda sentence: self.how.yes or people.says_yes(sentence),
-            hooks=HookRunner(installation.settings, installation.file.parent, facts),
-            begun=begun,
-        )
-        return replace(callbacks, stepper=people.stepwise) if self.how.step else callbacks
 
     def _journaled(
         self,

@@ -65,10 +65,8 @@ class LossBound:
         self._differing = set[str]()  # queues whose content may rightly differ between the sites
         self._live: Sequence[Row] = ()  # what the other site's queues count while no client works there
         self._host_lives = False
-        self._was_unknown = {
-            "lost": begun,
-            "duplicates": begun,
-        }  # a run that began with `unknown` began while it was so
+        # A run that began with `unknown` began while it was so.
+        self._was_unknown = dict.fromkeys(("lost", "duplicates"), begun)
         self._kept_at: datetime | None = None  # the time of a reading that showed one store for both sites
         # Loading the Parquet reader takes a tenth of a second: load it beside the first reading.
         in_background(_load_bounds, "load bounds")

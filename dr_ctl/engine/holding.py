@@ -105,7 +105,8 @@ class Lease:
         done = False
         try:
             for slot, reading in readings:
-                rival = self._create(slot, reading, broken)
+                with slot.mutex:
+                    rival = self._create(slot, reading, broken)
                 if rival is not None:
                     return slot.name, *rival
                 taken.append(slot)
@@ -141,28 +142,27 @@ class Lease:
         self, slot: BrokerLock, reading: lease.LockReading, broken: Collection[lease.LockDocument]
     ) -> tuple[lease.LockDocument, bool] | None:
         """Create the lock at one broker and look whether it is this run's; gives who has it, and whether it lives."""
-        with slot.mutex:
-            at = self._clock.monotonic()
-            me = self._document(slot, reading)
-            try:
-                slot.store.create(lease.LOCK, me.epoch, me.to_text())
-            except lease.Forbidden as error:
-                slot.forbidden = str(error)
-                return None
-            except BrokerError:
-                pass  # created or not: the reading tells, by whose it is
-            try:
-                now = lease.read_locks(slot.store)
-            except BrokerError:
-                return None  # away since; a call to it looks first
-            other = lease.conflict(now, me, broken)
-            if other is None:
-                slot.held = me
-                self._note_reading(slot, me, now, at)
-                return None
-            if any(document.same(me) for document in now.documents):
-                _remove(slot, me.epoch)
-            return other, other.live(now.now_ms) and not lease.ended(other, me)
+        at = self._clock.monotonic()
+        me = self._document(slot, reading)
+        try:
+            slot.store.create(lease.LOCK, me.epoch, me.to_text())
+        except lease.Forbidden as error:
+            slot.forbidden = str(error)
+            return None
+        except BrokerError:
+            pass  # created or not: the reading tells, by whose it is
+        try:
+            now = lease.read_locks(slot.store)
+        except BrokerError:
+            return None  # away since; a call to it looks first
+        other = lease.conflict(now, me, broken)
+        if other is None:
+            slot.held = me
+            self._note_reading(slot, me, now, at)
+            return None
+        if any(document.same(me) for document in now.documents):
+            _remove(slot, me.epoch)
+        return other, other.live(now.now_ms) and not lease.ended(other, me)
 
     # While holding.
 
@@ -272,27 +272,16 @@ class Lease:
     def _join(self, slot: BrokerLock) -> None:
         """Take it, with the run's epoch, at a broker that did not answer when it was taken elsewhere."""
         reading, at = lease.read_locks(slot.store), self._clock.monotonic()
-        me = self._document(slot, reading)
-        is_written = reading.highest is not None and reading.highest.same(me)  # created, and the answer was lost
-        if not is_written:
-            highest = reading.highest
-            other = lease.against(reading, me) or (
-                highest if highest is not None and highest.epoch >= me.epoch else None
-            )
-            if other is not None:
-                self._lost = self._lost or (slot.name, other)
-                return
-            try:
-                slot.store.create(lease.LOCK, me.epoch, me.to_text())
-            except lease.Forbidden as error:
-                slot.forbidden = str(error)
-                return
-            at, reading = self._clock.monotonic(), lease.read_locks(slot.store)
-            if (other := lease.conflict(reading, me)) is not None:
-                self._lost = self._lost or (slot.name, other)
-                return
-        slot.held = me
-        self._note_reading(slot, me, reading, at)
+        me, highest = self._document(slot, reading), reading.highest
+        if highest is not None and highest.same(me):  # created, and the answer was lost
+            slot.held = me
+            self._note_reading(slot, me, reading, at)
+            return
+        other = lease.against(reading, me) or (highest if highest is not None and highest.epoch >= me.epoch else None)
+        if other is None and (rival := self._create(slot, reading, ())) is not None:
+            other = rival[0]
+        if other is not None:
+            self._lost = self._lost or (slot.name, other)
 
     def _document(self, slot: BrokerLock, reading: lease.LockReading) -> lease.LockDocument:
         """The document for one broker, with the queues that dead runs left paused there, before their documents are

@@ -93,24 +93,20 @@ class Connected:
 
 
 @dataclass(frozen=True, slots=True)
-class Closed:
+class Failure:
+    because: str
+
+
+class Closed(Failure):
     """Nobody listens there: the connection was refused."""
 
-    because: str
 
-
-@dataclass(frozen=True, slots=True)
-class LoginDenied:
+class LoginDenied(Failure):
     """A broker answered, and said no."""
 
-    because: str
 
-
-@dataclass(frozen=True, slots=True)
-class Silent:
+class Silent(Failure):
     """Unclear: accepted without an answer in time, reset, unreachable, or not STOMP."""
-
-    because: str
 
 
 LoginResult = Connected | Closed | LoginDenied | Silent
@@ -123,11 +119,8 @@ class Passed:
     took_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class NotPassed:
+class NotPassed(Failure):
     """The message did not come back, and may be left in the queue."""
-
-    because: str
 
 
 RoundTrip = Passed | NotPassed
