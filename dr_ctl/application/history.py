@@ -156,12 +156,12 @@ def _with_takeovers(turns: Sequence[ServiceChange], installation: Installation, 
     """Another node of a broker took over: where its site serves, no client was served meanwhile."""
     from dr_ctl.rpo.history.newest import takeovers  # noqa: PLC0415 - as above
 
-    found = []
+    changes = []
     for takeover in takeovers(installation.history, tuple(installation.settings.sites), since):
         serves = next((turn.serving for turn in reversed(turns) if turn.at <= takeover.first), None)
         out = OutageBounds(None, takeover.at_most_s) if serves == takeover.site else None
-        found.append(ServiceChange(takeover.first, serves, takeover.text, out, known=serves is not None))
-    return sorted([*turns, *found], key=lambda turn: turn.at)
+        changes.append(ServiceChange(takeover.first, serves, takeover.text, out, known=serves is not None))
+    return sorted([*turns, *changes], key=lambda turn: turn.at)
 
 
 def serving(periods: Sequence[RolePeriod]) -> list[RolePeriod]:

@@ -2,14 +2,13 @@
 serves, a link is down or nobody looks, by the runs' journals and by the history."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import islice
 from types import ModuleType
 from typing import Final, NamedTuple
 
 from dr_ctl.application.installation import Opened
-from dr_ctl.core.document import key
 from dr_ctl.core.errors import DrCtlError
 from dr_ctl.core.findings import found
 from dr_ctl.core.machine import without
@@ -20,6 +19,7 @@ from dr_ctl.engine.journal import fenced_at, read_entries, replay
 from dr_ctl.engine.operations import ACTIVATING, FAILOVER, UNFENCE
 from dr_ctl.engine.plan import AlreadyThere, Decision, Plan, Refusal, Spec
 from dr_ctl.engine.ports import NO_HINTS
+from dr_ctl.engine.record import OutageBounds
 from dr_ctl.engine.roles import lives_by, presumed, serves_all, sites_serving
 from dr_ctl.engine.runs import Runs
 from dr_ctl.rpo.history.row import Takeover, micros, moment
@@ -340,11 +340,9 @@ def links(
 
 
 @dataclass(frozen=True, slots=True)
-class LostSiteOutage:
+class LostSiteOutage(OutageBounds):
     """For how long clients were out of a site that was lost, in seconds; None where nothing tells."""
 
-    at_least: float | None = field(metadata=key(digits=3))
-    at_most: float | None = field(metadata=key(digits=3))
     last_served: datetime | None
     seen_down: datetime | None
 

@@ -342,9 +342,8 @@ def _aborted(caller: Caller, opened: Opened, how: RunOptions) -> Result:
         if silent := recovery_options.unreached(past, snapshot):
             away = found("DR-RUN-009", run=files.name, sites=brief(silent))
             return left_open(Result.of(ExitCode.PRECHECK_FAILED, away), files)
-        if not how.yes and not caller.people.says_yes(f"Undo {files.name}?"):
-            text = SAID_NO if caller.people.present() else NOBODY_ASKED
-            return left_open(Result(ExitCode.DECLINED, text), files)
+        if (declined := _no_to(caller, how, f"Undo {files.name}?", files)) is not None:
+            return declined
         what = f"abort of {past.plan.spec.operation} to {past.plan.spec.target}"
         with lock.locked(opened, runs, snapshot, files.name, what, break_lock=how.break_lock) as lease:
             if (refused := _past_no_return(past, opened.topology.observe(), files)) is not None:
@@ -373,14 +372,20 @@ def forget(caller: Caller, name: str, how: RunOptions) -> Result:
         return Result.of(ExitCode.PRECHECK_FAILED, found("DR-RUN-004.not_open", run=files.name))
     if how.dry_run:
         return Result(ExitCode.OK, f"{files.name} would be given up; nothing was changed", run=files.name)
-    if not how.yes and not caller.people.says_yes(f"Give up {files.name}? Nothing of it is undone."):
-        text = SAID_NO if caller.people.present() else NOBODY_ASKED
-        return left_open(Result(ExitCode.DECLINED, text), files)
+    if (declined := _no_to(caller, how, f"Give up {files.name}? Nothing of it is undone.", files)) is not None:
+        return declined
     with runs.lock(f"giving up {files.name}"):
         given_up = Result(ExitCode.UNKNOWN, f"given up: {how.reason}; nothing was undone", run=files.name)
         execution.give_up(caller, files, given_up.envelope(caller.command))
     finding = found("DR-RUN-007", run=files.name)
     return Result(ExitCode.OK, f"{files.name} is given up", (finding,), run=files.name)
+
+
+def _no_to(caller: Caller, how: RunOptions, question: str, files: RunFiles) -> Result | None:
+    """Ask a person, if there is one, about an open run; None is a yes."""
+    if how.yes or caller.people.says_yes(question):
+        return None
+    return left_open(Result(ExitCode.DECLINED, SAID_NO if caller.people.present() else NOBODY_ASKED), files)
 
 
 def _past_no_return(past: RunState, snapshot: Snapshot, files: RunFiles) -> Result | None:

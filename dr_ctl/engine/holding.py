@@ -69,10 +69,12 @@ class Lease:
 
     def findings(self) -> list[Finding]:
         """Say where the lock could not be had because the broker does not let this user create it."""
-        return [lease.per_machine(slot.name, slot.forbidden) for slot in self.locks if slot.forbidden is not None]
+        return [
+            lease.per_machine(broker.name, broker.forbidden) for broker in self.locks if broker.forbidden is not None
+        ]
 
     def held_at(self) -> list[str]:
-        return [slot.name for slot in self.locks if slot.held is not None]
+        return [broker.name for broker in self.locks if broker.held is not None]
 
     def take(self, among: Collection[tuple[str, str]] | None = None, *, break_lock: bool = False) -> None:
         """Take it at every broker that answers, of those named by site and pair where they are; raises `Locked` naming
@@ -93,10 +95,10 @@ class Lease:
         """One attempt; gives who was in the way, where, and whether that one holds it still."""
         readings = self._readings(among)
         broken: list[lease.LockDocument] = []
-        for slot, reading in readings:
+        for broker, reading in readings:
             if (other := lease.against(reading, self._who)) is not None:
                 if not break_lock:
-                    return slot.name, other, True
+                    return broker.name, other, True
                 live = [document for document in reading.documents if document.live(reading.now_ms)]
                 broken += [lock for lock in live if not any(lock.same(known) for known in broken)]
         self.broken += [lock for lock in broken if not any(lock.same(known) for known in self.broken)]
@@ -104,64 +106,64 @@ class Lease:
         taken: list[BrokerLock] = []
         done = False
         try:
-            for slot, reading in readings:
-                with slot.mutex:
-                    rival = self._create(slot, reading, broken)
+            for broker, reading in readings:
+                with broker.mutex:
+                    rival = self._create(broker, reading, broken)
                 if rival is not None:
-                    return slot.name, *rival
-                taken.append(slot)
+                    return broker.name, *rival
+                taken.append(broker)
             done = True
         finally:
             # No call went out under what was created, so that its epoch may be had by another.
-            for slot in taken if not done else ():
-                with slot.mutex:
-                    if (held := slot.held) is not None:
-                        slot.held = None
-                        _remove(slot, held.epoch)
-        for slot, reading in readings:
-            with slot.mutex:
+            for broker in taken if not done else ():
+                with broker.mutex:
+                    if (held := broker.held) is not None:
+                        broker.held = None
+                        _remove(broker, held.epoch)
+        for broker, reading in readings:
+            with broker.mutex:
                 for document in reading.documents:  # older epochs, never the highest
-                    if slot.held is not None and document.epoch < slot.held.epoch:
-                        _remove(slot, document.epoch)
+                    if broker.held is not None and document.epoch < broker.held.epoch:
+                        _remove(broker, document.epoch)
         return None
 
     def _readings(self, among: Collection[tuple[str, str]] | None) -> list[tuple[BrokerLock, lease.LockReading]]:
         readings = []
-        for slot in self.locks:
-            with slot.mutex:
-                slot.held, slot.read_at = None, float("-inf")
-                if among is not None and slot.key not in among:
+        for broker in self.locks:
+            with broker.mutex:
+                broker.held, broker.read_at = None, float("-inf")
+                if among is not None and broker.key not in among:
                     continue
                 try:
-                    readings.append((slot, lease.read_locks(slot.store)))
+                    readings.append((broker, lease.read_locks(broker.store)))
                 except BrokerError:
                     continue  # left out; joined when a call is to go there
         return readings
 
     def _create(
-        self, slot: BrokerLock, reading: lease.LockReading, broken: Collection[lease.LockDocument]
+        self, broker: BrokerLock, reading: lease.LockReading, broken: Collection[lease.LockDocument]
     ) -> tuple[lease.LockDocument, bool] | None:
         """Create the lock at one broker and look whether it is this run's; gives who has it, and whether it lives."""
         at = self._clock.monotonic()
-        me = self._document(slot, reading)
+        me = self._document(broker, reading)
         try:
-            slot.store.create(lease.LOCK, me.epoch, me.to_text())
+            broker.store.create(lease.LOCK, me.epoch, me.to_text())
         except lease.Forbidden as error:
-            slot.forbidden = str(error)
+            broker.forbidden = str(error)
             return None
         except BrokerError:
             pass  # created or not: the reading tells, by whose it is
         try:
-            now = lease.read_locks(slot.store)
+            now = lease.read_locks(broker.store)
         except BrokerError:
             return None  # away since; a call to it looks first
         other = lease.conflict(now, me, broken)
         if other is None:
-            slot.held = me
-            self._note_reading(slot, me, now, at)
+            broker.held = me
+            self._note_reading(broker, me, now, at)
             return None
         if any(document.same(me) for document in now.documents):
-            _remove(slot, me.epoch)
+            _remove(broker, me.epoch)
         return other, other.live(now.now_ms) and not lease.ended(other, me)
 
     # While holding.
@@ -169,24 +171,26 @@ class Lease:
     def why_not(self, site: str, pair: str, timeout_s: float) -> str | None:
         """Say why no call may go out to that broker now, or return None if a call that takes `timeout_s` may. An old
         reading is made anew; a lock with too little time left is renewed."""
-        slot = next(slot for slot in self.locks if slot.key == (site, pair))
+        broker = next(broker for broker in self.locks if broker.key == (site, pair))
         try:
-            if slot.forbidden is None and (self._old(slot) or self._left_s(slot) < timeout_s):
-                with slot.mutex:
-                    if slot.held is None:
+            if broker.forbidden is None and (self._old(broker) or self._left_s(broker) < timeout_s):
+                with broker.mutex:
+                    if broker.held is None:
                         if self._lost is None:
-                            self._join(slot)
-                    elif self._old(slot) or self._left_s(slot) < timeout_s:
-                        self._renew_if_due(slot)
+                            self._join(broker)
+                    elif self._old(broker) or self._left_s(broker) < timeout_s:
+                        self._renew_if_due(broker)
         except BrokerError as error:
-            return f"the lock at {slot.name} could not be looked at: {error}"
+            return f"the lock at {broker.name} could not be looked at: {error}"
         for other in self.locks:
-            if other is not slot and other.held is not None and self._old(other):
+            if other is not broker and other.held is not None and self._old(other):
                 self._glance(other)
         if (lost := self.lost()) is not None:
             return lost
-        if slot.forbidden is None and self._left_s(slot) < timeout_s:
-            return f"the lock at {slot.name} runs out in {max(self._left_s(slot), 0):.0f} s, before an answer may come"
+        if broker.forbidden is None and self._left_s(broker) < timeout_s:
+            return (
+                f"the lock at {broker.name} runs out in {max(self._left_s(broker), 0):.0f} s, before an answer may come"
+            )
         return None
 
     def lost(self) -> str | None:
@@ -195,57 +199,58 @@ class Lease:
         name, holder = self._lost
         return f"the lock at {name} is not this run's any more: {holder.described}"
 
-    def _glance(self, slot: BrokerLock) -> None:
+    def _glance(self, broker: BrokerLock) -> None:
         """Look at a broker that the call does not go to. A silent broker here does not hold up the call to the
         other."""
-        if self._clock.monotonic() - slot.silent_at > SILENT_S and slot.mutex.acquire(blocking=False):
+        if self._clock.monotonic() - broker.silent_at > SILENT_S and broker.mutex.acquire(blocking=False):
             try:
-                if slot.held is not None:
-                    self._renew_if_due(slot)
+                if broker.held is not None:
+                    self._renew_if_due(broker)
             except BrokerError:
-                slot.silent_at = self._clock.monotonic()
+                broker.silent_at = self._clock.monotonic()
             finally:
-                slot.mutex.release()
+                broker.mutex.release()
 
-    def renew_if_due(self, slot: BrokerLock) -> None:
+    def renew_if_due(self, broker: BrokerLock) -> None:
         """Look at the lock at one broker, and renew it where it has to be. Raises `BrokerError`."""
-        with slot.mutex:
-            if slot.held is not None:
-                self._renew_if_due(slot, no_older_s=REUSABLE_S)
+        with broker.mutex:
+            if broker.held is not None:
+                self._renew_if_due(broker, no_older_s=REUSABLE_S)
 
-    def age_s(self, slot: BrokerLock) -> float:
+    def age_s(self, broker: BrokerLock) -> float:
         """Seconds since the last reading of this broker's lock; 0 where the lock is not held."""
-        return self._clock.monotonic() - slot.read_at if slot.held is not None else 0.0
+        return self._clock.monotonic() - broker.read_at if broker.held is not None else 0.0
 
     def paused(self, site: str, pair: str, names: Iterable[str]) -> str | None:
         """Write down which queues are about to be paused; says why not where that cannot be done."""
-        slot = next(slot for slot in self.locks if slot.key == (site, pair))
-        with slot.mutex:
-            slot.own = tuple(sorted({*slot.own, *names}))
-            if slot.held is None:
+        broker = next(broker for broker in self.locks if broker.key == (site, pair))
+        with broker.mutex:
+            broker.own = tuple(sorted({*broker.own, *names}))
+            if broker.held is None:
                 return None
             try:
-                self._write(slot, slot.held)
+                self._write(broker, broker.held)
             except BrokerError as error:
-                return f"what is to be paused could not be written into the lock at {slot.name}: {error}"
+                return f"what is to be paused could not be written into the lock at {broker.name}: {error}"
         return None
 
     def still_paused(self, site: str, pair: str, names: Collection[str]) -> None:
         """Note which queues of a broker were seen paused at the end: the lock forgets what runs have lifted."""
-        slot = next(slot for slot in self.locks if slot.key == (site, pair))
-        with slot.mutex:
-            slot.own = tuple(name for name in slot.own if name in names)
-            if slot.held is not None:
+        broker = next(broker for broker in self.locks if broker.key == (site, pair))
+        with broker.mutex:
+            broker.own = tuple(name for name in broker.own if name in names)
+            if broker.held is not None:
                 left = {
-                    run: tuple(queue for queue in queues if queue in names) for run, queues in slot.held.paused.items()
+                    run: tuple(queue for queue in queues if queue in names)
+                    for run, queues in broker.held.paused.items()
                 }
-                slot.held = replace(slot.held, paused={run: queues for run, queues in left.items() if queues})
+                broker.held = replace(broker.held, paused={run: queues for run, queues in left.items() if queues})
 
     def before(self, site: str, pair: str, names: Iterable[str]) -> None:
         """Note which queues were paused before the run; written with the next change of the lock."""
-        for slot in self.locks:
-            if slot.key == (site, pair):
-                slot.before = tuple(sorted(names))
+        for broker in self.locks:
+            if broker.key == (site, pair):
+                broker.before = tuple(sorted(names))
 
     def reacquire(self) -> str | None:
         """Take a lock that ran out again, because an undo needs it too; returns why not where another run has it. After
@@ -262,98 +267,98 @@ class Lease:
 
     def release(self) -> None:
         """Mark it as released wherever it is held; where a broker does not answer it runs out by itself."""
-        for slot in self.locks:
-            with slot.mutex:
-                held, slot.held = slot.held, None
+        for broker in self.locks:
+            with broker.mutex:
+                held, broker.held = broker.held, None
                 if held is not None:
                     with suppress(BrokerError):
-                        self._write(slot, replace(held, released=True))
+                        self._write(broker, replace(held, released=True))
 
-    def _join(self, slot: BrokerLock) -> None:
+    def _join(self, broker: BrokerLock) -> None:
         """Take it, with the run's epoch, at a broker that did not answer when it was taken elsewhere."""
-        reading, at = lease.read_locks(slot.store), self._clock.monotonic()
-        me, highest = self._document(slot, reading), reading.highest
+        reading, at = lease.read_locks(broker.store), self._clock.monotonic()
+        me, highest = self._document(broker, reading), reading.highest
         if highest is not None and highest.same(me):  # created, and the answer was lost
-            slot.held = me
-            self._note_reading(slot, me, reading, at)
+            broker.held = me
+            self._note_reading(broker, me, reading, at)
             return
         other = lease.against(reading, me) or (highest if highest is not None and highest.epoch >= me.epoch else None)
-        if other is None and (rival := self._create(slot, reading, ())) is not None:
+        if other is None and (rival := self._create(broker, reading, ())) is not None:
             other = rival[0]
         if other is not None:
-            self._lost = self._lost or (slot.name, other)
+            self._lost = self._lost or (broker.name, other)
 
-    def _document(self, slot: BrokerLock, reading: lease.LockReading) -> lease.LockDocument:
+    def _document(self, broker: BrokerLock, reading: lease.LockReading) -> lease.LockDocument:
         """The document for one broker, with the queues that dead runs left paused there, before their documents are
         removed."""
         paused = lease.inherited(reading)
-        slot.own = tuple(sorted({*slot.own, *paused.get(self._who.run, ())}))
+        broker.own = tuple(sorted({*broker.own, *paused.get(self._who.run, ())}))
         return replace(
             self._who,
             start_ms=reading.now_ms,
             expires_ms=reading.now_ms + int(LEASE_S * 1000),
-            paused_before=slot.before,
-            paused=paused | self._own(slot),
+            paused_before=broker.before,
+            paused=paused | self._own(broker),
         )
 
-    def _own(self, slot: BrokerLock) -> dict[str, tuple[str, ...]]:
-        return {self._who.run: slot.own} if slot.own else {}
+    def _own(self, broker: BrokerLock) -> dict[str, tuple[str, ...]]:
+        return {self._who.run: broker.own} if broker.own else {}
 
-    def _renew_if_due(self, slot: BrokerLock, *, no_older_s: float | None = None) -> None:
-        assert slot.held is not None
-        if self._shown_lately(slot, slot.held, FRESH_S if no_older_s is None else no_older_s):
+    def _renew_if_due(self, broker: BrokerLock, *, no_older_s: float | None = None) -> None:
+        assert broker.held is not None
+        if self._shown_lately(broker, broker.held, FRESH_S if no_older_s is None else no_older_s):
             return
-        reading = self._read(slot, slot.held)
-        if reading is not None and self._left_s(slot) < RENEW_BELOW_S:
+        reading = self._read(broker, broker.held)
+        if reading is not None and self._left_s(broker) < RENEW_BELOW_S:
             # Renewed late, it may have run out and be another's by now: the reading after it tells, as it told before.
-            slot.held = replace(slot.held, expires_ms=reading.now_ms + int(LEASE_S * 1000))
-            self._write(slot, slot.held)
-            self._read(slot, slot.held)
+            broker.held = replace(broker.held, expires_ms=reading.now_ms + int(LEASE_S * 1000))
+            self._write(broker, broker.held)
+            self._read(broker, broker.held)
 
-    def _shown_lately(self, slot: BrokerLock, me: lease.LockDocument, no_older_s: float) -> bool:
+    def _shown_lately(self, broker: BrokerLock, me: lease.LockDocument, no_older_s: float) -> bool:
         """True if a recent reading already shows our lock and no renewal is due. A reading without our lock may be
         older than the lock; the caller then looks again."""
-        recent = lease.recent_reading(slot.store)
+        recent = lease.recent_reading(broker.store)
         if recent is None or recent[0] > no_older_s or lease.lost_to(recent[1], me) is not None:
             return False
-        if (at := self._clock.monotonic() - recent[0]) > slot.read_at:
-            self._note_reading(slot, me, recent[1], at)
-        return self._left_s(slot) >= RENEW_BELOW_S
+        if (at := self._clock.monotonic() - recent[0]) > broker.read_at:
+            self._note_reading(broker, me, recent[1], at)
+        return self._left_s(broker) >= RENEW_BELOW_S
 
-    def _read(self, slot: BrokerLock, me: lease.LockDocument) -> lease.LockReading | None:
+    def _read(self, broker: BrokerLock, me: lease.LockDocument) -> lease.LockReading | None:
         """Look at the lock; returns None where another run has taken the lock over."""
         at = self._clock.monotonic()
-        reading = lease.read_locks(slot.store)
+        reading = lease.read_locks(broker.store)
         if (other := lease.lost_to(reading, me)) is not None:
-            self._lost = self._lost or (slot.name, other)
+            self._lost = self._lost or (broker.name, other)
             self._taken_over_by = self._taken_over_by or (other if other.holder else None)
             return None
-        self._note_reading(slot, me, reading, at)
+        self._note_reading(broker, me, reading, at)
         return reading
 
-    def _note_reading(self, slot: BrokerLock, me: lease.LockDocument, reading: lease.LockReading, at: float) -> None:
+    def _note_reading(self, broker: BrokerLock, me: lease.LockDocument, reading: lease.LockReading, at: float) -> None:
         """Count from before the question: the broker answered after that moment."""
         written = next(document for document in reading.documents if document.same(me))
-        slot.read_at, slot.runs_out_at = at, at + (written.expires_ms - reading.now_ms) / 1000
+        broker.read_at, broker.runs_out_at = at, at + (written.expires_ms - reading.now_ms) / 1000
 
-    def _write(self, slot: BrokerLock, me: lease.LockDocument) -> None:
+    def _write(self, broker: BrokerLock, me: lease.LockDocument) -> None:
         last_hash, count = self.facts()
-        paused = {run: queues for run, queues in me.paused.items() if run != me.run} | self._own(slot)
-        written = replace(me, paused_before=slot.before, paused=paused, last_hash=last_hash, count=count)
-        slot.store.update(lease.LOCK, me.epoch, written.to_text())
-        slot.held = written if not written.released else None
+        paused = {run: queues for run, queues in me.paused.items() if run != me.run} | self._own(broker)
+        written = replace(me, paused_before=broker.before, paused=paused, last_hash=last_hash, count=count)
+        broker.store.update(lease.LOCK, me.epoch, written.to_text())
+        broker.held = written if not written.released else None
 
-    def _old(self, slot: BrokerLock) -> bool:
-        return self._clock.monotonic() - slot.read_at > FRESH_S
+    def _old(self, broker: BrokerLock) -> bool:
+        return self._clock.monotonic() - broker.read_at > FRESH_S
 
-    def _left_s(self, slot: BrokerLock) -> float:
-        return slot.runs_out_at - self._clock.monotonic()
+    def _left_s(self, broker: BrokerLock) -> float:
+        return broker.runs_out_at - self._clock.monotonic()
 
 
-def _remove(slot: BrokerLock, epoch: int) -> None:
+def _remove(broker: BrokerLock, epoch: int) -> None:
     """Tidy up; where this fails, the lock runs out by itself."""
     with suppress(BrokerError):
-        slot.store.delete(lease.LOCK, epoch)
+        broker.store.delete(lease.LOCK, epoch)
 
 
 @contextmanager
@@ -361,7 +366,7 @@ def auto_renewed(stores: Sequence[lease.Store], who: lease.LockDocument, clock: 
     """A lock to take; once it is held it is kept until the block ends, by itself. The stores are closed then."""
     held = Lease(stores, who, clock)
     over = system().event()
-    keeping = [in_background(partial(_keep, held, slot, over), f"lock at {slot.name}") for slot in held.locks]
+    keeping = [in_background(partial(_keep, held, broker, over), f"lock at {broker.name}") for broker in held.locks]
     try:
         yield held
     finally:
@@ -372,11 +377,11 @@ def auto_renewed(stores: Sequence[lease.Store], who: lease.LockDocument, clock: 
             store.close()
 
 
-def _keep(held: Lease, slot: BrokerLock, over: Event) -> None:
+def _keep(held: Lease, broker: BrokerLock, over: Event) -> None:
     wait_s = READ_EVERY_S
     while not over.wait(wait_s):
         wait_s = READ_EVERY_S
         with suppress(BrokerError):  # the next call says so, if it is still so
-            held.renew_if_due(slot)
-            age_s = held.age_s(slot)  # the run's own readings count too, and have an age
+            held.renew_if_due(broker)
+            age_s = held.age_s(broker)  # the run's own readings count too, and have an age
             wait_s = max(READ_EVERY_S - age_s, SOON_S) if age_s < READ_EVERY_S else READ_EVERY_S
