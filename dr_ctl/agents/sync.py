@@ -14,7 +14,7 @@ from enum import Enum
 from dr_ctl.core.document import document, key
 from dr_ctl.core.model import Json
 from dr_ctl.core.system import Clock, stamp
-from dr_ctl.engine.debts import BY_AGENT, Notes
+from dr_ctl.engine.debts import BY_AGENT, Hold, Notes
 from dr_ctl.engine.runs import Runs
 from dr_ctl.topologies.topology import Cleaner, Progress
 
@@ -94,10 +94,9 @@ class SyncAgent:
         vanished = [queue for queue in self._last.queues if queue.vanished]
         losses = "; ".join(f"{queue.vanished} message(s) left {queue.name} by no client" for queue in vanished)
         hold = self._notes.hold()
-        if hold is None:
-            self._notes.put_hold(BY_AGENT, losses, self._clock.now())
-        elif hold.by == BY_AGENT and hold.reason != losses:
-            self._notes.tell_more(hold, losses)
+        if hold is None or (hold.by == BY_AGENT and hold.reason != losses):
+            since = hold.since if hold is not None else stamp(self._clock.now())
+            self._notes.put_hold(Hold(BY_AGENT, losses, since))
 
     def _stands(self, phase: Phase, why: str, run: str | None) -> SyncStatus:
         """How it stands now; written down when that has changed, and every second."""

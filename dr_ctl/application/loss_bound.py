@@ -1,8 +1,6 @@
 """What a failover costs. A closed site that answers gives its own counts; any other site is judged by the last samples
 of the history. Contacts no broker, needs neither Java nor Spark."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress

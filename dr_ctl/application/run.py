@@ -166,7 +166,7 @@ def _carried_out(caller: Caller, request: Request, how: RunOptions, files: RunFi
     if request.exposure is not None and files is None:
         caller.say(f"bounds: {bounds_text(request.exposure.bounds())}")
     approved, refused = None, None
-    if files is None and request.opened.installation.settings.approvals is not None:
+    if files is None:
         approved, refused = plans.permit(request.opened.installation, request.spec, request.saved, runs)
     if (declined := refused or _declined(caller, decided, how, request, snapshot)) is not None:
         declined = _exposed(declined, request)

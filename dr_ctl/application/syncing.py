@@ -17,7 +17,8 @@ from dr_ctl.core.document import document, optional
 from dr_ctl.core.errors import LoginRefused, Stopped
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, brief
-from dr_ctl.engine.debts import Notes
+from dr_ctl.core.system import stamp
+from dr_ctl.engine.debts import Hold, Notes
 from dr_ctl.engine.operations import KEEP_ASIDE
 from dr_ctl.engine.plan import RunOptions, Spec
 from dr_ctl.engine.roles import roles_text
@@ -80,7 +81,7 @@ def sync(caller: Caller, lasting_s: float | None, *, metrics: str | None) -> Res
 def hold(caller: Caller, reason: str) -> Result:
     """Keep the agent from deleting, whether it runs now or later."""
     notes = Notes(_own(caller))
-    notes.put_hold("an operator", reason, caller.clock.now())
+    notes.put_hold(Hold("an operator", reason, stamp(caller.clock.now())))
     text = "the agent deletes nothing until `dr-ctl sync --go-on`; wait for `held` in sync.json before you purge"
     return Result(ExitCode.OK, text, data=SettleData(standing=notes.standing))
 

@@ -5,8 +5,6 @@ entry points of the group `dr_ctl.commands`, when one of them is called; help mu
 stands here.
 """
 
-from __future__ import annotations
-
 import inspect
 import itertools
 import os

@@ -4,8 +4,6 @@ sets a field of `Spec` or `RunOptions` is declared there.
 Where nothing can be read nothing is offered: a shell waits for each answer, and a person sees no error there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from inspect import Parameter

@@ -1,7 +1,5 @@
 """`runs` and `history`: what past runs left, and what people do with it. Asks no broker."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Final

@@ -7,8 +7,6 @@ stands. `sync-hold.json` keeps it from deleting until it is removed. `sync-go-on
 the vanished messages; the agent removes that document.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os
@@ -133,21 +131,18 @@ class Notes:
     def hold(self) -> Hold | None:
         """A hold that cannot be read holds all the same."""
         try:
-            document = json.loads((self.state / HOLD).read_text(encoding="utf-8"))
-            return Hold(str(document["by"]), str(document["reason"]), str(document["since"]))
+            return read(Hold, json.loads((self.state / HOLD).read_text(encoding="utf-8")))
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError) as error:
             return Hold("somebody", f"{self.state / HOLD} cannot be read: {error}", "?")
 
-    def put_hold(self, by: str, reason: str, at: datetime) -> None:
+    def put_hold(self, hold: Hold) -> None:
+        """Put it there, in the place of one that stands."""
         private(self.state)
-        if by != BY_AGENT:
+        if hold.by != BY_AGENT:
             (self.state / GO_ON).unlink(missing_ok=True)
-        write(self.state / HOLD, {"by": by, "reason": reason, "since": stamp(at)})
-
-    def tell_more(self, hold: Hold, reason: str) -> None:
-        write(self.state / HOLD, {"by": hold.by, "reason": reason, "since": hold.since})
+        write(self.state / HOLD, document(hold))
 
     def go_on(self, at: datetime) -> None:
         """Note that a person answers for the vanished messages, and end every hold."""

@@ -7,8 +7,6 @@ one with `when` goes out where that is seen.
 that option, for the command line, for the plan and for the journal.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime

@@ -5,8 +5,6 @@ stomp.py's own attempts bound no wait: with one to be made, a port that refuses 
 sleeps before it gives up), and a name look-up lasts for as long as the system likes.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import socket

@@ -8,8 +8,6 @@ stomp.py's own sessions bound no wait: the end of a TLS session waits for the pe
 two threads at once.
 """
 
-from __future__ import annotations
-
 import os
 import uuid
 from collections.abc import Callable, Mapping

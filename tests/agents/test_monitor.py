@@ -26,8 +26,8 @@ from dr_ctl.application.monitoring import Recorded
 from dr_ctl.core.errors import Sick, Unreachable, UsageError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Role
-from dr_ctl.core.system import SystemClock
-from dr_ctl.engine.debts import BY_AGENT, Notes
+from dr_ctl.core.system import SystemClock, stamp
+from dr_ctl.engine.debts import BY_AGENT, Hold, Notes
 from dr_ctl.engine.runs import Locked, Runs
 from dr_ctl.rpo.estimate import request
 from dr_ctl.rpo.estimate.request import Request
@@ -568,7 +568,7 @@ def test_a_hold_holds_it_until_somebody_answers_for_it(
             cleaner.kept = act
             agent.step()
         elif isinstance(act, tuple):
-            notes.put_hold(*act, CLOCK.now())
+            notes.put_hold(Hold(*act, stamp(CLOCK.now())))
         elif act == "word":
             notes.go_on(CLOCK.now())
         else:
