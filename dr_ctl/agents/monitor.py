@@ -26,12 +26,9 @@ from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.topology import Snapshot, TimedReading, Topology
 
 FLUSH_EVERY_S = 60.0
-RECENT_S: Final = 60.0
-"""A reading is recent for this long: a monitor that lives looks every few seconds."""
-MIN_S: Final = 0.25
-"""Looks at everything are no nearer to each other."""
-SHARE: Final = 20
-"""Looks at everything take a twentieth of the time at most, unless `history.every` asks for more."""
+RECENT_S: Final = 60.0  # a reading is recent for this long: a monitor that lives looks every few seconds
+MIN_S: Final = 0.25  # looks at everything are no nearer to each other
+SHARE: Final = 20  # looks at everything take a twentieth of the time at most, unless `history.every` asks for more
 GAPS_OF_S: Final = 900.0
 """The largest gap between two readings is told for this long: what came in it is bound as if it came at once."""
 ESTIMATE_EVERY_S: Final = 300.0

@@ -32,8 +32,7 @@ from dr_ctl.topologies.topology import BrokerSnapshot, Snapshot
 LET_IN_AGAIN: Final = "DR-RETURN-004"
 AGAIN_S: Final = 60.0  # a run that did not end well is not repeated at every reading
 SOON_S: Final = 10.0  # what was refused before it was a run, as while a link attaches
-UNWATCHED: Final = timedelta(minutes=15)
-"""After a longer gap between two readings nobody knows what was done meanwhile."""
+UNWATCHED: Final = timedelta(minutes=15)  # after a longer gap between two readings nobody knows what was done meanwhile
 CLOSED_S: Final = 10.0
 """A broker that ends may show closed listeners for a moment; one that goes on so was closed by somebody."""
 

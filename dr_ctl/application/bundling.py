@@ -50,8 +50,7 @@ AFTER: Final = timedelta(minutes=1)
 _PACKAGE: Final = re.compile(r"[A-Za-z0-9._-]+")
 MASK: Final = "***"
 _COMMANDS: Final = ("run", "start", "stop", "state", "command")
-_LEAST: Final = 4
-"""Characters of a password that is looked for: a shorter one stands in every text by chance."""
+_LEAST: Final = 4  # characters of a password that is looked for: a shorter one stands in every text by chance
 
 
 @dataclass(frozen=True, slots=True)

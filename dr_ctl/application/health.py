@@ -28,8 +28,7 @@ class SiteRole:
     role: Role
 
 
-NAMED: Final = 3
-"""So many problems, the worst first, stand in the line; a pager shows no more of it."""
+NAMED: Final = 3  # so many problems, the worst first, stand in the line; a pager shows no more of it
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,7 @@ from dr_ctl.settings.model import Installation
 if TYPE_CHECKING:
     from dr_ctl.rpo.history.newest import RolePeriod
 
-_CLOCKS: Final = timedelta(seconds=5)
-"""How far the clocks of a run's machine and of the monitor's may be apart."""
+_CLOCKS: Final = timedelta(seconds=5)  # how far the clocks of a run's machine and of the monitor's may be apart
 _HEADING: Final = ("since (UTC)", "serves", "clients out", "epoch", "by", "what, and why")
 
 

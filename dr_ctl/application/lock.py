@@ -27,8 +27,7 @@ from dr_ctl.engine.runs import Locked, Runs
 from dr_ctl.topologies.topology import BrokerSnapshot, Snapshot
 
 LOOK_S: Final = 5.0
-LATE_S: Final = 60.0
-"""A run that begins later than so long after its moment is not what somebody planned."""
+LATE_S: Final = 60.0  # a run that begins later than so long after its moment is not what somebody planned
 
 
 def by() -> dict[str, Json]:

@@ -36,8 +36,7 @@ from dr_ctl.rpo.estimate.request import stored
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.topology import Snapshot
 
-SELDOM_S: Final = 15.0
-"""How often files, debts and readiness are looked at: what they tell changes in minutes."""
+SELDOM_S: Final = 15.0  # how often files, debts and readiness are looked at: what they tell changes in minutes
 QUARANTINE: Final = "quarantine"
 SHOWN_RUNS: Final = (SWAPOVER, FAILOVER, QUARANTINE, FAILBACK, REHEARSE)
 QUANTILES: Final = ("now", "p50", "p95", "p99", "max")
@@ -48,8 +47,7 @@ _ESTIMATED: Final = {
     "drain_s": ("dr_ctl_estimate_drain_seconds", "time until all that is under way would have arrived"),
 }
 _READY: Final = {ExitCode.OK: True, ExitCode.PRECHECK_FAILED: False}
-MIN_MEMORY: Final = 4 << 30
-"""A machine with less has no room for a session of Spark that waits."""
+MIN_MEMORY: Final = 4 << 30  # a machine with less has no room for a session of Spark that waits
 
 
 def monitor(caller: Caller, lasting_s: float | None, does: Sequence[str], *, metrics: str | None) -> Result:

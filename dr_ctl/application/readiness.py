@@ -39,8 +39,7 @@ from dr_ctl.topologies.topology import Snapshot
 
 VERIFY_S = 5.0
 _UNANSWERED = (Role.UNKNOWN, Role.SICK, Role.DOWN)
-SETTINGS: Final = "settings"
-"""The place of a check that is of the settings by themselves."""
+SETTINGS: Final = "settings"  # the place of a check that is of the settings by themselves
 _ORDER: Final = (Severity.ERROR, Severity.WARNING, Severity.INFO)
 
 

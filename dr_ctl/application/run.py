@@ -39,8 +39,7 @@ TAKEOVER = "DR-NODE-004"
 NOBODY_ASKED = "nobody could be asked, and --yes was not given; nothing was changed"
 SAID_NO = "a person said no; nothing was changed"
 _PLANNED: Final = (SWAPOVER, FAILBACK)
-_LATEST: Final = 5
-"""How long a move takes is told by the newest of this number."""
+_LATEST: Final = 5  # how long a move takes is told by the newest of this number
 
 
 @dataclass(frozen=True, slots=True)

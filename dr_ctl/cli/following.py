@@ -18,8 +18,7 @@ from dr_ctl.engine.journal import Entry, is_held, read_entries
 from dr_ctl.engine.record import how_ended
 
 POLL_S: Final = 0.1
-BEGINS_WITHIN_S: Final = 2.0
-"""How long a run may take between its directory and its journal."""
+BEGINS_WITHIN_S: Final = 2.0  # how long a run may take between its directory and its journal
 SAMPLE_EVERY_S: Final = 1.0
 
 

@@ -142,12 +142,10 @@ PLAN: Final = (
 CHANGE: Final = of("yes", "dry_run", "break_lock", "reason", "expect_serving")
 STEPWISE: Final = (*CHANGE, *of("step"))
 WHOLE: Final = (*STEPWISE, *of("saved"))
-AT: Final = (*WHOLE, *of("at"))
-"""Of a planned move, which may wait for its moment."""
+AT: Final = (*WHOLE, *of("at"))  # of a planned move, which may wait for its moment
 
 
-FORMS: Final = ("text", "json", "yaml")
-"""What `--output` of any command may be."""
+FORMS: Final = ("text", "json", "yaml")  # what `--output` of any command may be
 
 
 def everywhere(*, before: bool, forms: Sequence[str] = ("wide", "name")) -> list[Parameter]:

@@ -27,8 +27,7 @@ else:
 
 
 T = TypeVar("T")
-HIDDEN: Final[Mapping[str, Any]] = {"exclude": True}
-"""Of a field that does not stand in the document."""
+HIDDEN: Final[Mapping[str, Any]] = {"exclude": True}  # of a field that does not stand in the document
 MOMENT: Final[Mapping[str, Any]] = {"description": "ISO 8601, in UTC"}
 
 

@@ -24,8 +24,7 @@ class Tone(Enum):
     """The state was reached, and something of it has a price. No exit code has it: the result's figures do."""
     UNDONE = "undone"
     BAD = "bad"
-    OPEN = "open"
-    """Of a run that has not ended. No exit code has it."""
+    OPEN = "open"  # of a run that has not ended. No exit code has it.
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,12 +42,9 @@ class RefusalScope(Flag):
     FAILOVER = auto()
     SINGLE_STEP = auto()
     RESTART = auto()
-    EXPECTED_WHEN_LOST = auto()
-    """So it is after every loss of a site: a failover does not tell it."""
-    FENCING = auto()
-    """It speaks against a fence by itself."""
-    WHERE_IT_SERVES = auto()
-    """It is told, as a warning, of a target that serves already, too."""
+    EXPECTED_WHEN_LOST = auto()  # so it is after every loss of a site: a failover does not tell it
+    FENCING = auto()  # it speaks against a fence by itself
+    WHERE_IT_SERVES = auto()  # it is told, as a warning, of a target that serves already, too
 
 
 class Health(Enum):

@@ -20,8 +20,7 @@ from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Outcome, StepContext
 from dr_ctl.telemetry.events import EventSink, WaitProgress
 
-STOPPED: Final = "stopped by a signal"
-"""What a step says that a signal ended."""
+STOPPED: Final = "stopped by a signal"  # what a step says that a signal ended
 
 
 class StopAtOnce(BaseException):

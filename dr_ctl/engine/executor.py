@@ -31,8 +31,7 @@ from dr_ctl.telemetry.events import EventSink, Notice, StepEnded, StepStarted
 O = TypeVar("O", bound=ports.Observation)  # noqa: E741 - the observation of one topology
 
 ESTIMATE_WITHIN_S = 30.0
-MAX_DRAINS: Final = 3
-"""A run proves that its source is empty at most this many times."""
+MAX_DRAINS: Final = 3  # a run proves that its source is empty at most this many times
 _FIRST = "look at"
 
 

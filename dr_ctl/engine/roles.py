@@ -125,8 +125,7 @@ def by_site(units: Sequence[UnitSnapshot]) -> Mapping[str, list[str]]:
 NODES: Final = "nodes"
 """The part of a plan's basis that says which brokers it is about: site, unit, and what no two brokers share. A topology
 whose brokers have no such thing leaves it out."""
-PAIRS: Final = "pairs"
-"""The part that says which pairs the settings named, by site, those of silent brokers too."""
+PAIRS: Final = "pairs"  # the part that says which pairs the settings named, by site, those of silent brokers too
 CLOSED = (Role.STANDBY, Role.DOWN)
 _ANSWERING = (Role.SERVING, Role.STANDBY)
 

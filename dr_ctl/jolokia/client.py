@@ -164,8 +164,7 @@ class Account:
     password: str
     origin: str
     tls: TlsFiles = field(default_factory=TlsFiles)
-    source: str = "the settings file"
-    """Where the password comes from, in words."""
+    source: str = "the settings file"  # where the password comes from, in words
 
     def __repr__(self) -> str:
         return f"Account({self.url!r}, {self.username!r})"

@@ -32,8 +32,7 @@ from dr_ctl.core.system import boottime_s, system
 from dr_ctl.core.tls import TlsFiles
 
 CONNECT_S: Final = 2.0
-_KEPT: Final = 10
-"""Threads that share a place keep so many connections; another's is closed after its answer."""
+_KEPT: Final = 10  # threads that share a place keep so many connections; another's is closed after its answer
 _CHUNK: Final = 64 * 1024
 _NO_TLS: Final = (
     "If its certificate is not trusted, name the file of its authority as `tls.ca` of that site; if the certificate is "

@@ -15,8 +15,7 @@ from dr_ctl.settings.parts import Secret
 COMMAND_S: Final = 10.0
 _SECRET: Final = re.compile(r"pass|pwd|secret|token|credential|private|api_?key|access_?key|auth", re.IGNORECASE)
 _LOGIN: Final = re.compile(r"://[^/@:\s]*:([^@\s]+)@")  # the password of an address, encoded or not
-_LEAST: Final = 4
-"""Characters of a value that is masked: a shorter one stands in every text by chance."""
+_LEAST: Final = 4  # characters of a value that is masked: a shorter one stands in every text by chance
 _resolved: Final[set[str]] = set()
 
 

@@ -20,8 +20,7 @@ PROGRAM: Final = "ssh-keygen"
 _NAMESPACE: Final = "dr-ctl"
 _KEY: Final = re.compile(r" with (\S+ key \S+)\s*$", re.MULTILINE)
 _VERIFIED_S: Final = 10.0
-_SIGNED_S: Final = 120.0
-"""A person may have to type a passphrase, or to touch a token."""
+_SIGNED_S: Final = 120.0  # a person may have to type a passphrase, or to touch a token
 
 
 class SshFailed(DrCtlError):

@@ -105,8 +105,7 @@ class ArtemisContinuity(Settings):
 class ClientRoles(Section):
     """Whom a fence of one queue keeps out of its address, restarts included."""
 
-    matches: ClassVar[tuple[str, ...]] = ()
-    """The addresses are found at run time: a fence is for the queues that move."""
+    matches: ClassVar[tuple[str, ...]] = ()  # the addresses are found at run time: a fence is for the queues that move
 
     roles: Names = Field(
         min_length=1,
