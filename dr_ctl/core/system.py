@@ -30,9 +30,7 @@ class Event(Protocol):
     """Something that happens once, until it is taken back."""
 
     def set(self) -> None: ...
-
     def clear(self) -> None: ...
-
     def is_set(self) -> bool: ...
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -43,7 +41,6 @@ class Mutex(AbstractContextManager[bool], Protocol):
     """What one at a time may hold, for a block or without one."""
 
     def acquire(self, blocking: bool = True) -> bool: ...
-
     def release(self) -> None: ...
 
 
@@ -51,9 +48,7 @@ class Condition(AbstractContextManager[bool], Protocol):
     """What one at a time may hold, again and again, and who waits lets go of until something has changed."""
 
     def wait(self, timeout: float | None = None) -> bool: ...
-
     def wait_for(self, predicate: Callable[[], bool], timeout: float | None = None) -> bool: ...
-
     def notify_all(self) -> None: ...
 
 
@@ -110,9 +105,7 @@ class System(Clock, Protocol):
     wires: NetworkAccess | None
 
     def event(self) -> Event: ...
-
     def mutex(self) -> Mutex: ...
-
     def condition(self) -> Condition: ...
 
     def start(self, work: Callable[[], T], name: str) -> BackgroundTask[T]:
