@@ -32,19 +32,8 @@ TEXTS: Final = {
 }
 SECTIONS: Final[dict[str, tuple[str, ...]]] = {
     "Inspect (nothing is changed)": (
-        "status",
-        "validate",
-        "check",
-        "verify",
-        "plan",
-        "plan approve",
-        "rpo",
-        "monitor",
-        "maintenance",
-        "runs",
-        "history",
-        "explain",
-        "schema",
+        *("status", "validate", "check", "verify", "plan", "plan approve", "rpo"),
+        *("monitor", "maintenance", "runs", "history", "explain", "schema"),
     ),
     "Move the service": ("swapover", "failback"),
     "A site is lost": ("failover", "reinstate", "escalate"),

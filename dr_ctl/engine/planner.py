@@ -211,19 +211,8 @@ def _steps(
         if line.verb == operations.CATCHING_UP and move.spec.timeout_s is not None and "within" in limits:
             # `--timeout` limits the catch-up too, where that may take longer.
             limits = {**limits, "within": min(limits["within"], move.spec.timeout_s)}
-        steps.append(
-            PlannedStep(
-                number=number,
-                verb=line.verb,
-                site=draft.site,
-                summary=draft.summary,
-                calls=draft.calls,
-                inverse=draft.inverse,
-                limits=limits,
-                undoable=undoable,
-                cut_off=draft.cut_off,
-            )
-        )
+        drafted = (draft.site, draft.summary, draft.calls, draft.inverse)
+        steps.append(PlannedStep(number, line.verb, *drafted, limits, undoable, draft.cut_off))
     return tuple(steps)
 
 
