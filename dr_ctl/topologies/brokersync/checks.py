@@ -1,21 +1,92 @@
-"""The named checks of a BrokerSync pair: everything that speaks against a move, all at once. Pure."""
+"""The named checks of a BrokerSync pair: everything that speaks against a move, all at once; and whether the waiting
+site holds what the serving one does, queue by queue. Pure.
+
+Other messages there are copies of consumed ones: no lack, and removed by id before the site opens.
+"""
 
 import shlex
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, RefusalScope, Role, brief
 from dr_ctl.engine.operations import SWAPOVER
 from dr_ctl.engine.ports import Move
-from dr_ctl.topologies.brokersync import parity
+from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.brokersync.view import BrokerView, SyncSnapshot
 from dr_ctl.topologies.classic import checks as classic
 from dr_ctl.topologies.classic.checks import BY_CONSOLE
 from dr_ctl.topologies.classic.operations import LINKS_DOWN, LINKS_UP, LISTS, MOVES, REMOVES
 from dr_ctl.topologies.common import reasons
+from dr_ctl.topologies.common import rules as common
 from dr_ctl.topologies.common.checks import Case, Checks, Named, listeners, of_listeners, of_pair, of_queues
+from dr_ctl.topologies.common.rules import Rules
+
+DEEP: Final = 1000
+"""A browse counts as a dispatch of each message that it shows, as for a client: small queues are left to the console,
+which leaves no trace."""
+BY_STOMP_S: Final = 0.0002  # a message; 40 000 of 500 bytes took 1.7 s
+BY_CONSOLE_S: Final = 0.001  # 40 000 took 20 s
+SHARE: Final = 0.5
+"""Of a drain's time, for listings; copies are to be shipped in it, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts(common.Counts):
+    """Beside it how many copies are to be shipped."""
+
+    to_ship: int
+
+    @property
+    def lacks(self) -> int:
+        """How many the target has not and will not get."""
+        return max(0, self.source - self.target - self.to_ship)
+
+
+def counts(source: BrokerView, target: BrokerView, queues: Queues) -> list[Counts]:
+    """Every selected queue of clients, by name; dead letters are left out, because every broker fills its own."""
+    return [
+        Counts(counts.queue, counts.source, counts.target, copies.depth if copies is not None else 0)
+        for counts, either in common.at_both(source, target, queues)
+        for copies in (source.copying.get(counts.queue),)
+        if not any(queue is not None and queue.dead_letter_address is not None for queue in either)
+    ]
+
+
+def lacking(source: BrokerView, target: BrokerView, queues: Queues, traffic: Mapping[str, int]) -> list[Counts]:
+    """Queues whose lack is larger than what moved between two readings can explain."""
+    return [counted for counted in counts(source, target, queues) if counted.lacks > traffic.get(counted.queue, 0)]
+
+
+def unproven(
+    source: BrokerView, target: BrokerView, queues: Queues, traffic: Mapping[str, int]
+) -> list[tuple[Counts, int, str]]:
+    """Queues of which the target holds more copies than the source's counters cover, and than moved between two
+    readings; how many lie there alone, and why they may not be removed."""
+    differences = []
+    for counted in counts(source, target, queues):
+        copies = counted.target + counted.to_ship - counted.source
+        sure = copies - traffic.get(counted.queue, 0)
+        if counted.queue in source.copying and sure > 0 and (why := source.why_kept(counted.queue, sure)) is not None:
+            differences.append((counted, copies, why))
+    return differences
+
+
+def takes_s(view: BrokerView, depth: int) -> float:
+    """How long a listing of so many messages may take."""
+    return depth * (BY_STOMP_S if depth > DEEP and view.own.agent is not None else BY_CONSOLE_S)
+
+
+def too_deep(rules: Rules, source: BrokerView, target: BrokerView, move: Move) -> frozenset[str]:
+    """The queues whose listings would take longer than the run has, the deepest of them first left out."""
+    left_s, deep = rules.within(move) * SHARE, set[str]()
+    for counted in sorted(counts(source, target, rules.queues), key=lambda counts: max(counts.source, counts.target)):
+        left_s -= max(takes_s(source, counted.source), takes_s(target, counted.target))
+        if left_s < 0 and counted.queue in source.copying:
+            deep.add(counted.queue)
+    return frozenset(deep)
+
 
 # Findings that a return itself mends.
 _MENDED: Final = frozenset({"DR-DOOR-004", "DR-LINK-004"})
@@ -72,16 +143,16 @@ def of_both(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> I
     yield from _copies(source, target)
     if source.role is Role.SERVING and move.spec.operation == SWAPOVER:
         yield from _residue(case, source, target)
-        deep = parity.too_deep(rules, source, target, move)
-        for counts in parity.counts(source, target, rules.queues):
-            if counts.queue in deep:
-                yield not_compared(counts, source.site, target.site)
+        deep = too_deep(rules, source, target, move)
+        for counted in counts(source, target, rules.queues):
+            if counted.queue in deep:
+                yield not_compared(counted, source.site, target.site)
     if source.role is not Role.SERVING:
         return  # both closed: the gate of the run itself judges, over time; or clients of the target have worked since
     wrong = [
-        counts
-        for counts in parity.lacking(source, target, rules.queues, snapshot.traffic.get(source.pair, {}))
-        if move.spec.accept_difference.get(counts.queue) != abs(counts.source - counts.target)
+        counted
+        for counted in lacking(source, target, rules.queues, snapshot.traffic.get(source.pair, {}))
+        if move.spec.accept_difference.get(counted.queue) != abs(counted.more)
     ]
     if wrong:
         yield found("DR-PARITY-001", differences=brief([finding.text(source.site, target.site) for finding in wrong]))
@@ -89,7 +160,7 @@ def of_both(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> I
 
 def of_opening(case: Case[BrokerView]) -> Iterator[Finding]:
     def surplus(view: BrokerView, peer: BrokerView) -> dict[str, int]:
-        return {counts.queue: counts.lacks for counts in parity.counts(view, peer, case.rules.queues)}
+        return {counted.queue: counted.lacks for counted in counts(view, peer, case.rules.queues)}
 
     return reasons.surplus_at_closed_sites(case, surplus)
 
@@ -97,28 +168,21 @@ def of_opening(case: Case[BrokerView]) -> Iterator[Finding]:
 def _residue(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> Iterator[Finding]:
     """Copies at the waiting site that the run would have to remove, and may not."""
     traffic = case.snapshot.traffic.get(source.pair, {})
-    for counts, copies, why in parity.unproven(source, target, case.rules.queues, traffic):
-        if case.move.spec.accept_difference.get(counts.queue) == counts.target - counts.source:
-            yield possible_duplicates(counts.queue, counts.target - counts.source, target.site)
+    for counted, copies, why in unproven(source, target, case.rules.queues, traffic):
+        if case.move.spec.accept_difference.get(counted.queue) == counted.more:
+            yield possible_duplicates(counted.queue, counted.more, target.site)
         else:
-            yield unproven_copies(counts, copies, why, source, target)
+            yield unproven_copies(counted, copies, why, source, target)
 
 
-def unproven_copies(counts: parity.Counts, copies: int, why: str, source: BrokerView, target: BrokerView) -> Finding:
-    return found(
-        "DR-SYNC-004.unproven",
-        queue=counts.queue,
-        target=target.site,
-        source=source.site,
-        why=why,
-        count=copies,
-        quoted=shlex.quote(counts.queue),
-    )
+def unproven_copies(counted: Counts, copies: int, why: str, source: BrokerView, target: BrokerView) -> Finding:
+    queue, at, other = counted.queue, target.site, source.site
+    quoted = shlex.quote(queue)
+    return found("DR-SYNC-004.unproven", queue=queue, target=at, source=other, why=why, count=copies, quoted=quoted)
 
 
-def not_compared(counts: parity.Counts, source: str, target: str) -> Finding:
-    most = max(counts.source, counts.target)
-    return found("DR-SYNC-006", told=counts.text(source, target), most=most)
+def not_compared(counted: Counts, source: str, target: str) -> Finding:
+    return found("DR-SYNC-006", told=counted.text(source, target), most=max(counted.source, counted.target))
 
 
 def possible_duplicates(queue: str, copies: int, site: str) -> Finding:

@@ -20,13 +20,13 @@ from dr_ctl.engine.plan import Call, Goal, PlannedStep
 from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.jolokia.client import READ_S
-from dr_ctl.topologies.brokersync import parity, proven
+from dr_ctl.topologies.brokersync import checks, proven
 from dr_ctl.topologies.brokersync.checks import CHECKS, not_compared, nothing_owed, possible_duplicates, unproven_copies
 from dr_ctl.topologies.brokersync.proven import covered
 from dr_ctl.topologies.brokersync.reading import READS, LinkEnds, Observer, Session
 from dr_ctl.topologies.brokersync.sync.pair import cleaner
 from dr_ctl.topologies.brokersync.sync.queue import DELETED
-from dr_ctl.topologies.brokersync.tools import SyncTools, listed, own, unproven
+from dr_ctl.topologies.brokersync.tools import SyncTools, both_listed, copies_alone, listed, own
 from dr_ctl.topologies.brokersync.view import BrokerView, SyncSnapshot
 from dr_ctl.topologies.classic import ids
 from dr_ctl.topologies.classic import verbs as classic
@@ -127,77 +127,70 @@ class QueueDifference:
     """A queue of a fenced source and of its target, by id: what the target lacks; what may be removed there, or None;
     what lies there alone otherwise, and why that stays."""
 
+    counted: checks.Counts
     lacks: frozenset[str]
     gone: Consumed | None
     stays: frozenset[str]
     why: str
 
-    @classmethod
-    def of(
-        cls, tools: SyncTools, ends: LinkEnds, source: BrokerView, target: BrokerView, queue: str
-    ) -> QueueDifference:
-        """Raises `BrokerError`."""
-        views = {source.site: source, target.site: target}
-        view, peer = tools.observer.ask_all(
-            lambda session: listed(session, views[session.site], views[session.site].by_name.get(queue)), ends
-        )
-        copies = peer.complete.ids - own(ends[1], target, queue, peer)
-        lacks, alone = view.complete.ids - peer.complete.ids, peer.complete.ids - view.complete.ids
-        gone = covered(source, queue, copies, view.complete)
-        if isinstance(gone, Consumed):
-            stays = alone - gone.ids
-            why = f"{len(stays)} were sent at {target.site}, and never shipped"
-            return cls(lacks, gone if gone.ids else None, stays, why)
-        return cls(lacks, None, alone, gone)
+
+def _compared(
+    tools: SyncTools, source: BrokerView, target: BrokerView, ends: LinkEnds, counted: checks.Counts
+) -> QueueDifference:
+    """Raises `BrokerError`."""
+    queue = counted.queue
+    view, peer = both_listed(tools.observer, (source, target), queue)
+    copies = peer.complete.ids - own(ends[1], target, queue, peer)
+    lacks, alone = view.complete.ids - peer.complete.ids, peer.complete.ids - view.complete.ids
+    gone = covered(source, queue, copies, view.complete)
+    if not isinstance(gone, Consumed):
+        return QueueDifference(counted, lacks, None, alone, gone)
+    stays = alone - gone.ids
+    why = f"{len(stays)} were sent at {target.site}, and never shipped"
+    return QueueDifference(counted, lacks, gone if gone.ids else None, stays, why)
 
 
-def cleared(
-    tools: SyncTools, ends: LinkEnds, move: Move, context: StepContext, removed: dict[str, int], left: list[Finding]
-) -> Failed | None:
+def _cleared(
+    tools: SyncTools, ends: LinkEnds, move: Move, context: StepContext, removed: dict[str, int]
+) -> list[Finding] | Failed:
     """Compare every queue by id, then remove at the target what the fenced source has consumed, where its counters
-    cover that and nobody holds; says how many those are, and what is `left`. Nothing is removed where the target lacks
-    what the source holds, or has what nothing proves. Raises `BrokerError`."""
+    cover that and nobody holds; gives what is left, and how many were `removed`. Nothing is removed where the target
+    lacks what the source holds, or has what nothing proves. Raises `BrokerError`."""
     source, target = (session.read() for session in ends)
-    deep = parity.too_deep(tools.rules, source, target, move)
-    differing: list[tuple[parity.Counts, QueueDifference]] = []
-    for counted in parity.counts(source, target, tools.observer.queues):
+    findings: list[Finding] = []
+    differences: list[QueueDifference] = []
+    deep, accepted = checks.too_deep(tools.rules, source, target, move), move.spec.accept_difference
+    for counted in checks.counts(source, target, tools.observer.queues):
         if counted.queue not in source.copying or not (counted.source or counted.target):
             continue
-        apart_by = abs(counted.source - counted.target)
         if counted.queue not in deep:
-            differing.append((counted, QueueDifference.of(tools, ends, source, target, counted.queue)))
-        elif apart_by and apart_by != move.spec.accept_difference.get(counted.queue):  # equal numbers are the gate's
+            differences.append(_compared(tools, source, target, ends, counted))
+        elif counted.more and abs(counted.more) != accepted.get(counted.queue):  # equal numbers are the gate's
             text = f"{counted.text(source.site, target.site)}: too many to compare by id in time"
             return Failed(text, findings=(not_compared(counted, source.site, target.site),))
-    for counted, apart in differing:
-        accepted = move.spec.accept_difference.get(counted.queue)
-        if apart.lacks and len(apart.lacks) != accepted:
-            return refused(
-                "DR-PARITY-004.one_queue_by_id",
-                {counted.queue: {f"only at {source.site}": apart.lacks}},
-                count=len(apart.lacks),
-                queue=counted.queue,
-                site=source.site,
-                other_site=target.site,
-                accepting=accepting({counted.queue: len(apart.lacks)}),
-            )
-        if apart.stays and len(apart.stays) != accepted:
-            finding = unproven_copies(counted, len(apart.stays), apart.why, source, target)
-            return Failed(f"{counted.queue}: {apart.why}", findings=(finding,))
-        if apart.stays:
-            left.append(possible_duplicates(counted.queue, len(apart.stays), target.site))
-    if any(apart.gone is not None for _, apart in differing) and ends[0].read().start != source.start:
+    for apart in differences:
+        queue, lacks, stays = apart.counted.queue, len(apart.lacks), len(apart.stays)
+        if lacks and lacks != accepted.get(queue):
+            ids, sites = {queue: {f"only at {source.site}": apart.lacks}}, (source.site, target.site)
+            values = {"site": sites[0], "other_site": sites[1], "accepting": accepting({queue: lacks})}
+            return refused("DR-PARITY-004.one_queue_by_id", ids, count=lacks, queue=queue, **values)
+        if stays and stays != accepted.get(queue):
+            finding = unproven_copies(apart.counted, stays, apart.why, source, target)
+            return Failed(f"{queue}: {apart.why}", findings=(finding,))
+        if stays:
+            findings.append(possible_duplicates(queue, stays, target.site))
+    if any(apart.gone for apart in differences) and ends[0].read().start != source.start:
         return Failed(f"the broker of {source.site} was restarted: its counters prove nothing any more")
-    for counted, apart in differing:
-        count = 0
+    for apart in differences:
+        queue = apart.counted.queue
         if apart.gone is not None:
-            why = remove(tools, ends[1], target.by_name[counted.queue], apart.gone, context, (ends[0], source))
-            if why is not None:
-                return why
-            removed[counted.queue] = count = len(apart.gone.ids)
+            failed = remove(tools, ends[1], target.by_name[queue], apart.gone, context, (ends[0], source))
+            if failed is not None:
+                return failed
+            removed[queue] = len(apart.gone.ids)
         if not apart.lacks and not apart.stays:
-            tools.compared.note(source, target, counted.queue, count)
-    return None
+            tools.compared.note(source, target, queue, removed.get(queue, 0))
+    return findings
 
 
 def remove(
@@ -276,17 +269,18 @@ def drain(tools: SyncTools, step: PlannedStep, move: Move, context: StepContext)
         directions = [Copies(*ends, context, tools.timeouts) for ends in tools.observer.link_ends(move)]
         wait = Wait(tools, directions, context, UNDER_WAY)
         failed = wait.until(tools.rules.drain.poll, step.limits, lambda view: [view.pair] if view.open else [])
-        outcome = failed or _cleared(tools, move, context)
+        outcome = failed or _consumed_removed(tools, move, context)
     return lifted.judged(outcome)
 
 
-def _cleared(tools: SyncTools, move: Move, context: StepContext) -> Outcome:
+def _consumed_removed(tools: SyncTools, move: Move, context: StepContext) -> Outcome:
     removed: dict[str, dict[str, int]] = {}
     findings: list[Finding] = []
     for ends in tools.observer.link_ends(move):
-        gone = removed.setdefault(ends[0].pair, {})
-        if (refused := cleared(tools, ends, move, context, gone, findings)) is not None:
-            return refused
+        left = _cleared(tools, ends, move, context, removed.setdefault(ends[0].pair, {}))
+        if isinstance(left, Failed):
+            return left
+        findings += left
     count = sum(sum(counts.values()) for counts in removed.values())
     suffix = f"; {count} copies of what was consumed removed" if count else ""
     return Done(f"nothing to ship{suffix}", {"removed": document(removed)}, tuple(findings))
@@ -384,45 +378,29 @@ def _tell_apart(tools: SyncTools, returned: Session, serving: Session, context: 
     counters from before the loss are gone, and nothing proves what was consumed then: no message is removed. Raises
     `BrokerError`."""
     returned_view, serving_view, rejoined = returned.read(), serving.read(), tools.rejoined
+    lost, serves = returned.site, serving.site
     findings: list[Finding] = []
     for name, copies in returned_view.copying.items():
-        lies = listed(returned, returned_view, returned_view.by_name.get(name)).complete.ids
-        to_ship = listed(returned, returned_view, copies).complete.ids
+        lies, to_ship = (listed(returned, returned_view, queue).complete.ids for queue in (name, copies.name))
         rejoined.recovered[name] = len(to_ship & lies)
-        if left := to_ship - lies:
-            rejoined.done_there[name] = len(left)
-        serves = ids.shown(serving, serving_view.by_name.get(name))
-        before = frozenset(id_ for id_, by in serves.items() if by == serving_view.arrives_by(name)) - lies - to_ship
-        if before and not lies and not to_ship:
-            rejoined.duplicates[name] = len(before)
-            findings.append(
-                found(
-                    "DR-SYNC-007.none_there",
-                    other_site=returned_view.site,
-                    site=serving_view.site,
-                    count=len(before),
-                    queue=name,
-                )
-            )
-            before = frozenset()
-        shipped, not_shipped = "DR-RECONCILE-002.shipped", "DR-RECONCILE-002.not_shipped"
-        for session, view, queue, messages, key in (
-            (returned, returned_view, copies.name, left, not_shipped),
-            (serving, serving_view, name, before, shipped),
+        if done_there := to_ship - lies:
+            rejoined.done_there[name] = len(done_there)
+        came_by, arrives_by = ids.shown(serving, serving_view.by_name.get(name)), serving_view.arrives_by(name)
+        shipped = frozenset(id_ for id_, by in came_by.items() if by == arrives_by) - lies - to_ship
+        if shipped and not lies and not to_ship:
+            count = rejoined.duplicates[name] = len(shipped)
+            findings.append(found("DR-SYNC-007.none_there", other_site=lost, site=serves, count=count, queue=name))
+            shipped = frozenset()
+        for key, session, queue, messages in (
+            ("DR-RECONCILE-002.not_shipped", returned, returned_view.by_name.get(copies.name), done_there),
+            ("DR-RECONCILE-002.shipped", serving, serving_view.by_name.get(name), shipped),
         ):
-            if not messages:
+            if queue is None or not messages:
                 continue
-            if (refused := moved_aside(tools, session, view.by_name[queue], messages, context)) is not None:
-                return refused
-            finding = found(
-                key,
-                count=len(messages),
-                queue=name,
-                lost=returned_view.site,
-                serving=serving_view.site,
-                site=session.site,
-            )
-            findings.append(finding)
+            if (failed := moved_aside(tools, session, queue, messages, context)) is not None:
+                return failed
+            count, site = len(messages), session.site
+            findings.append(found(key, count=count, queue=name, lost=lost, serving=serves, site=site))
     return findings
 
 
@@ -435,13 +413,14 @@ def reconcile(tools: SyncTools, _step: PlannedStep, move: Move, context: StepCon
         for name, queue in view.business.items():
             if name not in view.copying or not queue.depth:
                 continue
-            gone = _consumed(local, serving, view, returned, queue)
+            try:
+                _, gone = copies_alone((serving, returned), (local, view), name)
+            except IncompleteListing as error:
+                gone = str(error)
             if isinstance(gone, Consumed):
-                if (
-                    gone.ids
-                    and (refused := remove(tools, returned, queue, gone, context, (serving, local))) is not None
-                ):
-                    return refused
+                failed = remove(tools, returned, queue, gone, context, (serving, local)) if gone.ids else None
+                if failed is not None:
+                    return failed
                 tools.rejoined.done_here[name] = len(gone.ids)
             elif (more := queue.depth - (local.by_name[name].depth if name in local.by_name else 0)) > 0:
                 tools.rejoined.duplicates[name] = tools.rejoined.duplicates.get(name, 0) + more
@@ -453,24 +432,13 @@ def reconcile(tools: SyncTools, _step: PlannedStep, move: Move, context: StepCon
     return Done(tools.rejoined.text, document(tools.rejoined), (*findings, *_lacking(tools, move)))
 
 
-def _consumed(local: BrokerView, serving: Session, view: BrokerView, returned: Session, queue: Queue) -> Consumed | str:
-    """The copies at the returned site that were consumed, or why that cannot be told. Raises `BrokerError`."""
-    try:
-        copies = listed(returned, view, queue, tries=ids.TRIES).complete.ids
-        return covered(
-            local, queue.name, copies, listed(serving, local, local.by_name.get(queue.name), tries=ids.TRIES).complete
-        )
-    except IncompleteListing as error:
-        return str(error)
-
-
 def _lacking(tools: SyncTools, move: Move) -> Iterator[Finding]:
     snapshot = tools.observer.observe()
     for pair in snapshot.sites[move.source]:
         view, peer = snapshot.view(move.source, pair), snapshot.view(move.target, pair)
         if view is None or peer is None or not view.copying:
             continue
-        wrong = parity.lacking(view, peer, tools.observer.queues, snapshot.traffic.get(pair, {}))
+        wrong = checks.lacking(view, peer, tools.observer.queues, snapshot.traffic.get(pair, {}))
         if wrong:
             yield found("DR-RECONCILE-001", queues=brief([finding.text(move.source, move.target) for finding in wrong]))
 
@@ -523,7 +491,8 @@ def _nothing_proves(
             if not (queue.depth and name in views[0].copying and (pattern is None or matches((pattern,), name))):
                 continue
             try:
-                copies = Unproven(pair, name, sorted(unproven(ends, views, name)))
+                alone, gone = copies_alone(ends, views, name)
+                copies = Unproven(pair, name, () if isinstance(gone, Consumed) else sorted(alone))
             except IncompleteListing as error:
                 copies = Unproven(pair, name, (), str(error))
             if copies.ids or copies.why_not is not None:

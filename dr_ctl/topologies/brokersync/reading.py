@@ -19,7 +19,7 @@ from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.classic import BrokerSyncBroker
 from dr_ctl.settings.model import Installation, Queues
 from dr_ctl.stomp_io.address import Closed, Connected, StompAccount
-from dr_ctl.topologies.brokersync import parity, proven
+from dr_ctl.topologies.brokersync import checks, proven
 from dr_ctl.topologies.brokersync.view import AGENT, QUEUE, BrokerView, SyncConfig
 from dr_ctl.topologies.classic import beans, session, statistics
 from dr_ctl.topologies.classic import reading as classic
@@ -42,7 +42,7 @@ class BrokerSyncSnapshot(snapshot.Snapshot[BrokerView]):
             peer = self.peer(view)
             if peer is None or not view.open or peer.open:
                 continue
-            for counts, copies, why in parity.unproven(view, peer, Queues(), self.traffic.get(view.pair, {})):
+            for counts, copies, why in checks.unproven(view, peer, Queues(), self.traffic.get(view.pair, {})):
                 yield found(
                     "DR-SYNC-007.beyond",
                     queue=counts.queue,
@@ -186,5 +186,5 @@ Observer = observer.Observer[BrokerView, Session]
 READS: Final = observer.Reads(
     Session.each,
     BrokerSyncSnapshot,
-    lambda source, *more: source.open and any(judge(source, *more) for judge in (parity.lacking, parity.unproven)),
+    lambda source, *more: source.open and any(judge(source, *more) for judge in (checks.lacking, checks.unproven)),
 )

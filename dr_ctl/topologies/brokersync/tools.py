@@ -1,5 +1,6 @@
 """The gate of a BrokerSync pair, how its queues are listed by id, and the tools of acts at it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -8,9 +9,8 @@ from dr_ctl.core.model import Finding, Json
 from dr_ctl.engine.ports import Done, Failed, Move, Outcome
 from dr_ctl.jolokia.client import Read
 from dr_ctl.jolokia.values import Fields
-from dr_ctl.topologies.brokersync import parity
-from dr_ctl.topologies.brokersync.checks import not_compared
-from dr_ctl.topologies.brokersync.parity import DEEP
+from dr_ctl.topologies.brokersync import checks
+from dr_ctl.topologies.brokersync.checks import DEEP, not_compared
 from dr_ctl.topologies.brokersync.proven import covered
 from dr_ctl.topologies.brokersync.reading import Observer, Session
 from dr_ctl.topologies.brokersync.sync.queue import SHOWN
@@ -29,10 +29,10 @@ BEFORE: Final = "original-destination"
 _Counts = tuple[str, int, int]
 
 
-def listed(session: Session, view: BrokerView, queue: Queue | None, *, tries: int = 1) -> Listed:
+def listed(session: Session, view: BrokerView, name: str, *, tries: int = 1) -> Listed:
     """List a queue of that broker whole. What the peer ships may come to a closed site meanwhile. Raises
     `BrokerError`."""
-    grows = not view.open and not view.prepared
+    queue, grows = view.by_name.get(name), not view.open and not view.prepared
     if queue is None or queue.depth <= DEEP or (listener := session.agents_listener()) is None:
         return ids.listed(session, queue, tries=tries, grows=grows)
     before = _count(session, queue)
@@ -76,20 +76,28 @@ def own(session: Session, view: BrokerView, queue: str, listing: Listed) -> froz
     `BrokerError`."""
     if queue in view.copying:
         copies = view.copying[queue]
-        return listed(session, view, copies).complete.ids if copies.depth else frozenset()
+        return listed(session, view, copies.name).complete.ids if copies.depth else frozenset()
     arrives = view.arrives_by(queue)
     return frozenset(id_ for id_, by in listing.came_by.items() if by != arrives)
 
 
-def unproven(ends: tuple[Session, Session], views: tuple[BrokerView, BrokerView], queue: str) -> frozenset[str]:
-    """The copies of a queue that lie at the waiting site alone, unless the counters of the serving one cover them all.
-    Serving site first. Raises `BrokerError`."""
+def copies_alone(
+    ends: tuple[Session, Session], views: tuple[BrokerView, BrokerView], queue: str
+) -> tuple[frozenset[str], Consumed | str]:
+    """The copies of a queue that lie at the waiting site alone, and the proof that they were consumed, or why there is
+    none. Serving site first; clients work there, so the other one is listed before it. Raises `BrokerError`."""
     (serving, waiting), (view, peer) = ends, views
-    lie = listed(waiting, peer, peer.by_name.get(queue), tries=ids.TRIES)
+    lie = listed(waiting, peer, queue, tries=ids.TRIES)
     copies = lie.complete.ids - own(waiting, peer, queue, lie)
-    listing = listed(serving, view, view.by_name.get(queue), tries=ids.TRIES).complete
-    gone = covered(view, queue, copies, listing)
-    return frozenset() if isinstance(gone, Consumed) else copies - listing.ids
+    listing = listed(serving, view, queue, tries=ids.TRIES).complete
+    return copies - listing.ids, covered(view, queue, copies, listing)
+
+
+def both_listed(observer: Observer, views: Sequence[BrokerView], queue: str) -> list[Listed]:
+    """List a queue at both sites, side by side: no client works. Raises `BrokerError`."""
+    by_site = {view.site: view for view in views}
+    ends = [observer.brokers[view.site][view.pair] for view in views]
+    return observer.ask_all(lambda session: listed(session, by_site[session.site], queue), ends)
 
 
 class SyncGate(Gate[BrokerView]):
@@ -102,39 +110,34 @@ class SyncGate(Gate[BrokerView]):
         super().__init__(observer, rules.drain.poll)
 
     def differing(self, now: PairReading[BrokerView], move: Move) -> list[str]:
-        differences = parity.differing(now.source, now.target, self.observer.queues)
+        accepted = move.spec.accept_difference
         return [
-            counts.text(move.source, move.target)
-            for counts in differences
-            if move.spec.accept_difference.get(counts.queue) != abs(counts.source - counts.target)
+            counted.text(move.source, move.target)
+            for counted in checks.counts(now.source, now.target, self.observer.queues)
+            if counted.more and accepted.get(counted.queue) != abs(counted.more)
         ]
 
     def same(self, now: PairReading[BrokerView], move: Move) -> Outcome:
         view, peer = now.source, now.target
         depths: dict[str, Json] = {}
-        compared, left = 0, list[Finding]()
-        deep = parity.too_deep(self._rules, view, peer, move)
-        for counted in parity.counts(view, peer, self.observer.queues):
+        compared, findings = 0, list[Finding]()
+        deep = checks.too_deep(self._rules, view, peer, move)
+        for counted in checks.counts(view, peer, self.observer.queues):
             if counted.source:
                 depths[counted.queue] = counted.source
-            if counted.source != counted.target or not counted.source:
+            if counted.more or not counted.source:
                 continue
             if not self._compared.alike(view, peer, counted.queue):
                 if counted.queue in deep:
-                    left.append(not_compared(counted, view.site, peer.site))
+                    findings.append(not_compared(counted, view.site, peer.site))
                     continue
-                if (refused := self._differ(counted.queue, view, peer)) is not None:
-                    return refused
+                if (failed := self._differ(counted.queue, view, peer)) is not None:
+                    return failed
             compared += counted.source
-        return Done("the gate holds", {"ids_compared": compared, "depths": depths}, tuple(left))
+        return Done("the gate holds", {"ids_compared": compared, "depths": depths}, tuple(findings))
 
     def _differ(self, queue: str, local: BrokerView, peer: BrokerView) -> Failed | None:
-        views = {view.site: view for view in (local, peer)}
-        ends = [self.observer.brokers[site][local.pair] for site in views]
-        serving, waiting = self.observer.ask_all(
-            lambda session: listed(session, views[session.site], views[session.site].by_name.get(queue)).complete.ids,
-            ends,
-        )
+        serving, waiting = (lists.complete.ids for lists in both_listed(self.observer, (local, peer), queue))
         if serving == waiting:
             return None
         ids = {f"only at {local.site}": serving - waiting, f"only at {peer.site}": waiting - serving}

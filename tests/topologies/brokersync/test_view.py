@@ -14,7 +14,7 @@ from dr_ctl.engine.plan import Spec
 from dr_ctl.engine.ports import Move
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.model import Drain, Queues
-from dr_ctl.topologies.brokersync import parity, proven, reading
+from dr_ctl.topologies.brokersync import checks, proven, reading
 from dr_ctl.topologies.brokersync.procedure import TOPOLOGY
 from dr_ctl.topologies.brokersync.sync.queue import SHOWN, Counters
 from dr_ctl.topologies.brokersync.view import AGENT, BrokerView, SyncConfig
@@ -151,8 +151,8 @@ def pair(source: int, target: int, *, to_ship: int) -> tuple[BrokerView, BrokerV
 )
 def test_a_site_lacks_what_it_neither_has_nor_gets(source: int, target: int, to_ship: int, lacks: int) -> None:
     local, remote = pair(source, target, to_ship=to_ship)
-    assert [count.lacks for count in parity.counts(local, remote, Queues())] == [lacks]
-    assert bool(parity.lacking(local, remote, Queues(), {})) is (lacks > 0)
+    assert [count.lacks for count in checks.counts(local, remote, Queues())] == [lacks]
+    assert bool(checks.lacking(local, remote, Queues(), {})) is (lacks > 0)
 
 
 @pytest.mark.parametrize(
@@ -236,8 +236,8 @@ def test_what_a_step_needs_and_lacks_refuses_the_move(london: dict[str, Any], fi
 def test_what_clients_consume_while_both_sites_are_looked_at_refuses_no_move() -> None:
     local = broker("london", serves=True, depth=2, consumed={"orders": 28})
     remote = broker("paris", serves=False, depth=32)
-    assert parity.unproven(local, remote, Queues(), {"orders": 1})
-    assert not parity.unproven(local, remote, Queues(), {"orders": 2})
+    assert checks.unproven(local, remote, Queues(), {"orders": 1})
+    assert not checks.unproven(local, remote, Queues(), {"orders": 2})
 
 
 COPIES = frozenset({"a", "b", "c"})
