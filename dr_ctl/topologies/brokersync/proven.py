@@ -17,7 +17,7 @@ from dr_ctl.core.model import Json
 from dr_ctl.engine.debts import Notes
 from dr_ctl.engine.runs import write
 from dr_ctl.jolokia.client import Answer, Read
-from dr_ctl.topologies.brokersync.sync.queue import COUNTERS, DELETED, HANDED, OPENED, SHOWN, Counters, counters
+from dr_ctl.topologies.brokersync.sync.queue import COUNTERS, DELETED, HANDED, OPENED, SHOWN, Counters
 from dr_ctl.topologies.brokersync.view import BrokerView
 from dr_ctl.topologies.classic import beans
 from dr_ctl.topologies.classic.reading import Answered
@@ -89,7 +89,7 @@ def covered(serving: BrokerView, queue: str, copies: frozenset[str], listing: Co
 
 def rows_of(answer: Answer) -> dict[str, Counters]:
     """The counters of each queue."""
-    return {row.text("Name"): counters(row) for _, row in answer.beans()}
+    return {row.text("Name"): Counters.of(row) for _, row in answer.beans()}
 
 
 def _since(row: Counters, opened: Sequence[int] | None) -> Counters:

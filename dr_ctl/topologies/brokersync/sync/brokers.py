@@ -8,18 +8,18 @@ from typing import Final
 
 from dr_ctl.core.errors import BrokerError, TimedOut, UsageError
 from dr_ctl.core.system import boottime_s
-from dr_ctl.jolokia.client import Change, Changer, Read, Reader, Search, Transport
+from dr_ctl.jolokia.client import Answer, Change, Changer, Read, Search, Transport
 from dr_ctl.jolokia.http import NoSuchBean
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.stomp_io.client import Connection, ConnectionLost, Frame
 from dr_ctl.topologies.brokersync.reading import Session
-from dr_ctl.topologies.brokersync.sync.queue import COUNTERS, Listed, Opened, ServingReading, StandbyReading, counters
+from dr_ctl.topologies.brokersync.sync.queue import COUNTERS, Counters, Listed, Opened, ServingReading, StandbyReading
 from dr_ctl.topologies.brokersync.view import AGENT
 from dr_ctl.topologies.classic import beans
 from dr_ctl.topologies.classic.beans import COUNT, Count
 from dr_ctl.topologies.classic.ids import browse, connected
 from dr_ctl.topologies.classic.operations import REMOVE_MATCHING, by_ids
-from dr_ctl.topologies.classic.reading import find_broker, open_listeners, opened
+from dr_ctl.topologies.classic.reading import opened
 from dr_ctl.topologies.common.consumed import CompleteListing, Consumed, IncompleteListing
 
 LOOK_S: Final = 3.0
@@ -38,35 +38,27 @@ REMOVE_S: Final = 60.0
 
 
 class End:
-    """One of the two, asked over connections of the agent's own that are opened when first needed. Every method that
-    asks raises `BrokerError`."""
+    """One of the two. It listens and deletes over connections of the agent's own that are opened when first needed.
+    Every method that asks raises `BrokerError`."""
 
     def __init__(self, session: Session) -> None:
         """Raises `UsageError` where the settings do not say how the agent gets in."""
-        self.site, self._session, self._settings = session.site, session, session.settings
+        self.site, self._session = session.site, session
         if session.settings.sync is None or not session.has_console:
             lacking = "sync" if session.has_console else "jolokia"
             text = f"{session.pair} at {session.site} has no `{lacking}:` in the settings"
             remedy = "The agent needs a transport connector that no client uses, as `sync:`, and `jolokia:`, at each."
             raise UsageError(text, remedy=remedy)
-        self._wire: Transport | None = None
-        self._name = session.settings.broker
+        self._changing: Transport | None = None
         self._stomp: Connection | None = None
         self._used, self._number = 0.0, 0
 
-    def _opened(self) -> Transport:
-        if self._wire is None:
-            self._wire = self._session.wire()
-        return self._wire
-
-    def reader(self) -> Reader:
-        return Reader(self._opened())
-
     @property
     def broker(self) -> str:
-        if self._name is None:
-            self._name = find_broker(self.reader())
-        return self._name
+        return self._session.names().broker
+
+    def ask(self, *reads: Read | Search) -> list[Answer]:
+        return self._session.reader().read(reads, timeout_s=LOOK_S)
 
     def connect(self, beats: str | None = None) -> Connection:
         listener = self._session.agents_listener()
@@ -75,15 +67,15 @@ class End:
 
     def copy(self, queue: str) -> str:
         """The queue here that holds the copies of a queue until they are shipped."""
-        return self._settings.copies.format(queue=queue)
+        return self._session.settings.copies.format(queue=queue)
 
     def is_open(self) -> bool:
         """Whether any client's listener is open there."""
-        return bool(open_listeners(self.reader(), self.broker, self._settings.clients, timeout_s=LOOK_S))
+        return bool(self._session.open_listeners(timeout_s=LOOK_S))
 
     def count(self, queue: str) -> Count | None:
         """Count what lies in a queue; returns None where there is no such queue yet."""
-        (answer,) = self.reader().read([Read(beans.queue(self.broker, beans.part(queue)), COUNT)])
+        (answer,) = self.ask(Read(beans.queue(self.broker, beans.part(queue)), COUNT))
         return None if isinstance(answer.error, NoSuchBean) else Count.of(Fields(queue, answer.value()))
 
     def listed(self, queue: str, before: Count | None, *, grows: bool = False) -> Listed:
@@ -126,9 +118,8 @@ class End:
             if self._stomp is None:
                 self._stomp = self.connect()
             self._number += 1
-            message_ids = [
-                frame.headers["message-id"] for frame in browse(self._stomp, queue, f"browse-{self._number}")
-            ]
+            frames = browse(self._stomp, queue, f"browse-{self._number}")
+            message_ids = [frame.headers["message-id"] for frame in frames]
         except BrokerError:
             self._let_go()
             raise
@@ -142,9 +133,9 @@ class End:
 
     def close(self) -> None:
         self._let_go()
-        if self._wire is not None:
-            self._wire.close()
-            self._wire = None
+        if self._changing is not None:
+            self._changing.close()
+            self._changing = None
 
 
 class Primary(End):
@@ -158,19 +149,18 @@ class Primary(End):
 
     def read(self) -> ServingReading:
         """Look at it and at its queues that are copied."""
-        asked = [
+        itself, connectors, queues = self.ask(
             Read(beans.broker(self.broker), ("BrokerId",)),
             Read(beans.connector(self.broker), ("Started",)),
             Read(beans.queue(self.broker), (*COUNTERS, *COUNT)),
-        ]
-        itself, connectors, queues = self.reader().read(asked, timeout_s=LOOK_S)
+        )
         # Use the true names of queues: names inside bean names are encoded.
         rows = {row.text("Name"): row for _, row in queues.beans()}
         copied = {name: row for name, row in rows.items() if self.copy(name) in rows}
         return ServingReading(
             Fields(self.site, itself.value()).text("BrokerId"),
-            bool(opened(connectors, self._settings.clients)),
-            {name: counters(row) for name, row in copied.items()},
+            bool(opened(connectors, self._session.config.clients)),
+            {name: Counters.of(row) for name, row in copied.items()},
             {name: Count.of(rows[self.copy(name)]) for name in copied},
         )
 
@@ -237,8 +227,9 @@ class Standby(End):
 
     def counts(self) -> StandbyReading:
         """Count what lies in all queues."""
-        counting, hiding = Read(beans.queue(self.broker), ("Name", *COUNT)), Search(beans.all_transactions(self.broker))
-        queues, prepared = self.reader().read([counting, hiding], timeout_s=LOOK_S)
+        queues, prepared = self.ask(
+            Read(beans.queue(self.broker), ("Name", *COUNT)), Search(beans.all_transactions(self.broker))
+        )
         rows = {row.text("Name"): Count.of(row) for _, row in queues.beans()}
         unshipped = {name: rows[self.copy(name)] for name in rows if self.copy(name) in rows}
         return StandbyReading(rows, unshipped, bool(prepared.value()))
@@ -249,5 +240,6 @@ class Standby(End):
         if self.is_open():
             raise Opened(f"{self.site} lets clients in")
         change = Change(beans.queue(self.broker, beans.part(queue)), REMOVE_MATCHING, (by_ids(sorted(gone.ids)),))
-        (answer,) = Changer(self._opened()).change([change], timeout_s=REMOVE_S)
+        self._changing = self._changing or self._session.wire()
+        (answer,) = Changer(self._changing).change([change], timeout_s=REMOVE_S)
         return 0 if isinstance(answer.error, NoSuchBean) else int(answer.value())

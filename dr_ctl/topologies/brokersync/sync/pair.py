@@ -25,12 +25,13 @@ from dr_ctl.topologies.brokersync.sync.queue import (
     SURE,
     Account,
     Comparison,
+    Counters,
     Opened,
     Queue,
     ServingReading,
     StandbyReading,
-    Waiting,
 )
+from dr_ctl.topologies.classic.beans import Count
 from dr_ctl.topologies.classic.operations import REMOVES
 from dr_ctl.topologies.common.calls import debts_of
 from dr_ctl.topologies.topology import Progress
@@ -83,7 +84,6 @@ class Pair:
         self._read_next_at = self._delete_at = 0.0
         self._listens = self._was_held = self._goes_on = self._restarted = False
         self._standby_closed = False
-        self._believed: dict[str, Waiting] = {}
         self._turns: deque[str] = deque()
         self._glance: ServingReading | None = None
 
@@ -94,8 +94,6 @@ class Pair:
                 reading = self._read_serving()
                 self._listen(reading)
                 self._ends_where_closed(reading, held)
-        except LoginRefused:
-            raise
         except BrokerError as error:
             self._primary_failed(error)
             return
@@ -114,9 +112,8 @@ class Pair:
         accounts = {name: queue.account for name, queue in self.queues.items()}
         known: dict[str, Json] = {name: account.known for name, account in accounts.items()}
         shown: dict[str, Json] = {name: account.shown for name, account in accounts.items()}
-        deleted: dict[str, Json] = {
-            name: queue.account.spent - queue.waiting.counted for name, queue in self.queues.items()
-        }
+        counted = {name: queue.waiting.counted for name, queue in self.queues.items()}
+        deleted: dict[str, Json] = {name: account.spent - counted[name] for name, account in accounts.items()}
         handed: Json = {what: dict(counts) for what, counts in self._handed.items()}
         return {"start": self._start, "known": known, SHOWN: shown, DELETED: deleted, HANDED: handed}
 
@@ -145,16 +142,14 @@ class Pair:
         if self._start not in (None, reading.start):
             self._deaf()  # the broker was away: announcements may have been missed
             # Earlier ids were confirmed by the counters: they stay consumed, whatever the broker came back with.
-            self._believed = {name: queue.waiting for name, queue in self.queues.items()}
-            for waiting in self._believed.values():
-                waiting.of_earlier_start()
-            self.queues.clear()
+            self.queues = {name: Queue(self.name, name, waiting=queue.waiting) for name, queue in self.queues.items()}
+            for queue in self.queues.values():
+                queue.waiting.of_earlier_start()
             self._restarted = True
         if self._start != reading.start:
             same = self._remembered.get("start") == reading.start
-            self._handed = (
-                {what: dict(counts) for what, counts in self._remembered.get(HANDED, {}).items()} if same else {}
-            )
+            handed = self._remembered.get(HANDED, {}) if same else {}
+            self._handed = {what: dict(counts) for what, counts in handed.items()}
         self._start = reading.start
         if fresh := self._taken_up(reading):
             reading = self._begin(fresh, reading)
@@ -194,8 +189,6 @@ class Pair:
             self._standby_closed = not self._standby.is_open()
             if not self._standby_closed:
                 self._lets_in()
-        except LoginRefused:
-            raise
         except BrokerError as error:
             self._standby_failed(error)
 
@@ -203,6 +196,8 @@ class Pair:
         self.over = "split brain: the waiting site lets clients in too, so the agent cannot tell which site serves"
 
     def _standby_failed(self, error: BrokerError) -> None:
+        if isinstance(error, LoginRefused):
+            raise error
         self.standby_silent = str(error)
         self._standby_closed = False
         self._delete_at = self._clock.monotonic() + AGAIN_S
@@ -240,9 +235,8 @@ class Pair:
         earlier, shown, deleted = (self._remembered.get(key, {}) if same else {} for key in ("known", SHOWN, DELETED))
         fresh = [name for name in reading.queues if name not in self.queues]
         for name in fresh:
-            believed = self._believed.pop(name, Waiting())
             account = Account(earlier.get(name, 0), shown.get(name, 0), deleted.get(name, 0))
-            self.queues[name] = Queue(self.name, name, account, believed)
+            self.queues[name] = Queue(self.name, name, account)
         self._turns = deque(self.queues)
         if self._goes_on:
             self._goes_on = False
@@ -282,6 +276,8 @@ class Pair:
         self._work(held, LAST_WORK_S)
 
     def _primary_failed(self, error: BrokerError) -> None:
+        if isinstance(error, LoginRefused):
+            raise error
         self.primary_silent = str(error)
         self._read_next_at = self._clock.monotonic() + AGAIN_S
         self._deaf()
@@ -307,8 +303,6 @@ class Pair:
             self._clean(held, within_s)
             self._compare()
             self.standby_silent = None
-        except LoginRefused:
-            raise
         except PolicyRefused as error:
             self.refused = str(error)
             self._delete_at = self._clock.monotonic() + REFUSED_AGAIN_S
@@ -333,10 +327,29 @@ class Pair:
             before = self._glance.queues.get(queue.name)
             if before is None:
                 continue
-            comparison = compared(self._primary, self._standby, queue.name, self._glance, counts)
-            queue.listed(self._clock.now(), comparison, before)
+            queue.keep(self._compared(queue, before, self._glance.to_ship, counts))
             if self._clock.monotonic() >= until:
                 return
+
+    def _compared(
+        self, queue: Queue, before: Counters, to_ship: Mapping[str, Count], waiting: StandbyReading
+    ) -> Comparison:
+        """After a reading of the serving site and then one at the waiting site. In this order: a copy is on its way,
+        then at the waiting site; its message leaves the serving site last. A message consumed before that reading
+        therefore shows in one of the first two places. Messages that the waiting site did not ship when it served are
+        no copies. A count is as good as a listing where it says that nothing lies there, as long as it was read in that
+        order."""
+        name, consumed, tried = queue.name, before.consumed(queue.account.shown), queue.waiting.tried
+        unshipped = self._primary.unshipped(name, to_ship.get(name, NOTHING))
+        own = self._standby.unshipped(name, waiting.unshipped.get(name, NOTHING))
+        count = waiting.copies.get(name, NOTHING) if not unshipped.ids else None
+        copied = self._standby.listed(name, count, grows=not waiting.prepared)
+        copies = (unshipped.ids | copied.ids) - own.ids
+        local = self._primary.listed(name, None) if copies else None
+        listings = (unshipped, own, copied, *((local,) if local is not None else ()))
+        cut = [listing.why_not for listing in listings if listing.complete is None]
+        why_not = f"{'; '.join(cut)}; {RAISE}" if cut else ""
+        return Comparison(self._clock.now(), copies, local, consumed, tried, why_not)
 
     def _judge(self, reading: ServingReading) -> None:
         for queue in self.queues.values():
@@ -368,29 +381,6 @@ class Pair:
                 raise
             self.refused = None
             queue.waiting.answered(batch, removed, self._clock.monotonic())
-
-
-def compared(
-    primary: Primary, standby: Standby, queue: str, before: ServingReading, peer: StandbyReading
-) -> Comparison:
-    """Call it while what is consumed is followed, after a reading of the serving site and then one at the waiting site.
-    Raises `BrokerError`.
-
-    In this order: a copy is on its way, then at the waiting site; its message leaves the serving site last. A message
-    consumed before that reading therefore shows in one of the first two places. Messages that the waiting site did not
-    ship when it served are no copies. A count is as good as a listing where it says that nothing lies there, as long
-    as it was read in that order."""
-    unshipped = primary.unshipped(queue, before.to_ship.get(queue, NOTHING))
-    own = standby.unshipped(queue, peer.unshipped.get(queue, NOTHING))
-    copied = standby.listed(
-        queue, peer.copies.get(queue, NOTHING) if not unshipped.ids else None, grows=not peer.prepared
-    )
-    copies = (unshipped.ids | copied.ids) - own.ids
-    view = primary.listed(queue, None) if copies else None
-    cut = [
-        listed.why_not for listed in (unshipped, own, copied, view) if listed is not None and listed.complete is None
-    ]
-    return Comparison(copies, view, f"{'; '.join(cut)}; {RAISE}" if cut else "")
 
 
 class PairsCleaner:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
-from typing import Final
+from typing import Final, Self
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.jolokia.values import Fields
@@ -48,6 +48,10 @@ class Counters:
     dispatched: int
     expired: int
 
+    @classmethod
+    def of(cls, fields: Fields) -> Self:
+        return cls(*map(fields.number, COUNTERS[1:]))
+
     @property
     def unacknowledged(self) -> int:
         """Messages that left without being dispatched to a client, less messages that clients gave back."""
@@ -58,15 +62,6 @@ class Counters:
         """How many messages clients can have consumed at most: as many as have left, or as were dispatched and are not
         in delivery, less those `shown` to browses."""
         return min(self.dequeued, self.dispatched - max(0, self.in_delivery) + self.expired - shown)
-
-
-def counters(fields: Fields) -> Counters:
-    return Counters(
-        fields.number("DequeueCount"),
-        fields.number("InFlightCount"),
-        fields.number("DispatchCount"),
-        fields.number("ExpiredCount"),
-    )
 
 
 class Verdict(Enum):
@@ -228,10 +223,15 @@ NOTHING: Final = Count(0, 0)
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """Copies that were shown, and what the serving site's queue was listed as, None where there is no copy to conclude
-    anything of. Where any of the listings may have left out a message, `why_not` says why: nothing follows from it."""
+    anything of; the next reading judges it. `consumed` are the messages that clients had consumed by the reading before
+    it, `tried` the copies that were not found when they were to be deleted. Where any of the listings may have left out
+    a message, `why_not` says why: nothing follows from it."""
 
+    at: datetime
     copies: frozenset[str]
     local: Listed | None
+    consumed: int
+    tried: frozenset[str]
     why_not: str
 
     @property
@@ -359,17 +359,6 @@ class Waiting:
         return sum(len(batch.ids) for batch in self._batches)
 
 
-@dataclass(frozen=True, slots=True)
-class Compared:
-    """A comparison that the next reading judges. `consumed` are the messages that clients had consumed by the reading
-    before it, `tried` the copies that were not found when they were to be deleted."""
-
-    at: datetime
-    found: Comparison
-    consumed: int
-    tried: frozenset[str]
-
-
 @dataclass
 class Queue:
     """Ids go from `announced` to `waiting`: a reading that begins after they came confirms them. Ids that no reading
@@ -378,7 +367,7 @@ class Queue:
 
     pair: str
     name: str
-    account: Account
+    account: Account = field(default_factory=Account)
     waiting: Waiting = field(default_factory=Waiting)
     announced: list[str] = field(default_factory=list)
     doubted: set[str] = field(default_factory=set)
@@ -390,7 +379,7 @@ class Queue:
     answered_for: bool = False
     to_compare: bool = True
     compare_not_before: float = 0.0
-    compared: Compared | None = None
+    compared: Comparison | None = None
     _judged: tuple[datetime | None, bool | None, str] = (None, None, "")
     _uncovered: int = 0
 
@@ -453,49 +442,49 @@ class Queue:
         self.vanished = self.excess = 0
         self.forget()
 
-    def listed(self, at: datetime, comparison: Comparison, before: Counters) -> None:
-        """Keep a comparison for the next reading; `before` are the counters of the reading before it."""
-        self.compared = Compared(at, comparison, before.consumed(self.account.shown), self.waiting.tried)
+    def keep(self, comparison: Comparison) -> None:
+        """Keep a comparison for the next reading."""
+        self.compared = comparison
         if comparison.local is not None:
             self.account.gave_back(comparison.local.shown)
 
     def judge(self, counters: Counters) -> bool:
         """Conclude what a comparison proves, now that counters were read after it; says whether it told anything.
         Where more copies lack than these counters cover, none goes, and the agent holds."""
-        if (compared := self.compared) is None:
+        if (comparison := self.compared) is None:
             return True
-        self.compared, comparison = None, compared.found
+        self.compared = None
         lacking = comparison.lacking - self.waiting.ids
         if not self.answered_for:
             lacking -= self.doubted
         if comparison.why_not:
-            return self._note_undecided(compared, len(lacking), comparison.why_not)
+            return self._note_undecided(comparison, len(lacking), comparison.why_not)
         if not self.answered_for:
             if (more := len(lacking) - self.account.covers(counters)) > 0:
                 self.vanished = self.excess = more
                 self.forget()
-                return self._note_undecided(compared, 0, "")
-            counted = compared.consumed - self.account.spent
+                return self._note_undecided(comparison, 0, "")
+            counted = comparison.consumed - self.account.spent
             if lacking and len(lacking) > counted:
-                return self._note_undecided(compared, len(lacking), f"{self.name}: {MEANWHILE}")
+                return self._note_undecided(comparison, len(lacking), f"{self.name}: {MEANWHILE}")
             if lacking and comparison.local is not None and comparison.local.complete is not None:
                 self.waiting.add(lacking, Covered(lacking, comparison.local.complete, counted))
         else:
             self.waiting.add(lacking, OperatorDecision(lacking, GO_ON), counted=False)
             self.doubted.clear()
             self.answered_for = False
-        self.account.settle(compared.consumed)
-        self.waiting.nowhere(compared.tried - comparison.copies)
+        self.account.settle(comparison.consumed)
+        self.waiting.nowhere(comparison.tried - comparison.copies)
         self.doubted &= comparison.copies | set(self.announced)
         self.unproven, self.to_compare = 0, False
         if self.unheard:
             self.heard.begin()
-        self._judged = (compared.at, True, "")
+        self._judged = (comparison.at, True, "")
         return True
 
-    def _note_undecided(self, compared: Compared, unproven: int, why_not: str) -> bool:
+    def _note_undecided(self, comparison: Comparison, unproven: int, why_not: str) -> bool:
         self.unproven = unproven
-        self._judged = (compared.at, False, why_not)
+        self._judged = (comparison.at, False, why_not)
         return False
 
     @property
