@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from shlex import quote
 from typing import Final
 
 from dr_ctl.core.findings import found
@@ -15,6 +14,7 @@ from dr_ctl.topologies.classic.checks import BY_CONSOLE
 from dr_ctl.topologies.classic.operations import STOPS
 from dr_ctl.topologies.common import reasons
 from dr_ctl.topologies.common.checks import Case, Checks, Named, of_listeners, of_queues
+from dr_ctl.topologies.common.gate import accepting
 from dr_ctl.topologies.sharedstore.view import BrokerView, both_serve, ending
 
 SKEW_S: Final = 2.0
@@ -25,12 +25,8 @@ def not_in_store(lacking: Mapping[str, int], accepted: Mapping[str, int]) -> lis
     wrong = {name: count for name, count in lacking.items() if count > accepted.get(name, 0)}
     if not wrong:
         return []
-    words = " ".join(f"--accept-difference {quote(f'{name}={count}')}" for name, count in wrong.items())
-    return [
-        found(
-            "DR-STORE-008", items=brief([f"{name}: {count} message(s)" for name, count in wrong.items()]), words=words
-        )
-    ]
+    items = brief([f"{name}: {count} message(s)" for name, count in wrong.items()])
+    return [found("DR-STORE-008", items=items, words=accepting(wrong))]
 
 
 def of_return(case: Case[BrokerView]) -> Iterator[Finding]:
@@ -44,11 +40,6 @@ def of_return(case: Case[BrokerView]) -> Iterator[Finding]:
     return reasons.of_return(case, of_one, frozenset(), "DR-RETURN-001.sharedstore")
 
 
-def _in_a_move(finding: Finding) -> Finding:
-    """A target that cannot be shown to run gets no store: nobody would serve."""
-    return replace(finding, severity=Severity.ERROR) if finding.id == "DR-STORE-007" else finding
-
-
 def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterator[Finding]:
     """Find what is wrong at one broker; a waiting broker is judged by what is known of it."""
     if case is None:
@@ -58,8 +49,10 @@ def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterato
     gave_up = case.move.sent and view.site == case.move.source
     needed = view.site == case.move.target and not case.move.sent
     for finding in _of_broker(view, case.move.spec.accept_difference):
-        if not (gave_up and finding.id == "DR-STORE-004"):
-            yield _in_a_move(finding) if needed else finding
+        if needed and finding.id == "DR-STORE-007":  # a target that cannot be shown to run gets no store
+            yield replace(finding, severity=Severity.ERROR)
+        elif not (gave_up and finding.id == "DR-STORE-004"):
+            yield finding
     yield from classic.of_pausing(view, case)
 
 
@@ -105,16 +98,8 @@ def _holder(name: str, view: BrokerView) -> Iterator[Finding]:
 
 
 def _stranger(name: str, view: BrokerView, stranger: str) -> Iterator[Finding]:
-    whose = f"If activemq.xml of {view.site} has it as `leaseHolderId`: add"
-    yield found(
-        "DR-STORE-014",
-        broker=name,
-        stranger=stranger,
-        whose=whose,
-        pair=view.pair,
-        site=view.site,
-        peer=view.config.peer,
-    )
+    whose, site, peer = f"If activemq.xml of {view.site} has it as `leaseHolderId`: add", view.site, view.config.peer
+    yield found("DR-STORE-014", broker=name, stranger=stranger, whose=whose, pair=view.pair, site=site, peer=peer)
 
 
 def _clocks(name: str, view: BrokerView) -> Iterator[Finding]:

@@ -1,8 +1,9 @@
 """Everything that an installation with a shared store does for the verbs of its runbooks: its gate, the waits on a
 replica, and the handover of the store by the one that holds it; last the table of them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError
@@ -25,7 +26,6 @@ from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.tools import Sender, Tools
 from dr_ctl.topologies.common.topology import COMMON, TopologyDefinition
 from dr_ctl.topologies.common.verbs import fence, proving, quiesce
-from dr_ctl.topologies.common.view import Broker
 from dr_ctl.topologies.common.wants import DEBTS_CLEARED, SOURCE, TARGET, Limits, SiteOf, debts_as_before, planning
 from dr_ctl.topologies.sharedstore.checks import CHECKS, not_in_store
 from dr_ctl.topologies.sharedstore.reading import READS, Observer
@@ -90,15 +90,7 @@ draft_drain: Final = _planning(TARGET, "the replica of the store has all of it",
 draft_reinstate: Final = planning(TARGET, "{target} waits for the store; debts are cleared", *DEBTS_CLEARED)
 
 
-def catch_up(tools: StoreTools, step: PlannedStep, _move: Move, context: StepContext) -> Outcome:
-    return _replicated(tools, step, context, SMALL, tools.timeouts.link_poll_s)
-
-
-def drain(tools: StoreTools, step: PlannedStep, _move: Move, context: StepContext) -> Outcome:
-    return _replicated(tools, step, context, 0, tools.rules.drain.poll)
-
-
-def _replicated(tools: StoreTools, step: PlannedStep, context: StepContext, small: int, poll_s: float) -> Outcome:
+def _replicated(tools: StoreTools, step: PlannedStep, _move: Move, context: StepContext, small: int) -> Outcome:
     """Wait until the replica lacks no more than that."""
     if tools.shared.settings.replica is None:
         return NotNeeded(step.summary)
@@ -113,7 +105,7 @@ def _replicated(tools: StoreTools, step: PlannedStep, context: StepContext, smal
         tools.shared.lag,
         holds=lambda lag: lag is not None and lag.size <= small,
         within_s=step.limits["within"],
-        poll_s=poll_s,
+        poll_s=tools.timeouts.link_poll_s if small else tools.rules.drain.poll,
         meanwhile=show,
     )
     lag = waited.reading
@@ -140,9 +132,8 @@ HANDOVER: Final = "handover"
 BESIDE: Final = "beside"
 RESCUE: Final = "rescue"
 ENDED: Final = "it has ended"
-COUNTED: Final = (
-    5  # readings until counts are believed to differ: clients work meanwhile, and a reading is no one moment
-)
+# Readings until counts are believed to differ: clients work meanwhile, and a reading is no one moment.
+COUNTED: Final = 5
 
 
 def draft_activate(rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
@@ -330,7 +321,12 @@ def _counted(tools: StoreTools, move: Move, context: StepContext, evidence: dict
                 view.pair: {name: queue.depth + queue.removed - queue.added for name, queue in view.business.items()}
                 for view in views
             }
-            wrong = [text for pair, sample in samples.items() for text in _lacking(sample.source, began[pair])]
+            wrong = [
+                f"{name}: {queue.depth} there, {began[pair].get(name, 0)} here"
+                for pair, sample in samples.items()
+                for name, queue in sample.source.business.items()
+                if queue.depth != began[pair].get(name, 0)
+            ]
             evidence["began_with"] = {pair: dict(depths) for pair, depths in began.items()}
         if not wrong:
             return ()
@@ -375,23 +371,15 @@ def _runs_still(tools: StoreTools, view: BrokerView, context: StepContext) -> bo
     ).reading
 
 
-def _lacking(source: Broker, began: Mapping[str, int]) -> list[str]:
-    return [
-        f"{name}: {queue.depth} there, {began.get(name, 0)} here"
-        for name, queue in source.business.items()
-        if queue.depth != began.get(name, 0)
-    ]
-
-
 IN_THE_STORE: Final = "{source} holds nothing of its own: what it had lies in the store"
 ONE_STORE: Final = "both sites use one store: there is nothing to compare"
 
 PROCEDURE: Final[Procedure[Snapshot[BrokerView], StoreTools]] = {
     **COMMON,
-    "catch-up": VerbHandler(draft_catch_up, catch_up),
+    "catch-up": VerbHandler(draft_catch_up, partial(_replicated, small=SMALL)),
     "quiesce": VerbHandler(classic.draft_quiesce, classic.quiesce, quiesce.UNDO),
     "quarantine": VerbHandler(planning(SOURCE, IN_THE_STORE), fence.nothing),
-    "drain": VerbHandler(draft_drain, drain),
+    "drain": VerbHandler(draft_drain, partial(_replicated, small=0)),
     "activate": VerbHandler(draft_activate, activate),
     "probe": VerbHandler(classic.draft_probe, proving.probe),
     # How a lost site is taken in again.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -28,7 +28,7 @@ from dr_ctl.topologies.sharedstore.store import (
     SharedStore,
     SilentAndUnread,
 )
-from dr_ctl.topologies.sharedstore.view import RUN, STOPPED, BrokerView, StoreConfig, both_views
+from dr_ctl.topologies.sharedstore.view import NOTHING_OPEN, RUN, STOPPED, BrokerView, StoreConfig, both_views
 
 KNOCK_S: Final = 1.0
 READINGS: Final = 4
@@ -53,7 +53,7 @@ class Session(session.Session[BrokerView]):
             by_row=shared.settings.dsn is not None,
             lease_s=shared.settings.lease,
             keep_alive_s=shared.settings.keep_alive,
-            commands=self.process.commands,
+            commands=frozenset(self.process.commands),
             starts=self.process.starts,
             replicated=shared.settings.replica is not None,
         )
@@ -129,11 +129,7 @@ class Session(session.Session[BrokerView]):
             node=self._own_name,
             start="",
             now_ms=self.document_files.now_ms,
-            acceptors=(),
-            queues=(),
-            connections=(),
-            consumers=(),
-            prepared=(),
+            **NOTHING_OPEN,
             documents=self.document_files.texts(),
             answered=False,
             lock=lock,
@@ -195,18 +191,14 @@ def between(snapshot: Snapshot[BrokerView]) -> bool:
     """Say whether a broker has the store and does not serve yet, as it is starting or has died a moment ago; or may
     take it now, as nobody has it."""
     first, *_ = snapshot.sites.values()
-    pairs = [[brokers[name] for brokers in snapshot.sites.values()] for name in first]
-    return any(_starts(pair) or any(map(_is_between, pair)) for pair in pairs)
-
-
-def _is_between(broker: BrokerView | Silent) -> bool:
-    if isinstance(broker, Silent):
-        return isinstance(broker.error, StartingOrEnding)
-    return broker.named_in_vain or broker.may_take
-
-
-def _starts(pair: Sequence[BrokerView | Silent]) -> bool:
-    """Say whether somebody has the store whom the lock does not name, as a file does not, and all ports refuse."""
-    views = [broker for broker in pair if isinstance(broker, BrokerView)]
-    closed = len(views) == len(pair) and not any(view.answered for view in views)
-    return closed and any(view.lock is not None and view.lock.held and view.lock.holder is None for view in views)
+    for name in first:
+        pair = [brokers[name] for brokers in snapshot.sites.values()]
+        errors = [broker.error for broker in pair if isinstance(broker, Silent)]
+        views = [broker for broker in pair if isinstance(broker, BrokerView)]
+        if any(isinstance(error, StartingOrEnding) for error in errors) or any(view.is_between for view in views):
+            return True
+        # Somebody has the store whom the lock does not name, as a file does not, and all ports refuse.
+        unnamed = any(view.lock is not None and view.lock.held and view.lock.holder is None for view in views)
+        if unnamed and not errors and not any(view.answered for view in views):
+            return True
+    return False

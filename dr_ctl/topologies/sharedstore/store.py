@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from shlex import quote
-from typing import Any, Final, Protocol
+from typing import Any, Final
 from urllib.parse import unquote
 
 from dr_ctl.core.errors import BrokerError, Unreachable, UsageError
@@ -84,22 +84,14 @@ class Lag:
     messages: int
 
 
-class Lock(Protocol):
-    """One lock. Looking at it changes nothing."""
-
-    def read(self) -> LockSnapshot:
-        """Look once. Raises `LockUnreadable`."""
-
-    def close(self) -> None: ...
-
-
 class FileLock:
-    """Implements `Lock`: Java locks a file as POSIX has it, and the system says whether somebody does."""
+    """Java locks a file as POSIX has it, and the system says whether somebody does. Looking changes nothing."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def read(self) -> LockSnapshot:
+        """Look once. Raises `LockUnreadable`."""
         try:
             at = os.open(self._path, os.O_RDONLY)
             try:
@@ -112,29 +104,19 @@ class FileLock:
         held = lock_type != fcntl.F_UNLCK
         return LockSnapshot(held, process=process if held and process > 0 else None)
 
-    def close(self) -> None: ...
-
 
 class BrokerProcess:
+    """`commands` are those of the settings, by goal. `starts` is the one that starts it, as a person types it; empty
+    where the settings name none."""
+
     def __init__(self, settings: Process | None, place: CommandContext, name: str, site: str, clock: Clock) -> None:
         self._settings, self._context, self._name, self._clock = settings, place, name, clock
         self._facts = {"site": site, "broker": name}
         self._last: tuple[float, bool | None] | None = None
-
-    @property
-    def commands(self) -> frozenset[Goal]:
-        """The goals that have a command in the settings."""
-        if self._settings is None:
-            return frozenset()
-        words = {Goal.START: self._settings.start, Goal.STOP: self._settings.stop}
-        return frozenset(goal for goal, command in words.items() if command is not None)
-
-    @property
-    def starts(self) -> str:
-        """The command that starts it, as a person types it; empty where the settings name none."""
-        if self._settings is None or self._settings.start is None:
-            return ""
-        return f"cd {quote(str(self._context.folder))} && {shell_command(self._settings.start)}"
+        named = {Goal.START: settings.start, Goal.STOP: settings.stop} if settings is not None else {}
+        self.commands = {goal: command for goal, command in named.items() if command is not None}
+        start = self.commands.get(Goal.START)
+        self.starts = f"cd {quote(str(place.folder))} && {shell_command(start)}" if start is not None else ""
 
     def runs(self, *, fresh_s: float = FRESH_S) -> bool | None:
         """Whether the process runs, by an answer that is no older; returns None where no command says so."""
@@ -150,15 +132,11 @@ class BrokerProcess:
 
     def send(self, goal: Goal) -> Outcome:
         """Start or stop the process; a later reading shows the effect."""
-        words = (
-            None if self._settings is None else {Goal.START: self._settings.start, Goal.STOP: self._settings.stop}[goal]
-        )
-        if self._settings is None or words is None:
+        if self._settings is None or goal not in self.commands:
             return Failed(f"the settings name no command to {goal.value} {self._name}")
         self._last = None
-        return self._context.run(
-            f"the {goal.value} command of {self._name}", words, self._settings.timeout, self._facts
-        )
+        what = f"the {goal.value} command of {self._name}"
+        return self._context.run(what, self.commands[goal], self._settings.timeout, self._facts)
 
 
 _CODED: Final = r"%[0-9A-Fa-f]{2}"
@@ -170,6 +148,7 @@ _DSN: Final = re.compile(
     rf"(?P<scheme>[a-z]+)://(?:(?P<user>{_USER})(?::(?P<password>{_PASSWORD}))?@)?(?P<hosts>(?:{_HOST}(?:,{_HOST})*)?)"
     rf"(?:/(?P<name>{_USER}))?(?:\?{_PAIR}(?:&{_PAIR})*)?"
 )
+_HOST_AND_PORT: Final = re.compile(r"\[?(.+?)\]?(?::(\d+))?")
 LAST_PORT: Final = 65535
 CONNECT_S: Final = 2
 ANSWER_S: Final = 3
@@ -184,12 +163,13 @@ class NotADsn(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class Dsn:
-    """An address that every driver reads as it is meant. `text` is the whole of it, a secret."""
+    """An address that every driver reads as it is meant. `text` is the whole of it, a secret; `encoded` is the password
+    as it stands there."""
 
     text: str
     scheme: str
     user: str
-    password: str
+    encoded: str
     hosts: tuple[tuple[str, int | None], ...]
     name: str
 
@@ -202,25 +182,22 @@ class Dsn:
         if match["scheme"] not in schemes:
             begins = ", ".join(f"{scheme}://" for scheme in schemes)
             raise NotADsn(f"the address of the store's database begins with none of {begins}")
-        hosts = tuple(_host(name) for name in match["hosts"].split(",") if name)
+        both = [_HOST_AND_PORT.fullmatch(host) for host in match["hosts"].split(",")]
+        hosts = tuple((unquote(host[1]), int(host[2]) if host[2] else None) for host in both if host is not None)
         if any(port is not None and port > LAST_PORT for _, port in hosts):
             raise NotADsn(f"the address of the store's database names a port above {LAST_PORT}")
-        user, password, name = (unquote(match[part] or "") for part in ("user", "password", "name"))
-        return cls(text.strip(), match["scheme"], user, password, hosts, name)
+        user, name = (unquote(match[part] or "") for part in ("user", "name"))
+        return cls(text.strip(), match["scheme"], user, match["password"] or "", hosts, name)
+
+    @property
+    def password(self) -> str:
+        return unquote(self.encoded)
 
     def without_password(self, text: str) -> str:
         """A driver's words, should they hold the password after all."""
-        coded = self.text.partition("://")[2].rpartition("@")[0].partition(":")[2]
-        for secret in filter(None, (self.password, coded)):
+        for secret in filter(None, (self.password, self.encoded)):
             text = text.replace(secret, "***")
         return text
-
-
-def _host(text: str) -> tuple[str, int | None]:
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isdecimal() or (host.startswith("[") and not host.endswith("]")):
-        host, port = text, ""
-    return unquote(host.strip("[]")), int(port) if port else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +218,7 @@ def _postgresql(dsn: Dsn) -> Mapping[str, Any]:
 def _mysql(dsn: Dsn) -> Mapping[str, Any]:
     if len(dsn.hosts) != 1:
         raise NotADsn("the address of the store's database has to name one host")
-    host, port = dsn.hosts[0]
+    [(host, port)] = dsn.hosts
     return {
         "host": host,
         "port": port or 3306,
@@ -329,7 +306,7 @@ class Database:
 
 
 class RowLock:
-    """Implements `Lock`: the row names its holder and the end of its lease, both by the brokers' clocks."""
+    """The row names its holder and the end of its lease, both by the brokers' clocks."""
 
     def __init__(self, database: Database, table: str, clock: Clock) -> None:
         self._database, self._table, self._clock = database, table, clock
@@ -363,9 +340,6 @@ class RowLock:
         elif ends_s - was[1] > 2 * (now_s - was[2]):
             self._renewed_s, self._lasts_s = ends_s - was[1], max(ends_s - now_s, self._lasts_s or 0.0)
 
-    def close(self) -> None:
-        self._database.close()
-
 
 def counts(database: Database, messages: str) -> dict[str, int]:
     """How many messages of each queue lie in the store. Raises `LockUnreadable`."""
@@ -394,7 +368,9 @@ def _line(error: Exception) -> str:
 class SharedStore:
     """For one command. Connections open at the first question."""
 
-    def __init__(self, settings: Store, lock: Lock, messages: Database | None, replica: Database | None) -> None:
+    def __init__(
+        self, settings: Store, lock: FileLock | RowLock, messages: Database | None, replica: Database | None
+    ) -> None:
         self.settings, self.lock = settings, lock
         self._messages, self._replica = messages, replica
 
@@ -426,6 +402,6 @@ class SharedStore:
             return None
 
     def close(self) -> None:
-        self.lock.close()
-        if self._replica is not None:
-            self._replica.close()
+        for database in (self._messages, self._replica):
+            if database is not None:
+                database.close()

@@ -118,6 +118,10 @@ class StoreConfig:
         return f"`{self.starts}` starts {self.broker}" if self.starts else f"start broker {self.broker} on its host"
 
 
+# What nobody can tell of a broker that does not answer.
+NOTHING_OPEN: Final[Mapping[str, Any]] = dict.fromkeys(
+    ("acceptors", "queues", "connections", "consumers", "prepared"), ()
+)
 _STATES: Final = {True: "its process runs", False: "its process does not run", None: "whether it runs is not known"}
 STOPPED: Final = f"{OWN}stopped"
 """The document of a broker that was told to stop: which start of it was, until that is seen to have ended."""
@@ -172,16 +176,12 @@ class BrokerView(ClassicBroker):
         return self.answered and self.lock is not None and self.lock.held and self.others is None
 
     @property
-    def named_in_vain(self) -> bool:
-        """True if the broker's own lock lasts while its ports refuse, as it is starting or has died."""
-        held = self.lock is not None and self.lock.held and self.lock.holder == self.own.holder
-        return held and not self.answered and self.runs is not False
-
-    @property
-    def may_take(self) -> bool:
-        """Say whether it waits for a store that nobody holds."""
-        free = self.lock is not None and not self.lock.held and self.lock.holder != self.own.holder
-        return free and not self.answered and self.runs is not False
+    def is_between(self) -> bool:
+        """Say whether its ports refuse while its own lock lasts, as it is starting or has died, or while nobody holds
+        the store for which it waits."""
+        if self.lock is None or self.answered or self.runs is False:
+            return False
+        return self.lock.held is (self.lock.holder == self.own.holder)
 
     @property
     def ending(self) -> bool:
@@ -219,14 +219,8 @@ def both_serve(view: BrokerView) -> Iterator[Finding]:
     """Find that a broker answers as if it held the store, while the one that the lock names serves too."""
     if view.others is not None and view.lock is not None and view.peer_serves:
         lock, peer = view.lock.text, view.config.peer
-        yield found(
-            "DR-STORE-002.both_serve",
-            broker=f"{view.site}/{view.pair}",
-            lock=lock,
-            holder=view.others,
-            peer=peer,
-            site=view.site,
-        )
+        broker, holder = f"{view.site}/{view.pair}", view.others
+        yield found("DR-STORE-002.both_serve", broker=broker, lock=lock, holder=holder, peer=peer, site=view.site)
 
 
 class StoreSnapshot(snapshot.Snapshot[BrokerView]):
@@ -268,14 +262,7 @@ class StoreSnapshot(snapshot.Snapshot[BrokerView]):
     def as_if_lost(self, site: str) -> Self:
         """The lost broker's process has ended, and its lock has run out."""
         free = LockSnapshot(held=False)
-        ended: dict[str, Any] = {
-            "answered": False,
-            "runs": False,
-            "acceptors": (),
-            "queues": (),
-            "connections": (),
-            "consumers": (),
-        }
+        ended = {**NOTHING_OPEN, "answered": False, "runs": False}
 
         def after(view: BrokerView) -> BrokerView:
             return replace(view, lock=free, **(ended if view.site == site else {}))

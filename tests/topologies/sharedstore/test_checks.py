@@ -258,7 +258,7 @@ def test_of_a_run_that_goes_on_who_gave_up_the_store_may_have_ended() -> None:
     ],
 )
 def test_who_waits_for_a_store_that_nobody_holds_may_take_it(view: BrokerView, may: bool) -> None:
-    assert view.may_take is may
+    assert view.is_between is may
 
 
 @pytest.mark.parametrize(
