@@ -64,10 +64,9 @@ def workload_calls(calls: Iterable[Call]) -> list[Call]:
 
 def without_workload_calls(step: PlannedStep) -> PlannedStep:
     """A step as its topology knows it."""
-    kept, inverse = (
-        tuple(call for call in every if not _is_workload_call(call)) for every in (step.calls, step.inverse)
-    )
-    return replace(step, calls=kept, inverse=inverse)
+    every = (step.calls, step.inverse)
+    calls, inverse = (tuple(call for call in several if not _is_workload_call(call)) for several in every)
+    return replace(step, calls=calls, inverse=inverse)
 
 
 def _is_workload_call(call: Call) -> bool:
@@ -136,12 +135,8 @@ class WorkloadChecks:
         """The checks by their names, with what was read for each."""
         for state in workloads:
             reading = ", ".join(filter(None, (state.state, state.detail)))
-            yield Check(
-                f"it can be told whether {state.name} runs",
-                state.site,
-                None if state.runs is None else reading,
-                list(self.of(state)),
-            )
+            name, known = f"it can be told whether {state.name} runs", state.runs is not None
+            yield Check(name, state.site, reading if known else None, list(self.of(state)))
         for name in dict.fromkeys(workload.name for workload in workloads if workload.singleton):
             both = [workload for workload in workloads if workload.name == name]
             reading = ", ".join(f"{workload.site} {workload.state}" for workload in both)
@@ -170,14 +165,8 @@ def did_not_stop(workload: WorkloadSnapshot, why: str) -> Finding:
 
 
 def did_not_start(workload: WorkloadSnapshot, why: str) -> Finding:
-    return found(
-        "DR-WORK-004",
-        state=workload.state,
-        site=workload.site,
-        why=why,
-        name=workload.name,
-        starting=starting(workload),
-    )
+    name, site, state = workload.name, workload.site, workload.state
+    return found("DR-WORK-004", state=state, site=site, why=why, name=name, starting=starting(workload))
 
 
 S = TypeVar("S", bound=Snapshot)

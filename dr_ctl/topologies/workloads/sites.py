@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from http import HTTPStatus
-from typing import Any, Final, Generic, Protocol, TypeVar, assert_never
+from typing import Any, Final, Protocol, TypeVar, assert_never
 
 from dr_ctl.core.errors import BrokerError, LoginRefused, Throttled, Unreachable
 from dr_ctl.core.model import Json
@@ -16,14 +16,14 @@ from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Done, Failed, Outcome, Unknown
 from dr_ctl.jolokia import values
-from dr_ctl.jolokia.client import Change, Changer, Read, Reader, Wire
+from dr_ctl.jolokia.client import Changer, Read, Reader, Wire
 from dr_ctl.jolokia.http import ElementError, Http, NotConnected
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.processes.hooks import CommandContext
 from dr_ctl.processes.secrets import SecretMissing, variables
 from dr_ctl.settings.model import Installation
 from dr_ctl.settings.parts import CamelRoutes, Commands, HttpService, SystemdUnit, Workload
-from dr_ctl.topologies.common.session import account
+from dr_ctl.topologies.common.session import account, change
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.topology import PartState, WorkloadSnapshot
 from dr_ctl.topologies.workloads.recipe import systemctl
@@ -32,6 +32,8 @@ S = TypeVar("S", bound=Snapshot[Any])
 # Wait longer than the whole time of the call: the late answer says whether it worked.
 ANSWER_S: Final = 10.0
 _STOPPED_EXIT: Final = 3  # of `systemctl is-active`, and of every status command that keeps to the LSB
+_SAID: Final = {PartState.RUNNING: ("active", "reloading"), PartState.STOPPED: ("inactive", "failed")}
+"""What it says with these codes."""
 _LINE_BYTES: Final = 4096
 
 
@@ -39,12 +41,8 @@ class NotRead(BrokerError):
     remedy = "Is it there, and may dr-ctl ask it? `dr-ctl status` asks again."
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """The result of one reading of the parts of a workload."""
-
-    parts: Mapping[str, PartState]
-    detail: str = ""
+Reading = tuple[Mapping[str, PartState], str]
+"""The state of each part of a workload, and a detail for people."""
 
 
 class WorkloadClient(Protocol):
@@ -71,21 +69,24 @@ class CamelClient:
             f"org.apache.camel:context=*,name={values.quote(route)},type=routes" for route in self._settings.routes
         ]
         reads = [Read(pattern, ("State", "ExchangesInflight")) for pattern in patterns]
+        answers = Reader(self._wire("read")).read(reads, timeout_s=timeout_s)
         parts, held = dict[str, PartState](), 0
-        for route, answer in zip(
-            self._settings.routes, Reader(self._wire("read")).read(reads, timeout_s=timeout_s), strict=True
-        ):
-            reading = _found(route, answer.value())
-            for bean, fields in reading.items():
+        for route, answer in zip(self._settings.routes, answers, strict=True):
+            value = answer.value()
+            if not isinstance(value, dict) or not value:
+                raise NotRead(f"no route {route} is there")
+            for bean, attributes in value.items():
+                fields = Fields(bean, attributes)
                 in_flight = fields.count("ExchangesInflight")
-                parts[bean] = _route_state(fields.text("State"), in_flight)
+                ended = PartState.BETWEEN if in_flight else PartState.STOPPED
+                states = {"Started": PartState.RUNNING, "Stopped": ended}
+                parts[bean] = states.get(fields.text("State"), PartState.BETWEEN)
                 held += in_flight
-        return Reading(parts, f"{held} in flight" if held else "")
+        return parts, f"{held} in flight" if held else ""
 
     def send(self, call: Call) -> Outcome:
-        arguments: Any = call.request["arguments"]
-        change = Change(str(call.request["bean"]), str(call.request["operation"]), tuple(arguments))
-        [answer] = Changer(self._wire("change")).change([change], timeout_s=self._settings.timeout + ANSWER_S)
+        within_s = self._settings.timeout + ANSWER_S
+        [answer] = Changer(self._wire("change")).change([change(call)], timeout_s=within_s)
         try:
             finished = answer.value()
         except ElementError as error:
@@ -106,62 +107,36 @@ class CamelClient:
         return self._wires[what]
 
 
-def _found(route: str, value: Any) -> Mapping[str, Fields]:
-    """The fields that were read of a route, by the name of its bean."""
-    if not isinstance(value, dict) or not value:
-        raise NotRead(f"no route {route} is there")
-    return {str(bean): Fields(str(bean), read) for bean, read in value.items()}
+class CommandClient:
+    """A unit of systemd, or commands of the installation's own."""
 
-
-def _route_state(state: str, in_flight: int) -> PartState:
-    if state == "Started":
-        return PartState.RUNNING
-    return PartState.STOPPED if state == "Stopped" and in_flight == 0 else PartState.BETWEEN
-
-
-W = TypeVar("W", SystemdUnit, Commands)
-
-
-class _CommandClient(Generic[W]):
-    def __init__(self, settings: W, place: CommandContext, site: str) -> None:
-        self._settings: W = settings
-        self._context = place
+    def __init__(self, settings: SystemdUnit | Commands, place: CommandContext, site: str) -> None:
+        self._settings, self._context = settings, place
         self._facts: dict[str, Json] = {"workload": settings.name, "site": site}
 
-    def _asked(self, what: str, words: Sequence[str], timeout_s: float) -> Outcome:
-        return self._context.run(what, words, timeout_s, self._facts)
+    def read(self, timeout_s: float) -> Reading:
+        settings, said = self._settings, ""
+        if isinstance(settings, SystemdUnit):
+            what, words = f"systemctl is-active {settings.unit}", [*systemctl(settings), "is-active", settings.unit]
+        else:
+            what, words = f"the state command of {settings.name}", [*settings.state]
+        outcome = self._context.run(what, words, timeout_s, self._facts)
+        code = outcome.evidence.get("exit_code")
+        state = {0: PartState.RUNNING, _STOPPED_EXIT: PartState.STOPPED}.get(code) if isinstance(code, int) else None
+        if isinstance(settings, SystemdUnit):
+            said = str(outcome.evidence.get("said", "")).strip()
+            between = PartState.BETWEEN if said in ("activating", "deactivating") else None
+            state = state if state is not None and said in _SAID[state] else between
+        if state is None:
+            raise NotRead(outcome.text if code != 0 else f"{what} said {said!r}")
+        return {settings.name: state}, said if said in ("failed", "activating", "deactivating") else ""
 
     def send(self, call: Call) -> Outcome:
         words: Any = call.request["run"]
-        return self._asked(f"the {call.goal.value} command of {call.thing}", words, self._settings.timeout)
+        what = f"the {call.goal.value} command of {call.thing}"
+        return self._context.run(what, words, self._settings.timeout, self._facts)
 
     def close(self) -> None: ...
-
-
-class SystemdClient(_CommandClient[SystemdUnit]):
-    def read(self, timeout_s: float) -> Reading:
-        what = f"systemctl is-active {self._settings.unit}"
-        outcome = self._asked(what, [*systemctl(self._settings), "is-active", self._settings.unit], timeout_s)
-        said = str(outcome.evidence.get("said", "")).strip()
-        code = outcome.evidence.get("exit_code")
-        if code == 0 and said in ("active", "reloading"):
-            return Reading({self._settings.name: PartState.RUNNING})
-        if code == _STOPPED_EXIT and said in ("inactive", "failed"):
-            return Reading({self._settings.name: PartState.STOPPED}, said if said == "failed" else "")
-        if said in ("activating", "deactivating"):
-            return Reading({self._settings.name: PartState.BETWEEN}, said)
-        raise NotRead(outcome.text if code != 0 else f"{what} said {said!r}")
-
-
-class CommandClient(_CommandClient[Commands]):
-    def read(self, timeout_s: float) -> Reading:
-        outcome = self._asked(f"the state command of {self._settings.name}", self._settings.state, timeout_s)
-        match outcome.evidence.get("exit_code"):
-            case 0:
-                return Reading({self._settings.name: PartState.RUNNING})
-            case code if code == _STOPPED_EXIT:
-                return Reading({self._settings.name: PartState.STOPPED})
-        raise NotRead(outcome.text)
 
 
 class HttpClient:
@@ -176,9 +151,9 @@ class HttpClient:
         if status != HTTPStatus.OK:
             raise NotRead(f"{state.get}: HTTP {status}")
         if line == state.running:
-            return Reading({name: PartState.RUNNING})
+            return {name: PartState.RUNNING}, ""
         if line == state.stopped or (state.stopped is None and line and "\n" not in line):
-            return Reading({name: PartState.STOPPED})
+            return {name: PartState.STOPPED}, ""
         raise NotRead(f"{state.get}: says neither that it runs nor that it does not: {line[:60]!r}")
 
     def send(self, call: Call) -> Outcome:
@@ -223,10 +198,7 @@ class WorkloadSites:
             for workload in of.workloads
         }
         self._timeouts = timeouts
-        self._clients = {
-            (site, workload.name): _client(workload, installation, site)
-            for (site, _), workload in self.workloads.items()
-        }
+        self._clients = {key: _client(workload, installation, key[0]) for key, workload in self.workloads.items()}
         self._left_s: dict[str, float] = {}
 
     def spend_at_most(self, seconds: float, site: str) -> None:
@@ -286,24 +258,14 @@ class WorkloadSites:
 
     def _read(self, key: Key, timeout_s: float) -> WorkloadSnapshot:
         workload, singleton = self.workloads[key], self.is_singleton(key[1])
+        shown = partial(WorkloadSnapshot, key[0], workload.name, workload.kind, singleton, alone=workload.alone)
         silent, refuses = "it is not asked again: its site's time is spent", False
         try:
             if timeout_s > 0:
-                snapshot = self._clients[key].read(timeout_s)
-                return WorkloadSnapshot(
-                    key[0],
-                    workload.name,
-                    workload.kind,
-                    singleton,
-                    snapshot.parts,
-                    snapshot.detail,
-                    alone=workload.alone,
-                )
+                return shown(*self._clients[key].read(timeout_s))
         except BrokerError as error:
             silent, refuses = str(error), isinstance(error, Unreachable) and error.refused
-        return WorkloadSnapshot(
-            key[0], workload.name, workload.kind, singleton, silent=silent, alone=workload.alone, refuses=refuses
-        )
+        return shown(silent=silent, refuses=refuses)
 
 
 def _why_locked(call: Call, lease: Lease | None) -> str | None:
@@ -320,9 +282,7 @@ def _client(workload: Workload, installation: Installation, site: str) -> Worklo
     match workload:
         case CamelRoutes():
             return CamelClient(workload, installation, site)
-        case SystemdUnit():
-            return SystemdClient(workload, place, site)
-        case Commands():
+        case SystemdUnit() | Commands():
             return CommandClient(workload, place, site)
         case HttpService():
             return HttpClient(workload, replace(installation.tls(site), cert=None, key=None))
