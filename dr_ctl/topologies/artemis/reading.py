@@ -183,12 +183,12 @@ class CommonQuestions:
 
 
 @contextmanager
-def as_expected(url: str) -> Iterator[None]:
+def as_expected(url: str, what: str = "a listing") -> Iterator[None]:
     """A part that is missing is never taken for empty."""
     try:
         yield
-    except (KeyError, ValueError, TypeError) as error:
-        raise BadValue(f"{url}: a listing is not as expected: {type(error).__name__}: {error}") from error
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        raise BadValue(f"{url}: {what} is not as expected: {type(error).__name__}: {error}") from error
 
 
 def documents(document_queue: BrokerStore, queues: Iterable[tuple[str, Fields]]) -> dict[str, Any]:

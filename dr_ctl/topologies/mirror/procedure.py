@@ -18,7 +18,7 @@ from typing import Final
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding, Json, brief, total
+from dr_ctl.core.model import Json, brief, total
 from dr_ctl.engine.plan import ALL, Call, Goal, PlannedStep
 from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
@@ -249,18 +249,24 @@ def reconcile(tools: MirrorTools, _step: PlannedStep, move: Move, context: StepC
 
     within_s, poll_s = tools.waits.left_over_s, tools.rules.drain.poll
     snapshot, wrong = until(context, read, holds=lambda now: not now[1], within_s=within_s, poll_s=poll_s).reading
-    left = _still(first, _left_over(tools, snapshot, wrong, move)) if wrong else []
+    # Clients of the other side go on meanwhile: only what lies at one side alone since the beginning is left over.
+    left = [
+        replace(
+            leftover,
+            to_move={origin: n for origin, n in leftover.to_move.items() if origin in first[key].to_move},
+            only_at_serving=leftover.only_at_serving & first[key].only_at_serving,
+        )
+        for key, leftover in (_left_over(tools, snapshot, wrong, move) if wrong else {}).items()
+        if key in first
+    ]
     differing = [finding.text(move.source, move.target) for finding in wrong.values()]
-    findings: list[Finding] = []
-    if differing:
-        findings.append(found("DR-RECONCILE-001", queues=brief(differing)))
+    findings = [found("DR-RECONCILE-001", queues=brief(differing))] if differing else []
     moved = taken_out(tools, left, context)
     if isinstance(moved, Failed):
         return moved
     if moved:
-        findings.append(
-            found("DR-RECONCILE-002.kept_aside", target=move.target, count=sum(moved.values()), queues=", ".join(moved))
-        )
+        count, queues = sum(moved.values()), ", ".join(moved)
+        findings.append(found("DR-RECONCILE-002.kept_aside", target=move.target, count=count, queues=queues))
     text = f"{tools.rejoined.text}{tools.rejoined.duplicates(move.target)}"
     left_over: list[Json] = [*differing]
     evidence: dict[str, Json] = {
@@ -304,19 +310,6 @@ def _messages(tools: MirrorTools, view: BrokerView, name: str) -> Browsed:
     return browsed(reader, view, [queue], limit=RESIDUE_UP_TO)[0] if queue is not None else Browsed({})
 
 
-def _still(first: Mapping[tuple[str, str], LeftOver], now: Mapping[tuple[str, str], LeftOver]) -> list[LeftOver]:
-    """Keep only messages that lie at one side alone since the beginning: clients of the other side go on meanwhile."""
-    still_there = []
-    for key, leftover in now.items():
-        was = first.get(key)
-        if was is not None:
-            to_move = {origin: n for origin, n in leftover.to_move.items() if origin in was.to_move}
-            still_there.append(
-                LeftOver(leftover.view, leftover.queue, to_move, leftover.only_at_serving & was.only_at_serving)
-            )
-    return still_there
-
-
 def taken_out(tools: MirrorTools, left: Iterable[LeftOver], context: StepContext) -> dict[str, int] | Failed:
     """Move what lies only at that broker; how many went to each queue."""
     moved: dict[str, int] = {}
@@ -338,27 +331,15 @@ def taken_out(tools: MirrorTools, left: Iterable[LeftOver], context: StepContext
 
 def take_out(view: BrokerView, queue: str, messages: Numbers) -> list[Call]:
     """Move messages of a queue to one of dr-ctl's own beside it."""
-    name = quarantine_queue(view.site, queue)
-    created = call(
-        view,
-        Goal.WRITE,
-        name,
-        request(beans.server(view.broker), CREATE_QUEUE, (json.dumps(internal_queue(name, "")), True)),
-        f"create {name}",
-    )
-    bean = view.business[queue].bean
+    name, bean = quarantine_queue(view.site, queue), view.business[queue].bean
+    made = request(beans.server(view.broker), CREATE_QUEUE, (json.dumps(internal_queue(name, "")), True))
+    moves = [
+        (request(bean, MOVE, (number, name)), f"move {identity(origin)} from {queue} to {name}")
+        for origin, number in sorted(messages.items())
+    ]
     return [
-        created,
-        *(
-            call(
-                view,
-                Goal.MOVE,
-                queue,
-                request(bean, MOVE, (number, name)),
-                f"move {identity(origin)} from {queue} to {name}",
-            )
-            for origin, number in sorted(messages.items())
-        ),
+        call(view, Goal.WRITE, name, made, f"create {name}"),
+        *(call(view, Goal.MOVE, queue, asked, summary) for asked, summary in moves),
     ]
 
 
@@ -414,15 +395,6 @@ def count_residue(tools: MirrorTools, step: PlannedStep, move: Move, context: St
     return held_for_the_other(move, context, [*tools.residue.values()], summary, findings)
 
 
-@dataclass
-class _BeforeReturn:
-    """A pair before its residue is let in. A None means a queue too deep to look at, or a residue not counted."""
-
-    before: Mapping[str, frozenset[Origin] | None]
-    removed: int
-    residue: Residue | None
-
-
 def reinstate(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     if nothing_owed(tools.observer.observe(), move):
         # A process may have died right after striking out the debts: delivery is not paused once more.
@@ -431,7 +403,7 @@ def reinstate(tools: MirrorTools, step: PlannedStep, move: Move, context: StepCo
         return NotNeeded(f"{move.target} is taken in already")
     if tools.reach(QUEUES_PAUSED, move, context) is not None:
         return Failed(f"could not pause {brief([call.thing for call in tools.missing(QUEUES_PAUSED, move)[0]])}")
-    taken = {view.pair: _before(tools, view) for view in tools.observer.read_at(move.source)}
+    before = {view.pair: (view, _origins(tools, view)) for view in tools.observer.read_at(move.source)}
     tools.reach(LINK_ADMITTED, move, context)  # the wait tells what keeps it out
     link_ends = tools.observer.between(move.target, move.source)
     both = [(_Residue(local, peer, tools, context), _Beside(peer, local, tools, context)) for local, peer in link_ends]
@@ -442,13 +414,8 @@ def reinstate(tools: MirrorTools, step: PlannedStep, move: Move, context: StepCo
         return replace(failed, text=f"{move.target} is not taken in: {failed.text}")
     tools.rejoined.begin()
     for view in tools.observer.read_at(move.source):
-        _compare(tools, view, taken[view.pair])
+        _compare(tools, view, *before[view.pair])
     return tools.reach(RESUMED_AND_CLEARED, move, context) or Done(tools.rejoined.text, document(tools.rejoined))
-
-
-def _before(tools: MirrorTools, view: BrokerView) -> _BeforeReturn:
-    removed = sum(queue.removed for queue in view.business.values())
-    return _BeforeReturn(_origins(tools, view), removed, tools.residue.get(view.pair))
 
 
 def _origins(tools: MirrorTools, view: BrokerView) -> dict[str, frozenset[Origin] | None]:
@@ -461,28 +428,30 @@ def _origins(tools: MirrorTools, view: BrokerView) -> dict[str, frozenset[Origin
     return {**dict.fromkeys(chosen), **{queue.name: listing.ids for queue, listing in rows if not listing.unnamed}}
 
 
-def _compare(tools: MirrorTools, view: BrokerView, taken: _BeforeReturn) -> None:
-    """Compare while no queue delivers. New messages with an origin at the other site came out of the residue. A message
-    that was acknowledged at the returned site, and is gone at the serving one too, was delivered twice, unless its
-    acknowledgement was applied there before."""
+def _compare(
+    tools: MirrorTools, view: BrokerView, was: BrokerView, origins: Mapping[str, frozenset[Origin] | None]
+) -> None:
+    """Compare with what a broker `was` before the residue was let in, while no queue delivers. New messages with an
+    origin at the other site came out of the residue. A message that was acknowledged at the returned site, and is gone
+    at the serving one too, was delivered twice, unless its acknowledgement was applied there before."""
+    rejoined, counted = tools.rejoined, tools.residue.get(view.pair)
     for name, ids in _origins(tools, view).items():
-        was = taken.before.get(name, frozenset())  # a queue that came with the residue was not there
-        if ids is None or was is None:
-            tools.rejoined.not_read.append(name)
+        before = origins.get(name, frozenset())  # a queue that came with the residue was not there
+        if ids is None or before is None:
+            rejoined.not_read.append(name)
         else:
-            tools.rejoined.add_recovered(name, [id_ for id_ in ids - was if id_[0] != view.node])
-    applied = sum(queue.removed for queue in view.business.values()) - taken.removed
-    if taken.residue is None:
-        tools.rejoined.acks = None
-    elif taken.residue.acked is None:
-        tools.rejoined.add_acks(max(0, taken.residue.acks - applied))
-        tools.rejoined.acks_by_id = None
+            rejoined.add_recovered(name, [id_ for id_ in ids - before if id_[0] != view.node])
+    if counted is None:
+        rejoined.acks = None
+    elif counted.acked is None:
+        now, then = (sum(queue.removed for queue in at.business.values()) for at in (view, was))
+        rejoined.add_acks(max(0, counted.acks - (now - then)))
+        rejoined.acks_by_id = None
     else:
-        for name, acked in taken.residue.acked.items():
-            gone = acked - (taken.before.get(name) or frozenset())
-            echoes = taken.residue.since.get(name, frozenset())
-            tools.rejoined.add_acked(name, gone - echoes)
-            tools.rejoined.echoes += len(gone & echoes)
+        for name, acked in counted.acked.items():
+            gone, echoes = acked - (origins.get(name) or frozenset()), counted.since.get(name, frozenset())
+            rejoined.add_acked(name, gone - echoes)
+            rejoined.echoes += len(gone & echoes)
 
 
 class _Residue(LinkDirection):
@@ -563,7 +532,7 @@ def _done(
 ) -> list[LeftOver]:
     """The messages consumed at the site `by` that lie here. A queue too deep to read each message is only counted."""
     reader = tools.observer.brokers[view.site][view.pair].reader()
-    found = []
+    done = []
     for name in [name for name in consumed if name in view.business and view.business[name].depth]:
         queue = view.business[name]
         if queue.depth > RESIDUE_UP_TO:
@@ -575,11 +544,10 @@ def _done(
         if may_be := min(local.unnamed, len(consumed[name]) - len(lying_here)):
             partial_return.duplicates += may_be
             partial_return.why = f"the broker does not show where messages of {name} come from"
-        gone = Consumed(
-            frozenset(map(identity, lying_here)), Acknowledged(frozenset(map(identity, consumed[name])), by)
-        )
-        found.append(LeftOver(view, name, lying_here, frozenset(), gone))
-    return found
+        shown = Acknowledged(frozenset(map(identity, consumed[name])), by)
+        gone = Consumed(frozenset(map(identity, lying_here)), shown)
+        done.append(LeftOver(view, name, lying_here, frozenset(), gone))
+    return done
 
 
 UNDO_REINSTATE: Final = Undo(

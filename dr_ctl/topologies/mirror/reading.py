@@ -266,13 +266,11 @@ def browsed(reader: Reader, view: Broker, queues: Sequence[Queue], *, limit: int
     """The messages of each queue, in one POST; at most `limit` messages of a queue are read. Raises `BadValue`."""
     answers = reader.read([Query(queue.bean, Listing.BROWSE, (1, limit)) for queue in queues]) if queues else []
     shown = []
-    try:
+    with artemis.as_expected(reader.url, "a browsed message"):
         for answer in answers:
             origins = [(_origin(row, view.node), int(str(row["messageID"]))) for row in answer.value()]
             named = {origin: number for origin, number in origins if origin is not None}
             shown.append(Browsed(named, sum(origin is None for origin, _ in origins)))
-    except (KeyError, ValueError, TypeError, AttributeError) as error:
-        raise BadValue(f"{reader.url}: a browsed message is not as expected: {error}") from error
     return shown
 
 
@@ -290,19 +288,15 @@ def residue(reader: Reader, view: BrokerView) -> Residue:
         return Residue(messages, acks)
     pages = range(1, -(-(messages + acks) // _PAGE) + 1)
     answers = reader.read([Query(view.outflow.bean, Listing.BROWSE, (page, _PAGE)) for page in pages]) if pages else []
-    try:
+    with artemis.as_expected(reader.url, "an event of the outflow"):
         rows = [row for answer in answers for row in answer.value()]
         # A message that moved between the count and the browse was not read.
-        if len(rows) != messages + acks:
-            return Residue(messages, acks)
-        events = _acknowledged(rows, view.node)
-        if events is None:
-            return Residue(messages, acks)
-        consumed, since, unshipped = events
-        acked = {queue: origins - unshipped for queue, origins in consumed.items()}
-        return Residue(messages, sum(map(len, consumed.values())), acked=acked, consumed=consumed, since=since)
-    except (KeyError, ValueError, TypeError, AttributeError) as error:
-        raise BadValue(f"{reader.url}: an event of the outflow is not as expected: {error}") from error
+        events = _acknowledged(rows, view.node) if len(rows) == messages + acks else None
+    if events is None:
+        return Residue(messages, acks)
+    consumed, since, unshipped = events
+    acked = {queue: origins - unshipped for queue, origins in consumed.items()}
+    return Residue(messages, sum(map(len, consumed.values())), acked=acked, consumed=consumed, since=since)
 
 
 _ByQueue = Mapping[str, frozenset[Origin]]

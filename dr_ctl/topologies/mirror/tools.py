@@ -1,20 +1,20 @@
 """The tools of acts at a mirror: its waits, the gate that compares both sites by origin, and what a return brought."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from dr_ctl.core.document import HIDDEN, derived, key
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, brief
 from dr_ctl.core.notation import if_known
-from dr_ctl.engine.ports import Done, Failed, Move, Outcome
+from dr_ctl.engine.ports import Done, Move, Outcome
 from dr_ctl.topologies.common.gate import Gate, PairReading, accepting, refused
 from dr_ctl.topologies.common.link import Residue
 from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.rules import selected
 from dr_ctl.topologies.common.tools import Sender, Tools
 from dr_ctl.topologies.common.view import Queue
-from dr_ctl.topologies.mirror.reading import Browsed, Observer, Origin, Session, browsed, identity, scheduled
+from dr_ctl.topologies.mirror.reading import Observer, Origin, Session, browsed, identity, scheduled
 from dr_ctl.topologies.mirror.view import ORIGINS_UP_TO, BrokerView, differences, not_accepted
 
 
@@ -30,23 +30,6 @@ class MirrorTimeouts:
     """Attached and shipping nothing until it is restarted: a large message may take a moment."""
 
 
-@dataclass(frozen=True, slots=True)
-class _QueueDifference:
-    """The messages of one queue that lie at one site alone."""
-
-    queue: str
-    only_at_source: frozenset[Origin]
-    only_at_target: frozenset[Origin]
-
-    @property
-    def size(self) -> int:
-        return max(len(self.only_at_source), len(self.only_at_target))
-
-    def text(self, move: Move) -> str:
-        at_source, at_target = len(self.only_at_source), len(self.only_at_target)
-        return f"{self.queue}: {at_source} message(s) only at {move.source}, {at_target} only at {move.target}"
-
-
 class MirrorGate(Gate[BrokerView]):
     observer: Observer
 
@@ -57,72 +40,49 @@ class MirrorGate(Gate[BrokerView]):
 
     def same(self, now: PairReading[BrokerView], move: Move) -> Outcome:
         """Compare the messages by identity, where a queue is shallow enough to look at each."""
-        at_source = selected(now.source, self.observer.queues)
-        at_target = selected(now.target, self.observer.queues)
+        views, pair = {move.source: now.source, move.target: now.target}, now.source.pair
+        queues = {site: selected(view, self.observer.queues) for site, view in views.items()}
+        at_source, at_target = queues.values()
         shallow = [
             name
             for name, queue in at_source.items()
             if name in at_target and 0 < queue.depth == at_target[name].depth <= ORIGINS_UP_TO
         ]
-        loose = now.source.differing | now.target.differing
-        ends = [self.observer.brokers[site][now.source.pair] for site in (move.source, move.target)]
+        ends = [self.observer.brokers[site][pair] for site in views]
 
-        def queues(session: Session) -> list[Queue]:
-            by_name = at_source if session.site == move.source else at_target
-            return [by_name[name] for name in shallow]
+        def named(session: Session) -> list[Queue]:
+            return [queues[session.site][name] for name in shallow]
 
         if shallow:  # delayed messages are in no listing
-            waiting = self.observer.ask_all(lambda session: scheduled(session.reader(), queues(session)), ends)
+            waiting = self.observer.ask_all(lambda session: scheduled(session.reader(), named(session)), ends)
             shallow = [name for name, *counts in zip(shallow, *waiting, strict=True) if not any(counts)]
-        views = {view.site: view for view in (now.source, now.target)}
-        at_source_ids, at_target_ids = self.observer.ask_all(
-            lambda session: browsed(session.reader(), views[session.site], queues(session), limit=ORIGINS_UP_TO), ends
+        listings = self.observer.ask_all(
+            lambda session: browsed(session.reader(), views[session.site], named(session), limit=ORIGINS_UP_TO), ends
         )
-        both = dict(zip(shallow, zip(at_source_ids, at_target_ids, strict=True), strict=True))
-        apart = [_QueueDifference(name, *_alone(*browsed)) for name, browsed in both.items()]
-        aside = [
-            difference
-            for difference in apart
-            if difference.size and {difference.queue, at_source[difference.queue].address} & loose
-        ]
-        wrong = [
-            difference
-            for difference in apart
-            if difference.size
-            and difference not in aside
-            and move.spec.accept_difference.get(difference.queue) != difference.size
-        ]
-        if wrong:
-            return _refused(wrong, move)
-        unnamed = {name: max(ours.unnamed, theirs.unnamed) for name, (ours, theirs) in both.items()}
-        depths: dict[str, Json] = {name: queue.depth for name, queue in at_source.items() if queue.depth}
-        compared = sum(len(browsed.numbers) for browsed in at_source_ids)
-        by_count = [f"{count} of {name}" for name, count in unnamed.items() if count]
+        ids: dict[str, dict[str, Collection[str]]] = {}
+        sizes, texts, aside, by_count = dict[str, int](), list[str](), list[str](), list[str]()
+        for name, local, peer in zip(shallow, *listings, strict=True):
+            if unnamed := max(local.unnamed, peer.unnamed):
+                by_count.append(f"{unnamed} of {name}")
+            only_at_source, only_at_target = local.ids - peer.ids, peer.ids - local.ids
+            if len(only_at_source) <= peer.unnamed and len(only_at_target) <= local.unnamed:
+                continue  # those whose origin is not shown can be all of them
+            alone = {f"only at {move.source}": only_at_source, f"only at {move.target}": only_at_target}
+            size, (first, second) = max(map(len, alone.values())), map(len, alone.values())
+            text = f"{name}: {first} message(s) only at {move.source}, {second} only at {move.target}"
+            if {name, at_source[name].address} & (now.source.differing | now.target.differing):
+                aside.append(text)
+            elif move.spec.accept_difference.get(name) != size:
+                sizes[name], ids[name] = size, {where: {*map(identity, origins)} for where, origins in alone.items()}
+                texts.append(text)
+        if sizes:
+            values = {"queues": brief(texts), "accepting": accepting(sizes)}
+            return refused("DR-PARITY-004.origins", ids, source=move.source, target=move.target, **values)
         findings = [found("DR-PARITY-005", named=brief(by_count))] if by_count else []
-        if aside:
-            findings.append(found("DR-PARITY-002", loose=brief([difference.text(move) for difference in aside])))
+        findings += [found("DR-PARITY-002", loose=brief(aside))] if aside else []
+        depths: dict[str, Json] = {name: queue.depth for name, queue in at_source.items() if queue.depth}
+        compared = sum(len(listing.numbers) for listing in listings[0])
         return Done("the gate holds", {"ids_compared": compared, "depths": depths}, tuple(findings))
-
-
-def _alone(local: Browsed, peer: Browsed) -> tuple[frozenset[Origin], frozenset[Origin]]:
-    """The messages at one site alone; none while those whose origin is not shown can be all of them."""
-    only_at_source, only_at_target = local.ids - peer.ids, peer.ids - local.ids
-    explained = len(only_at_source) <= peer.unnamed and len(only_at_target) <= local.unnamed
-    return (frozenset(), frozenset()) if explained else (only_at_source, only_at_target)
-
-
-def _refused(wrong: list[_QueueDifference], move: Move) -> Failed:
-    source, target = move.source, move.target
-    counts = [apart.text(move) for apart in wrong]
-    ids = {
-        finding.queue: {f"only at {source}": finding.only_at_source, f"only at {target}": finding.only_at_target}
-        for finding in wrong
-    }
-    named = {queue: {what: {*map(identity, origins)} for what, origins in both.items()} for queue, both in ids.items()}
-    accepted = accepting({finding.queue: finding.size for finding in wrong})
-    return refused(
-        "DR-PARITY-004.origins", named, queues=brief(counts), accepting=accepted, source=source, target=target
-    )
 
 
 @dataclass
@@ -206,20 +166,13 @@ class PartialReturn:
 
     def findings(self, move: Move) -> tuple[Finding, ...]:
         findings = []
+        source, target = move.source, move.target
         if self.taken_out:
-            findings.append(
-                found(
-                    "DR-RETURN-006",
-                    count=sum(self.taken_out.values()),
-                    target=move.target,
-                    source=move.source,
-                    taken_out=", ".join(sorted(self.taken_out)),
-                )
-            )
+            count, queues = sum(self.taken_out.values()), ", ".join(sorted(self.taken_out))
+            findings.append(found("DR-RETURN-006", count=count, target=target, source=source, taken_out=queues))
         if self.duplicates:
-            findings.append(
-                found("DR-RETURN-007", most=f"at most {self.duplicates}", target=move.target, why=if_known(self.why))
-            )
+            most, why = f"at most {self.duplicates}", if_known(self.why)
+            findings.append(found("DR-RETURN-007", most=most, target=target, why=why))
         return tuple(findings)
 
 
