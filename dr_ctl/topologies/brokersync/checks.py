@@ -18,8 +18,7 @@ from dr_ctl.topologies.brokersync.view import BrokerView, SyncSnapshot
 from dr_ctl.topologies.classic import checks as classic
 from dr_ctl.topologies.classic.checks import BY_CONSOLE
 from dr_ctl.topologies.classic.operations import LINKS_DOWN, LINKS_UP, LISTS, MOVES, REMOVES
-from dr_ctl.topologies.common import reasons
-from dr_ctl.topologies.common import rules as common
+from dr_ctl.topologies.common import reasons, rules
 from dr_ctl.topologies.common.checks import Case, Checks, Named, listeners, of_listeners, of_pair, of_queues
 from dr_ctl.topologies.common.rules import Rules
 
@@ -33,7 +32,7 @@ SHARE: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Counts(common.Counts):
+class Counts(rules.Counts):
     """Beside it how many copies are to be shipped."""
 
     to_ship: int
@@ -45,12 +44,11 @@ class Counts(common.Counts):
 
 
 def counts(source: BrokerView, target: BrokerView, queues: Queues) -> list[Counts]:
-    """Every selected queue of clients, by name; dead letters are left out, because every broker fills its own."""
+    """Every selected queue of clients, by name."""
+    to_ship = {name: copies.depth for name, copies in source.copying.items()}
     return [
-        Counts(counts.queue, counts.source, counts.target, copies.depth if copies is not None else 0)
-        for counts, either in common.at_both(source, target, queues)
-        for copies in (source.copying.get(counts.queue),)
-        if not any(queue is not None and queue.dead_letter_address is not None for queue in either)
+        Counts(counted.queue, counted.source, counted.target, to_ship.get(counted.queue, 0))
+        for counted in classic.counts(source, target, queues)
     ]
 
 
@@ -195,11 +193,7 @@ def _copies(source: BrokerView, target: BrokerView) -> Iterator[Finding]:
         yield found("DR-SYNC-001.no_copies", broker=name, target=target.site, source=source.site)
     elif source.network is None and not source.networks:
         yield found("DR-SYNC-001.no_connector", broker=name, target=target.site, source=source.site)
-    left_out = [
-        queue.name
-        for queue in source.business.values()
-        if queue.name not in source.copying and queue.dead_letter_address is None and source.copying
-    ]
+    left_out = [name for name in source.without_dead_letters if name not in source.copying and source.copying]
     if left_out:
         yield found("DR-SYNC-002", broker=name, site=target.site, left_out=brief(sorted(left_out)))
     if not target.networks or (not target.copying and target.network is not None and target.network.to is None):

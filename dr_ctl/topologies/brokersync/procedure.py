@@ -447,8 +447,8 @@ UNDO_REINSTATE: Final = Undo(source=(wants.link_access_as_before, wants.debts_as
 
 
 def _unproven(at: wants.AtBroker) -> list[Call]:
-    queues = [queue for name, queue in at.view.business.items() if named(at.move, name) and queue.depth]
-    return [may_move(at.view, queue, UNPROVEN) for queue in queues if queue.dead_letter_address is None]
+    queues = at.view.without_dead_letters.items()
+    return [may_move(at.view, queue, UNPROVEN) for name, queue in queues if named(at.move, name) and queue.depth]
 
 
 draft_keep_aside: Final = wants.planning(

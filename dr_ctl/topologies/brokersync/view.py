@@ -78,8 +78,7 @@ class SyncLink(Link["BrokerView"]):
     def _flows(self) -> Mapping[str, Queue | None]:
         """Every queue of clients with the queue of its copies, if it has one; dead letters are each site's own."""
         view = self.view
-        own = [name for name, queue in view.business.items() if queue.dead_letter_address is None]
-        return {name: view.copying.get(name) for name in dict.fromkeys((*view.copying, *own))}
+        return {name: view.copying.get(name) for name in dict.fromkeys((*view.copying, *view.without_dead_letters))}
 
     def ahead(self, peer: BrokerView | None) -> dict[str, int | None]:
         """By queue, how many messages the peer holds, shipped or not, that are not here: whether clients consumed them

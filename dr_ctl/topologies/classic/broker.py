@@ -1,10 +1,11 @@
 """The result of a reading of a Classic broker, whatever joins it to its peer."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from dr_ctl.topologies.classic.operations import ClassicRequests, Permit
-from dr_ctl.topologies.common.view import Broker, Connection, Fence
+from dr_ctl.topologies.common.view import Broker, Connection, Fence, Queue
 
 OWN_CLIENT: Final = "dr-ctl-"
 """How the client ids of dr-ctl's own begin: whoever else comes in by a connector of dr-ctl's is a client."""
@@ -42,6 +43,12 @@ class ClassicBroker(Broker):
     networks: tuple[Network, ...] = field(default=(), kw_only=True)
     denied: frozenset[Permit] = field(default=frozenset(), kw_only=True)
     bridges: tuple[Connection, ...] = field(default=(), kw_only=True)
+
+    @property
+    @property
+    def without_dead_letters(self) -> Mapping[str, Queue]:
+        """The clients' queues but those of dead letters, which every broker fills by itself."""
+        return {name: queue for name, queue in self.business.items() if queue.dead_letter_address is None}
 
     @property
     def requests(self) -> ClassicRequests:

@@ -6,9 +6,20 @@ from typing import Any, Final
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, RefusalScope, Role, Severity, brief
+from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.classic.broker import ClassicBroker
 from dr_ctl.topologies.classic.operations import CLOSES, OPENS, PAUSES, RESUMES, Permit
 from dr_ctl.topologies.common.checks import Case, Named
+from dr_ctl.topologies.common.rules import Counts, at_both
+
+
+def counts(source: ClassicBroker, target: ClassicBroker, queues: Queues) -> list[Counts]:
+    """Every selected queue of clients, by name; dead letters are left out, because every broker fills its own."""
+    return [
+        counted
+        for counted, either in at_both(source, target, queues)
+        if not any(queue is not None and queue.dead_letter_address is not None for queue in either)
+    ]
 
 
 def of_permits(

@@ -1,8 +1,13 @@
-"""The named checks of a fan-out pair: everything that speaks against a move, all at once, and what each reads. Pure."""
+"""The named checks of a fan-out pair: everything that speaks against a move, all at once, and what each reads; and
+whether the waiting site holds the serving site's messages, queue by queue and by count. Pure.
+
+Other messages there were consumed at the serving site, or are on their way to it: ids tell which.
+"""
 
 import math
+from collections import Counter as Times
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from dr_ctl.core.findings import found
@@ -16,8 +21,78 @@ from dr_ctl.topologies.classic.checks import BY_CONSOLE
 from dr_ctl.topologies.classic.operations import LISTS, REMOVES
 from dr_ctl.topologies.common import reasons
 from dr_ctl.topologies.common.checks import Case, Checks, Named, listeners, of_listeners, of_pair, of_queues
-from dr_ctl.topologies.fanout import parity
+from dr_ctl.topologies.common.rules import Counts
+from dr_ctl.topologies.fanout.counting import Checkpoints, Counted, Counters, QueueAtSite
 from dr_ctl.topologies.fanout.view import BrokerView, FanoutSnapshot
+
+
+def lacking(source: BrokerView, target: BrokerView, queues: Queues, traffic: Mapping[str, int]) -> list[Counts]:
+    """Queues of which the target holds fewer, by more than what moved between two readings can explain."""
+    counted = classic.counts(source, target, queues)
+    return [row for row in counted if row.source - row.target > traffic.get(row.queue, 0)]
+
+
+def counted(
+    view: BrokerView, peer: BrokerView, readings: Sequence[tuple[Counters, Counters]], took_s: float
+) -> Counted:
+    """What several readings of one queue's counters at both sites say together; there is one at least."""
+    ahead = sorted(other.added - one.added for one, other in readings)
+    [(often, times)] = Times(ahead).most_common(1)
+    apart = len(ahead) // 4  # a reading that met a lull of one site's says nothing
+    quartiles = (often, often) if 2 * times > len(ahead) else (ahead[apart], ahead[-1 - apart])
+    first, last = readings[0], readings[-1]
+    taken = [(now.removed - was.removed) / took_s if took_s > 0 else 0.0 for was, now in zip(first, last, strict=True)]
+    return Counted(
+        QueueAtSite(view.site, view.start, last[0]),
+        QueueAtSite(peer.site, peer.start, last[1]),
+        quartiles,
+        {view.site: taken[0], peer.site: taken[1]},
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Undecided:
+    """Messages of a queue at the waiting site that nothing proves to be consumed, and `why`; `taken_per_s` is how fast
+    they become more while clients work."""
+
+    count: int
+    why: str
+    taken_per_s: float = 0.0
+
+
+UNMATCHED: Final = "known by their ids to lie there alone"
+ONE_SITE_ALONE: Final = "a message came to one site alone since both were compared"
+NOT_COUNTED: Final = "a broker was restarted since both were compared"
+TAKEN: Final = "clients took messages while both were compared"
+
+
+def undecided(source: BrokerView, target: BrokerView) -> Mapping[str, Undecided]:
+    """The queues of which messages at the target may come as duplicates, as the gate will judge once clients are out;
+    none where consumers write down what they have done."""
+    if source.own.stored:
+        return {}
+    checkpoints = Checkpoints.read({**source.documents, **target.documents})
+    counts = classic.counts(source, target, Queues())
+    by_queue = {counted.queue: _undecided(counted, source, target.site, checkpoints) for counted in counts}
+    return {name: copies for name, copies in by_queue.items() if copies.count}
+
+
+def _undecided(counts: Counts, source: BrokerView, target: str, checkpoints: Checkpoints) -> Undecided:
+    mark, now = checkpoints.queues.get(counts.queue, {}).get(target), source.counted.get(counts.queue)
+    unmatched = min(len(mark.unmatched), counts.target) if mark is not None else 0
+    if now is None:
+        return Undecided(unmatched, UNMATCHED)
+    forward = now.first.site == source.site
+    view, peer = (now.first, now.second) if forward else (now.second, now.first)
+    taken, more = now.taken_per_s[source.site], max(counts.more, unmatched)
+    since = checkpoints.since(counts.queue, view, peer)
+    if since is None:
+        return Undecided(now.unmatched.get(target, more), NOT_COUNTED, taken)
+    first, second = (since.local, since.remote) if forward else (since.remote, since.local)
+    if now.level(first, second) and counts.more - unmatched <= since.consumed(view.counters, peer.counters):
+        return Undecided(unmatched, UNMATCHED)
+    return Undecided(more, ONE_SITE_ALONE, taken)
+
 
 # Findings that a return itself mends.
 _MENDED: Final = frozenset({"DR-PARITY-001"})
@@ -32,35 +107,28 @@ def of_return(case: Case[BrokerView]) -> Iterator[Finding]:
         yield from of_undecided(case.move, *both)
 
 
-def of_undecided(move: Move, source: BrokerView, target: BrokerView) -> Iterator[Finding]:
+def of_undecided(move: Move, source: BrokerView, target: BrokerView) -> list[Finding]:
     """Find messages of the waiting site that may come as duplicates, judged as the gate does; only a move opens the
     site for clients."""
-    yield from possible_duplicates(parity.undecided(source, target), move, target.site)
+    return possible_duplicates(undecided(source, target), move, target.site)
 
 
-def possible_duplicates(undecided: Mapping[str, parity.Undecided], move: Move, site: str) -> list[Finding]:
+def possible_duplicates(undecided: Mapping[str, Undecided], move: Move, site: str) -> list[Finding]:
     """Messages by queue that lie at that site, and that nothing proves to be consumed: refused where a move opens the
     site, unless a person accepts as many."""
     count = sum(copies.count for copies in undecided.values())
     if not count:
         return []
-    why = dict.fromkeys(copies.why for copies in undecided.values())
+    why = "; ".join(dict.fromkeys(copies.why for copies in undecided.values()))
     more = math.ceil(ROOM_S * sum(copies.taken_per_s for copies in undecided.values()))
     room = f", with room for what clients take in {ROOM_S} s" if more else ""
     accepted = move.spec.accept_duplicates
     over = not isinstance(accepted, int) or accepted < count
     refuses = over and move.spec.operation in _LEADS_TO_OPEN
-    finding = found(
-        "DR-FAN-007.failback" if move.spec.operation == FAILBACK else "DR-FAN-007.unproven",
-        accepted=not refuses,
-        count=count,
-        site=site,
-        why="; ".join(why),
-        queues=brief([f"{name}: {copies.count}" for name, copies in undecided.items()]),
-        most=count + more,
-        room=room,
-    )
-    return [replace(finding, duplicates=count + more)]
+    key = "DR-FAN-007.failback" if move.spec.operation == FAILBACK else "DR-FAN-007.unproven"
+    queues, most = brief([f"{name}: {copies.count}" for name, copies in undecided.items()]), count + more
+    finding = found(key, accepted=not refuses, count=count, site=site, why=why, queues=queues, most=most, room=room)
+    return [replace(finding, duplicates=most)]
 
 
 def of_failover(case: Case[BrokerView]) -> Iterator[Finding]:
@@ -68,21 +136,20 @@ def of_failover(case: Case[BrokerView]) -> Iterator[Finding]:
     be read: refused, unless a person accepts as many duplicates as messages lie there."""
     move = case.move
     views = [view for view in case.snapshot.views(move.target) if view.own.unread is not None]
-    count = sum(queue.depth for view in views for queue in view.business.values() if queue.dead_letter_address is None)
+    count = sum(queue.depth for view in views for queue in view.without_dead_letters.values())
     accepted = move.spec.accept_duplicates
     if not count or accepted == "unknown" or (accepted is not None and accepted >= count):
         return
-    yield replace(
-        found("DR-FAN-007.unread", count=count, target=move.target, why=if_known(views[0].own.unread)), duplicates=count
-    )
+    finding = found("DR-FAN-007.unread", count=count, target=move.target, why=if_known(views[0].own.unread))
+    yield replace(finding, duplicates=count)
 
 
 def nothing_owed(snapshot: FanoutSnapshot, move: Move) -> bool:
     """Say whether the target is taken in already: no debt is left, and it lacks no message of the serving site."""
-    pairs = [(view, snapshot.view(move.target, view.pair)) for view in snapshot.views(move.source)]
     lacks = any(
-        peer is None or parity.lacking(local, peer, Queues(), snapshot.traffic.get(local.pair, {}))
-        for local, peer in pairs
+        peer is None or lacking(view, peer, Queues(), snapshot.traffic.get(view.pair, {}))
+        for view in snapshot.views(move.source)
+        for peer in (snapshot.view(move.target, view.pair),)
     )
     return reasons.is_settled(snapshot, move) and not lacks
 
@@ -118,16 +185,12 @@ def of_both(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> I
         return  # both closed: the gate of the run itself judges, over time; or clients of the target have worked since
     yield from of_undecided(case.move, source, target)
     wrong = [
-        counts
-        for counts in parity.lacking(source, target, case.rules.queues, case.snapshot.traffic.get(source.pair, {}))
-        if case.move.spec.accept_difference.get(counts.queue) != counts.source - counts.target
+        counts.text(source.site, target.site)
+        for counts in lacking(source, target, case.rules.queues, case.snapshot.traffic.get(source.pair, {}))
+        if case.move.spec.accept_difference.get(counts.queue) != -counts.more
     ]
     if wrong:
-        yield found(
-            "DR-PARITY-001.not_written",
-            target=target.site,
-            differences=brief([finding.text(source.site, target.site) for finding in wrong]),
-        )
+        yield found("DR-PARITY-001.not_written", target=target.site, differences=brief(wrong))
 
 
 BY_BROKER: Final[Sequence[Named[BrokerView]]] = (

@@ -54,10 +54,11 @@ class Mark:
     finished: int = 0
     unmatched: frozenset[str] = field(default=frozenset(), metadata=key("alone"))
 
-    def is_before(self, now: Counters) -> bool:
+    def goes_on(self, now: QueueAtSite) -> bool:
         """Say whether these counters can have become those: a queue that was made again, or whose statistics were
         reset, counts anew."""
-        return self.removed <= now.removed and self.expired <= now.expired
+        counters = now.counters
+        return self.start == now.start and self.removed <= counters.removed and self.expired <= counters.expired
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,16 +124,12 @@ class Checkpoints:
     def since(self, queue: str, local: QueueAtSite, peer: QueueAtSite) -> Checkpoint | None:
         """The newest moment from which these counters go on; None where there is none."""
         marks = self.queues.get(queue, {})
-        local_mark, others = marks.get(local.site), marks.get(peer.site)
-        if local_mark is not None and others is not None and _goes_on(local_mark, local) and _goes_on(others, peer):
-            return Checkpoint(local_mark, others)
+        first, second = marks.get(local.site), marks.get(peer.site)
+        if first is not None and second is not None and first.goes_on(local) and second.goes_on(peer):
+            return Checkpoint(first, second)
         if local.counters.cover_all and peer.counters.cover_all:
             return Checkpoint(Mark(local.start), Mark(peer.start))
         return None
-
-
-def _goes_on(mark: Mark, now: QueueAtSite) -> bool:
-    return mark.start == now.start and mark.is_before(now.counters)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 proven to be consumed."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
 
@@ -12,8 +12,8 @@ from dr_ctl.jolokia.http import BadValue
 from dr_ctl.topologies.common.consumed import CompleteListing, Consumed, Covered, DoneInBothStores, IncompleteListing
 from dr_ctl.topologies.common.idstore import Store
 from dr_ctl.topologies.common.view import Queue
+from dr_ctl.topologies.fanout.checks import NOT_COUNTED, ONE_SITE_ALONE, TAKEN, UNMATCHED, Undecided
 from dr_ctl.topologies.fanout.counting import CHECKPOINTS, EMPTY, Checkpoint, Checkpoints, Counters, Mark, QueueAtSite
-from dr_ctl.topologies.fanout.parity import NOT_COUNTED, ONE_SITE_ALONE, TAKEN, UNMATCHED, Undecided
 from dr_ctl.topologies.fanout.reading import COUNTERS, LinkEnds, Session, counters_of
 
 BROWSE_S: Final = 30.0  # 20 000 messages take 6 s
@@ -79,28 +79,23 @@ class QueueDifference:
     """Where this reading can be a checkpoint: its marks by site, before anything is removed."""
 
 
-def listed(session: Session, queue: Queue | None, name: str) -> Listed:
+def listed(session: Session, queue: Queue | None) -> Listed:
     """List a queue once, whatever the listing leaves out; an absent queue has no messages. Raises `BrokerError`."""
     if queue is None:
-        return Listed(name, {}, 0, EMPTY, EMPTY)
+        return Listed("", {}, 0, EMPTY, EMPTY)
     figures = Read(queue.bean, COUNTERS)
     before, shown, after = session.reader().read(
         [figures, Query(queue.bean, Listing.BROWSE_ALL), figures], timeout_s=BROWSE_S
     )
     rows = shown.value()
     if not isinstance(rows, list):
-        raise BadValue(f"{session.site}: a listing of {name} gave no messages")
-    by_id = {_id(session, name, row): row for row in rows}
-    return Listed(name, by_id, len(rows), *(counters_of(queue, answer) for answer in (before, after)))
+        raise BadValue(f"{session.site}: a listing of {queue.name} gave no messages")
+    by_id = {_id(session, queue.name, row): row for row in rows}
+    return Listed(queue.name, by_id, len(rows), *(counters_of(queue, answer) for answer in (before, after)))
 
 
-def lying(session: Session, queue: Queue | None) -> frozenset[str]:
-    """The ids of all messages in a queue now, in delivery included. Raises `BrokerError`."""
-    return listed_to_the_end(session, queue, queue.name if queue is not None else "").ids
-
-
-def listed_to_the_end(session: Session, queue: Queue | None, name: str) -> Listed:
-    """A listing that shows at least as many messages as the queue holds.
+def listed_to_the_end(session: Session, queue: Queue | None) -> Listed:
+    """A listing that shows at least as many messages as the queue holds, those in delivery included.
 
     A broker cuts a listing silently where its policy says so (400 by default), and leaves messages out while consumers
     take some: a shorter listing is asked for again, and then not believed. Raises `BrokerError`.
@@ -108,21 +103,22 @@ def listed_to_the_end(session: Session, queue: Queue | None, name: str) -> Liste
     # A law of its own: no hand is here, and a listing that was cut by a consumer is asked for again at once.
     until = boottime_s() + TRYING_S
     while True:
-        listing = listed(session, queue, name)
+        listing = listed(session, queue)
         if listing.count >= listing.least:
             return listing
         if boottime_s() > until:
+            name, site = listing.queue, session.site
             raise BadValue(
-                f"{session.site}: {name} holds {listing.least} message(s) and shows {listing.count} of them: its "
-                "broker's policy limits what a listing shows, or clients hold some in a transaction",
-                remedy=f"Raise maxBrowsePageSize of the policy entry for {name} at {session.site} above that.",
+                f"{site}: {name} holds {listing.least} message(s) and shows {listing.count} of them: its broker's "
+                "policy limits what a listing shows, or clients hold some in a transaction",
+                remedy=f"Raise maxBrowsePageSize of the policy entry for {name} at {site} above that.",
             )
 
 
 def consumed(store: Store, target: Session, queue: Queue | None) -> Consumed:
     """The messages at the target that the store knows: the consumers of both sites write to that one. The serving site
     need not be listed for that. Raises `BrokerError`."""
-    known = store.known(queue.name, lying(target, queue)) if queue is not None else _NOTHING
+    known = store.known(queue.name, listed_to_the_end(target, queue).ids) if queue is not None else _NOTHING
     return Consumed(known, DoneInBothStores(known, known))
 
 
@@ -183,10 +179,11 @@ class Comparing:
         until = now() + self._within_s
 
         def not_settled() -> list[str]:
-            unmatched = {name: difference.unmatched - difference.known for name, difference in differences.items()}
             known = {name: self._unmatched.get((ends[1].site, name), _NOTHING) for name in differences}
             return [
-                name for name, difference in differences.items() if difference.lacks or unmatched[name] - known[name]
+                name
+                for name, difference in differences.items()
+                if difference.lacks or difference.unmatched - difference.known - known[name]
             ]
 
         while pace is not ComparisonMode.ONCE and (again := not_settled()) and now() < until:
@@ -194,9 +191,7 @@ class Comparing:
             for name in again:
                 differences[name] = self._compared(ends, name, queues[name], checkpoints, pace, differences[name])
         if pace is not ComparisonMode.ONCE:  # what one reading finds alone may be on its way
-            self._unmatched.update(
-                {(ends[1].site, name): difference.unmatched for name, difference in differences.items()}
-            )
+            self._unmatched |= {(ends[1].site, name): apart.unmatched for name, apart in differences.items()}
         return differences
 
     def undecided(self, differences: Mapping[str, QueueDifference]) -> dict[str, Undecided]:
@@ -221,9 +216,9 @@ class Comparing:
         """List the waiting site between two listings of the serving one: an id that is not at the serving site a moment
         later was consumed, or never came there; and one that was there a moment before has had time to come to both.
         What the reading before it did not find apart is on its way."""
-        first = listed_to_the_end(ends[0], both[0], name)
-        waiting = listed_to_the_end(ends[1], both[1], name)
-        again = listed_to_the_end(ends[0], both[0], name)
+        first = listed_to_the_end(ends[0], both[0])
+        waiting = listed_to_the_end(ends[1], both[1])
+        again = listed_to_the_end(ends[0], both[0])
         late = first.ids & again.ids - waiting.ids
         lacks = late & before.lacks if before is not None else late
         if self.store is not None:
@@ -246,7 +241,8 @@ class Comparing:
         works = ends[0].names().open and pace is not ComparisonMode.RESTING
         coming = _NOTHING if works else only - unmatched
         marks = _marks(sites, again, waiting, (lacks, only - coming), coming, first.before) if rests else None
-        hurried = only and not proven.ids and not _calm(first.before, again, waiting)
+        calm = first.before.added == again.after.added and waiting.before.added == waiting.after.added
+        hurried = only and not proven.ids and not calm
         if works and (hurried or pace is ComparisonMode.ONCE or (since is not None and unmatched <= known)):
             marks = None  # while clients work less is certain: an older one goes on for as long as it proves everything
         why = NOT_COUNTED if since is None else UNMATCHED if unmatched <= known else ONE_SITE_ALONE
@@ -258,11 +254,6 @@ class Comparing:
 def _again(unmatched: frozenset[str], before: QueueDifference | None) -> frozenset[str]:
     """Those that lay at the target alone at the reading before too, whatever was proven of them then."""
     return unmatched & (before.unmatched | before.consumed.ids) if before is not None else unmatched
-
-
-def _calm(first: Counters, local: Listed, peer: Listed) -> bool:
-    """Say whether nothing came to either site while both were listed."""
-    return first.added == local.after.added and peer.before.added == peer.after.added
 
 
 def _marks(
@@ -288,16 +279,23 @@ def _marks(
 
 def kept(ends: Sequence[Session]) -> Checkpoints:
     """The checkpoints of that pair."""
-    return Checkpoints.read(_cleaner(ends).document_files.texts())
+    return Checkpoints.read(_keeper(ends).document_files.texts())
 
 
-def keep(ends: LinkEnds, queues: Mapping[str, Mapping[str, Mark]]) -> None:
-    """Note newer ones. They are no change of a broker; where they cannot be written, the older ones go on."""
-    if queues:
-        _cleaner(ends).document_files.write(CHECKPOINTS, kept(ends).noted(queues).text)
+def keep(ends: LinkEnds, differences: Mapping[str, QueueDifference]) -> None:
+    """Note what both sites hold now, consumed messages removed: from here on counters tell what is consumed. That is no
+    change of a broker; where it cannot be written, the older checkpoints go on."""
+    marks, target = {}, ends[1].site
+    for name, difference in differences.items():
+        if difference.marks is not None:
+            mark = difference.marks[target]
+            removed = mark.removed + len(difference.consumed.ids)
+            marks[name] = {**difference.marks, target: replace(mark, removed=removed)}
+    if marks:
+        _keeper(ends).document_files.write(CHECKPOINTS, kept(ends).noted(marks).text)
 
 
-def _cleaner(ends: Sequence[Session]) -> Session:
+def _keeper(ends: Sequence[Session]) -> Session:
     return min(ends, key=lambda session: session.site)
 
 

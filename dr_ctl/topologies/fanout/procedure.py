@@ -1,7 +1,7 @@
 """Everything that a fan-out installation does for the verbs of its runbooks: it makes the waiting site hold the serving
 site's messages, compared by the producers' ids; last the table of it all."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -14,6 +14,7 @@ from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepCont
 from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.classic import ids as by_ids
 from dr_ctl.topologies.classic import verbs as classic
+from dr_ctl.topologies.classic.checks import counts
 from dr_ctl.topologies.classic.ids import BATCH, MOST, removes
 from dr_ctl.topologies.classic.operations import PAUSES
 from dr_ctl.topologies.common import wants
@@ -28,7 +29,7 @@ from dr_ctl.topologies.common.topology import COMMON, TopologyDefinition
 from dr_ctl.topologies.common.verbs import fence, quiesce
 from dr_ctl.topologies.common.verbs.fence import closed_first
 from dr_ctl.topologies.common.verbs.quiesce import LIFTED, lifting, to_pause
-from dr_ctl.topologies.fanout import ids, parity
+from dr_ctl.topologies.fanout import checks, ids
 from dr_ctl.topologies.fanout.checks import CHECKS, nothing_owed, of_undecided, possible_duplicates
 from dr_ctl.topologies.fanout.ids import ComparisonMode
 from dr_ctl.topologies.fanout.reading import LinkEnds, Session, is_carried
@@ -50,18 +51,14 @@ def copies(view: BrokerView, queue: str, wanted: Collection[str]) -> Iterator[Ca
 
 def _removed(at: wants.AtBroker) -> list[Call]:
     """The run finds out which messages."""
-    return [
-        by_ids.may_remove(at.view, queue, CONSUMED, at.view.own.id_header)
-        for queue in at.view.business.values()
-        if queue.dead_letter_address is None
-    ]
+    queues = at.view.without_dead_letters.values()
+    return [by_ids.may_remove(at.view, queue, CONSUMED, at.view.own.id_header) for queue in queues]
 
 
 def _copied(at: wants.AtBroker) -> list[Call]:
     return [
         call(at.view, Goal.COPY, name, {COPY: name, IDS: ["…"]}, f"copy them to {name} by their ids", LACKING, MOST)
-        for name, queue in at.view.business.items()
-        if queue.dead_letter_address is None
+        for name in at.view.without_dead_letters
     ]
 
 
@@ -146,13 +143,13 @@ class Reconciler:
         source, target = (session.read() for session in ends)
         queues = {
             counted.queue: (source.by_name.get(counted.queue), target.by_name.get(counted.queue))
-            for counted in parity.counts(source, target, Queues())
+            for counted in counts(source, target, Queues())
             if counted.source or counted.target
         }
         comparing, reconciled = self._tools.comparing, self.reconciled
         if comparing.store is not None and not copied:
             for name, (view, peer) in queues.items():
-                ids.listed(ends[0], view, name)  # a message without an id ends a move here, and not behind the fence
+                ids.listed(ends[0], view)  # a message without an id ends a move here, and not behind the fence
                 if (refused := self.remove(ends[1], name, ids.consumed(comparing.store, ends[1], peer))) is not None:
                     return refused
             return None
@@ -176,7 +173,7 @@ class Reconciler:
             reconciled.not_carried |= cannot
             if not copied or not lacks:
                 if not self._context.read_only:
-                    _keep(ends, apart)
+                    ids.keep(ends, apart)
                 return self._not_carried(ends) if copied else None
             before = reconciled.copied_in_all
             for name, wanted in lacks.items():
@@ -198,13 +195,11 @@ class Reconciler:
         wrong = {name: lost for name, lost in kept.items() if len(lost) != accepted.get(name)}
         if not wrong:
             return None
+        header, (other, site) = ends[0].own.id_header, (session.site for session in ends)
+        messages = brief([f"{name}: {len(lost)} ({brief(sorted(lost))})" for name, lost in wrong.items()])
+        options = accepting({name: len(lost) for name, lost in wrong.items()})
         finding = found(
-            "DR-FAN-008",
-            site=ends[1].site,
-            id_header=ends[0].own.id_header,
-            messages=brief([f"{name}: {len(lost)} ({brief(sorted(lost))})" for name, lost in wrong.items()]),
-            other_site=ends[0].site,
-            accepting=accepting({name: len(lost) for name, lost in wrong.items()}),
+            "DR-FAN-008", site=site, id_header=header, messages=messages, other_site=other, accepting=options
         )
         return Failed.of(finding, evidence=self.reconciled.as_json())
 
@@ -213,15 +208,15 @@ class Reconciler:
         if not gone.ids:
             return None
         if self._context.read_only:
-            self.reconciled.note(self.reconciled.removed, queue, gone.ids)
+            self.reconciled.removed[queue] |= gone.ids
             return None
         view = session.names()
         calls = [*removes(view, view.by_name[queue], gone, view.own.id_header)]
         outcomes = self._tools.change(calls, self._context)
-        left = ids.lying(session, view.by_name[queue]) & gone.ids
-        self.reconciled.note(self.reconciled.removed, queue, gone.ids - left)
+        stayed = ids.listed_to_the_end(session, view.by_name[queue]).ids & gone.ids
+        self.reconciled.removed[queue] |= gone.ids - stayed
         why = f"of {len(gone.ids)} message(s) could not be removed from {queue} at {view.site}"
-        return not_done(left, why, outcomes)
+        return not_done(stayed, why, outcomes)
 
     def _copy(self, ends: LinkEnds, queue: str, lacks: Collection[str]) -> Failed | None:
         """Copy those of these messages that the first broker shows to a client. Whoever lacks afterwards is compared
@@ -231,23 +226,10 @@ class Reconciler:
         target.carries = {(queue, ident): message for ident, message in messages.items()}
         outcomes = self._tools.change([*copies(target.names(), queue, messages)], self._context)
         target.carries = {}
-        arrived = ids.lying(target, target.read().by_name.get(queue))
-        self.reconciled.note(self.reconciled.copied, queue, messages.keys() & arrived)
+        arrived = ids.listed_to_the_end(target, target.read().by_name.get(queue)).ids
+        self.reconciled.copied[queue] |= messages.keys() & arrived
         why = f"of {len(messages)} message(s) of {queue} could not be copied to {target.site}"
         return not_done(messages.keys() - arrived, why, outcomes, "they are not there")
-
-
-def _keep(ends: LinkEnds, apart: Mapping[str, ids.QueueDifference]) -> None:
-    """Note what both sites hold now, consumed messages removed: from here on counters tell what is consumed."""
-    marks = {}
-    for name, difference in apart.items():
-        if difference.marks is not None:
-            mark = difference.marks[ends[1].site]
-            marks[name] = {
-                **difference.marks,
-                ends[1].site: replace(mark, removed=mark.removed + len(difference.consumed.ids)),
-            }
-    ids.keep(ends, marks)
 
 
 def catch_up(tools: FanoutTools, _step: PlannedStep, move: Move, context: StepContext) -> Outcome:
@@ -267,7 +249,7 @@ def trim(tools: FanoutTools, step: PlannedStep, move: Move, context: StepContext
     messages all the time, let them rest for a moment."""
     reconciler = Reconciler(tools, move.target, move.source, move, context)
     refused, reconciled = reconciler.all(copied=False), reconciler.reconciled
-    busy = any(copies.why == parity.TAKEN for copies in reconciled.undecided.values())
+    busy = any(copies.why == checks.TAKEN for copies in reconciled.undecided.values())
     if refused is None and busy and not context.read_only:
         refused = reconciler.at_rest(step, replace(move, source=move.target), copied=False)
     if refused is not None:

@@ -1,5 +1,6 @@
 """What looks, waits and judges at a fan-out pair: its readings, its gate, and the tools of acts."""
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -8,16 +9,16 @@ from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import Json, Severity, brief
 from dr_ctl.engine.ports import Done, Failed, Move, Outcome
 from dr_ctl.settings.model import Queues
+from dr_ctl.topologies.classic.checks import counts
 from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.gate import Gate, PairReading, accepting, refused
 from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.tools import Sender, Tools
-from dr_ctl.topologies.fanout import parity
-from dr_ctl.topologies.fanout.checks import possible_duplicates
+from dr_ctl.topologies.fanout import checks
+from dr_ctl.topologies.fanout.checks import Undecided, possible_duplicates
 from dr_ctl.topologies.fanout.counting import Counted, Counters
 from dr_ctl.topologies.fanout.ids import Comparing, kept, listed_to_the_end
-from dr_ctl.topologies.fanout.parity import Undecided
 from dr_ctl.topologies.fanout.reading import Session, counters
 from dr_ctl.topologies.fanout.view import BrokerView
 
@@ -53,15 +54,14 @@ def _counted(
         readings = _readings(observer, ends, names)
         took_s = observer.clock.monotonic() - began
         return {
-            name: parity.counted(view, peer, [(one[at], other[at]) for one, other in readings], took_s)
+            name: checks.counted(view, peer, [(one[at], other[at]) for one, other in readings], took_s)
             for at, name in enumerate(names)
         }
 
     try:
-        now = read(
-            [counted.queue for counted in parity.counts(view, peer, Queues()) if counted.source != counted.target]
-        )
-        if apart := [name for name, counted in now.items() if not _level(ends, name, counted)]:
+        now = read([counted.queue for counted in counts(view, peer, Queues()) if counted.more])
+        since = {name: kept(ends).since(name, counted.first, counted.second) for name, counted in now.items()}
+        if apart := [name for name, at in since.items() if at is not None and not now[name].level(at.local, at.remote)]:
             observer.clock.sleep(observer.timeouts.apart_s)  # a message may have been on its way all that time
             now |= read(apart)
     except BrokerError:
@@ -75,7 +75,9 @@ def _readings(observer: Observer, ends: tuple[Session, ...], names: Sequence[str
     def read(session: Session) -> Sequence[Counters]:
         return counters(session.reader(), [session.names().by_name.get(name) for name in names])
 
-    while names and len(readings) < READINGS and not _stands_still(readings):
+    while names and len(readings) < READINGS:
+        if len(readings) >= RESTS and all(reading == readings[-1] for reading in readings[-RESTS:]):
+            break  # nothing came or left between the last ones: more of them would say the same
         if readings:
             observer.clock.sleep(observer.timeouts.poll_s)
         first, second = observer.ask_all(read, ends)
@@ -91,7 +93,7 @@ def _listed_by_id(ends: tuple[Session, ...], name: str, now: Counted) -> Counted
     if max(at.counters.depth for at in (now.first, now.second)) > LISTED_UP_TO:
         return now
     try:
-        first, second = (listed_to_the_end(session, session.names().by_name.get(name), name).ids for session in ends)
+        first, second = (listed_to_the_end(session, session.names().by_name.get(name)).ids for session in ends)
     except BrokerError:
         return now
     unmatched = {now.first.site: len(first - second), now.second.site: len(second - first)}
@@ -100,19 +102,9 @@ def _listed_by_id(ends: tuple[Session, ...], name: str, now: Counted) -> Counted
 
 READS: Final = observer.Reads(
     Session.each,
-    unlike=lambda source, *more: source.open and bool(parity.lacking(source, *more)),
+    unlike=lambda source, *more: source.open and bool(checks.lacking(source, *more)),
     observed=with_counters,
 )
-
-
-def _level(ends: Sequence[Session], name: str, now: Counted) -> bool:
-    since = kept(ends).since(name, now.first, now.second)
-    return since is None or now.level(since.local, since.remote)
-
-
-def _stands_still(readings: Sequence[object]) -> bool:
-    """Say whether nothing came or left between the last readings: more of them would say the same."""
-    return len(readings) >= RESTS and all(reading == readings[-1] for reading in readings[-RESTS:])
 
 
 class FanoutGate(Gate[BrokerView]):
@@ -130,21 +122,20 @@ class FanoutGate(Gate[BrokerView]):
         view, peer = now.source, now.target
         brokers, clock = self.observer.brokers, self.observer.clock
         ends = brokers[view.site][view.pair], brokers[peer.site][peer.pair]
-        counts = [counted for counted in parity.counts(view, peer, Queues()) if counted.source or counted.target]
-        queues = {
-            counted.queue: (view.by_name.get(counted.queue), peer.by_name.get(counted.queue)) for counted in counts
-        }
-        compared: dict[str, Json] = {counted.queue: counted.source for counted in counts}
+        rows = [counted for counted in counts(view, peer, Queues()) if counted.source or counted.target]
+        queues = {row.queue: (view.by_name.get(row.queue), peer.by_name.get(row.queue)) for row in rows}
+        compared: dict[str, Json] = {row.queue: row.source for row in rows}
         wrong, accepted = list[str](), move.spec.accept_difference
         ids: dict[str, dict[str, frozenset[str]]] = {}
         differences = self._comparing.apart(ends, queues, lambda: clock.sleep(self._poll_s), clock.monotonic)
         for name, apart in differences.items():
-            if apart.lacks and accepted.get(name) != len(apart.lacks):
-                wrong.append(f"{name}: {len(apart.lacks)} message(s) only at {view.site}")
-                ids.setdefault(name, {})[f"only at {view.site}"] = apart.lacks
-            if apart.consumed.ids and accepted.get(name) != len(apart.consumed.ids):
-                wrong.append(f"{name}: {len(apart.consumed.ids)} consumed at {view.site} lie at {peer.site}")
-                ids.setdefault(name, {})[f"consumed, and at {peer.site}"] = apart.consumed.ids
+            for messages, what, where in (
+                (apart.lacks, f"message(s) only at {view.site}", f"only at {view.site}"),
+                (apart.consumed.ids, f"consumed at {view.site} lie at {peer.site}", f"consumed, and at {peer.site}"),
+            ):
+                if messages and accepted.get(name) != len(messages):
+                    wrong.append(f"{name}: {len(messages)} {what}")
+                    ids.setdefault(name, {})[where] = messages
         duplicates = possible_duplicates(self._comparing.undecided(differences), move, peer.site)
         if any(duplicate.severity is Severity.ERROR for duplicate in duplicates):
             return Failed(duplicates[0].text, findings=tuple(duplicates))
@@ -160,14 +151,11 @@ class Reconciled:
     lacked. `unmatched` ones lie at one site, and nobody is known to have consumed them; `undecided` says why.
     `not_carried` ones lack, and cannot be copied whole."""
 
-    removed: dict[str, set[str]] = field(default_factory=dict)
-    copied: dict[str, set[str]] = field(default_factory=dict)
+    removed: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    copied: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     unmatched: dict[str, set[str]] = field(default_factory=dict)
     undecided: dict[str, Undecided] = field(default_factory=dict)
     not_carried: dict[str, set[str]] = field(default_factory=dict)
-
-    def note(self, kept: dict[str, set[str]], queue: str, ids: Collection[str]) -> None:
-        kept.setdefault(queue, set()).update(ids)
 
     @property
     def copied_in_all(self) -> int:

@@ -30,7 +30,8 @@ class FanoutFence(Fence):
         """Clients at connectors that a fence leaves open, and consumers among the producers."""
         others = {*(listener.name for listener in self.leaves_open), self.view.own.connector}
         clients = [
-            f"{_named(connection)} on connector {connection.protocol}"
+            f"client {connection.client or '(no client id)'} from {connection.remote} (user "
+            f"{connection.user or 'none'}) on connector {connection.protocol}"
             for connection in self.view.connections
             if connection.protocol in others and not connection.client.startswith(OWN_CLIENT)
         ]
@@ -43,10 +44,6 @@ class FanoutFence(Fence):
         return clients + [
             f"consumer of {consumer.queue}: {consumer.who} on connector {where[consumer.client]}" for consumer in taking
         ]
-
-
-def _named(client: Connection) -> str:
-    return f"client {client.client or '(no client id)'} from {client.remote} (user {client.user or 'none'})"
 
 
 class FanoutLink(NoLink["BrokerView"]):
@@ -95,8 +92,8 @@ class FanoutLink(NoLink["BrokerView"]):
         if view.tells_done:
             yield Row(site=view.site, pair=view.pair, ts=at, kind="acks", name="*", start=start,
                       depth=0, added=0, removed=0)  # fmt: skip
-        for name, queue in view.business.items():
-            if not queue.counted or queue.dead_letter_address is not None:
+        for name, queue in view.without_dead_letters.items():
+            if not queue.counted:
                 continue
             row = replace(queue.row(view, at), kind="mirror", delivering=0)
             if peer is None or unmatched:
@@ -116,8 +113,7 @@ class FanoutLink(NoLink["BrokerView"]):
         shared = not (self.view.unmatched or (peer is not None and peer.unmatched))
         by_queue = {
             name: _apart(queue, peer.by_name.get(name) if peer is not None else None, shared=shared)
-            for name, queue in self.view.business.items()
-            if queue.dead_letter_address is None
+            for name, queue in self.view.without_dead_letters.items()
         }
         if self.view.tells_done:
             by_queue = {name: (lacks, 0) for name, (lacks, _) in by_queue.items()}
@@ -128,9 +124,7 @@ class FanoutLink(NoLink["BrokerView"]):
     @property
     def residue(self) -> Residue | None:
         """Ids alone tell which messages were consumed elsewhere, and the return compares them."""
-        depths = [
-            queue.depth for queue in self.view.business.values() if queue.dead_letter_address is None and queue.counted
-        ]
+        depths = [queue.depth for queue in self.view.without_dead_letters.values() if queue.counted]
         return Residue(sum(depths), 0) if self.view.queues else None
 
 

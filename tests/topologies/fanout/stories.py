@@ -156,8 +156,8 @@ class Story:
         producers send another."""
         numbers = itertools.count()
 
-        def listed(session: Session, queue: Queue | None, name: str) -> Listed:
-            shown = listed_to_the_end(session, queue, name)
+        def listed(session: Session, queue: Queue | None) -> Listed:
+            shown = listed_to_the_end(session, queue)
             serving = next((site for site in SITES if at(self.twin, site).serves), None)
             if serving not in (None, session.site) and not at(self.twin, serving).queues[Q].paused:
                 consume(self.twin, serving, *self.lying(serving)[:1])

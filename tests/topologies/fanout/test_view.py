@@ -14,9 +14,9 @@ from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies.common.calls import debt_name
 from dr_ctl.topologies.common.view import Config, Connection, Consumer, Queue
+from dr_ctl.topologies.fanout.checks import ONE_SITE_ALONE, counted, undecided
 from dr_ctl.topologies.fanout.counting import CHECKPOINTS, Checkpoint, Checkpoints, Counters, Mark, QueueAtSite
 from dr_ctl.topologies.fanout.ids import Listed, covered
-from dr_ctl.topologies.fanout.parity import ONE_SITE_ALONE, counted, undecided
 from dr_ctl.topologies.fanout.view import BrokerView, FanoutConfig
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.recording import recording
