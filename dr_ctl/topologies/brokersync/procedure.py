@@ -205,13 +205,13 @@ def remove(
     clients consumed them. Raises `BrokerError`."""
     counts, view = serving
     # Noted first: if this process dies meanwhile, the broker's counters prove too little, not too much.
-    counts.note(view.start, DELETED, queue.name, len(gone.ids))
+    counts.noted.note(view.start, DELETED, queue.name, len(gone.ids))
     outcomes = tools.change(list(removes(session.names(), queue, gone)), context)
     now = session.read().by_name.get(queue.name)
     if now is None or now.depth == queue.depth - len(gone.ids):
         return None
     left = shown(session, now).keys() & gone.ids
-    counts.note(view.start, DELETED, queue.name, -len(left))
+    counts.noted.note(view.start, DELETED, queue.name, -len(left))
     why = f"of {len(gone.ids)} message(s) could not be removed from {queue.name} at {session.site}"
     return not_done(left, why, outcomes)
 

@@ -28,37 +28,91 @@ def asked(broker: str) -> Read:
     return Read(beans.queue(broker), COUNTERS)
 
 
-def consumed(answer: Answered, site: str, pair: str, documents: Path) -> Mapping[str, int]:
-    """By queue how many messages clients consumed since the broker's start whose copies the agent has not deleted, at
-    most; without the counters of its console, how many left."""
-    start = answer.broker.text("BrokerId")
-    runs = by_runs(documents, site, pair, start)
-    opened: Mapping[str, Sequence[int]] = runs.get(OPENED, _NONE)
-    agents = _remembered(documents, site, pair, start, opened)
+def held(documents: Path) -> str | None:
+    """Say who forbids deletion, and why; returns None where nobody does."""
+    hold = Notes(documents.parent).hold()
+    return hold.text if hold is not None else None
 
-    def done(what: str, queue: str) -> int:
-        by_agent, noted, handed = (
-            int(counts.get(what, _NONE).get(queue, 0)) for counts in (agents, runs, _handed(agents))
-        )
-        before = _shown_before(opened, queue) if agents and what == SHOWN else 0
-        return by_agent - before + noted - handed
 
-    if answer.more:
-        rows = {name: _since(row, opened.get(name)) for name, row in rows_of(answer.more[0]).items()}
-        left = {name: row.consumed(done(SHOWN, name)) for name, row in rows.items()}
-    else:
-        left = {queue.name: queue.removed for queue in answer.queues}
-    return {name: max(0, count - done(DELETED, name)) for name, count in left.items()}
+_NONE: Final[Mapping[str, Any]] = {}
+BY_RUNS: Final = "sync-runs.json"
+_WRITES: Final = threading.Lock()
+
+
+class RunNotes:
+    """What runs noted of one broker."""
+
+    def __init__(self, documents: Path, site: str, pair: str) -> None:
+        self._folder, self._site, self._pair = documents.parent, site, pair
+        self._key = f"{site}/{pair}"
+
+    def of(self, start: str) -> Mapping[str, Any]:
+        """What they noted of that start of it."""
+        noted: Mapping[str, Any] = _read(self._folder).get(self._key, _NONE)
+        return noted if noted.get("start") == start else _NONE
+
+    def note_opening(self, start: str, rows: Mapping[str, Counters]) -> None:
+        """Note how the counters stand before a run lets clients in: what left before was no client's work."""
+        opened: dict[str, Json] = {name: [row.dequeued, row.dispatched, row.expired] for name, row in rows.items()}
+        with _WRITES:
+            self._write({"start": start, OPENED: opened})
+
+    def note(self, start: str, what: str, queue: str, count: int) -> None:
+        """Note what a run did that counters cannot tell from clients: so many more messages of a queue were `SHOWN` to
+        a browse, or their copies `DELETED`."""
+        with _WRITES:  # both sites are listed at the same time
+            noted = self.of(start) or {"start": start}
+            counts = dict(noted.get(what, {}))
+            counts[queue] = max(0, counts.get(queue, 0) + count)
+            self._write({**noted, what: counts})
+
+    def _write(self, noted: Mapping[str, Json]) -> None:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write(self._folder / BY_RUNS, {**_read(self._folder), self._key: dict(noted)})
+
+    def consumed(self, answer: Answered) -> Mapping[str, int]:
+        """By queue how many messages clients consumed since the broker's start whose copies the agent has not deleted,
+        at most; without the counters of its console, how many left."""
+        start = answer.broker.text("BrokerId")
+        runs = self.of(start)
+        opened: Mapping[str, Sequence[int]] = runs.get(OPENED, _NONE)
+        # The counts that an agent of this machine has kept since that start, and since a run opened the broker.
+        last = Notes(self._folder).read()
+        agents: Mapping[str, Any] = last.get("remembers", _NONE).get(self._pair, _NONE)
+        handed = agents.get(HANDED, _NONE)
+        if (last.get("primary"), agents.get("start"), handed.get(OPENED, _NONE)) != (self._site, start, opened):
+            agents = handed = _NONE
+
+        def done(what: str, queue: str) -> int:
+            by_agent, noted, known = (int(counts.get(what, _NONE).get(queue, 0)) for counts in (agents, runs, handed))
+            before = _shown_before(opened, queue) if agents and what == SHOWN else 0
+            return by_agent - before + noted - known
+
+        if answer.more:
+            rows = {name: _since(row, opened.get(name)) for name, row in rows_of(answer.more[0]).items()}
+            left = {name: row.consumed(done(SHOWN, name)) for name, row in rows.items()}
+        else:
+            left = {queue.name: queue.removed for queue in answer.queues}
+        return {name: max(0, count - done(DELETED, name)) for name, count in left.items()}
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    try:
+        document: dict[str, Any] = json.loads((folder / BY_RUNS).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    return document
 
 
 def for_agent(documents: Path, site: str, remembered: Mapping[str, Any]) -> Mapping[str, Any]:
     """What an agent that follows this site has to know: its own memory, and how the counters stood where a run has
     opened that site since."""
     known = dict(remembered)
-    for key, runs in _read(documents.parent / BY_RUNS).items():
+    for key, runs in _read(documents.parent).items():
         at, _, pair = key.partition("/")
         own, opened = known.get(pair, _NONE), runs.get(OPENED, _NONE)
-        if at == site and not (own.get("start") == runs["start"] and _handed(own).get(OPENED, _NONE) == opened):
+        handed = own.get(HANDED, _NONE).get(OPENED, _NONE)
+        if at == site and (own.get("start"), handed) != (runs["start"], opened):
             shown: dict[str, Json] = {name: _shown_before(opened, name) for name in opened}
             known[pair] = {"start": runs["start"], SHOWN: shown, HANDED: {OPENED: opened}}
     return known
@@ -68,11 +122,6 @@ def _shown_before(opened: Mapping[str, Sequence[int]], queue: str) -> int:
     """What no client consumed of the messages that had left a queue when a run opened its site."""
     _, dispatched, expired = opened.get(queue, (0, 0, 0))
     return dispatched + expired
-
-
-def _handed(agents: Mapping[str, Any]) -> Mapping[str, Any]:
-    handed: Mapping[str, Any] = agents.get(HANDED, _NONE)
-    return handed
 
 
 def covered(serving: BrokerView, queue: str, copies: frozenset[str], listing: CompleteListing) -> Consumed | str:
@@ -97,60 +146,3 @@ def _since(row: Counters, opened: Sequence[int] | None) -> Counters:
         return row
     dequeued, dispatched, expired = opened
     return Counters(row.dequeued - dequeued, row.in_delivery, row.dispatched - dispatched, row.expired - expired)
-
-
-def note_opening(documents: Path, site: str, pair: str, start: str, rows: Mapping[str, Counters]) -> None:
-    """Note how the counters stand before a run lets clients in: what left that broker before was no client's work."""
-    opened: dict[str, Json] = {name: [row.dequeued, row.dispatched, row.expired] for name, row in rows.items()}
-    with _WRITES:
-        _write(documents, site, pair, {"start": start, OPENED: opened})
-
-
-def note(documents: Path, site: str, pair: str, start: str, what: str, queue: str, count: int) -> None:
-    """Note what a run did: so many more messages of a queue were `SHOWN` to a browse, or their copies `DELETED`."""
-    with _WRITES:  # both sites are listed at the same time
-        broker = by_runs(documents, site, pair, start) or {"start": start}
-        counts = dict(broker.get(what, {}))
-        counts[queue] = max(0, counts.get(queue, 0) + count)
-        _write(documents, site, pair, {**broker, what: counts})
-
-
-def held(documents: Path) -> str | None:
-    """Say who forbids deletion, and why; returns None where nobody does."""
-    hold = Notes(documents.parent).hold()
-    return hold.text if hold is not None else None
-
-
-_NONE: Final[Mapping[str, Any]] = {}
-BY_RUNS: Final = "sync-runs.json"
-_WRITES: Final = threading.Lock()
-
-
-def by_runs(documents: Path, site: str, pair: str, start: str) -> Mapping[str, Any]:
-    """What runs noted of that start of a broker."""
-    kept: Mapping[str, Any] = _read(documents.parent / BY_RUNS).get(f"{site}/{pair}", _NONE)
-    return kept if kept.get("start") == start else _NONE
-
-
-def _write(documents: Path, site: str, pair: str, broker: Mapping[str, Json]) -> None:
-    path = documents.parent / BY_RUNS
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write(path, {**_read(path), f"{site}/{pair}": dict(broker)})
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    return document
-
-
-def _remembered(
-    documents: Path, site: str, pair: str, start: str, opened: Mapping[str, Sequence[int]]
-) -> Mapping[str, Any]:
-    """The counts that an agent of this machine has kept since that start of the broker, and since a run opened it."""
-    last = Notes(documents.parent).read()
-    kept: Mapping[str, Any] = last.get("remembers", _NONE).get(pair, _NONE)
-    since = (last.get("primary"), kept.get("start"), _handed(kept).get(OPENED, _NONE))
-    return kept if since == (site, start, opened) else _NONE

@@ -64,6 +64,7 @@ class Session(session.Session[BrokerView]):
         agent = self.settings.sync.connector if self.settings.sync is not None else None
         peer = installation.broker(installation.other(site), pair, BrokerSyncBroker)
         self.own = SyncConfig(self.settings.copies, peer.copies, agent)
+        self.noted = proven.RunNotes(documents, site, pair)
 
     def _config(self) -> Config:
         return replace(super()._config(), link=self.settings.network, mirror=self.settings.bridge)
@@ -80,9 +81,8 @@ class Session(session.Session[BrokerView]):
         return refresh(self.reader(), known, timeout_s=timeout_s)
 
     def _seen(self, answer: Answered) -> BrokerView:
-        consumed = proven.consumed(answer, self.site, self.pair, self._documents)
         view = as_view(self.values(answer), answer, self.own)
-        return replace(view, consumed=consumed, held=proven.held(self._documents))
+        return replace(view, consumed=self.noted.consumed(answer), held=proven.held(self._documents))
 
     def _listeners(self, timeout_s: float) -> tuple[StompAccount, Mapping[str, bool]]:
         """Where the statistics are asked for, and which of the clients' listeners are open: without a listener of the
@@ -101,11 +101,7 @@ class Session(session.Session[BrokerView]):
         name = self.names().broker
         broker, rows = self.reader().read([Read(beans.broker(name), ("BrokerId",)), proven.asked(name)])
         start = Fields(name, broker.value()).text("BrokerId")
-        proven.note_opening(self._documents, self.site, self.pair, start, proven.rows_of(rows))
-
-    def note(self, start: str, what: str, queue: str, count: int) -> None:
-        """Note what a run did that this start's counters cannot tell from clients."""
-        proven.note(self._documents, self.site, self.pair, start, what, queue, count)
+        self.noted.note_opening(start, proven.rows_of(rows))
 
     def open_listeners(self, *, timeout_s: float) -> tuple[str, ...]:
         if self.has_console:

@@ -37,12 +37,12 @@ def listed(session: Session, view: BrokerView, name: str, *, tries: int = 1) -> 
         return ids.listed(session, queue, tries=tries, grows=grows)
     before = _count(session, queue)
     # Noted first: if this process dies meanwhile, the broker's counters prove too little, not too much.
-    session.note(view.start, SHOWN, queue.name, before.depth)
+    session.noted.note(view.start, SHOWN, queue.name, before.depth)
     origins: dict[str, str | None] = {}
     for frame in ids.browsed(listener, queue.name, client=AGENT):
         was = frame.headers.get(BEFORE)
         origins[frame.headers["message-id"]] = was.removeprefix("/queue/") if was is not None else None
-    session.note(view.start, SHOWN, queue.name, len(origins) - before.depth)
+    session.noted.note(view.start, SHOWN, queue.name, len(origins) - before.depth)
     return ids.complete(session.site, queue.name, origins, before, _count(session, queue), grows=grows)
 
 

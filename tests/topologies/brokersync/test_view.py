@@ -259,8 +259,9 @@ def test_nothing_goes_while_somebody_holds() -> None:
 
 def test_an_agent_is_handed_how_a_run_opened_that_start_and_keeps_its_own_memory(tmp_path: Path) -> None:
     documents = tmp_path / "documents"
-    proven.note_opening(documents, "paris", "b", "ID:1", {"orders": Counters(35, 0, 40, 2)})
-    proven.note(documents, "paris", "b", "ID:1", SHOWN, "orders", 7)
+    noted = proven.RunNotes(documents, "paris", "b")
+    noted.note_opening("ID:1", {"orders": Counters(35, 0, 40, 2)})
+    noted.note("ID:1", SHOWN, "orders", 7)
 
     handed = proven.for_agent(documents, "paris", {})
 
@@ -273,8 +274,8 @@ def test_an_agent_is_handed_how_a_run_opened_that_start_and_keeps_its_own_memory
 
 
 def test_what_was_noted_of_another_start_counts_no_more(tmp_path: Path) -> None:
-    documents = tmp_path / "documents"
-    proven.note(documents, "paris", "b", "ID:1", SHOWN, "orders", 7)
-    proven.note(documents, "paris", "b", "ID:2", SHOWN, "orders", 1)
-    assert proven.by_runs(documents, "paris", "b", "ID:1") == {}
-    assert proven.by_runs(documents, "paris", "b", "ID:2")["shown"] == {"orders": 1}
+    noted = proven.RunNotes(tmp_path / "documents", "paris", "b")
+    noted.note("ID:1", SHOWN, "orders", 7)
+    noted.note("ID:2", SHOWN, "orders", 1)
+    assert noted.of("ID:1") == {}
+    assert noted.of("ID:2")["shown"] == {"orders": 1}

@@ -3,7 +3,6 @@
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, Final
 
 from dr_ctl.core.errors import BrokerError, LoginRefused
@@ -12,7 +11,6 @@ from dr_ctl.core.model import Finding, Json
 from dr_ctl.core.system import Clock
 from dr_ctl.engine.debts import Debt
 from dr_ctl.jolokia.http import PolicyRefused
-from dr_ctl.topologies.brokersync import proven
 from dr_ctl.topologies.brokersync.reading import Observer
 from dr_ctl.topologies.brokersync.sync.brokers import Primary, Standby
 from dr_ctl.topologies.brokersync.sync.queue import (
@@ -463,8 +461,7 @@ def cleaner(observer: Observer, primary: str, remembered: Mapping[str, Any]) -> 
     for session in observer.at(primary):
         serving, waiting = Primary(session), Standby(observer.brokers[standby][session.pair])
         memory: Mapping[str, Json] = remembered.get(session.pair, {})
-        noted = partial(proven.by_runs, observer.documents, primary, session.pair)
-        pairs.append(Pair(session.pair, serving, waiting, observer.clock, memory, noted))
+        pairs.append(Pair(session.pair, serving, waiting, observer.clock, memory, session.noted.of))
 
     def debts() -> list[Debt]:
         return [debt for session in observer.all() for debt in debts_of(session.document_files.texts())]
