@@ -72,7 +72,6 @@ def unproven(
 
 
 def takes_s(view: BrokerView, depth: int) -> float:
-    """How long a listing of so many messages may take."""
     return depth * (BY_STOMP_S if depth > DEEP and view.own.agent is not None else BY_CONSOLE_S)
 
 
@@ -95,8 +94,7 @@ def of_return(case: Case[BrokerView]) -> Iterator[Finding]:
 
 
 def nothing_owed(snapshot: SyncSnapshot, move: Move) -> bool:
-    """Say whether the target is taken in already: no debt is left, existing links ship, and no message is under way. A
-    serving site need not copy back."""
+    """As anywhere, but that a serving site need not copy back."""
     sources, targets = snapshot.views(move.source), snapshot.views(move.target)
     ship = all(view.link.attached is not False for view in (*sources, *targets))
     listeners = all(listener.started for view in (*sources, *targets) for listener in view.link.listeners)
@@ -104,7 +102,6 @@ def nothing_owed(snapshot: SyncSnapshot, move: Move) -> bool:
 
 
 def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterator[Finding]:
-    """Find what is wrong at one broker of any role."""
     name = f"{view.site}/{view.pair}"
     yield from of_listeners(name, view)
     yield from _link_listener(name, view)
@@ -123,7 +120,6 @@ def _link(name: str, view: BrokerView) -> Iterator[Finding]:
 
 
 def _link_listener(name: str, view: BrokerView) -> Iterator[Finding]:
-    """Whether the connector of the peer's network connector is known, and is not the clients'."""
     shared = sorted({bridge.protocol for bridge in view.bridges} & {*view.config.clients})
     if shared:
         yield found("DR-DOOR-003.shared", broker=name, shared=", ".join(shared))

@@ -2,7 +2,7 @@
 
 Messages consumed at one site that still lie at the other are found by id, removed by evidence, and looked for again.
 The messages of a returned site are compared by id before they come in. What a person decides of copies that nothing
-proves is moved aside within the broker, or put back; none is lost.
+proves is moved aside within the broker, or put back; none is lost. What asks a broker raises `BrokerError`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,6 @@ UNDER_WAY: Final = "copies under way between the sites"
 
 
 def _switched(view: BrokerView, goal: Goal, when: str | None = None) -> list[Call]:
-    """Start or stop the network connector to the peer."""
     if view.network is None:
         return []
     verb, operation = ("start", START) if goal is Goal.LINK_UP else ("stop", STOP)
@@ -73,7 +72,6 @@ def tries(view: BrokerView) -> list[Call]:
 
 
 def connects(at: wants.AtBroker) -> list[Call]:
-    """What ships to the peer is connected."""
     return tries(at.view)
 
 
@@ -137,7 +135,6 @@ class QueueDifference:
 def _compared(
     tools: SyncTools, source: BrokerView, target: BrokerView, ends: LinkEnds, counted: checks.Counts
 ) -> QueueDifference:
-    """Raises `BrokerError`."""
     queue = counted.queue
     view, peer = both_listed(tools.observer, (source, target), queue)
     copies = peer.complete.ids - own(ends[1], target, queue, peer)
@@ -201,8 +198,7 @@ def remove(
     context: StepContext,
     serving: tuple[Session, BrokerView],
 ) -> Failed | None:
-    """Remove these copies, and look whether they are gone; gives None where they are. `serving` is the broker whose
-    clients consumed them. Raises `BrokerError`."""
+    """Remove these copies, and look whether they are gone: then None. `serving`: whose clients consumed them."""
     counts, view = serving
     # Noted first: if this process dies meanwhile, the broker's counters prove too little, not too much.
     counts.noted.note(view.start, DELETED, queue.name, len(gone.ids))
@@ -219,8 +215,7 @@ def remove(
 def moved_aside(
     tools: SyncTools, session: Session, queue: Queue, ids: Collection[str], context: StepContext, to: str | None = None
 ) -> Failed | None:
-    """Move these messages to another queue, else aside, and look whether they are gone from theirs; gives None where
-    they are. Raises `BrokerError`."""
+    """Move these messages to another queue, else aside, and look whether they are gone from theirs: then None."""
     name = to or quarantine_queue(session.site, queue.name)
     outcomes = tools.change(list(moves(session.names(), queue, ids, name)), context)
     left = shown(session, queue).keys() & {*ids}
@@ -228,8 +223,7 @@ def moved_aside(
 
 
 class Copies(Direction[BrokerView]):
-    """The copies that one broker ships to its peer. A connector with copies to ship that is not connected is restarted,
-    a few times."""
+    """What one broker ships to its peer. A connector with copies to ship that is not connected is restarted."""
 
     repairing = "its network connector is not connected: restarting it"
 
@@ -341,7 +335,6 @@ draft_reconcile: Final = wants.planning(
 
 
 def residue(tools: SyncTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    """Close the returned site where it is open, and count what it still holds for the other."""
     findings = closed_first(tools, step, move, context)
     if isinstance(findings, Failed):
         return findings
@@ -375,8 +368,7 @@ def reinstate(tools: SyncTools, step: PlannedStep, move: Move, context: StepCont
 
 def _tell_apart(tools: SyncTools, returned: Session, serving: Session, context: StepContext) -> list[Finding] | Failed:
     """Keep aside what would surely come twice of one pair of a returned site, before its messages are let in. The
-    counters from before the loss are gone, and nothing proves what was consumed then: no message is removed. Raises
-    `BrokerError`."""
+    counters from before the loss are gone, and nothing proves what was consumed then: no message is removed."""
     returned_view, serving_view, rejoined = returned.read(), serving.read(), tools.rejoined
     lost, serves = returned.site, serving.site
     findings: list[Finding] = []
@@ -405,8 +397,7 @@ def _tell_apart(tools: SyncTools, returned: Session, serving: Session, context: 
 
 
 def reconcile(tools: SyncTools, _step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    """Remove what clients of the serving site have consumed since, where its counters prove that, and count the rest;
-    compare both sites by count."""
+    """Remove what clients of the serving site have consumed since, where its counters prove that; count the rest."""
     findings: list[Finding] = []
     for serving, returned in tools.observer.between(move.source, move.target):
         local, view = serving.read(), returned.read()
@@ -468,8 +459,7 @@ def named(move: Move, queue: str) -> bool:
 
 def kept(view: BrokerView, move: Move) -> Iterator[tuple[Queue, str | None]]:
     """Each queue that messages were kept aside in, and the queue by which clients get them: their own where this site
-    serves, and the one that ships copies where it waits. Messages that lie at a waiting site alone look consumed: None.
-    """
+    serves, the one that ships copies where it waits; None of messages that lie at a waiting site alone."""
     copying = {copies.name: name for name, copies in view.copying.items()}
     prefix = quarantine_queue(view.site, "")
     for queue in view.queues:
@@ -482,8 +472,7 @@ def kept(view: BrokerView, move: Move) -> Iterator[tuple[Queue, str | None]]:
 def _nothing_proves(
     observer: Observer, serving: str, waiting: str, pattern: str | None
 ) -> Iterator[tuple[Session, Queue, Unproven]]:
-    """Of each queue that the pattern names the copies at the waiting site that nothing proves to be consumed. Raises
-    `BrokerError`."""
+    """Of each queue that the pattern names the copies at the waiting site that nothing proves to be consumed."""
     for pair, session in observer.brokers[waiting].items():
         ends = observer.brokers[serving][pair], session
         views = ends[0].read(), session.read()
@@ -518,7 +507,6 @@ def keep_aside(tools: SyncTools, _step: PlannedStep, move: Move, context: StepCo
 
 
 def put_back(tools: SyncTools, _step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    """Raises `BrokerError`."""
     back: dict[str, Json] = {}
     findings: list[Finding] = []
     for session in tools.observer.at(move.source):

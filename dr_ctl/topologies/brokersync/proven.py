@@ -105,8 +105,7 @@ def _read(folder: Path) -> dict[str, Any]:
 
 
 def for_agent(documents: Path, site: str, remembered: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What an agent that follows this site has to know: its own memory, and how the counters stood where a run has
-    opened that site since."""
+    """What an agent of this site needs: its own memory, and how the counters stood where a run opened it since."""
     known = dict(remembered)
     for key, runs in _read(documents.parent).items():
         at, _, pair = key.partition("/")
@@ -137,7 +136,6 @@ def covered(serving: BrokerView, queue: str, copies: frozenset[str], listing: Co
 
 
 def rows_of(answer: Answer) -> dict[str, Counters]:
-    """The counters of each queue."""
     return {row.text("Name"): Counters.of(row) for _, row in answer.beans()}
 
 

@@ -110,7 +110,6 @@ class Session(session.Session[BrokerView]):
 
 
 def as_view(values: Mapping[str, Any], answer: Answered, own: SyncConfig) -> BrokerView:
-    """Make the view of a pair's broker from the answer."""
     bridged = {consumer.queue for consumer, network in answer.consumers if network}
     named = {queue.name: queue for queue in answer.queues}
     copying = {name: replace(queue, internal=True) for name, queue in _copying(named, bridged, own).items()}
@@ -128,8 +127,7 @@ def as_view(values: Mapping[str, Any], answer: Answered, own: SyncConfig) -> Bro
 
 
 def refresh(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
-    """Read a broker's listeners, link, copy queues and clients' queues again; other queues stay as in the last
-    reading."""
+    """Read a broker's listeners, link, copy queues and clients' queues again; other queues stay as they were."""
     own = [*view.copying.values(), *view.business.values()]
     answers = reader.read(
         [

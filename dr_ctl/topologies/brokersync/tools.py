@@ -30,8 +30,7 @@ _Counts = tuple[str, int, int]
 
 
 def listed(session: Session, view: BrokerView, name: str, *, tries: int = 1) -> Listed:
-    """List a queue of that broker whole. What the peer ships may come to a closed site meanwhile. Raises
-    `BrokerError`."""
+    """List a queue of that broker whole. What the peer ships may come to a closed site meanwhile."""
     queue, grows = view.by_name.get(name), not view.open and not view.prepared
     if queue is None or queue.depth <= DEEP or (listener := session.agents_listener()) is None:
         return ids.listed(session, queue, tries=tries, grows=grows)
@@ -53,8 +52,7 @@ def _count(session: Session, queue: Queue) -> Count:
 
 @dataclass(slots=True)
 class Compared:
-    """Queues that lay alike at both sites, by id, with their counters then: where nothing came or left since, both
-    sites need not be listed again."""
+    """Queues that lay alike at both sites, by id, with their counters then: these are not listed again."""
 
     _alike: dict[tuple[str, str], tuple[_Counts, _Counts]] = field(default_factory=dict)
 
@@ -72,8 +70,7 @@ def _counts(view: BrokerView, queue: str, removed: int = 0) -> _Counts:
 
 
 def own(session: Session, view: BrokerView, queue: str, listing: Listed) -> frozenset[str]:
-    """The messages that only this broker ever had: not shipped yet, or sent here where nothing is shipped. Raises
-    `BrokerError`."""
+    """The messages that only this broker ever had: not shipped yet, or sent here where nothing is shipped."""
     if queue in view.copying:
         copies = view.copying[queue]
         return listed(session, view, copies.name).complete.ids if copies.depth else frozenset()

@@ -151,8 +151,7 @@ class SyncLink(Link["BrokerView"]):
 
 @dataclass(frozen=True, slots=True)
 class SyncConfig:
-    """Beside the settings of any broker: how its copy queues and those of its peer are named, and by which connector
-    the agent comes."""
+    """Beside the settings of any broker: how its copy queues and its peer's are named; the agent's connector."""
 
     copies: str = QUEUE
     arrives: str = QUEUE

@@ -45,7 +45,6 @@ class ClassicBroker(Broker):
     bridges: tuple[Connection, ...] = field(default=(), kw_only=True)
 
     @property
-    @property
     def without_dead_letters(self) -> Mapping[str, Queue]:
         """The clients' queues but those of dead letters, which every broker fills by itself."""
         return {name: queue for name, queue in self.business.items() if queue.dead_letter_address is None}

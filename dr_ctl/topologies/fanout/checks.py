@@ -108,8 +108,7 @@ def of_return(case: Case[BrokerView]) -> Iterator[Finding]:
 
 
 def of_undecided(move: Move, source: BrokerView, target: BrokerView) -> list[Finding]:
-    """Find messages of the waiting site that may come as duplicates, judged as the gate does; only a move opens the
-    site for clients."""
+    """Find messages of the waiting site that may come as duplicates, judged as the gate does."""
     return possible_duplicates(undecided(source, target), move, target.site)
 
 

@@ -55,8 +55,7 @@ class Mark:
     unmatched: frozenset[str] = field(default=frozenset(), metadata=key("alone"))
 
     def goes_on(self, now: QueueAtSite) -> bool:
-        """Say whether these counters can have become those: a queue that was made again, or whose statistics were
-        reset, counts anew."""
+        """Say whether these counters can have become those: a queue that was made again, or was reset, counts anew."""
         counters = now.counters
         return self.start == now.start and self.removed <= counters.removed and self.expired <= counters.expired
 
@@ -83,8 +82,6 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class QueueAtSite:
-    """A queue at one site now."""
-
     site: str
     start: str
     counters: Counters

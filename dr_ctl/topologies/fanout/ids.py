@@ -49,7 +49,6 @@ class Listed:
 
     @property
     def least(self) -> int:
-        """How many messages the listing has to show at least."""
         return min(self.before.depth, self.after.depth)
 
     def complete(self) -> CompleteListing:
@@ -154,8 +153,7 @@ class ComparisonMode(Enum):
 
 
 class Comparing:
-    """Compares queues of both sites for one command, and remembers ids that stay alone: only the first comparison
-    waits, once for all queues."""
+    """Compares queues for one command, and remembers ids that stay alone: only the first comparison waits."""
 
     def __init__(self, store: Store | None, within_s: float) -> None:
         self.store, self._within_s = store, within_s
@@ -278,7 +276,6 @@ def _marks(
 
 
 def kept(ends: Sequence[Session]) -> Checkpoints:
-    """The checkpoints of that pair."""
     return Checkpoints.read(_keeper(ends).document_files.texts())
 
 

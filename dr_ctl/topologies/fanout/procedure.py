@@ -63,8 +63,7 @@ def _copied(at: wants.AtBroker) -> list[Call]:
 
 
 def _stands_still(at: wants.AtBroker) -> list[Call]:
-    """Dispatch stops while both are compared. Not where a store of ids tells what was consumed, or the console refuses
-    pauses."""
+    """Dispatch stops while both are compared, unless a store of ids tells what was consumed."""
     view = at.view
     if not view.open or view.own.stored or PAUSES in view.denied:
         return []
@@ -123,14 +122,12 @@ class Reconciler:
 
     def all(self, *, copied: bool, pace: ComparisonMode = ComparisonMode.WORKING) -> Failed | None:
         """Remove at the second broker the messages that were consumed at the first, in every queue. If `copied`, also
-        copy the messages that the second lacks, until a comparison shows that it lacks none. Gives None where all came
-        true."""
+        copy the messages that the second lacks, until a comparison shows that it lacks none: then None."""
         ended = (self._pair(ends, copied=copied, pace=pace) for ends in self._link_ends)
         return next((refused for refused in ended if refused is not None), None)
 
     def at_rest(self, step: PlannedStep, serving: Move, *, copied: bool) -> Failed | None:
-        """The same while the serving site delivers nothing and its clients hold nothing, if they let go in time; then
-        let it deliver again."""
+        """The same while the serving site delivers nothing and its clients hold nothing, if they let go in time."""
         tools, context = self._tools, self._context
         if not any(call.goal is Goal.PAUSE for call in step.calls):
             return None
@@ -306,8 +303,7 @@ def residue(tools: FanoutTools, step: PlannedStep, move: Move, context: StepCont
 
 
 def reinstate(tools: FanoutTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    """Even it out while clients work; then once more while they rest, so that counters tell from then on what is
-    consumed."""
+    """While clients work; then once more while they rest, so that counters tell from then on what is consumed."""
     if nothing_owed(tools.observer.observe(), move):
         return NotNeeded(f"{move.target} is taken in already")
     reconciler = Reconciler(tools, move.source, move.target, move, context)
@@ -320,8 +316,7 @@ def reinstate(tools: FanoutTools, step: PlannedStep, move: Move, context: StepCo
 
 
 def reconcile(tools: FanoutTools, _step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    """Even it out once more; what may come as duplicates is judged as by every check: the gate proves what counters
-    tell, once clients are out."""
+    """Even it out once more; the gate proves what counters tell, once clients are out."""
     reconciler = Reconciler(tools, move.source, move.target, move, context)
     if (refused := reconciler.all(copied=True)) is not None:
         return refused

@@ -57,7 +57,6 @@ class CannotCopy(BrokerError):
 
 
 def read(account: StompAccount, queue: str, header: str, wanted: Collection[str]) -> dict[str, CopiedMessage]:
-    """Read the messages of a queue that bear one of these ids. Raises `BrokerError`."""
     copies = {}
     for frame in browsed(account, queue):
         ident = frame.headers.get(header)
@@ -92,8 +91,7 @@ COUNTERS: Final = ("QueueSize", "EnqueueCount", "DequeueCount", "ExpiredCount", 
 
 
 def counters(reader: Reader, queues: Sequence[Queue | None]) -> list[Counters]:
-    """The counters of these queues in one small reading; of one that is not there none ever counted. Raises
-    `BrokerError`."""
+    """The counters of these queues in one small reading; of one that is not there none ever counted."""
     present = [queue for queue in queues if queue is not None]
     answers = iter(reader.read([Read(queue.bean, COUNTERS) for queue in present]) if present else ())
     return [EMPTY if queue is None else counters_of(queue, next(answers)) for queue in queues]
@@ -140,7 +138,6 @@ class Session(session.Session[BrokerView]):
         return listener
 
     def messages(self, queue: str, wanted: Collection[str]) -> Mapping[str, CopiedMessage]:
-        """Read these messages as they lie here. Raises `BrokerError`."""
         return read(self._own_account(), queue, self.own.id_header, wanted)
 
     def put(self, queue: str, ids: Sequence[str]) -> int:

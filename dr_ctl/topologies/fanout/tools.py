@@ -86,8 +86,7 @@ def _readings(observer: Observer, ends: tuple[Session, ...], names: Sequence[str
 
 
 def _listed_by_id(ends: tuple[Session, ...], name: str, now: Counted) -> Counted:
-    """With the ids of both sites, where no counter tells anything and the queue is shallow enough to look at each
-    message."""
+    """With the ids of both sites, where no counter tells anything and the queue is shallow enough."""
     if kept(ends).since(name, now.first, now.second) is not None:
         return now
     if max(at.counters.depth for at in (now.first, now.second)) > LISTED_UP_TO:

@@ -66,7 +66,6 @@ class FanoutLink(NoLink["BrokerView"]):
 
     @property
     def reserved(self) -> Collection[str]:
-        """The producers' listeners and dr-ctl's own."""
         return {*self.view.own.producers, *filter(None, [self.view.own.connector])}
 
     def linked(self, _before: BrokerView | None, _took_s: float) -> LinkSnapshot:
@@ -151,8 +150,7 @@ class FanoutConfig:
 
 @dataclass(frozen=True, slots=True)
 class BrokerView(ClassicBroker):
-    """`counted`: the counters of this broker and its peer as they were read together, of queues that do not hold the
-    same at both."""
+    """`counted`: counters of this broker and its peer as read together, of queues that do not hold the same at both."""
 
     own: FanoutConfig = field(kw_only=True)
     counted: Mapping[str, Counted] = field(default_factory=dict, kw_only=True)
@@ -171,7 +169,6 @@ class BrokerView(ClassicBroker):
 
     @property
     def producers(self) -> list[Connection]:
-        """The connections at the producers' connectors."""
         return [connection for connection in self.connections if connection.protocol in self.own.producers]
 
     @property

@@ -26,7 +26,6 @@ def of_return(case: Case[BrokerView]) -> Iterator[Finding]:
 
 
 def of_broker(view: BrokerView, _case: Case[BrokerView] | None = None) -> Iterator[Finding]:
-    """Find what is wrong at one broker of any role."""
     name = f"{view.site}/{view.pair}"
     yield from of_listeners(name, view)
     yield from _listeners(name, view)

@@ -97,8 +97,7 @@ draft_restart: Final = planning(
 
 class LinkDirection(Direction[BrokerView]):
     """The events under way from one broker to its peer, and those of the peer that wait there to be applied. A link
-    that stays unattached, or ships nothing, although its peer answers and lets links in, is restarted instead of waited
-    out."""
+    that stays unattached, or ships nothing, although its peer answers and lets links in, is restarted."""
 
     def __init__(self, local: Session, peer: Session, tools: MirrorTools, context: StepContext, small: int = 0) -> None:
         super().__init__(local, peer)
@@ -419,8 +418,7 @@ def reinstate(tools: MirrorTools, step: PlannedStep, move: Move, context: StepCo
 
 
 def _origins(tools: MirrorTools, view: BrokerView) -> dict[str, frozenset[Origin] | None]:
-    """Give the origins of each queue's messages, or None if the queue is too deep to look at each, or its broker does
-    not show where one comes from."""
+    """The origins of each queue's messages; None of one too deep to look at each, or whose broker shows not all."""
     chosen = selected(view, tools.observer.queues)
     shallow = [queue for queue in chosen.values() if queue.depth <= ORIGINS_UP_TO]
     reader = tools.observer.brokers[view.site][view.pair].reader()

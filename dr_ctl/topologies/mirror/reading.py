@@ -175,7 +175,6 @@ def refresh(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView
 
 
 def scheduled(reader: Reader, queues: Sequence[Queue]) -> list[int]:
-    """How many messages of each wait for their time."""
     answers = reader.read([Read(queue.bean, ("ScheduledCount",)) for queue in queues], timeout_s=READ_S)
     return [
         Fields(queue.bean, answer.value()).number("ScheduledCount")

@@ -157,8 +157,7 @@ class ReturnResult:
 
 @dataclass
 class PartialReturn:
-    """Messages of a half return that were taken out of the serving site, by queue of dr-ctl's own; messages that may
-    be duplicates."""
+    """Messages of a half return that were taken out of the serving site, by queue of dr-ctl's own."""
 
     taken_out: dict[str, int] = field(default_factory=dict)
     duplicates: int = field(default=0, metadata=key("duplicates_at_most"))

@@ -148,8 +148,7 @@ class BrokerView(ArtemisBroker):
 
     @property
     def takes_beginnings(self) -> bool:
-        """The console executes by pattern since 2.50. The names of the mirror's own queues begin as no client's queue
-        does."""
+        """The console executes by pattern since 2.50. No client's queue begins as the mirror's own do."""
         return self.is_since(2, 50)
 
     @property
@@ -163,7 +162,6 @@ class BrokerView(ArtemisBroker):
 
     @property
     def amqp_links(self) -> list[BrokerConnection]:
-        """The broker connections that can mirror."""
         return [link for link in self.links if link.protocol.upper() == "AMQP"]
 
     @property
@@ -200,7 +198,6 @@ class Difference(Counts):
 
 
 def differences(source: BrokerView, target: BrokerView, queues: Queues) -> list[Difference]:
-    """Every selected queue whose counts differ, by name."""
     loose = source.differing | target.differing
     differing = []
     for counts, (view, peer) in at_both(source, target, queues):
@@ -213,8 +210,7 @@ def differences(source: BrokerView, target: BrokerView, queues: Queues) -> list[
 
 
 def under_way(source: BrokerView, target: BrokerView) -> int | None:
-    """How many events are between the sites now; None where an outflow cannot be seen. A site without a link ships
-    none."""
+    """How many events are between the sites now; None where an outflow cannot be seen."""
     return total(
         figure
         for view in (source, target)

@@ -103,8 +103,7 @@ def _stranger(name: str, view: BrokerView, stranger: str) -> Iterator[Finding]:
 
 
 def _clocks(name: str, view: BrokerView) -> Iterator[Finding]:
-    """The lease is the broker's word, judged by the database's clock: where they differ, it lasts for too long or not
-    at all."""
+    """The lease is the broker's word, judged by the database's clock."""
     lock = view.lock
     if lock is None or lock.left_s is None or view.others is not None:
         return

@@ -190,7 +190,6 @@ def activate(tools: StoreTools, step: PlannedStep, move: Move, context: StepCont
 
 
 def _may_not(tools: StoreTools, snapshot: Snapshot[BrokerView], move: Move) -> str | None:
-    """Say why the store may not be handed over now."""
     sources = snapshot.views(move.source)
     if move.spec.operation == FAILOVER:
         if snapshot.roles[move.source] in (Role.SERVING, Role.SICK):
@@ -358,7 +357,6 @@ def _beside(tools: StoreTools, step: PlannedStep, move: Move, context: StepConte
 
 
 def _runs_still(tools: StoreTools, view: BrokerView, context: StepContext) -> bool | None:
-    """Wait until a process has ended, for at most `store_ends_s`."""
     process = tools.observer.brokers[view.site][view.pair].process
     subject, why = f"the process of {view.broker} ends", "it was told to stop, and runs still"
     return until(
@@ -393,8 +391,6 @@ NOT_IN_THE_STORE: Final = (
 
 
 class StoreRecipe(common.Recipe[BrokerView]):
-    """The half that decides."""
-
     def why_not(self, snapshot: Snapshot[BrokerView], move: Move) -> Sequence[Finding]:
         findings = super().why_not(snapshot, move)
         if move.spec.operation == ACTIVATE and _holds_closed(snapshot, move.target) and not move.sent:

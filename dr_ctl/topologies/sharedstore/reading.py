@@ -72,8 +72,7 @@ class Session(session.Session[BrokerView]):
         return 0
 
     def _everything(self, timeout_s: float) -> BrokerView:
-        """Read the broker, and keep that it has ended since a run told it to stop: the next reading shows that no
-        more."""
+        """Keep that it has ended since a run told it to stop: the next reading shows that no more."""
         view = self._read_broker(timeout_s)
         if STOPPED in view.documents and view.has_ended:
             self.document_files.remove(STOPPED)

@@ -68,7 +68,6 @@ class LockSnapshot:
 
     @property
     def text(self) -> str:
-        """In words."""
         if not self.held:
             ran_out = f", the lease of {self.holder} has run out" if self.holder is not None else ""
             return f"nobody holds the store{ran_out}"

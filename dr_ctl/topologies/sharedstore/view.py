@@ -224,8 +224,6 @@ def both_serve(view: BrokerView) -> Iterator[Finding]:
 
 
 class StoreSnapshot(snapshot.Snapshot[BrokerView]):
-    """A reading of both brokers."""
-
     def findings(self) -> Sequence[Finding]:
         both = (finding for view in self._all() for finding in both_serve(view))
         return [*both, *self._not_waiting(), *self._not_read(), *self._nobody(), *super().findings()]

@@ -46,7 +46,6 @@ def concerned(workload: Workload, spec: Spec, units: Sequence[UnitSnapshot]) -> 
 
 
 def switch(site: str, workload: Workload, part: str, goal: Goal) -> Call:
-    """Start or stop one part of a workload."""
     of = f" of {workload.name}" if part != workload.name else ""
     summary = f"{goal.value} {_short(part)}{of} at {site}"
     return Call(site, "", goal, workload.name, {"workload": part, **_request(workload, part, goal)}, summary)
@@ -58,7 +57,6 @@ def holds(call: Call, snapshot: WorkloadSnapshot) -> bool:
 
 
 def workload_calls(calls: Iterable[Call]) -> list[Call]:
-    """The calls among these that are for workloads."""
     return [call for call in calls if _is_workload_call(call)]
 
 
@@ -290,8 +288,7 @@ class RecipeWithWorkloads(Generic[S]):
         ]
 
     def _starts(self, snapshot: S, spec: Spec, site: str) -> list[Call]:
-        """Start what was not seen to run, or what a return stops first. Without a reading a route's full name is not
-        known."""
+        """Start what was not seen to run, or what a return stops first. A route's full name is known by a reading."""
         return [
             _by_itself(switch(site, workload, part, Goal.START), state.parts.get(part))
             for workload, state in self._at(snapshot, spec, site)

@@ -269,8 +269,7 @@ class WorkloadSites:
 
 
 def _why_locked(call: Call, lease: Lease | None) -> str | None:
-    """Say why the lock lets no call go out now. The lock is read at a broker that holds it, at the call's own site if
-    possible."""
+    """Say why the lock lets no call go out now, read at a broker that holds it, at the call's own site if possible."""
     if lease is None:
         return None
     held = sorted((slot.key for slot in lease.locks if slot.held is not None), key=lambda key: key[0] != call.site)

@@ -225,7 +225,6 @@ class DriverWithWorkloads(Generic[S]):
         return call.goal is Goal.START and (call.site, call.thing) in self._may_stop_late
 
     def _now(self, call: Call) -> WorkloadSnapshot:
-        """The workload of a call, looked at now."""
         [snapshot] = self._sites.read_at((call.site, call.thing))
         return snapshot
 
@@ -264,7 +263,6 @@ def _with(outcome: Outcome, calls: Sequence[Call], state: str) -> Outcome:
 
 
 def with_workloads(topology: Topology[Any], installation: Installation, timeouts: Timeouts) -> Topology[Any]:
-    """That topology, with the workloads of these settings around it."""
     assert isinstance(topology, PairTopology)
     sites = WorkloadSites(installation, timeouts)
     recipe = RecipeWithWorkloads(topology.recipe, sites.workloads)

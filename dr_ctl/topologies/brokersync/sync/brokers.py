@@ -70,7 +70,6 @@ class End:
         return self._session.settings.copies.format(queue=queue)
 
     def is_open(self) -> bool:
-        """Whether any client's listener is open there."""
         return bool(self._session.open_listeners(timeout_s=LOOK_S))
 
     def count(self, queue: str) -> Count | None:
@@ -81,8 +80,7 @@ class End:
     def listed(self, queue: str, before: Count | None, *, grows: bool = False) -> Listed:
         """Browse until nothing can have been left out, a few times: what one browse was too early or too late for, the
         others may show. `before` was read just before; None asks for it. A queue that was read as empty is not browsed.
-        What comes to a queue that only `grows` hides nothing of what lay there before. Raises `BrokerError` where a
-        browse does not come to its end."""
+        What comes to a queue that only `grows` hides nothing of what lay there before."""
         browses: list[tuple[Count, frozenset[str]]] = []
         shown, why_not = 0, ""
         now = before or self.count(queue)
@@ -107,8 +105,7 @@ class End:
         return Listed(frozenset(), CompleteListing(queue, frozenset(), 0, 0), shown)
 
     def unshipped(self, queue: str, before: Count | None) -> Listed:
-        """What holds the queue's copies until they are shipped. Those that a waiting site did not ship when it served
-        the other site never got."""
+        """Copies that are not shipped. Those that a waiting site did not ship when it served the other never got."""
         return self.listed(self.copy(queue), before)
 
     def _browsed(self, queue: str) -> list[str]:
@@ -165,8 +162,7 @@ class Primary(End):
         )
 
     def listen(self, queues: Sequence[str]) -> Sequence[str]:
-        """Follow what these queues announce as consumed; returns those that are followed anew, of which some may have
-        been missed before."""
+        """Follow what these queues announce as consumed; returns those followed anew, of which some may be missed."""
         fresh = [queue for queue in queues if queue not in self._followed]
         if self._connection is None:
             self._connection = self.connect(BEATS)
@@ -226,7 +222,6 @@ class Standby(End):
     """The waiting broker."""
 
     def counts(self) -> StandbyReading:
-        """Count what lies in all queues."""
         queues, prepared = self.ask(
             Read(beans.queue(self.broker), ("Name", *COUNT)), Search(beans.all_transactions(self.broker))
         )

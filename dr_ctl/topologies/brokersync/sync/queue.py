@@ -443,7 +443,6 @@ class Queue:
         self.forget()
 
     def keep(self, comparison: Comparison) -> None:
-        """Keep a comparison for the next reading."""
         self.compared = comparison
         if comparison.local is not None:
             self.account.gave_back(comparison.local.shown)
