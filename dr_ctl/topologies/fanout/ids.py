@@ -6,15 +6,31 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
 
+from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.system import boottime_s
 from dr_ctl.jolokia.client import Listing, Query, Read
 from dr_ctl.jolokia.http import BadValue
+from dr_ctl.settings.model import Queues
+from dr_ctl.topologies.classic.checks import counts
+from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.consumed import CompleteListing, Consumed, Covered, DoneInBothStores, IncompleteListing
 from dr_ctl.topologies.common.idstore import Store
+from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.view import Queue
+from dr_ctl.topologies.fanout import checks
 from dr_ctl.topologies.fanout.checks import NOT_COUNTED, ONE_SITE_ALONE, TAKEN, UNMATCHED, Undecided
-from dr_ctl.topologies.fanout.counting import CHECKPOINTS, EMPTY, Checkpoint, Checkpoints, Counters, Mark, QueueAtSite
-from dr_ctl.topologies.fanout.reading import COUNTERS, LinkEnds, Session, counters_of
+from dr_ctl.topologies.fanout.counting import (
+    CHECKPOINTS,
+    EMPTY,
+    Checkpoint,
+    Checkpoints,
+    Counted,
+    Counters,
+    Mark,
+    QueueAtSite,
+)
+from dr_ctl.topologies.fanout.reading import COUNTERS, LinkEnds, Session, counters, counters_of
+from dr_ctl.topologies.fanout.view import BrokerView
 
 BROWSE_S: Final = 30.0  # 20 000 messages take 6 s
 TRYING_S: Final = 5.0
@@ -305,3 +321,84 @@ def _id(session: Session, queue: str, row: Any) -> str:
             remedy="Let producers name each message by that property, or name theirs under `id_header:`.",
         )
     return ident
+
+
+READINGS: Final = 15  # of counters, where messages come all the time
+RESTS: Final = 3
+LISTED_UP_TO: Final = 1000
+Reading = tuple[Sequence[Counters], Sequence[Counters]]
+"""The counters of several queues at the first site, and at the second."""
+Observer = observer.Observer[BrokerView, Session]
+
+
+def with_counters(observer: Observer, read: Callable[[], Snapshot[BrokerView]]) -> Snapshot[BrokerView]:
+    """Look, and read the counters of queues that do not hold the same several times: what is on its way to one of the
+    sites differs each time, and a message that came to one site alone does not."""
+    snapshot = read()
+    if observer.all()[0].ids is not None:
+        return snapshot
+    counted = {}
+    for local, peer in snapshot.both(*snapshot.sites):
+        ends = tuple(observer.brokers[view.site][view.pair] for view in (local, peer))
+        counted[local.pair] = _counted(observer, ends, local, peer)
+    return snapshot.changed(lambda view: replace(view, counted=counted.get(view.pair, {})))
+
+
+def _counted(
+    observer: Observer, ends: tuple[Session, ...], view: BrokerView, peer: BrokerView
+) -> Mapping[str, Counted]:
+    def read(names: Sequence[str]) -> dict[str, Counted]:
+        began = observer.clock.monotonic()
+        readings = _readings(observer, ends, names)
+        took_s = observer.clock.monotonic() - began
+        return {
+            name: checks.counted(view, peer, [(one[at], other[at]) for one, other in readings], took_s)
+            for at, name in enumerate(names)
+        }
+
+    try:
+        now = read([counted.queue for counted in counts(view, peer, Queues()) if counted.more])
+        since = {name: kept(ends).since(name, counted.first, counted.second) for name, counted in now.items()}
+        if apart := [name for name, at in since.items() if at is not None and not now[name].level(at.local, at.remote)]:
+            observer.clock.sleep(observer.timeouts.apart_s)  # a message may have been on its way all that time
+            now |= read(apart)
+    except BrokerError:
+        return {}  # it has just answered: what its counters say now the next reading tells
+    return {name: _listed_by_id(ends, name, counted) for name, counted in now.items()}
+
+
+def _readings(observer: Observer, ends: tuple[Session, ...], names: Sequence[str]) -> list[Reading]:
+    readings: list[Reading] = []
+
+    def read(session: Session) -> Sequence[Counters]:
+        return counters(session.reader(), [session.names().by_name.get(name) for name in names])
+
+    while names and len(readings) < READINGS:
+        if len(readings) >= RESTS and all(reading == readings[-1] for reading in readings[-RESTS:]):
+            break  # nothing came or left between the last ones: more of them would say the same
+        if readings:
+            observer.clock.sleep(observer.timeouts.poll_s)
+        first, second = observer.ask_all(read, ends)
+        readings.append((first, second))
+    return readings
+
+
+def _listed_by_id(ends: tuple[Session, ...], name: str, now: Counted) -> Counted:
+    """With the ids of both sites, where no counter tells anything and the queue is shallow enough."""
+    if kept(ends).since(name, now.first, now.second) is not None:
+        return now
+    if max(at.counters.depth for at in (now.first, now.second)) > LISTED_UP_TO:
+        return now
+    try:
+        first, second = (listed_to_the_end(session, session.names().by_name.get(name)).ids for session in ends)
+    except BrokerError:
+        return now
+    unmatched = {now.first.site: len(first - second), now.second.site: len(second - first)}
+    return replace(now, unmatched=unmatched)
+
+
+READS: Final = observer.Reads(
+    Session.each,
+    unlike=lambda source, *more: source.open and bool(checks.lacking(source, *more)),
+    observed=with_counters,
+)

@@ -1,7 +1,8 @@
 """Everything that a fan-out installation does for the verbs of its runbooks: it makes the waiting site hold the serving
 site's messages, compared by the producers' ids; last the table of it all."""
 
-from collections.abc import Collection, Iterator
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -20,25 +21,25 @@ from dr_ctl.topologies.classic.operations import PAUSES
 from dr_ctl.topologies.common import wants
 from dr_ctl.topologies.common.calls import batches, call, pause, resume
 from dr_ctl.topologies.common.consumed import Consumed
-from dr_ctl.topologies.common.gate import accepting
-from dr_ctl.topologies.common.recipe import Procedure, Undo, VerbHandler
+from dr_ctl.topologies.common.gate import Gate, PairReading, accepting, refused
+from dr_ctl.topologies.common.recipe import Procedure, Recipe, Undo, VerbHandler
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Snapshot
-from dr_ctl.topologies.common.tools import not_done
+from dr_ctl.topologies.common.tools import Sender, Tools, not_done
 from dr_ctl.topologies.common.topology import COMMON, TopologyDefinition
 from dr_ctl.topologies.common.verbs import fence, quiesce
 from dr_ctl.topologies.common.verbs.fence import closed_first
 from dr_ctl.topologies.common.verbs.quiesce import LIFTED, lifting, to_pause
-from dr_ctl.topologies.fanout import checks, ids
-from dr_ctl.topologies.fanout.checks import CHECKS, nothing_owed, of_undecided, possible_duplicates
-from dr_ctl.topologies.fanout.ids import ComparisonMode
+from dr_ctl.topologies.fanout import ids
+from dr_ctl.topologies.fanout.checks import CHECKS, TAKEN, Undecided, nothing_owed, of_undecided, possible_duplicates
+from dr_ctl.topologies.fanout.ids import READS, Comparing, ComparisonMode, Observer
 from dr_ctl.topologies.fanout.reading import LinkEnds, Session, is_carried
-from dr_ctl.topologies.fanout.tools import READS, FanoutTools, Reconciled
 from dr_ctl.topologies.fanout.view import COPY, IDS, BrokerView
 
 ROUNDS: Final = 20
 CONSUMED: Final = "they were consumed at the other site"
 LACKING: Final = "they lie at the other site only"
+LISTED: Final = 1000  # ids of a queue; the calls in the journal name all of them
 IDLE: Final = 3  # rounds in which no client was shown what lacks
 
 
@@ -108,17 +109,92 @@ draft_settle: Final = wants.planning(
 )
 
 
+class FanoutGate(Gate[BrokerView]):
+    observer: Observer
+
+    def __init__(self, observer: Observer, comparing: Comparing, poll_s: float) -> None:
+        self._comparing = comparing
+        super().__init__(observer, poll_s)
+
+    def differing(self, _now: PairReading[BrokerView], _move: Move) -> list[str]:
+        """Counts say nothing while producers write to one site a moment before the other."""
+        return []
+
+    def same(self, now: PairReading[BrokerView], move: Move) -> Outcome:
+        view, peer = now.source, now.target
+        brokers, clock = self.observer.brokers, self.observer.clock
+        ends = brokers[view.site][view.pair], brokers[peer.site][peer.pair]
+        rows = [counted for counted in counts(view, peer, Queues()) if counted.source or counted.target]
+        queues = {row.queue: (view.by_name.get(row.queue), peer.by_name.get(row.queue)) for row in rows}
+        compared: dict[str, Json] = {row.queue: row.source for row in rows}
+        wrong, accepted = list[str](), move.spec.accept_difference
+        ids: dict[str, dict[str, frozenset[str]]] = {}
+        differences = self._comparing.apart(ends, queues, lambda: clock.sleep(self._poll_s), clock.monotonic)
+        for name, apart in differences.items():
+            for messages, what, where in (
+                (apart.lacks, f"message(s) only at {view.site}", f"only at {view.site}"),
+                (apart.consumed.ids, f"consumed at {view.site} lie at {peer.site}", f"consumed, and at {peer.site}"),
+            ):
+                if messages and accepted.get(name) != len(messages):
+                    wrong.append(f"{name}: {len(messages)} {what}")
+                    ids.setdefault(name, {})[where] = messages
+        duplicates = possible_duplicates(self._comparing.undecided(differences), move, peer.site)
+        if any(duplicate.severity is Severity.ERROR for duplicate in duplicates):
+            return Failed(duplicates[0].text, findings=tuple(duplicates))
+        if wrong:
+            sizes = {name: len(names) for name, by in ids.items() for names in by.values()}
+            return refused("DR-PARITY-004.either", ids, queues=brief(wrong), accepting=accepting(sizes))
+        return Done("the gate holds", {"compared_by_id": compared}, tuple(duplicates))
+
+
+class FanoutTools(Tools[BrokerView]):
+    observer: Observer
+
+    def __init__(self, observer: Observer, recipe: Recipe[BrokerView], sender: Sender) -> None:
+        self.comparing = Comparing(observer.all()[0].ids, observer.timeouts.differs_s)
+        gate = FanoutGate(observer, self.comparing, recipe.rules.drain.poll)
+        super().__init__(observer, recipe, sender, gate)
+
+
 class Reconciler:
-    """Makes the second broker of each pair hold what the first, which serves or did last, does, by the ids of messages;
-    `reconciled` is what came of it. Raises `BrokerError`."""
+    """Makes the second broker of each pair hold what the first, which serves or did last, does, by the ids of messages.
+    By queue: `removed` ones were consumed at the other site, `copied` ones were put where they lacked. `unmatched` ones
+    lie at one site, and nobody is known to have consumed them; `undecided` says why. `not_carried` ones lack, and
+    cannot be copied whole. Raises `BrokerError`."""
 
     def __init__(self, tools: FanoutTools, source: str, target: str, move: Move, context: StepContext) -> None:
-        self.reconciled = Reconciled()
+        self.removed: dict[str, set[str]] = defaultdict(set)
+        self.copied: dict[str, set[str]] = defaultdict(set)
+        self.unmatched: dict[str, frozenset[str]] = {}
+        self.undecided: dict[str, Undecided] = {}
+        self.not_carried: dict[str, set[str]] = {}
         self._tools, self._move, self._context = tools, move, context
         self._link_ends = tools.observer.between(source, target)
 
+    @property
+    def removed_in_all(self) -> int:
+        return sum(map(len, self.removed.values()))
+
+    @property
+    def copied_in_all(self) -> int:
+        return sum(map(len, self.copied.values()))
+
+    @property
+    def evidence(self) -> dict[str, Json]:
+        def listed(ids_by_queue: Mapping[str, Collection[str]]) -> dict[str, Json]:
+            return {queue: [*sorted(ids)[:LISTED]] for queue, ids in ids_by_queue.items()}
+
+        return {
+            "duplicates": listed(self.removed),
+            "removed": self.removed_in_all,
+            "copied": {queue: len(ids) for queue, ids in self.copied.items()},
+            "alone": listed(self.unmatched),
+            "not_carried": listed(self.not_carried),
+        }
+
     def done(self, *findings: Finding) -> Done:
-        return Done(self.reconciled.text, self.reconciled.as_json(), findings)
+        removed = f"{self.removed_in_all} that were consumed at the other site removed"
+        return Done(f"{removed}, {self.copied_in_all} that it lacked copied", self.evidence, findings)
 
     def all(self, *, copied: bool, pace: ComparisonMode = ComparisonMode.WORKING) -> Failed | None:
         """Remove at the second broker the messages that were consumed at the first, in every queue. If `copied`, also
@@ -143,7 +219,7 @@ class Reconciler:
             for counted in counts(source, target, Queues())
             if counted.source or counted.target
         }
-        comparing, reconciled = self._tools.comparing, self.reconciled
+        comparing = self._tools.comparing
         if comparing.store is not None and not copied:
             for name, (view, peer) in queues.items():
                 ids.listed(ends[0], view)  # a message without an id ends a move here, and not behind the fence
@@ -154,41 +230,36 @@ class Reconciler:
         for _ in range(ROUNDS):
             pause = partial(self._context.wait, self._tools.timeouts.poll_s)
             apart = comparing.apart(ends, queues, pause, self._context.monotonic, pace)
-            reconciled.unmatched |= {name: {*difference.unmatched} for name, difference in apart.items()}
-            undecided = comparing.undecided(apart)
-            reconciled.undecided = {
-                name: copies for name, copies in reconciled.undecided.items() if name not in apart
-            } | undecided
+            self.unmatched |= {name: difference.unmatched for name, difference in apart.items()}
+            others = {name: copies for name, copies in self.undecided.items() if name not in apart}
+            self.undecided = others | comparing.undecided(apart)
             for name, difference in apart.items():
                 if (refused := self.remove(ends[1], name, difference.consumed)) is not None:
                     return refused
             lacks, cannot = dict[str, set[str]](), dict[str, set[str]]()
-            for name, ident, row in (
-                (name, *row) for name, difference in apart.items() for row in difference.rows.items()
-            ):
-                (lacks if is_carried(row) else cannot).setdefault(name, set()).add(ident)
-            reconciled.not_carried |= cannot
+            for name, difference in apart.items():
+                for ident, row in difference.rows.items():
+                    (lacks if is_carried(row) else cannot).setdefault(name, set()).add(ident)
+            self.not_carried |= cannot
             if not copied or not lacks:
                 if not self._context.read_only:
                     ids.keep(ends, apart)
                 return self._not_carried(ends) if copied else None
-            before = reconciled.copied_in_all
+            before = self.copied_in_all
             for name, wanted in lacks.items():
                 if (refused := self._copy(ends, name, wanted)) is not None:
                     return refused
-            idle = idle + 1 if reconciled.copied_in_all == before else 0
+            idle = idle + 1 if self.copied_in_all == before else 0
             if idle == IDLE:
                 named = brief([f"{name} {ident}" for name, wanted in lacks.items() for ident in sorted(wanted)])
-                return Failed(
-                    f"{ends[0].site} lists messages that {ends[1].site} lacks, and shows them to no client: {named}",
-                    reconciled.as_json(),
-                )
+                lists = f"{ends[0].site} lists messages that {ends[1].site} lacks, and shows them to no client"
+                return Failed(f"{lists}: {named}", self.evidence)
         finding = found("DR-FAN-004", target=target.site, source=source.site)
-        return Failed.of(finding, evidence=reconciled.as_json(), code=ExitCode.DRAIN_TIMEOUT)
+        return Failed.of(finding, evidence=self.evidence, code=ExitCode.DRAIN_TIMEOUT)
 
     def _not_carried(self, ends: LinkEnds) -> Failed | None:
         """Refuse where the second site lacks messages that cannot be copied whole, unless a person accepts as many."""
-        kept, accepted = self.reconciled.not_carried, self._move.spec.accept_difference
+        kept, accepted = self.not_carried, self._move.spec.accept_difference
         wrong = {name: lost for name, lost in kept.items() if len(lost) != accepted.get(name)}
         if not wrong:
             return None
@@ -198,20 +269,20 @@ class Reconciler:
         finding = found(
             "DR-FAN-008", site=site, id_header=header, messages=messages, other_site=other, accepting=options
         )
-        return Failed.of(finding, evidence=self.reconciled.as_json())
+        return Failed.of(finding, evidence=self.evidence)
 
     def remove(self, session: Session, queue: str, gone: Consumed) -> Failed | None:
         """Remove these messages, and look whether they are gone; gives None where they are."""
         if not gone.ids:
             return None
         if self._context.read_only:
-            self.reconciled.removed[queue] |= gone.ids
+            self.removed[queue] |= gone.ids
             return None
         view = session.names()
         calls = [*removes(view, view.by_name[queue], gone, view.own.id_header)]
         outcomes = self._tools.change(calls, self._context)
         stayed = ids.listed_to_the_end(session, view.by_name[queue]).ids & gone.ids
-        self.reconciled.removed[queue] |= gone.ids - stayed
+        self.removed[queue] |= gone.ids - stayed
         why = f"of {len(gone.ids)} message(s) could not be removed from {queue} at {view.site}"
         return not_done(stayed, why, outcomes)
 
@@ -224,7 +295,7 @@ class Reconciler:
         outcomes = self._tools.change([*copies(target.names(), queue, messages)], self._context)
         target.carries = {}
         arrived = ids.listed_to_the_end(target, target.read().by_name.get(queue)).ids
-        self.reconciled.copied[queue] |= messages.keys() & arrived
+        self.copied[queue] |= messages.keys() & arrived
         why = f"of {len(messages)} message(s) of {queue} could not be copied to {target.site}"
         return not_done(messages.keys() - arrived, why, outcomes, "they are not there")
 
@@ -245,14 +316,14 @@ def trim(tools: FanoutTools, step: PlannedStep, move: Move, context: StepContext
     """Compare towards the named site, which waits; say what nobody could tell, as it stays there. Where clients take
     messages all the time, let them rest for a moment."""
     reconciler = Reconciler(tools, move.target, move.source, move, context)
-    refused, reconciled = reconciler.all(copied=False), reconciler.reconciled
-    busy = any(copies.why == checks.TAKEN for copies in reconciled.undecided.values())
+    refused = reconciler.all(copied=False)
+    busy = any(copies.why == TAKEN for copies in reconciler.undecided.values())
     if refused is None and busy and not context.read_only:
         refused = reconciler.at_rest(step, replace(move, source=move.target), copied=False)
     if refused is not None:
         return refused
-    done = reconciler.done(*possible_duplicates(reconciled.undecided, move, move.source))
-    could = f"{reconciled.removed_in_all} consumed messages could be removed at {move.source}"
+    done = reconciler.done(*possible_duplicates(reconciler.undecided, move, move.source))
+    could = f"{reconciler.removed_in_all} consumed messages could be removed at {move.source}"
     return replace(done, text=could) if context.read_only else done
 
 
@@ -275,7 +346,7 @@ def settle(tools: FanoutTools, _step: PlannedStep, move: Move, context: StepCont
     if why is None:
         return reconciler.done()
     finding = found("DR-FAN-005.not_removed", source=move.source, why=why)
-    return Done.of(finding, evidence=reconciler.reconciled.as_json())
+    return Done.of(finding, evidence=reconciler.evidence)
 
 
 UNDO_TRIM: Final = Undo(target=(wants.pauses_as_before,))
@@ -312,7 +383,9 @@ def reinstate(tools: FanoutTools, step: PlannedStep, move: Move, context: StepCo
         or reconciler.at_rest(step, move, copied=True)
         or tools.reach(wants.DEBTS_CLEARED, move, context)
     )
-    return refused or reconciler.done(*_unmatched(reconciler.reconciled, move))
+    messages = [f"{queue} {ident}" for queue, alone in reconciler.unmatched.items() for ident in sorted(alone)]
+    lie_alone = [found("DR-FAN-006", count=len(messages), target=move.target, items=brief(messages))]
+    return refused or reconciler.done(*(lie_alone if messages else ()))
 
 
 def reconcile(tools: FanoutTools, _step: PlannedStep, move: Move, context: StepContext) -> Outcome:
@@ -323,14 +396,8 @@ def reconcile(tools: FanoutTools, _step: PlannedStep, move: Move, context: StepC
     snapshot = tools.observer.observe()
     undecided = [found for both in snapshot.both(move.source, move.target) for found in of_undecided(move, *both)]
     if any(finding.severity is Severity.ERROR for finding in undecided):
-        return Failed(undecided[0].text, reconciler.reconciled.as_json(), tuple(undecided))
+        return Failed(undecided[0].text, reconciler.evidence, tuple(undecided))
     return reconciler.done(*undecided)
-
-
-def _unmatched(reconciled: Reconciled, move: Move) -> Iterator[Finding]:
-    if unmatched := {queue: ids for queue, ids in reconciled.unmatched.items() if ids}:
-        items = brief([f"{queue} {ident}" for queue, ids in unmatched.items() for ident in sorted(ids)])
-        yield found("DR-FAN-006", count=sum(map(len, unmatched.values())), target=move.target, items=items)
 
 
 UNDO_REINSTATE: Final = Undo(source=(wants.pauses_as_before, wants.debts_as_before))

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from dr_ctl.topologies.common.view import Queue
-from dr_ctl.topologies.fanout import ids, tools
+from dr_ctl.topologies.fanout import ids
 from dr_ctl.topologies.fanout.ids import Listed, listed_to_the_end
 from dr_ctl.topologies.fanout.reading import Session
 from dr_ctl_lab.played import PlayedTwin
@@ -187,14 +187,14 @@ class Story:
 
     def cross(self, ident: str) -> None:
         """A message comes to one site before the counters are read, and to the other before they are read again."""
-        readings, sites = tools._readings, iter(("paris", "london"))
+        readings, sites = ids._readings, iter(("paris", "london"))
 
         def crossing(*words: Any) -> Any:
             for site in itertools.islice(sites, 1):
                 send(self.twin, ident, to=(site,))
             return readings(*words)
 
-        self.patch.setattr(tools, "_readings", crossing)
+        self.patch.setattr(ids, "_readings", crossing)
 
     def without(self, key: str) -> None:
         """Take a key out of the settings: of the installation, and of each broker."""
