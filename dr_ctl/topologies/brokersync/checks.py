@@ -20,7 +20,7 @@ from dr_ctl.topologies.classic.checks import BY_CONSOLE
 from dr_ctl.topologies.classic.operations import LINKS_DOWN, LINKS_UP, LISTS, MOVES, REMOVES
 from dr_ctl.topologies.common import reasons, rules
 from dr_ctl.topologies.common.checks import Case, Checks, Named, listeners, of_listeners, of_pair, of_queues
-from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.common.rules import Rules, holding
 
 DEEP: Final = 1000
 """A browse counts as a dispatch of each message that it shows, as for a client: small queues are left to the console,
@@ -219,8 +219,6 @@ BY_PAIR: Final[Sequence[Named[BrokerView]]] = (
         "DR-SYNC-006",
         lambda view: f"{view.site} {max((queue.depth for queue in view.business.values()), default=0)} in one queue",
     ),
-    Named(
-        "DR-PARITY-001", lambda view: f"{view.site} {sum(queue.depth for queue in view.business.values())} message(s)"
-    ),
+    Named("DR-PARITY-001", holding),
 )
 CHECKS: Final = Checks(of_broker, of_both, of_return, nothing_owed, BY_BROKER, BY_PAIR, of_opening)

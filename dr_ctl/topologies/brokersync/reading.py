@@ -43,14 +43,8 @@ class BrokerSyncSnapshot(snapshot.Snapshot[BrokerView]):
             if peer is None or not view.open or peer.open:
                 continue
             for counts, copies, why in checks.unproven(view, peer, Queues(), self.traffic.get(view.pair, {})):
-                yield found(
-                    "DR-SYNC-007.beyond",
-                    queue=counts.queue,
-                    other_site=peer.site,
-                    site=view.site,
-                    why=why,
-                    count=copies,
-                )
+                queue, other, site = counts.queue, peer.site, view.site
+                yield found("DR-SYNC-007.beyond", queue=queue, other_site=other, site=site, why=why, count=copies)
 
 
 class Session(session.Session[BrokerView]):

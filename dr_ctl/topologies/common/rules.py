@@ -64,6 +64,10 @@ def at_both(
         yield Counts(name, source_depth, target_depth), either
 
 
+def holding(view: Broker) -> str:
+    return f"{view.site} {sum(queue.depth for queue in view.business.values())} message(s)"
+
+
 def traffic(before: Sequence[Broker], after: Sequence[Broker]) -> dict[str, int]:
     """How many messages each queue gained or lost between two readings, the larger of both sites."""
     result: dict[str, int] = {}

@@ -21,7 +21,7 @@ from dr_ctl.topologies.classic.checks import BY_CONSOLE
 from dr_ctl.topologies.classic.operations import LISTS, REMOVES
 from dr_ctl.topologies.common import reasons
 from dr_ctl.topologies.common.checks import Case, Checks, Named, listeners, of_listeners, of_pair, of_queues
-from dr_ctl.topologies.common.rules import Counts
+from dr_ctl.topologies.common.rules import Counts, holding
 from dr_ctl.topologies.fanout.counting import Checkpoints, Counted, Counters, QueueAtSite
 from dr_ctl.topologies.fanout.view import BrokerView, FanoutSnapshot
 
@@ -200,11 +200,7 @@ BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
 )
 BY_PAIR: Final[Sequence[Named[BrokerView]]] = (
     Named("DR-FAN-002", lambda view: f"{view.site} {len(view.producers)} producer(s)"),
-    Named(
-        "DR-PARITY-001",
-        lambda view: f"{view.site} {sum(queue.depth for queue in view.business.values())} message(s)",
-        "the waiting site holds no fewer than the serving one",
-    ),
+    Named("DR-PARITY-001", holding, "the waiting site holds no fewer than the serving one"),
     Named("DR-FAN-007", lambda view: "by the store of ids" if view.own.stored else "by counters"),
 )
 CHECKS: Final = Checks(of_broker, of_both, of_return, nothing_owed, BY_BROKER, BY_PAIR, of_failover=of_failover)

@@ -4,7 +4,7 @@ site, by the ids that producers gave them."""
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,12 +38,8 @@ _BODIES: Final = frozenset({"Text", "BodyLength"})
 _TYPED: Final = ("Boolean", "Byte", "Double", "Float", "Int", "Long", "Short")
 
 
-@dataclass(frozen=True, slots=True)
-class CopiedMessage:
-    """A message as a producer would send it again."""
-
-    headers: Mapping[str, str]
-    body: bytes
+CopiedMessage = tuple[Mapping[str, str], bytes]
+"""The headers and the body of a message, as a producer would send it again."""
 
 
 def is_carried(row: Mapping[str, Any]) -> bool:
@@ -57,12 +53,12 @@ class CannotCopy(BrokerError):
 
 
 def read(account: StompAccount, queue: str, header: str, wanted: Collection[str]) -> dict[str, CopiedMessage]:
-    copies = {}
+    copies: dict[str, CopiedMessage] = {}
     for frame in browsed(account, queue):
         ident = frame.headers.get(header)
-        if ident in wanted:
+        if ident is not None and ident in wanted:
             kept = {name: value for name, value in frame.headers.items() if name not in _ITS}
-            copies[ident] = CopiedMessage(kept, frame.body or b"")
+            copies[ident] = (kept, frame.body or b"")
     return copies
 
 
@@ -73,9 +69,9 @@ def put(account: StompAccount, queue: str, messages: Sequence[CopiedMessage]) ->
     try:
         for start in range(0, len(messages), AT_ONCE):
             waiting = set()
-            for number, message in enumerate(messages[start : start + AT_ONCE], start):
-                headers = {**message.headers, "persistent": "true", "receipt": str(number)}
-                connection.stomp.send(f"/queue/{queue}", message.body, headers=headers)
+            for number, (headers, body) in enumerate(messages[start : start + AT_ONCE], start):
+                lasting = {**headers, "persistent": "true", "receipt": str(number)}
+                connection.stomp.send(f"/queue/{queue}", body, headers=lasting)
                 waiting.add(str(number))
             until = boottime_s() + SILENT_S
             while waiting:

@@ -11,6 +11,7 @@ from dr_ctl.topologies.common import reasons
 from dr_ctl.topologies.common.calls import CLUSTER_PREFIX
 from dr_ctl.topologies.common.checks import Case, Checks, Named, listeners, of_listeners, of_locks, of_pair, of_queues
 from dr_ctl.topologies.common.reasons import nothing_owed
+from dr_ctl.topologies.common.rules import holding
 from dr_ctl.topologies.mirror.view import BrokerView, differences, not_accepted, unexplained
 
 CLOCK_SKEW_MS = 2000
@@ -147,10 +148,6 @@ def _shipping(view: BrokerView) -> str | None:
     return f"{view.outflow.depth} to ship" if view.outflow is not None else "no outflow"
 
 
-def _holding(view: BrokerView) -> str:
-    return f"{view.site} {sum(queue.depth for queue in view.business.values())} message(s)"
-
-
 BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
     Named("DR-DOOR-003", lambda view: listeners(view.link.listeners)),
     Named(
@@ -173,8 +170,8 @@ BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
 )
 BY_PAIR: Final[Sequence[Named[BrokerView]]] = (
     Named("DR-PAIR-003", lambda view: f"{view.site} {view.now_ms}"),
-    Named("DR-PARITY-001", _holding, "the queues hold the same"),
-    Named("DR-PARITY-002", _holding),
+    Named("DR-PARITY-001", holding, "the queues hold the same"),
+    Named("DR-PARITY-002", holding),
     Named("DR-MQTT-001", lambda view: f"{view.site} {brief(view.stays) or 'nothing'}"),
 )
 CHECKS: Final = Checks(of_broker, of_both, of_return, nothing_owed, BY_BROKER, BY_PAIR, of_opening)

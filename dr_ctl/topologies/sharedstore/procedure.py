@@ -144,7 +144,8 @@ def draft_activate(rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerVi
     gives_up = [] if fails_over else [hand_over(view, move.target) for view in sources if view.answered]
     waits_again = [] if fails_over else [call for view in sources for call in start(view, ENDED)]
     rescues = [] if fails_over else [call for view in targets for call in start(view, ENDED)]
-    takes_s = max((view.takes_s for view in (*sources, *targets)), default=0.0)
+    # Another broker takes so long at most until it has the lock of one that died.
+    takes_s = max((view.own.lease_s * (2 if view.own.by_row else 1) for view in (*sources, *targets)), default=0.0)
     summary = "the target takes the store" if fails_over else f"{move.source} gives up the store, the target takes it"
     proven = "the lock and a test login" if any(view.can_try_login for view in targets) else "the lock"
     return StepPlan(
@@ -198,8 +199,7 @@ def _may_not(tools: StoreTools, snapshot: Snapshot[BrokerView], move: Move) -> s
     if any(view.open for view in sources):
         return f"{move.source} is open: it would give up the store while clients work"
     if len(sources) < len(snapshot.sites[move.source]) or snapshot.roles[move.target] is not Role.STANDBY:
-        roles = roles_text(snapshot)
-        return f"the store cannot be handed over: {roles}"
+        return f"the store cannot be handed over: {roles_text(snapshot)}"
     for session in tools.observer.at(move.target):
         if session.process.runs(fresh_s=0.0) is False:
             return f"the process of {session.own.broker} does not run: nobody would take the store"

@@ -52,12 +52,8 @@ class StoreLink(NoLink["BrokerView"]):
     def linked(self, _before: BrokerView | None, _took_s: float) -> LinkSnapshot:
         view = self.view
         name = view.lock.holder if view.lock is not None else None
-        more = {
-            "held": view.lock.held if view.lock is not None else None,
-            "holder": name,
-            "lease_s": view.lock.left_s if view.lock is not None else None,
-            "process": view.runs,
-        }
+        held, lease_s = (view.lock.held, view.lock.left_s) if view.lock is not None else (None, None)
+        more = {"held": held, "holder": name, "lease_s": lease_s, "process": view.runs}
         return LinkSnapshot(
             view.site, view.pair, None, None, None, self.to_ship, self.unapplied, None, (self._line(),), more
         )
@@ -203,11 +199,6 @@ class BrokerView(ClassicBroker):
             return Role.SICK if self.others is not None else self.by_listeners
         named = self.lock is not None and self.lock.holder == self.own.holder
         return Role.DOWN if named or self.runs is False else Role.STANDBY
-
-    @property
-    def takes_s(self) -> float:
-        """How long another broker takes at most until it has the lock of one that died."""
-        return self.own.lease_s * (2 if self.own.by_row else 1)
 
 
 def ending(view: BrokerView, severity: Severity = Severity.ERROR) -> Finding:

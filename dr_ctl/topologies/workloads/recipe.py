@@ -30,7 +30,7 @@ from dr_ctl.engine.roles import part_of, serves_all
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.jolokia import values
 from dr_ctl.settings.parts import CamelRoutes, Commands, HttpService, SystemdUnit, Workload
-from dr_ctl.topologies.common.workloads import misplaced, starting, twice, unread
+from dr_ctl.topologies.common.workloads import misplaced, twice, unread
 from dr_ctl.topologies.topology import PartState, Snapshot, WorkloadSnapshot
 
 WANTED: Final = {Goal.START: PartState.RUNNING, Goal.STOP: PartState.STOPPED}
@@ -160,11 +160,6 @@ def is_gone(workload: WorkloadSnapshot, move: Move, role: Role) -> bool:
 
 def did_not_stop(workload: WorkloadSnapshot, why: str) -> Finding:
     return found("DR-WORK-003", name=workload.name, site=workload.site, why=why)
-
-
-def did_not_start(workload: WorkloadSnapshot, why: str) -> Finding:
-    name, site, state = workload.name, workload.site, workload.state
-    return found("DR-WORK-004", state=state, site=site, why=why, name=name, starting=starting(workload))
 
 
 S = TypeVar("S", bound=Snapshot)

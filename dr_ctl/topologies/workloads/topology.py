@@ -18,6 +18,7 @@ from dr_ctl.engine.waiting import until
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.common import snapshot as common
 from dr_ctl.topologies.common.topology import PairTopology
+from dr_ctl.topologies.common.workloads import starting
 from dr_ctl.topologies.topology import Topology, WorkloadSnapshot
 from dr_ctl.topologies.workloads import recipe
 from dr_ctl.topologies.workloads.recipe import (
@@ -66,8 +67,9 @@ class DriverWithWorkloads(Generic[S]):
         if isinstance(outcome, Done | NotNeeded):
             self._cut_off = self._cut_off or step.cut_off
             outcome = _with(self._checked(step, move, outcome), first, "stopped")
-        if not _serves(outcome):
-            return outcome
+        is_incomplete = isinstance(outcome, Failed) and outcome.code is ExitCode.INCOMPLETE
+        if not (is_incomplete or isinstance(outcome, Done | NotNeeded)):
+            return outcome  # no client is let in
         outcome = self._stopped_late(late, outcome, context)
         return self._started(starts, outcome, move, context) if starts else outcome
 
@@ -104,13 +106,8 @@ class DriverWithWorkloads(Generic[S]):
         left = [workload for workload in self._sites.read_at(*keys) if workload.runs is not False]
         if not left or part_of(self._bare.observe(), move.spec).roles[move.source] is Role.SERVING:
             return None
-        return Failed.of(
-            found(
-                "DR-WORK-008",
-                workloads=brief([f"{workload.name} is {workload.state} at {workload.site}" for workload in left]),
-                source=move.source,
-            )
-        )
+        named = brief([f"{workload.name} is {workload.state} at {workload.site}" for workload in left])
+        return Failed.of(found("DR-WORK-008", workloads=named, source=move.source))
 
     def _checked(self, step: PlannedStep, move: Move, outcome: Done | NotNeeded) -> Outcome:
         """The checks once more, right before anything is changed."""
@@ -141,7 +138,9 @@ class DriverWithWorkloads(Generic[S]):
         for call in calls:
             snapshot, why = self._made(call, context, lambda call: self._why_not_beside(call, move))
             if why is not None:
-                findings.append(recipe.did_not_start(snapshot, why))
+                name, site, state = snapshot.name, snapshot.site, snapshot.state
+                finding = found("DR-WORK-004", state=state, site=site, why=why, name=name, starting=starting(snapshot))
+                findings.append(finding)
         if not findings:
             return _with(outcome, calls, "running")
         texts = brief([finding.text for finding in findings])
@@ -153,16 +152,13 @@ class DriverWithWorkloads(Generic[S]):
         for other in self._sites.others(call.site, call.thing) if self._sites.is_singleton(call.thing) else ():
             if other.runs:
                 return f"it is a singleton, and it runs at {other.site}"
-            if other.runs is None and not self._is_gone(other, move):
-                return (
-                    f"it is a singleton, and whether it runs at {other.site} cannot be told: {if_known(other.silent)}"
-                )
+            is_gone = move.spec.operation == FAILOVER and (
+                self._cut_off or recipe.is_gone(other, move, self._bare.observe().roles[move.source])
+            )
+            if other.runs is None and not is_gone:
+                why = f"cannot be told: {if_known(other.silent)}"
+                return f"it is a singleton, and whether it runs at {other.site} {why}"
         return None
-
-    def _is_gone(self, other: WorkloadSnapshot, move: Move) -> bool:
-        if move.spec.operation != FAILOVER:
-            return False
-        return self._cut_off or recipe.is_gone(other, move, self._bare.observe().roles[move.source])
 
     # One call.
 
@@ -186,9 +182,7 @@ class DriverWithWorkloads(Generic[S]):
             hopeless=lambda _: isinstance(outcome, Failed),
             within_s=ends_s - context.monotonic(),
             poll_s=self._timeouts.of(WorkloadTimeouts).poll_s,
-            meanwhile=lambda snapshot: context.report_waiting(
-                f"{call.thing} at {call.site}", None, f"it is {snapshot.state}"
-            ),
+            meanwhile=lambda now: context.report_waiting(f"{call.thing} at {call.site}", None, f"it is {now.state}"),
         )
         return waited.reading, None if waited.satisfied else _why(outcome, waited.reading)
 
@@ -241,13 +235,6 @@ def _why(outcome: Outcome, snapshot: WorkloadSnapshot) -> str:
     reason = "" if isinstance(outcome, Done | NotNeeded) else f"{outcome.text}; "
     detail = f", {snapshot.detail}" if snapshot.detail else ""
     return f"{reason}it is {snapshot.state}{detail}"
-
-
-def _serves(outcome: Outcome) -> bool:
-    """Say whether clients are let in, if not by all that should."""
-    return isinstance(outcome, Done | NotNeeded) or (
-        isinstance(outcome, Failed) and outcome.code is ExitCode.INCOMPLETE
-    )
 
 
 def _with(outcome: Outcome, calls: Sequence[Call], state: str) -> Outcome:
