@@ -291,7 +291,7 @@ class Sender:
 
 
 def not_done(
-    left: Collection[str], what: str, outcomes: Sequence[Outcome], they: str = "they are still there"
+    left: Collection[object], what: str, outcomes: Sequence[Outcome], they: str = "they are still there"
 ) -> Failed | None:
     """The failure of a change that left messages as they were, with what a broker said, or else with what is seen of
     them; returns None where it left none."""

@@ -33,6 +33,7 @@ from dr_ctl.topologies.common.reasons import nothing_owed
 from dr_ctl.topologies.common.recipe import Procedure, Undo, VerbHandler
 from dr_ctl.topologies.common.rules import Rules, selected
 from dr_ctl.topologies.common.session import ReadScope
+from dr_ctl.topologies.common.tools import not_done
 from dr_ctl.topologies.common.topology import COMMON, TopologyDefinition
 from dr_ctl.topologies.common.verbs import fence
 from dr_ctl.topologies.common.verbs.fence import closed_first, held_for_the_other
@@ -267,20 +268,15 @@ def reconcile(tools: MirrorTools, _step: PlannedStep, move: Move, context: StepC
         count, queues = sum(moved.values()), ", ".join(moved)
         findings.append(found("DR-RECONCILE-002.kept_aside", target=move.target, count=count, queues=queues))
     text = f"{tools.rejoined.text}{tools.rejoined.duplicates(move.target)}"
-    left_over: list[Json] = [*differing]
-    evidence: dict[str, Json] = {
-        **document(tools.rejoined),
-        "left_over": left_over,
-        "left_over_ids": {
-            leftover.queue: {
-                move.target: [identity(origin) for origin in sorted(leftover.to_move)],
-                move.source: [identity(origin) for origin in sorted(leftover.only_at_serving)],
-            }
-            for leftover in left
-        },
-        "quarantined": dict(moved),
+    ids: Json = {
+        leftover.queue: {
+            move.target: [identity(origin) for origin in sorted(leftover.to_move)],
+            move.source: [identity(origin) for origin in sorted(leftover.only_at_serving)],
+        }
+        for leftover in left
     }
-    return Done(text, evidence, tuple(findings))
+    own: dict[str, Json] = {"left_over": [*differing], "left_over_ids": ids, "quarantined": dict(moved)}
+    return Done(text, {**document(tools.rejoined), **own}, tuple(findings))
 
 
 def _left_over(
@@ -318,12 +314,11 @@ def taken_out(tools: MirrorTools, left: Iterable[LeftOver], context: StepContext
         name = quarantine_queue(leftover.view.site, leftover.queue)
         outcomes = tools.change(take_out(leftover.view, leftover.queue, leftover.to_move), context)
         after = _messages(tools, tools.observer.brokers[leftover.view.site][leftover.view.pair].read(), leftover.queue)
-        if stayed := [origin for origin in leftover.to_move if origin in after.ids]:
-            refused = [outcome.text for outcome in outcomes if not isinstance(outcome, Done)]
-            text = f"{len(stayed)} message(s) of {leftover.queue} could not be moved to {name}"
-            done = len(leftover.to_move) - len(stayed) + sum(moved.values())
-            text += f" ({done} were moved and stay there)"
-            return Failed(f"{text}: {next(iter(refused), 'they are still there')}")
+        stayed = leftover.to_move.keys() & after.ids
+        done = len(leftover.to_move) - len(stayed) + sum(moved.values())
+        what = f"message(s) of {leftover.queue} could not be moved to {name} ({done} were moved and stay there)"
+        if (failed := not_done(stayed, what, outcomes)) is not None:
+            return failed
         moved[name] = moved.get(name, 0) + len(leftover.to_move)
     return moved
 
@@ -387,11 +382,10 @@ def count_residue(tools: MirrorTools, step: PlannedStep, move: Move, context: St
         tools.residue[session.pair] = replace(counted, since={}) if findings else counted
     since = sum(len(ids) for residue in tools.residue.values() for ids in residue.since.values())
     late = f", {since} of these written since it is back" if since else ""
-
-    def summary(total: Residue) -> str:
-        return f"{total.messages} message(s) and {total.acks} acknowledgement(s){late}"
-
-    return held_for_the_other(move, context, [*tools.residue.values()], summary, findings)
+    residues = [*tools.residue.values()]
+    return held_for_the_other(
+        move, context, residues, lambda of: f"{of.messages} message(s) and {of.acks} acknowledgement(s){late}", findings
+    )
 
 
 def reinstate(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
@@ -529,7 +523,6 @@ def _done(
     by: str,
 ) -> list[LeftOver]:
     """The messages consumed at the site `by` that lie here. A queue too deep to read each message is only counted."""
-    reader = tools.observer.brokers[view.site][view.pair].reader()
     done = []
     for name in [name for name in consumed if name in view.business and view.business[name].depth]:
         queue = view.business[name]
@@ -537,7 +530,7 @@ def _done(
             partial_return.duplicates += min(queue.depth, len(consumed[name]))
             partial_return.why = f"{name} is too deep to look at each message"
             continue
-        [local] = browsed(reader, view, [queue], limit=RESIDUE_UP_TO)
+        local = _messages(tools, view, name)
         lying_here = {origin: number for origin, number in local.numbers.items() if origin in consumed[name]}
         if may_be := min(local.unnamed, len(consumed[name]) - len(lying_here)):
             partial_return.duplicates += may_be

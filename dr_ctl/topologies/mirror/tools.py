@@ -130,29 +130,26 @@ class ReturnResult:
     def text(self) -> str:
         if self.recovered is None:
             return "how many messages were recovered is not known: they were let in by an earlier process"
-        snapshot = sum(len(ids) for ids in self.recovered.values())
+        count = sum(len(ids) for ids in self.recovered.values())
         if self.not_read:
-            return f"at least {snapshot} message(s) recovered; not looked at one by one: {brief(self.not_read)}"
-        return f"{snapshot} message(s) recovered"
+            return f"at least {count} message(s) recovered; not looked at one by one: {brief(self.not_read)}"
+        return f"{count} message(s) recovered"
 
     def duplicates(self, returned: str) -> str:
         """Say how many messages may have come twice by the loss, and which acknowledgements only look like it."""
         if self.acks is None:
             return ""
-        text = ""
-        if self.acks and self.acks_by_id is None:
-            text = (
-                f"; {self.acks} event(s) of {returned} matched no message, too many to check each: at "
-                f"most so many duplicates; those written since its return are harmless echoes"
-            )
-        elif self.acks:
-            text = (
-                f"; {self.acks} message(s) processed at {returned} before the loss were gone here: each was known "
-                "as processed, or is a duplicate"
-            )
-        if self.echoes:
-            text += f"; {self.echoes} acknowledgement(s) that {returned} wrote since it is back are echoes, harmless"
-        return text
+        too_many = (
+            f"; {self.acks} event(s) of {returned} matched no message, too many to check each: at most so many "
+            "duplicates; those written since its return are harmless echoes"
+        )
+        gone = (
+            f"; {self.acks} message(s) processed at {returned} before the loss were gone here: each was known as "
+            "processed, or is a duplicate"
+        )
+        back = f"; {self.echoes} acknowledgement(s) that {returned} wrote since it is back are echoes, harmless"
+        acks = (too_many if self.acks_by_id is None else gone) if self.acks else ""
+        return acks + (back if self.echoes else "")
 
 
 @dataclass
