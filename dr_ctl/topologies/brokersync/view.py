@@ -58,13 +58,10 @@ class SyncLink(Link["BrokerView"]):
 
     def linked(self, before: BrokerView | None, took_s: float) -> LinkSnapshot:
         view = self.view
-        rate = self.rate(before, took_s)
-        name = view.network.name if view.network is not None else None
-        return LinkSnapshot(
-            view.site, view.pair, name, self.attached, self.attached, self.to_ship, self.unapplied, rate,
-            (self._line(drain_s(self.to_ship, rate)),),
-            {"queues": {name: queue.depth for name, queue in view.copying.items()}},
-        )  # fmt: skip
+        rate, name = self.rate(before, took_s), view.network.name if view.network is not None else None
+        line, queues = self._line(drain_s(self.to_ship, rate)), {name: row.depth for name, row in view.copying.items()}
+        figures = (self.attached, self.attached, self.to_ship, self.unapplied, rate)
+        return LinkSnapshot(view.site, view.pair, name, *figures, (line,), {"queues": queues})
 
     def _line(self, even_s: float | None) -> str:
         view = self.view
@@ -80,19 +77,14 @@ class SyncLink(Link["BrokerView"]):
         view = self.view
         return {name: view.copying.get(name) for name in dict.fromkeys((*view.copying, *view.without_dead_letters))}
 
-    def ahead(self, peer: BrokerView | None) -> dict[str, int | None]:
-        """By queue, how many messages the peer holds, shipped or not, that are not here: whether clients consumed them
-        or not, clients there would get them. An unread count is None."""
-        return {name: self._ahead(name, peer) for name in self._flows}
-
     def _ahead(self, name: str, peer: BrokerView | None) -> int | None:
-        copies = self._flows[name]
-        if peer is None:
+        """How many messages of a queue the peer holds, shipped or not, that are not here: whether clients consumed them
+        or not, clients there would get them. An unread count is None."""
+        copies = self.view.copying.get(name)
+        if peer is None or (copies is not None and not copies.counted):
             return None if copies is not None else 0  # nothing is brought there
-        shipped = copies.depth if copies is not None and copies.counted else 0
-        apart = self._apart(name, peer)
-        known = apart is not None and (copies is None or copies.counted)
-        return max(0, shipped - apart) if apart is not None and known else None
+        apart, shipped = self._apart(name, peer), copies.depth if copies is not None else 0
+        return max(0, shipped - apart) if apart is not None else None
 
     def _apart(self, name: str, peer: BrokerView) -> int | None:
         """By how many more messages lie in a queue here than at the peer."""
@@ -104,7 +96,7 @@ class SyncLink(Link["BrokerView"]):
     def _lacks(self, name: str, peer: BrokerView | None) -> int | None:
         """How many messages here the peer has not: to be shipped, or never copied. Beside a peer that was not read,
         what is to be shipped, and all of a queue that nothing copies."""
-        copies, view = self._flows[name], self.view.by_name.get(name)
+        copies, view = self.view.copying.get(name), self.view.by_name.get(name)
         to_ship = copies.depth if copies is not None else 0
         if (copies is not None and not copies.counted) or (view is not None and not view.counted):
             return None
@@ -138,7 +130,7 @@ class SyncLink(Link["BrokerView"]):
             )
 
     def stake(self, peer: BrokerView | None) -> Stake:
-        duplicates = self.ahead(peer)
+        duplicates = {name: self._ahead(name, peer) for name in self._flows}
         lost = {name: self._lacks(name, peer) for name in duplicates}
         known = {name: (count, duplicates[name]) for name, count in lost.items() if count is not None}
         return Stake(total(lost.values()), total(duplicates.values()), known if len(known) == len(lost) else None)

@@ -217,21 +217,18 @@ def both_serve(view: BrokerView) -> Iterator[Finding]:
 class StoreSnapshot(snapshot.Snapshot[BrokerView]):
     def findings(self) -> Sequence[Finding]:
         both = (finding for view in self._all() for finding in both_serve(view))
-        return [*both, *self._not_waiting(), *self._not_read(), *self._nobody(), *super().findings()]
-
-    def _not_read(self) -> Iterator[Finding]:
-        brokers = [broker for site in self.sites.values() for broker in site.values()]
-        errors = [broker.error for broker in brokers if isinstance(broker, Silent)]
-        unread = [error.unread for error in errors if isinstance(error, SilentAndUnread)]
-        unread += [broker.unread for broker in brokers if isinstance(broker, BrokerView) and broker.lock is None]
-        if unread:
-            yield found("DR-STORE-001", why=unread[0])
+        return [*both, *self._not_waiting(), *self._nobody(), *super().findings()]
 
     def _nobody(self) -> Iterator[Finding]:
-        """Find that nobody holds the store, or that a broker takes it: a waiting broker has no management to say so."""
+        """Find that nobody holds the store, or that a broker takes it: a waiting broker has no management to say so.
+        Or that this was not read."""
         brokers = [broker for site in self.sites.values() for broker in site.values()]
+        errors = [broker.error for broker in brokers if isinstance(broker, Silent)]
         views = [view for site in self.sites for view in self.views(site)]
-        if len(views) < len(brokers) or any(view.answered for view in views):
+        unread = [error.unread for error in errors if isinstance(error, SilentAndUnread)]
+        if unread := [*unread, *(view.unread for view in views if view.lock is None)]:
+            yield found("DR-STORE-001", why=unread[0])
+        if errors or any(view.answered for view in views):
             return
         if (held := next((view.lock for view in views if view.lock is not None and view.lock.held), None)) is not None:
             yield found("DR-STORE-012.held", holder=held.text)
