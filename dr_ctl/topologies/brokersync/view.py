@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 
-from dr_ctl.core.model import total
+from dr_ctl.core.model import Json, total
 from dr_ctl.core.notation import duration
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.topologies.classic.broker import ClassicBroker, Network
@@ -59,7 +59,8 @@ class SyncLink(Link["BrokerView"]):
     def linked(self, before: BrokerView | None, took_s: float) -> LinkSnapshot:
         view = self.view
         rate, name = self.rate(before, took_s), view.network.name if view.network is not None else None
-        line, queues = self._line(drain_s(self.to_ship, rate)), {name: row.depth for name, row in view.copying.items()}
+        line = self._line(drain_s(self.to_ship, rate))
+        queues: Json = {queue: copies.depth for queue, copies in view.copying.items()}
         figures = (self.attached, self.attached, self.to_ship, self.unapplied, rate)
         return LinkSnapshot(view.site, view.pair, name, *figures, (line,), {"queues": queues})
 
