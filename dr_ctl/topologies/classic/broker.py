@@ -1,6 +1,6 @@
 """The result of a reading of a Classic broker, whatever joins it to its peer."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
@@ -12,9 +12,10 @@ OWN_CLIENT: Final = "dr-ctl-"
 
 
 class Connectors(Fence):
-    def clients_elsewhere(self) -> list[str]:
-        """Clients at every connector that is none of theirs: the link's and dr-ctl's own too."""
-        listeners = [listener for listener in self.view.acceptors if listener.name not in self.view.config.clients]
+    def clients_elsewhere(self, besides: Collection[str] = ()) -> list[str]:
+        """Clients at every connector that is none of theirs nor of these: the link's and dr-ctl's own too."""
+        others = {*self.view.config.clients, *besides}
+        listeners = [listener for listener in self.view.acceptors if listener.name not in others]
         ports = {listener.port: listener.name for listener in listeners if listener.port is not None}
         return [
             f"client {connection.client or '(no client id)'} from {connection.remote} "

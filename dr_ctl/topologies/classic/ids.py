@@ -150,15 +150,19 @@ def complete(
         ) from error
 
 
-def _asked(session: Session[Any], queue: Queue) -> tuple[dict[str, str | None], Count, Count]:
-    """The messages of a listing, and the queue's count before and after it."""
-    size = Read(queue.bean, COUNT)
+def rows_of(session: Session[Any], queue: Queue, figures: tuple[str, ...]) -> tuple[list[Any], Fields, Fields]:
+    """The messages of a listing, and these figures of the queue before and after it."""
+    size = Read(queue.bean, figures)
     before, rows, after = session.reader().read([size, Query(queue.bean, Listing.BROWSE_ALL), size], timeout_s=BROWSE_S)
     messages = rows.value()
     if not isinstance(messages, list):
         raise BadValue(f"{session.site}: a listing of {queue.name} gave no messages")
-    first, last = (Count.of(Fields(queue.name, answer.value())) for answer in (before, after))
-    return {_id(session, row): _origin(row) for row in messages}, first, last
+    return messages, Fields(queue.name, before.value()), Fields(queue.name, after.value())
+
+
+def _asked(session: Session[Any], queue: Queue) -> tuple[dict[str, str | None], Count, Count]:
+    messages, before, after = rows_of(session, queue, COUNT)
+    return {_id(session, row): _origin(row) for row in messages}, Count.of(before), Count.of(after)
 
 
 def _origin(row: Mapping[str, Any]) -> str | None:

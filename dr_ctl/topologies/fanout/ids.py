@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.system import boottime_s
-from dr_ctl.jolokia.client import Listing, Query, Read
 from dr_ctl.jolokia.http import BadValue
 from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.classic.checks import counts
+from dr_ctl.topologies.classic.ids import rows_of
 from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.consumed import CompleteListing, Consumed, Covered, DoneInBothStores, IncompleteListing
 from dr_ctl.topologies.common.idstore import Store
@@ -29,10 +29,9 @@ from dr_ctl.topologies.fanout.counting import (
     Mark,
     QueueAtSite,
 )
-from dr_ctl.topologies.fanout.reading import COUNTERS, LinkEnds, Session, counters, counters_of
+from dr_ctl.topologies.fanout.reading import COUNTERS, LinkEnds, Session, counters, counters_in
 from dr_ctl.topologies.fanout.view import BrokerView
 
-BROWSE_S: Final = 30.0  # 20 000 messages take 6 s
 TRYING_S: Final = 5.0
 _NOTHING: Final = frozenset[str]()
 NONE_PROVEN: Final = Consumed(_NOTHING, DoneInBothStores(_NOTHING, _NOTHING))
@@ -98,15 +97,9 @@ def listed(session: Session, queue: Queue | None) -> Listed:
     """List a queue once, whatever the listing leaves out; an absent queue has no messages. Raises `BrokerError`."""
     if queue is None:
         return Listed("", {}, 0, EMPTY, EMPTY)
-    figures = Read(queue.bean, COUNTERS)
-    before, shown, after = session.reader().read(
-        [figures, Query(queue.bean, Listing.BROWSE_ALL), figures], timeout_s=BROWSE_S
-    )
-    rows = shown.value()
-    if not isinstance(rows, list):
-        raise BadValue(f"{session.site}: a listing of {queue.name} gave no messages")
+    rows, *figures = rows_of(session, queue, COUNTERS)
     by_id = {_id(session, queue.name, row): row for row in rows}
-    return Listed(queue.name, by_id, len(rows), *(counters_of(queue, answer) for answer in (before, after)))
+    return Listed(queue.name, by_id, len(rows), *map(counters_in, figures))
 
 
 def listed_to_the_end(session: Session, queue: Queue | None) -> Listed:

@@ -12,7 +12,7 @@ from dr_ctl.core.errors import BrokerError, TimedOut
 from dr_ctl.core.system import Clock, boottime_s
 from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Done, Outcome
-from dr_ctl.jolokia.client import Answer, Read, Reader
+from dr_ctl.jolokia.client import Read, Reader
 from dr_ctl.jolokia.http import NoSuchBean
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.classic import ClassicFanout, FanoutBroker
@@ -89,14 +89,16 @@ COUNTERS: Final = ("QueueSize", "EnqueueCount", "DequeueCount", "ExpiredCount", 
 def counters(reader: Reader, queues: Sequence[Queue | None]) -> list[Counters]:
     """The counters of these queues in one small reading; of one that is not there none ever counted."""
     present = [queue for queue in queues if queue is not None]
-    answers = iter(reader.read([Read(queue.bean, COUNTERS) for queue in present]) if present else ())
-    return [EMPTY if queue is None else counters_of(queue, next(answers)) for queue in queues]
+    answers = reader.read([Read(queue.bean, COUNTERS) for queue in present]) if present else ()
+    counted = {
+        queue.name: counters_in(Fields(queue.bean, answer.value()))
+        for queue, answer in zip(present, answers, strict=True)
+        if not isinstance(answer.error, NoSuchBean)
+    }
+    return [counted.get(queue.name, EMPTY) if queue is not None else EMPTY for queue in queues]
 
 
-def counters_of(queue: Queue, answer: Answer) -> Counters:
-    if isinstance(answer.error, NoSuchBean):
-        return EMPTY
-    fields = Fields(queue.bean, answer.value())
+def counters_in(fields: Fields) -> Counters:
     depth, added, removed, expired, dispatched, in_hand = map(fields.number, COUNTERS)
     # A client that leaves while it takes is counted twice at times: in hand is then below zero for a while.
     return Counters(depth, added, removed, expired, dispatched - max(0, in_hand))

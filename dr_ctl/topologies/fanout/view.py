@@ -11,11 +11,11 @@ from typing import Final
 from dr_ctl.core.model import total
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.rpo.history.row import Row
-from dr_ctl.topologies.classic.broker import OWN_CLIENT, ClassicBroker
+from dr_ctl.topologies.classic.broker import ClassicBroker, Connectors
 from dr_ctl.topologies.common import snapshot
 from dr_ctl.topologies.common.calls import debts_of
 from dr_ctl.topologies.common.link import NoLink, Residue
-from dr_ctl.topologies.common.view import Acceptor, Connection, Fence, Queue
+from dr_ctl.topologies.common.view import Acceptor, Connection, Queue
 from dr_ctl.topologies.fanout.counting import Counted
 from dr_ctl.topologies.topology import LinkSnapshot, Stake
 
@@ -23,26 +23,16 @@ COPY: Final = "copy"  # the queue
 IDS: Final = "ids"
 
 
-class FanoutFence(Fence):
+class FanoutFence(Connectors):
     view: BrokerView
 
-    def clients_elsewhere(self) -> list[str]:
+    def clients_elsewhere(self, besides: Collection[str] = ()) -> list[str]:
         """Clients at connectors that a fence leaves open, and consumers among the producers."""
-        others = {*(listener.name for listener in self.leaves_open), self.view.own.connector}
-        clients = [
-            f"client {connection.client or '(no client id)'} from {connection.remote} (user "
-            f"{connection.user or 'none'}) on connector {connection.protocol}"
-            for connection in self.view.connections
-            if connection.protocol in others and not connection.client.startswith(OWN_CLIENT)
-        ]
         where = {producer.client: producer.protocol for producer in self.view.producers}
-        taking = [
-            consumer
+        return super().clients_elsewhere((*besides, *self.view.own.producers)) + [
+            f"consumer of {consumer.queue}: {consumer.who} on connector {where[consumer.client]}"
             for consumer in self.view.consumers
             if consumer.queue in self.view.business and consumer.client in where
-        ]
-        return clients + [
-            f"consumer of {consumer.queue}: {consumer.who} on connector {where[consumer.client]}" for consumer in taking
         ]
 
 

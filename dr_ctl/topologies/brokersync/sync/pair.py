@@ -75,6 +75,7 @@ class Pair:
         self.refused: str | None = None
         self._primary, self._standby, self._clock = primary, standby, clock
         self._remembered: Mapping[str, Any] = remembered
+        self._earlier: Mapping[str, Any] = {}  # what is remembered of this start of the broker
         self._by_runs = by_runs
         self._handed: dict[str, Any] = {}
         self._start: str | None = None
@@ -145,9 +146,8 @@ class Pair:
                 queue.waiting.of_earlier_start()
             self._restarted = True
         if self._start != reading.start:
-            same = self._remembered.get("start") == reading.start
-            handed = self._remembered.get(HANDED, {}) if same else {}
-            self._handed = {what: dict(counts) for what, counts in handed.items()}
+            self._earlier = self._remembered if self._remembered.get("start") == reading.start else {}
+            self._handed = {what: dict(counts) for what, counts in self._earlier.get(HANDED, {}).items()}
         self._start = reading.start
         if fresh := self._taken_up(reading):
             reading = self._begin(fresh, reading)
@@ -229,8 +229,7 @@ class Pair:
 
         Figures of an earlier agent for this start of the broker count on, and a broker that started anew counts from
         zero. Any other queue counts from now: its counters include copies deleted while the site waited."""
-        same = self._remembered.get("start") == reading.start
-        earlier, shown, deleted = (self._remembered.get(key, {}) if same else {} for key in ("known", SHOWN, DELETED))
+        earlier, shown, deleted = (self._earlier.get(key, {}) for key in ("known", SHOWN, DELETED))
         fresh = [name for name in reading.queues if name not in self.queues]
         for name in fresh:
             account = Account(earlier.get(name, 0), shown.get(name, 0), deleted.get(name, 0))
