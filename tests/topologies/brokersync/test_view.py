@@ -120,7 +120,7 @@ def test_what_the_agent_takes_is_no_clients() -> None:
 
 def test_what_the_peer_has_too_many_of_would_come_twice() -> None:
     local, remote = pair(5, 10, to_ship=2)
-    assert (local.link.ahead(remote), local.link.ahead(None)) == ({"orders": 7}, {"orders": None})
+    assert (local.link.stake(remote).duplicates, local.link.stake(None).duplicates) == (7, None)
     assert local.link.stake(remote).queues == {"orders": (2, 7)}
     # The history has what is to ship, what lies there and what is not removed yet.
     assert {row.kind: row.depth for row in local.link.rows(remote, AT)} == {"mirror": 2, "staged": 10, "acks": 7}
