@@ -168,9 +168,16 @@ def _cleared(
     for apart in differences:
         queue, lacks, stays = apart.counted.queue, len(apart.lacks), len(apart.stays)
         if lacks and lacks != accepted.get(queue):
-            ids, sites = {queue: {f"only at {source.site}": apart.lacks}}, (source.site, target.site)
-            values = {"site": sites[0], "other_site": sites[1], "accepting": accepting({queue: lacks})}
-            return refused("DR-PARITY-004.one_queue_by_id", ids, count=lacks, queue=queue, **values)
+            ids, options = {queue: {f"only at {source.site}": apart.lacks}}, accepting({queue: lacks})
+            return refused(
+                "DR-PARITY-004.one_queue_by_id",
+                ids,
+                count=lacks,
+                queue=queue,
+                site=source.site,
+                other_site=target.site,
+                accepting=options,
+            )
         if stays and stays != accepted.get(queue):
             finding = unproven_copies(apart.counted, stays, apart.why, source, target)
             return Failed(f"{queue}: {apart.why}", findings=(finding,))

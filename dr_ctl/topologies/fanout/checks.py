@@ -124,9 +124,17 @@ def possible_duplicates(undecided: Mapping[str, Undecided], move: Move, site: st
     accepted = move.spec.accept_duplicates
     over = not isinstance(accepted, int) or accepted < count
     refuses = over and move.spec.operation in _LEADS_TO_OPEN
-    key = "DR-FAN-007.failback" if move.spec.operation == FAILBACK else "DR-FAN-007.unproven"
     queues, most = brief([f"{name}: {copies.count}" for name, copies in undecided.items()]), count + more
-    finding = found(key, accepted=not refuses, count=count, site=site, why=why, queues=queues, most=most, room=room)
+    finding = found(
+        "DR-FAN-007.failback" if move.spec.operation == FAILBACK else "DR-FAN-007.unproven",
+        accepted=not refuses,
+        count=count,
+        site=site,
+        why=why,
+        queues=queues,
+        most=most,
+        room=room,
+    )
     return [replace(finding, duplicates=most)]
 
 

@@ -76,8 +76,10 @@ class MirrorGate(Gate[BrokerView]):
                 sizes[name], ids[name] = size, {where: {*map(identity, origins)} for where, origins in alone.items()}
                 texts.append(text)
         if sizes:
-            values = {"queues": brief(texts), "accepting": accepting(sizes)}
-            return refused("DR-PARITY-004.origins", ids, source=move.source, target=move.target, **values)
+            source, target, options = move.source, move.target, accepting(sizes)
+            return refused(
+                "DR-PARITY-004.origins", ids, queues=brief(texts), accepting=options, source=source, target=target
+            )
         findings = [found("DR-PARITY-005", named=brief(by_count))] if by_count else []
         findings += [found("DR-PARITY-002", loose=brief(aside))] if aside else []
         depths: dict[str, Json] = {name: queue.depth for name, queue in at_source.items() if queue.depth}
