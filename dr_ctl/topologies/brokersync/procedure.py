@@ -213,10 +213,10 @@ def remove(
     now = session.read().by_name.get(queue.name)
     if now is None or now.depth == queue.depth - len(gone.ids):
         return None
-    left = shown(session, now).keys() & gone.ids
-    counts.noted.note(view.start, DELETED, queue.name, -len(left))
+    stayed = shown(session, now).keys() & gone.ids
+    counts.noted.note(view.start, DELETED, queue.name, -len(stayed))
     why = f"of {len(gone.ids)} message(s) could not be removed from {queue.name} at {session.site}"
-    return not_done(left, why, outcomes)
+    return not_done(stayed, why, outcomes)
 
 
 def moved_aside(
@@ -225,8 +225,8 @@ def moved_aside(
     """Move these messages to another queue, else aside, and look whether they are gone from theirs: then None."""
     name = to or quarantine_queue(session.site, queue.name)
     outcomes = tools.change(list(moves(session.names(), queue, ids, name)), context)
-    left = shown(session, queue).keys() & {*ids}
-    return not_done(left, f"message(s) of {queue.name} at {session.site} could not be moved", outcomes)
+    stayed = shown(session, queue).keys() & {*ids}
+    return not_done(stayed, f"message(s) of {queue.name} at {session.site} could not be moved", outcomes)
 
 
 class Copies(Direction[BrokerView]):
@@ -278,10 +278,10 @@ def _consumed_removed(tools: SyncTools, move: Move, context: StepContext) -> Out
     removed: dict[str, dict[str, int]] = {}
     findings: list[Finding] = []
     for ends in tools.observer.link_ends(move):
-        left = _cleared(tools, ends, move, context, removed.setdefault(ends[0].pair, {}))
-        if isinstance(left, Failed):
-            return left
-        findings += left
+        remaining = _cleared(tools, ends, move, context, removed.setdefault(ends[0].pair, {}))
+        if isinstance(remaining, Failed):
+            return remaining
+        findings += remaining
     count = sum(sum(counts.values()) for counts in removed.values())
     suffix = f"; {count} copies of what was consumed removed" if count else ""
     return Done(f"nothing to ship{suffix}", {"removed": document(removed)}, tuple(findings))

@@ -90,10 +90,10 @@ class RunNotes:
 
         if answer.more:
             rows = {name: _since(row, opened.get(name)) for name, row in rows_of(answer.more[0]).items()}
-            left = {name: row.consumed(done(SHOWN, name)) for name, row in rows.items()}
+            consumed = {name: row.consumed(done(SHOWN, name)) for name, row in rows.items()}
         else:
-            left = {queue.name: queue.removed for queue in answer.queues}
-        return {name: max(0, count - done(DELETED, name)) for name, count in left.items()}
+            consumed = {queue.name: queue.removed for queue in answer.queues}
+        return {name: max(0, count - done(DELETED, name)) for name, count in consumed.items()}
 
 
 def _read(folder: Path) -> dict[str, Any]:

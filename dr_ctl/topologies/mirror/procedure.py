@@ -167,10 +167,10 @@ def catch_up(tools: MirrorTools, step: PlannedStep, move: Move, context: StepCon
     failed = waited.until(tools.timeouts.link_poll_s, step.limits, calms=1)
     if failed is not None and (waited.why or waited.first is None or waited.last is None):
         return Failed(f"not caught up: {brief(waited.why) or failed.text}")
-    left, first = waited.last or 0, waited.first or 0
-    if failed is not None and left >= first:
-        return Failed(f"the outflow grows while clients work: {first} event(s), then {left}")
-    return Done(f"{left} event(s) under way", {"under_way": left, "restarts": waited.mended})
+    under_way, first = waited.last or 0, waited.first or 0
+    if failed is not None and under_way >= first:
+        return Failed(f"the outflow grows while clients work: {first} event(s), then {under_way}")
+    return Done(f"{under_way} event(s) under way", {"under_way": under_way, "restarts": waited.mended})
 
 
 def drain(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
@@ -250,7 +250,7 @@ def reconcile(tools: MirrorTools, _step: PlannedStep, move: Move, context: StepC
     within_s, poll_s = tools.waits.left_over_s, tools.rules.drain.poll
     snapshot, wrong = until(context, read, holds=lambda now: not now[1], within_s=within_s, poll_s=poll_s).reading
     # Clients of the other side go on meanwhile: only what lies at one side alone since the beginning is left over.
-    left = [
+    leftovers = [
         replace(
             leftover,
             to_move={origin: n for origin, n in leftover.to_move.items() if origin in first[key].to_move},
@@ -261,7 +261,7 @@ def reconcile(tools: MirrorTools, _step: PlannedStep, move: Move, context: StepC
     ]
     differing = [finding.text(move.source, move.target) for finding in wrong.values()]
     findings = [found("DR-RECONCILE-001", queues=brief(differing))] if differing else []
-    moved = taken_out(tools, left, context)
+    moved = taken_out(tools, leftovers, context)
     if isinstance(moved, Failed):
         return moved
     if moved:
@@ -273,7 +273,7 @@ def reconcile(tools: MirrorTools, _step: PlannedStep, move: Move, context: StepC
             move.target: [identity(origin) for origin in sorted(leftover.to_move)],
             move.source: [identity(origin) for origin in sorted(leftover.only_at_serving)],
         }
-        for leftover in left
+        for leftover in leftovers
     }
     own: dict[str, Json] = {"left_over": [*differing], "left_over_ids": ids, "quarantined": dict(moved)}
     return Done(text, {**document(tools.rejoined), **own}, tuple(findings))
@@ -283,7 +283,7 @@ def _left_over(
     tools: MirrorTools, snapshot: MirrorSnapshot, wrong: Iterable[tuple[str, str]], move: Move
 ) -> dict[tuple[str, str], LeftOver]:
     """Name the messages that lie at one side alone, of the queues that are shallow enough to look at each message."""
-    left = {}
+    leftovers = {}
     for pair, name in wrong:
         views = [view for site in (move.source, move.target) if (view := snapshot.view(site, pair)) is not None]
         queues = [view.business.get(name) for view in views]
@@ -295,8 +295,8 @@ def _left_over(
             # A message whose origin is not shown may be any of the other site's: then none is known to lie alone.
             if not local.unnamed and not peer.unnamed:
                 to_move = {origin: number for origin, number in peer.numbers.items() if origin not in local.ids}
-                left[pair, name] = LeftOver(views[1], name, to_move, local.ids - peer.ids)
-    return left
+                leftovers[pair, name] = LeftOver(views[1], name, to_move, local.ids - peer.ids)
+    return leftovers
 
 
 def _messages(tools: MirrorTools, view: BrokerView, name: str) -> Browsed:
@@ -305,10 +305,10 @@ def _messages(tools: MirrorTools, view: BrokerView, name: str) -> Browsed:
     return browsed(reader, view, [queue], limit=RESIDUE_UP_TO)[0] if queue is not None else Browsed({})
 
 
-def taken_out(tools: MirrorTools, left: Iterable[LeftOver], context: StepContext) -> dict[str, int] | Failed:
+def taken_out(tools: MirrorTools, leftovers: Iterable[LeftOver], context: StepContext) -> dict[str, int] | Failed:
     """Move what lies only at that broker; how many went to each queue."""
     moved: dict[str, int] = {}
-    for leftover in left:
+    for leftover in leftovers:
         if not leftover.to_move:
             continue
         name = quarantine_queue(leftover.view.site, leftover.queue)

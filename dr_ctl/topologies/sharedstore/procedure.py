@@ -241,8 +241,8 @@ def _until_served(
         closed = next((why.text for why in why_not if why is not None), None)
         snapshot = tools.observer.read_once(min_s=tools.timeouts.last_reading_s)
         # The source is shown not to serve; of a lost one that the lock is another's is enough.
-        left = move.spec.operation == FAILOVER or snapshot.roles[move.source] in (Role.STANDBY, Role.DOWN)
-        over = closed is None and snapshot.roles[move.target] is Role.SERVING and left
+        source_closed = move.spec.operation == FAILOVER or snapshot.roles[move.source] in (Role.STANDBY, Role.DOWN)
+        over = closed is None and snapshot.roles[move.target] is Role.SERVING and source_closed
         why = None if over else closed or f"{move.source} is {snapshot.roles[move.source].value}"
         if not over and move.spec.operation != FAILOVER:
             # A target whose process has ended since the check: nobody else takes the store.

@@ -103,10 +103,10 @@ class DriverWithWorkloads(Generic[S]):
         units = self._bare.observe().units if move.spec.units is not None else ()
         workloads = self._sites.workloads.items()
         keys = [key for key, workload in workloads if key[0] == move.source and concerned(workload, move.spec, units)]
-        left = [workload for workload in self._sites.read_at(*keys) if workload.runs is not False]
-        if not left or part_of(self._bare.observe(), move.spec).roles[move.source] is Role.SERVING:
+        running = [workload for workload in self._sites.read_at(*keys) if workload.runs is not False]
+        if not running or part_of(self._bare.observe(), move.spec).roles[move.source] is Role.SERVING:
             return None
-        named = brief([f"{workload.name} is {workload.state} at {workload.site}" for workload in left])
+        named = brief([f"{workload.name} is {workload.state} at {workload.site}" for workload in running])
         return Failed.of(found("DR-WORK-008", workloads=named, source=move.source))
 
     def _checked(self, step: PlannedStep, move: Move, outcome: Done | NotNeeded) -> Outcome:
@@ -189,17 +189,17 @@ class DriverWithWorkloads(Generic[S]):
     def _brought_back(self, calls: Sequence[Call], move: Move, context: StepContext) -> Outcome:
         """Make the calls of an undo until all of them hold or the time is over. Start no workload at a site that is
         left closed because somebody has opened the other one."""
-        left = [call for call in calls if self._may_stop_later(call) or not holds(call, self._now(call))]
-        if not left:
+        missing = [call for call in calls if self._may_stop_later(call) or not holds(call, self._now(call))]
+        if not missing:
             return NotNeeded("as it was")
-        starts = [call.thing for call in left if call.goal is Goal.START and call.site == move.source]
+        starts = [call.thing for call in missing if call.goal is Goal.START and call.site == move.source]
         if starts and part_of(self._bare.observe(), move.spec).roles[move.target] is Role.SERVING:
             return Failed(f"{move.target} is open: {brief(starts)} not started at {move.source}")
 
         def attempt() -> dict[Call, str]:
             """Try those that did not hold after the try before; gives those that do not hold now, and why."""
-            why_not = {call: self._made(call, context, self._why_not_again)[1] for call in left}
-            left[:] = [call for call, why in why_not.items() if why is not None]
+            why_not = {call: self._made(call, context, self._why_not_again)[1] for call in missing}
+            missing[:] = [call for call, why in why_not.items() if why is not None]
             return {call: why for call, why in why_not.items() if why is not None}
 
         waited = until(

@@ -176,15 +176,15 @@ class Primary(End):
         self._followed |= set(fresh)
         return fresh
 
-    def _confirmed(self, connection: Connection, left: set[str]) -> None:
+    def _confirmed(self, connection: Connection, unconfirmed: set[str]) -> None:
         """Wait until every new consumption will be announced; announcements that come meanwhile are kept."""
         until = boottime_s() + RECEIPT_S
-        while left:
+        while unconfirmed:
             if boottime_s() > until:
                 self.deaf()
                 raise TimedOut(f"{connection.address}: a subscription was not confirmed")
             frames = connection.receive(0.2)
-            left -= {frame.headers.get("receipt-id", "") for frame in frames if frame.cmd == "RECEIPT"}
+            unconfirmed -= {frame.headers.get("receipt-id", "") for frame in frames if frame.cmd == "RECEIPT"}
             self._early += frames
 
     def heard(self, within_s: float) -> Sequence[tuple[str, str]]:

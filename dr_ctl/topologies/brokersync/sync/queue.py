@@ -318,17 +318,17 @@ class Waiting:
 
     def nowhere(self, ids: frozenset[str]) -> None:
         """Let go of these: a comparison that showed all has found none of them."""
-        left: deque[Batch] = deque()
+        waiting: deque[Batch] = deque()
         for batch in self._batches:
             if not batch.ids & ids:
-                left.append(batch)
+                waiting.append(batch)
                 continue
             rest = batch.ids - ids
             gone = max(0, batch.missing - len(rest))
             self.absent += gone
             if batch.missing > gone:
-                left.append(Batch(Consumed(rest, batch.consumed.by), batch.missing - gone, batch.counted))
-        self._batches = left
+                waiting.append(Batch(Consumed(rest, batch.consumed.by), batch.missing - gone, batch.counted))
+        self._batches = waiting
 
     def of_earlier_start(self) -> None:
         """Counters begin anew: they account for nothing that waits, and its evidence stays what it is."""
