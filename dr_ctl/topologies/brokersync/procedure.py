@@ -71,10 +71,6 @@ def tries(view: BrokerView) -> list[Call]:
     return [replace(call, at_most=RESTARTS) for call in calls]
 
 
-def connects(at: wants.AtBroker) -> list[Call]:
-    return tries(at.view)
-
-
 def may_move(view: BrokerView, queue: Queue, when: str | None = UNEXPLAINED, to: str | None = None) -> Call:
     """Plan a move aside, or to another queue; the run finds out which messages."""
     name = to or quarantine_queue(view.site, queue.name)
@@ -85,14 +81,14 @@ def may_move(view: BrokerView, queue: Queue, when: str | None = UNEXPLAINED, to:
 draft_catch_up: Final = wants.planning(
     wants.SOURCE,
     "{serving}the network connector connected, the copy queues small",
-    (connects, wants.SOURCE),
+    (lambda at: tries(at.view), wants.SOURCE),
     limits=Rules.catching_up,
 )
 SHIPPED: Final = wants.planning(
     wants.TARGET,
     "all copies shipped; copies of what was consumed removed; pauses lifted meanwhile",
     *LIFTED,
-    (connects, wants.SOURCE),
+    (lambda at: tries(at.view), wants.SOURCE),
     limits=Rules.draining,
 )
 
@@ -244,9 +240,8 @@ class Copies(Direction[BrokerView]):
         return view.link.to_ship
 
     def why(self, view: BrokerView, _peer: BrokerView) -> list[str]:
-        return (
-            [] if view.link.attached or not view.copying else [f"the network connector of {view.site} is not connected"]
-        )
+        ships = view.link.attached or not view.copying
+        return [] if ships else [f"the network connector of {view.site} is not connected"]
 
     def repairs(self, view: BrokerView, _peer: object) -> list[Call]:
         if view.link.attached or not view.copying:
@@ -332,7 +327,7 @@ draft_reinstate: Final = wants.planning(
     "what was consumed before the loss is kept aside by id; the rest is let in, and both directions ship",
     *((_kept_aside, site) for site in (wants.TARGET, wants.SOURCE)),
     *LISTENING,
-    *((connects, site) for site in BOTH),
+    *((lambda at: tries(at.view), site) for site in BOTH),
     *wants.DEBTS_CLEARED,
     limits=Rules.while_moving,
 )
@@ -422,11 +417,10 @@ def reconcile(tools: SyncTools, _step: PlannedStep, move: Move, context: StepCon
                 tools.rejoined.done_here[name] = len(gone.ids)
             elif (more := queue.depth - (local.by_name[name].depth if name in local.by_name else 0)) > 0:
                 tools.rejoined.duplicates[name] = tools.rejoined.duplicates.get(name, 0) + more
-                findings.append(
-                    found(
-                        "DR-SYNC-007.unproven", site=view.site, count=more, queue=name, other_site=local.site, why=gone
-                    )
-                )
+                site, other = view.site, local.site
+                findings += [
+                    found("DR-SYNC-007.unproven", site=site, count=more, queue=name, other_site=other, why=gone)
+                ]
     return Done(tools.rejoined.text, document(tools.rejoined), (*findings, *_lacking(tools, move)))
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from http import HTTPStatus
-from typing import Any, Final, Protocol, TypeVar, assert_never
+from typing import Any, Final, TypeVar, assert_never
 
 from dr_ctl.core.errors import BrokerError, LoginRefused, Throttled, Unreachable
 from dr_ctl.core.model import Json
@@ -42,19 +42,8 @@ class NotRead(BrokerError):
 
 
 Reading = tuple[Mapping[str, PartState], str]
-"""The state of each part of a workload, and a detail for people."""
-
-
-class WorkloadClient(Protocol):
-    """One workload. Raises `BrokerError`."""
-
-    def read(self, timeout_s: float) -> Reading:
-        """Ask once. An answer that is not certain is an error, never a state."""
-
-    def send(self, call: Call) -> Outcome:
-        """Start or stop a part; an answer is done or refused. A later reading shows the effect."""
-
-    def close(self) -> None: ...
+"""The state of each part of a workload, and a detail for people. An answer that is not certain is an error, never a
+state; that a part was started or stopped is shown by a later reading."""
 
 
 class CamelClient:
@@ -276,7 +265,7 @@ def _why_locked(call: Call, lease: Lease | None) -> str | None:
     return lease.why_not(*(held or [slot.key for slot in lease.locks])[0], LOCKED_S)
 
 
-def _client(workload: Workload, installation: Installation, site: str) -> WorkloadClient:
+def _client(workload: Workload, installation: Installation, site: str) -> CamelClient | CommandClient | HttpClient:
     place = CommandContext(installation.file.parent, variables(installation.settings))
     match workload:
         case CamelRoutes():
