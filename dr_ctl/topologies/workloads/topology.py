@@ -152,10 +152,10 @@ class DriverWithWorkloads(Generic[S]):
         for other in self._sites.others(call.site, call.thing) if self._sites.is_singleton(call.thing) else ():
             if other.runs:
                 return f"it is a singleton, and it runs at {other.site}"
-            is_gone = move.spec.operation == FAILOVER and (
-                self._cut_off or recipe.is_gone(other, move, self._bare.observe().roles[move.source])
-            )
-            if other.runs is None and not is_gone:
+            fails_over = move.spec.operation == FAILOVER
+            if other.runs is not None or (fails_over and self._cut_off):
+                continue
+            if not (fails_over and recipe.is_gone(other, move, self._bare.observe().roles[move.source])):
                 why = f"cannot be told: {if_known(other.silent)}"
                 return f"it is a singleton, and whether it runs at {other.site} {why}"
         return None
