@@ -73,8 +73,12 @@ def _held(at: AtBroker) -> list[Call]:
     return at.missing([*stops, *(pause(at.view, flow.staging) for flow in at.view.flows)])
 
 
+def _acks_may_be_held(at: AtBroker) -> list[Call]:
+    """Acknowledgements stay where their messages are not all shipped: which, only the returned site shows."""
+    return [stop(at.view, flow.acks_bridge, "its messages are not all shipped") for flow in at.view.flows]
+
+
 def _acks_held(at: AtBroker) -> list[Call]:
-    """Acknowledgements stay where their messages are not all shipped."""
     return at.missing(stop(at.view, flow.acks_bridge) for flow in at.view.flows if flow.out_mirror.depth)
 
 
@@ -102,14 +106,17 @@ def acks_shipped(at: AtBroker) -> Iterator[Call]:
     return (start(at.view, flow.acks_bridge, "ship by", "it is stopped") for flow in at.view.flows)
 
 
-HELD: Final[Wants] = ((_held, SOURCE), (_acks_held, TARGET), (_forgotten, SOURCE), (_forgotten, TARGET))
+HELD: Final[Wants] = ((_held, SOURCE), (_acks_held, TARGET))
+FORGOTTEN: Final[Wants] = ((_forgotten, SOURCE), (_forgotten, TARGET))
 LISTENING: Final[Wants] = ((link_admitted, SOURCE), (link_admitted, TARGET))
 SHIPPED: Final[Wants] = ((lambda at: at.missing(acks_shipped(at)), TARGET),)
 DELIVERED: Final[Wants] = ((_delivers, SOURCE), (_talks, SOURCE), (_talks, TARGET), *DEBTS_CLEARED)
 draft: Final = planning(
     TARGET,
     "its messages are let in, then its acknowledgements; only what was never done is delivered",
-    *(*HELD, *LISTENING, *SHIPPED, (copies.staged_removed, SOURCE), *DELIVERED),
+    *((_held, SOURCE), (_forgotten, SOURCE), (link_admitted, SOURCE), (_acks_may_be_held, TARGET)),
+    *((_forgotten, TARGET), (link_admitted, TARGET), (acks_shipped, TARGET), (copies.staged_removed, SOURCE)),
+    *DELIVERED,
     limits=lambda rules, _, move: {"within": rules.within(move)},
 )
 
@@ -126,8 +133,8 @@ def start(view: SiteView, bridge: Bridge, summary: str, when: str | None = None)
     return call(view, Goal.LINK_UP, bridge.name, request(bridge.bean, START), f"{summary} {bridge.name}", when)
 
 
-def stop(view: SiteView, bridge: Bridge) -> Call:
-    return call(view, Goal.LINK_DOWN, bridge.name, request(bridge.bean, STOP), f"hold {bridge.name}")
+def stop(view: SiteView, bridge: Bridge, when: str | None = None) -> Call:
+    return call(view, Goal.LINK_DOWN, bridge.name, request(bridge.bean, STOP), f"hold {bridge.name}", when)
 
 
 def _set_aside(at: AtBroker) -> Iterator[Call]:
@@ -197,8 +204,9 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepCont
     if nothing_owed(tools.observer.observe(), move):
         tools.recovered = {}
         return NotNeeded(f"{move.target} is taken in already")
-    if (refused := tools.reach(HELD, move, context)) is not None:
-        return refused
+    for wanted in (HELD, FORGOTTEN):
+        if (refused := tools.reach(wanted, move, context)) is not None:
+            return refused
     if (refused := _bring_in(tools, step, move, context)) is not None:
         return refused
     done = f"a client at {move.target} may have done some of them, unrecorded"
