@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs
 
@@ -288,6 +289,15 @@ def test_a_file_that_came_in_part_is_brought_again(tmp_path: Path, rows: list[Ro
     Upkeep(place, keep_s=1e9).step(EPOCH)
 
     assert there.read_bytes() == path.read_bytes()
+
+
+def test_a_file_may_lack_the_columns_that_the_contract_does_not_have(tmp_path: Path, rows: list[Row]) -> None:
+    path = write(rows[:9], tmp_path)[0]
+    pq.write_table(pq.ParquetFile(path).read().drop_columns([*files.OPTIONAL]), path)
+
+    read = Source(Store.of(HistoryLocation.at(tmp_path).where), str(path.relative_to(tmp_path))).rows()
+
+    assert [read[name].null_count for name in files.OPTIONAL] == [read.num_rows] * 3 != [0] * 3
 
 
 @pytest.mark.parametrize("where", ["a tree", pytest.param("s3", marks=pytest.mark.deep)])

@@ -42,6 +42,8 @@ from dr_ctl.settings.model import HistoryLocation
 Answer = TypeVar("Answer")
 AGAIN: Final = 3
 """Times that a history which changes under the reader is read."""
+OPTIONAL: Final = ("took_ms", "queues_added", "queues_acked")
+"""Columns that a file may lack: nothing is known there."""
 SCHEMA: Final = pa.schema(
     [
         ("ts", pa.timestamp("us", tz="UTC")),
@@ -49,7 +51,7 @@ SCHEMA: Final = pa.schema(
         *((name, pa.int64()) for name in ("depth", "delivering", "added", "removed", "acked", "oldest_ms", "pending")),
         ("link", pa.bool_()),
         ("start", pa.string()),
-        *((name, pa.int64()) for name in ("took_ms", "queues_added", "queues_acked")),
+        *((name, pa.int64()) for name in OPTIONAL),
     ]
 )
 """The columns of a file. `date` and `site` are its directories and not in it."""
@@ -168,7 +170,7 @@ def day_us(name: str) -> int:
 
 def wrong_columns(schema: pa.Schema, wanted: pa.Schema = SCHEMA) -> str:
     """Why a file is none of the history; empty where the file is one."""
-    types = dict(zip(schema.names, schema.types, strict=True))
+    types = dict.fromkeys(OPTIONAL, pa.int64()) | dict(zip(schema.names, schema.types, strict=True))
     wrong = [field.name for field in wanted if types.get(field.name) != field.type]
     return f"columns missing or of another type: {', '.join(wrong)}" if wrong else ""
 
@@ -327,8 +329,9 @@ class Source:
     def rows(
         self, columns: Sequence[str] = SCHEMA.names, where: pc.Expression | None = None, schema: pa.Schema = SCHEMA
     ) -> pa.Table:
-        """The rows of which that is so. Groups of rows that hold none of them are not read. `schema`: SCHEMA or CODED.
-        Raises FileNotFoundError, and OSError or ArrowException where it is torn, or none of a history."""
+        """The rows of which that is so; columns that the file may lack are null. Groups of rows that hold none of them
+        are not read. `schema`: SCHEMA or CODED. Raises FileNotFoundError, and OSError or ArrowException where it is
+        torn, or none of a history."""
         if fnmatch(self.base, TAILS):
             rows = rows_of_tail(self.path)
             return (rows if where is None else rows.filter(where)).select([*columns])

@@ -28,6 +28,7 @@ from pyarrow import fs
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.rpo.history.files import (
     NAMED,
+    OPTIONAL,
     OWN,
     SCHEMA,
     TAILS,
@@ -237,7 +238,8 @@ def _footer(file: Source) -> tuple[list[str], bool]:
     except (pa.ArrowException, OSError):
         return [], False
     columns = footer.schema.to_arrow_schema().remove_metadata()
-    return json.loads((footer.metadata or {}).get(_PARTS, b"[]")), columns.equals(SCHEMA)
+    own = pa.schema([field for field in SCHEMA if field.name in columns.names or field.name not in OPTIONAL])
+    return json.loads((footer.metadata or {}).get(_PARTS, b"[]")), columns.equals(own)
 
 
 def _write_joined(files: list[Source], sink: BinaryIO) -> None:
