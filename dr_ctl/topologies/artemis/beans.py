@@ -51,7 +51,6 @@ def documents(broker: str) -> str:
 
 
 def outflows(broker: str) -> str:
-    """Every store-and-forward queue of a mirror."""
     name = '"$ACTIVEMQ_ARTEMIS_MIRROR_*"'
     return _queue(broker, name, "*", name)
 

@@ -21,8 +21,17 @@ from dr_ctl.jolokia.http import BadValue, OperationFailed, PolicyRefused
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.common.calls import HEARD_BY, MQTT_RETAINED, Request, Requests, call, items, request
-from dr_ctl.topologies.common.link import AnyLink
-from dr_ctl.topologies.common.view import Acceptor, Broker, Connection, Consumer, Fence, Grants, PeerState, Queue
+from dr_ctl.topologies.common.view import (
+    Acceptor,
+    AnyLink,
+    Broker,
+    Connection,
+    Consumer,
+    Fence,
+    Grants,
+    PeerState,
+    Queue,
+)
 from dr_ctl.topologies.topology import Node
 
 CREATE: Final = "createQueue(java.lang.String)"
@@ -62,17 +71,14 @@ class BrokerStore:
         return UPDATE, (json.dumps(_numbered(name, _lasting(text), kind) | self.shown),)
 
     def probe(self, name: str) -> Operation:
-        """Create a queue that messages pass through, and that no peer gets."""
         # Neither an internal queue nor its messages reach the peer, whatever the link's address filter says.
         return CREATE_QUEUE, (json.dumps({**_QUEUE, "name": name, "address": name, "durable": False}), True)
 
     def canary(self, name: str) -> Operation:
-        """Create a durable queue as clients have them, which the peer gets."""
         queue = {"name": name, "address": name, "routing-type": "ANYCAST", "durable": True, "auto-delete": False}
         return CREATE_QUEUE, (json.dumps(queue), True)
 
     def text(self, fields: Fields) -> str:
-        """The text, as read back."""
         return fields.any_text("User")
 
     def is_own(self, _bean: str, fields: Fields) -> bool:
@@ -89,8 +95,7 @@ _QUEUE: Final[dict[str, str | bool | int]] = {"routing-type": "ANYCAST", "durabl
 
 
 def _lasting(text: str) -> str:
-    """A document, which is JSON, spelled otherwise: a broker that starts reads `user=TEXT;` from its journal, split at
-    both signs."""
+    """JSON without the signs at which a broker that starts splits `user=TEXT;` from its journal."""
     return text.replace("=", r"\u003d").replace(";", r"\u003b")
 
 
@@ -106,7 +111,6 @@ def internal_queue(name: str, user: str) -> dict[str, str | bool | int]:
 
 
 def created(operation: str, arguments: tuple[Json, ...]) -> str:
-    """The name of the queue that a call creates."""
     return str(arguments[2]) if operation == CREATE_FILTERED else str(json.loads(str(arguments[0]))["name"])
 
 
@@ -183,7 +187,6 @@ class ListenersAndRoles(Fence):
 
     @property
     def matches(self) -> Sequence[str]:
-        """The matches that a lasting fence is for."""
         return self.view.config.lasting.matches if self.view.config.lasting is not None else ()
 
     def yielding(self, when: str | None = None) -> list[Call]:
@@ -217,15 +220,12 @@ class ListenersAndRoles(Fence):
         return self.view.usual is not None and not self.view.lets_in_by(self.view.usual)
 
     def keeping_out(self, matches: Sequence[str], when: str | None = None) -> list[Call]:
-        """Take from the clients' roles what they may do; every other role keeps what it has. Without `when`, only where
-        they may do something now."""
+        """Every role but the clients' keeps what it may do. Without `when`, only where theirs may do something now."""
         lasting = self.view.config.lasting
         if lasting is None:
             return []
         calls = []
-        for match in matches:
-            if when is None and not self.view.lets_in(match):
-                continue
+        for match in [match for match in matches if when is not None or self.view.lets_in(match)]:
             aside = self._noted(match)
             words = {
                 f"{ASIDE}{role}" if role in lasting.roles else role: may
@@ -241,22 +241,17 @@ class ListenersAndRoles(Fence):
         lasting = self.view.config.lasting
         if lasting is None:
             return []
-        view, roles = self.view, ", ".join(lasting.roles)
-        server = beans.server(view.broker)
+        view, roles, server = self.view, ", ".join(lasting.roles), beans.server(self.view.broker)
+        matches = [match for match in matches if when is not None or not view.lets_in(match)]
+        lets_in = ((match, request(server, LET_IN, (match,))) for match in matches)
         calls = [
-            call(
-                self.view, Goal.GRANT, match, request(server, LET_IN, (match,)), f"let role {roles} in to {match}", when
-            )
-            for match in matches
-            if when is not None or not view.lets_in(match)
+            call(view, Goal.GRANT, match, asked, f"let role {roles} in to {match}", when) for match, asked in lets_in
         ]
         if calls:
             calls.append(call(view, Goal.GRANT, ALL, request(server, RELOAD), "read broker.xml again", STILL_OUT))
-        for match in [drafted.thing for drafted in calls if drafted.thing != ALL and self._noted(drafted.thing)]:
-            summary = f"give the roles at {match} the rights from before the fence"
-            calls.append(
-                call(self.view, Goal.RESTORE, match, self._saying(match, self._before(match)), summary, OTHERWISE)
-            )
+        for match in filter(self._noted, matches):
+            asked, summary = self._saying(match, self._before(match)), "the rights from before the fence"
+            calls.append(call(view, Goal.RESTORE, match, asked, f"give the roles at {match} {summary}", OTHERWISE))
         return calls
 
     def holds(self, call: Call) -> bool | None:
@@ -276,24 +271,19 @@ class ListenersAndRoles(Fence):
     def _noted(self, match: str) -> bool:
         """True if somebody gave a match rights of its own: only a note can give those back. For the match of all
         addresses, broker.xml is the only other source."""
+        usual = self.view.usual
+        narrower = usual is not None and match != EVERY and _words(self._before(match)) != _words(usual)
         noted = any(role.startswith(ASIDE) for role in self.view.grants.get(match, {}))
-        narrower = (
-            self.view.usual is not None and match != EVERY and _words(self._before(match)) != _words(self.view.usual)
-        )
         return noted or (narrower and self.view.lets_in(match))
 
     def _saying(self, match: str, words: Grants) -> Request:
-        """The request that sets what each role may do there."""
         views = any(word in _VIEWS for may in words.values() for word in may)
-        listed = [
-            ",".join(role for role, may in words.items() if word in may)
-            for word in (*_WORDS, *(_VIEWS if views else ()))
-        ]
+        every = (*_WORDS, *(_VIEWS if views else ()))
+        listed = [",".join(role for role, may in words.items() if word in may) for word in every]
         return request(beans.server(self.view.broker), REVOKE_WITH_VIEWS if views else REVOKE, (match, *listed))
 
 
 def _words(grants: Grants) -> dict[str, frozenset[str]]:
-    """The rights of each role, without roles that have none."""
     return {role: frozenset(may) for role, may in grants.items() if may}
 
 
@@ -311,20 +301,14 @@ SESSIONS: Final = "$sys.mqtt.sessions"
 
 def of_mqtt(view: Broker, peer: Broker) -> Iterator[Finding]:
     """Tell what stays at the serving site."""
-    if stays := view.stays:
+    if stays := " and ".join(view.stays):
         again = f"Publish with retain again once {peer.site} serves: until then it gives what it retained itself."
         remedies = {
             "retained message(s) of MQTT": again,
             "the session state of": f"Let clients subscribe again at {peer.site}, as after a session that was lost.",
         }
-        yield found(
-            "DR-MQTT-001",
-            site=view.site,
-            pair=view.pair,
-            stays=" and ".join(stays),
-            other_site=peer.site,
-            advice=" ".join(remedy for kind, remedy in remedies.items() if any(kind in reason for reason in stays)),
-        )
+        advice, site = " ".join(remedy for kind, remedy in remedies.items() if kind in stays), view.site
+        yield found("DR-MQTT-001", site=site, pair=view.pair, stays=stays, other_site=peer.site, advice=advice)
 
 
 GROUP: Final = ("HAPolicy", "SharedStore", "Backup")
@@ -352,7 +336,6 @@ class Group:
 
     @property
     def replicates(self) -> bool:
-        """Say whether a node keeps a copy of the store, which it gets from the active one."""
         return self.has_nodes and not self.shares_store
 
     @property
@@ -374,7 +357,7 @@ class Coordinator:
 
     @property
     def contends(self) -> bool:
-        """Say whether it holds the lock, or may get it at any moment."""
+        """Whether it holds the lock, or may get it at any moment."""
         return self.status != "Stopped"
 
     @property
@@ -383,7 +366,6 @@ class Coordinator:
 
 
 def link_users(view: ArtemisBroker) -> set[str]:
-    """The users that are connected at the listeners of the peer's link."""
     ports = {listener.port for listener in view.link.listeners if listener.port is not None}
     several = [connection.user.split(",") for connection in view.connections if connection.port in ports]
     return {user.strip() for users in several for user in users}
@@ -422,7 +404,6 @@ def read_group(url: str, server: Fields, node: str, topology: Answer, *, active:
 
 
 def is_since(version: str, least: tuple[int, ...]) -> bool:
-    """Say whether a version is that one or a later one."""
     numbers = re.match(r"(\d+)\.(\d+)", version)
     return numbers is not None and (int(numbers[1]), int(numbers[2])) >= least
 
@@ -455,22 +436,13 @@ def others(remote: Iterable[Connection], peer: AnyLink | None) -> list[Connectio
     doing = [connection for connection in remote if connection.has_session]
     users = Counter(connection.user for connection in doing if connection.protocol == CORE)
     bridges = sum(peer.ships.values()) if peer is not None else None
-    user = _nearest(users, bridges)
+    # The user with as many connections as there are bridges, or nearly; with the most where that is not known.
+    user = min(users, key=lambda user: -users[user] if bridges is None else abs(users[user] - bridges), default=None)
     return [connection for connection in doing if connection.protocol != CORE or connection.user != user]
-
-
-def _nearest(users: Mapping[str, int], bridges: int | None) -> str | None:
-    """The user with as many connections as there are bridges, or nearly; the one with the most where that is not
-    known."""
-    if bridges is None:
-        return max(users, key=lambda user: users[user], default=None)
-    return min(users, key=lambda user: abs(users[user] - bridges), default=None)
 
 
 @dataclass(frozen=True, slots=True)
 class ArtemisBroker(Broker):
-    """An Artemis broker as it answered."""
-
     group: Group = field(default=ALONE, kw_only=True)
     coordinators: tuple[Coordinator, ...] = field(default=(), kw_only=True)
 
@@ -496,11 +468,10 @@ class ArtemisBroker(Broker):
 
     @property
     def drives_locks(self) -> bool:
-        """Say whether its coordinators can be stopped and started by themselves: versions before cannot."""
+        """Whether its coordinators can be stopped and started by themselves: versions before cannot."""
         return self.is_since(2, 56)
 
     def is_since(self, *version: int) -> bool:
-        """Say whether it is of that version or a later one."""
         return is_since(self.version, version)
 
     @property
@@ -545,7 +516,6 @@ class ArtemisBroker(Broker):
 
     @property
     def document_queue(self) -> BrokerStore:
-        """The way in which documents of dr-ctl are kept at it."""
         return IN_USER if self.is_since(*SHOWS_INTERNAL) else IN_SHOWN
 
     @property
@@ -554,12 +524,9 @@ class ArtemisBroker(Broker):
         retained = {queue.name.removeprefix(MQTT_RETAINED): queue.depth for queue in self.queues if queue.retained}
         topics = sorted(name for name, depth in retained.items() if depth > 0)
         sessions = self.by_name[SESSIONS].depth if SESSIONS in self.by_name else 0
-        kept = []
-        if topics:
-            kept.append(f"{sum(map(retained.__getitem__, topics))} retained message(s) of MQTT ({brief(topics)})")
-        if sessions > 0:
-            kept.append(f"the session state of {sessions} client(s) of MQTT")
-        return kept
+        count = sum(retained[topic] for topic in topics)
+        kept = [f"{count} retained message(s) of MQTT ({brief(topics)})"] if topics else []
+        return [*kept, f"the session state of {sessions} client(s) of MQTT"] if sessions > 0 else kept
 
     @property
     def requests(self) -> ArtemisRequests:

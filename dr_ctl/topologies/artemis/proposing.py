@@ -38,11 +38,10 @@ def _continuity(local: BrokerAddress, remote: BrokerAddress) -> Proposal | None:
         return None
     comment, why = "what the peer's plugin uses: its external acceptor", "the continuity plugin's service at both sites"
     proposal = joined("artemis-continuity", why, both, "CORE", _CORE, "mirror", comment)
-    brokers = dict(proposal.brokers)
+    brokers, what = dict(proposal.brokers), "the plugin's serving-acceptors: open at one site only"
     for place, broker, peer in both:
         if serving := moving(broker, peer):
-            own = Key("clients", [*sorted(serving)], "the plugin's serving-acceptors: open at one site only")
-            brokers[place.site] = [own, *brokers[place.site][1:]]
+            brokers[place.site] = [Key("clients", [*sorted(serving)], what), *brokers[place.site][1:]]
     return replace(proposal, brokers=brokers)
 
 

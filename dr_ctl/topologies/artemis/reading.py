@@ -50,6 +50,7 @@ MOVING: Final = (*COUNTS, "MessagesAcknowledged", "MessagesExpired", "MessagesKi
 LIMITS: Final = ("DiskStoreUsage", "MaxDiskUsage", "AddressMemoryUsage", "GlobalMaxSize")
 """The broker's figures, read with each reading; a version that lacks one leaves it out."""
 _ADDRESS: Final = ("Paused", "BlockedViaManagement", "AddressLimitPercent", "Paging")
+SERVES: Final = frozenset({"send", "consume"})  # the rights of a role with which it can work
 _FULL: Final = 100
 _MEASURED_WITHIN_MS: Final = 60_000  # twelve times the default of disk-scan-period, which no broker shows
 # What a policy does to messages that are sent to an address at its limit. Any other writes them to disk.
@@ -71,14 +72,8 @@ DIVERTS: Final = ",component=addresses,address=*,subcomponent=diverts,divert=*"
 
 
 def figures(scope: ReadScope) -> tuple[str, ...]:
-    """The attributes of each queue that this scope needs."""
-    of = (
-        (ReadScope.QUEUES, QUEUE),
-        (ReadScope.REMOVED, MOVING),
-        (ReadScope.COUNTS, COUNTS),
-        (ReadScope.PAUSES, PAUSES),
-    )
-    return next((attributes for part, attributes in of if part in scope), ())
+    parts = {ReadScope.QUEUES: QUEUE, ReadScope.REMOVED: MOVING, ReadScope.COUNTS: COUNTS, ReadScope.PAUSES: PAUSES}
+    return next((attributes for part, attributes in parts.items() if part in scope), ())
 
 
 def everything(column: str) -> tuple[str, int, int]:
@@ -117,15 +112,12 @@ class CommonQuestions:
         self._listeners = {acceptor.name: post.ask(Read(acceptor.bean, ("Started",))) for acceptor in own}
         documents = dialect.documents if whole else None
         self._kept = post.ask(Read(beans.documents(broker), documents.attributes)) if documents is not None else None
-        self._clients = (
-            (
-                post.ask(Query(server, Listing.CONNECTIONS, everything("implementation"))),
-                post.ask(Query(server, Listing.CONSUMERS, everything("id"))),
-                post.ask(Query(server, Listing.PREPARED)),
-            )
-            if clients and whole
-            else None
+        asked = (
+            Query(server, Listing.CONNECTIONS, everything("implementation")),
+            Query(server, Listing.CONSUMERS, everything("id")),
+            Query(server, Listing.PREPARED),
         )
+        self._clients = [post.ask(query) for query in asked] if clients and whole else None
 
     @property
     def server(self) -> Fields:
@@ -169,9 +161,9 @@ class CommonQuestions:
             "version": server.text("Version"),
             "node": server.text("NodeID"),
             "group": group,
+            "disk_used": disk_used(server),
+            "obstacles": limits_of_server(server, self.now_ms - self._start_ms),
         }
-        values["disk_used"] = disk_used(server)
-        values["obstacles"] = limits_of_server(server, self.now_ms - self._start_ms)
         if self._kept is not None and dialect.documents is not None:
             values |= documents(dialect.documents, self._kept.beans())
         if self._clients is not None:
@@ -192,8 +184,7 @@ def as_expected(url: str, what: str = "a listing") -> Iterator[None]:
 
 
 def documents(document_queue: BrokerStore, queues: Iterable[tuple[str, Fields]]) -> dict[str, Any]:
-    """The texts of dr-ctl's own documents, and queues of such names that clients can have made, by the names of a
-    view."""
+    """dr-ctl's own documents, and queues of such names that clients can have made, by the names of a view."""
     own: dict[str, str] = {}
     forged = []
     for bean, fields in queues:
@@ -218,12 +209,9 @@ def find_broker(reader: Reader, *, timeout_s: float = READ_S) -> str:
 
 
 def dispatch(reader: Reader, view: Broker) -> dict[str, tuple[int, bool]]:
-    """How many messages each queue has in delivery, and whether it is paused: the poll of a quiesce."""
     answers = reader.read([Read(beans.queue(view.broker), ("DeliveringCount", "Paused"))])
-    return {
-        beans.parts(bean)["queue"]: (fields.number("DeliveringCount"), fields.flag("Paused"))
-        for bean, fields in answers[0].beans()
-    }
+    rows = ((beans.parts(bean)["queue"], fields) for bean, fields in answers[0].beans())
+    return {name: (fields.number("DeliveringCount"), fields.flag("Paused")) for name, fields in rows}
 
 
 def rows(answer: Answer) -> list[dict[str, Any]]:
@@ -241,12 +229,11 @@ def _port(address: str) -> int | None:
 
 def acceptor(bean: str, fields: Fields) -> Acceptor:
     parameters = fields.mapping("Parameters")
-    port = parameters.get("port", "")
     return Acceptor(
         name=fields.text("Name"),
         bean=bean,
         started=fields.flag("Started"),
-        port=int(port) if port.isdecimal() else None,
+        port=_port(parameters.get("port", "")),
         # An acceptor that names no protocol speaks them all.
         protocols=frozenset(parameters.get("protocols", "CORE,AMQP,STOMP,HORNETQ,MQTT,OPENWIRE").upper().split(",")),
         opens_at_boot=parameters.get("autoStart", "true").lower() != "false",
@@ -255,9 +242,8 @@ def acceptor(bean: str, fields: Fields) -> Acceptor:
 
 def counted(bean: str, fields: Fields) -> Queue:
     """A queue by what moves in it; durable, of no special kind, where nothing else is read."""
-    keys = beans.parts(bean)
+    keys, acked = beans.parts(bean), fields.number("MessagesAcknowledged")
     name, address = keys["queue"], keys["address"]
-    acked = fields.number("MessagesAcknowledged")
     return Queue(
         name=name,
         # Texts that many queues have are kept once.
@@ -341,14 +327,10 @@ def prepared(answer: Answer) -> tuple[str, ...]:
     listed = json.loads(str(text))
     if not isinstance(listed, list):
         raise BadValue("the list of prepared transactions is no list")
-    return tuple(
-        str(transaction.get("xid_as_base64", transaction)) if isinstance(transaction, dict) else str(transaction)
-        for transaction in listed
-    )
+    return tuple(str(row.get("xid_as_base64", row)) if isinstance(row, dict) else str(row) for row in listed)
 
 
 def uncovered(reader: Reader, view: Broker) -> list[str]:
-    """Business addresses where a role that the lasting fence keeps out may still send or consume."""
     lasting = view.config.lasting
     if lasting is None:
         return []
@@ -356,7 +338,7 @@ def uncovered(reader: Reader, view: Broker) -> list[str]:
     return sorted(
         name
         for name, granted in _at_addresses(reader, view)
-        if name in business and any(_works(granted.get(role, ())) for role in lasting.roles)
+        if name in business and any(SERVES & {*granted.get(role, ())} for role in lasting.roles)
     )
 
 
@@ -364,7 +346,7 @@ def serves_no_role(reader: Reader, view: Broker) -> bool:
     """Say whether no role at all may send or consume: by default, and at each address that is not the broker's own."""
     usual, rows = view.grants.get(EVERY), _at_addresses(reader, view)
     asked = [granted for name, granted in rows if not name.startswith((*BROKERS, OWN))]
-    return usual is not None and not any(_works(may) for granted in (usual, *asked) for may in granted.values())
+    return usual is not None and not any(SERVES & {*may} for granted in (usual, *asked) for may in granted.values())
 
 
 def _at_addresses(reader: Reader, view: Broker) -> list[tuple[str, Grants]]:
@@ -372,21 +354,15 @@ def _at_addresses(reader: Reader, view: Broker) -> list[tuple[str, Grants]]:
     return [(beans.parts(bean)["address"], grants(fields.text("RolesAsJSON"))) for bean, fields in answers[0].beans()]
 
 
-def _works(may: Iterable[str]) -> bool:
-    return bool({"send", "consume"} & {*may})
-
-
 def grants(text: object) -> Grants:
     """The rights of each role; the words of the broker's listing are kept, whichever its version has."""
-    rows = json.loads(str(text))
     return {
         str(row["name"]): tuple(word for word, granted in row.items() if granted is True and word != "name")
-        for row in rows
+        for row in json.loads(str(text))
     }
 
 
 def users(answer: Answer) -> dict[str, frozenset[str]] | None:
-    """The users and their roles; returns None where the broker's security keeps users elsewhere."""
     if isinstance(answer.error, OperationFailed):
         return None
     rows = json.loads(str(answer.value()))
@@ -422,8 +398,7 @@ def limits_of_server(fields: Fields, up_ms: int) -> tuple[Obstacle, ...]:
 
 
 def limits_of_addresses(reader: Reader, view: Broker, *, timeout_s: float) -> tuple[Obstacle, ...]:
-    """Addresses of clients' queues that are paused, blocked, or at a limit that keeps messages out, or a queue of which
-    is disabled. Raises `BrokerError`."""
+    """Addresses that are paused, blocked, or at a limit that keeps messages out, and disabled queues."""
     own = {queue.address for queue in view.business.values()}
     server, addresses, queues = reader.read(
         [
@@ -469,16 +444,12 @@ def _disabled(view: Broker, rows: Mapping[str, Fields]) -> Iterator[Obstacle]:
 
 def policies(reader: Reader, view: Broker, names: Iterable[str], timeout_s: float = READ_S) -> Mapping[str, str]:
     """What each of these addresses does once it is full. Raises `BrokerError`."""
-    asked = [*names]
-    if not asked:
-        return {}
-    server = beans.server(view.broker)
-    answers = reader.read([Query(server, Listing.ADDRESS_SETTINGS, (name,)) for name in asked], timeout_s=timeout_s)
+    server, asked = beans.server(view.broker), [*names]
+    settings = [Query(server, Listing.ADDRESS_SETTINGS, (name,)) for name in asked]
+    answers = reader.read(settings, timeout_s=timeout_s) if asked else []
     try:
-        return {
-            name: str(json.loads(str(answer.value())).get("addressFullMessagePolicy"))
-            for name, answer in zip(asked, answers, strict=True)
-        }
+        texts = [json.loads(str(answer.value())) for answer in answers]
+        return {name: str(t.get("addressFullMessagePolicy")) for name, t in zip(asked, texts, strict=True)}
     except (ValueError, AttributeError) as error:
         raise BadValue(f"{reader.url}: address settings are not as expected: {error}") from error
 
@@ -508,12 +479,11 @@ class Shown:
         if sections is None:
             return cls(number, None, None)
         named = {name: value for part in _PARTS for name, value in (row.get(part) or {}).items()}
-        return cls(number, *(_in(named, section) for section in sections))
-
-
-def _in(named: Mapping[str, Any], section: str) -> Mapping[str, Any]:
-    size = len(section)
-    return {name[size:]: value for name, value in named.items() if name.startswith(section)}
+        by_section = (
+            {name.removeprefix(section): value for name, value in named.items() if name.startswith(section)}
+            for section in sections
+        )
+        return cls(number, *by_section)
 
 
 def probe(reader: Reader, signs: Sequence[str], *, timeout_s: float = READ_S) -> Probed | None:
@@ -538,15 +508,16 @@ def probe(reader: Reader, signs: Sequence[str], *, timeout_s: float = READ_S) ->
     listeners = [acceptor(bean, row) for bean, row in acceptors.beans()]
     # Nobody comes in from outside by a listener within the process, or by that of the nodes.
     within = {None, group.port if group.has_nodes or group.cluster else None}
+    ways_in = [
+        Listener(listener.name, listener.protocols, listener.port, listener.started)
+        for listener in sorted(listeners, key=lambda acceptor: acceptor.name)
+        if listener.port not in within
+    ]
     return Probed(
         Family.ARTEMIS,
         broker,
         version,
-        [
-            Listener(listener.name, listener.protocols, listener.port, listener.started)
-            for listener in sorted(listeners, key=lambda acceptor: acceptor.name)
-            if listener.port not in within
-        ],
+        ways_in,
         {sign: tuple(map(str, search.value())) for sign, search in asked.items()},
         node=node,
         others=tuple(node.rpartition(":")[0] for node in group.nodes),

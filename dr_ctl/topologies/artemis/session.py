@@ -13,10 +13,10 @@ from dr_ctl.jolokia.client import Answer, Change, Changer, Listing, Query, Read,
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.artemis import ArtemisBroker
 from dr_ctl.topologies.artemis import beans, reading
-from dr_ctl.topologies.artemis.broker import DELETE, B_co, BrokerStore
+from dr_ctl.topologies.artemis.broker import DELETE, B_co
 from dr_ctl.topologies.common import session
-from dr_ctl.topologies.common.calls import numbered
-from dr_ctl.topologies.common.group import NodeAnswer
+from dr_ctl.topologies.common.calls import OWN, numbered
+from dr_ctl.topologies.common.group import Family, NodeAnswer
 from dr_ctl.topologies.common.session import ReadScope
 from dr_ctl.topologies.common.view import Config
 
@@ -25,47 +25,31 @@ WRITE_S: Final = 5.0
 _EXISTS: Final = "AMQ229019"
 
 
-class Primaries:
-    """Each node has a name of its own for the broker, and may begin the broker again in the same process."""
-
-    question = Read(
-        beans.ANY_SERVER,
-        (
-            "Name",
-            "Active",
-            "Backup",
-            "NodeID",
-            "Version",
-            "HAPolicy",
-            "ReplicaSync",
-            "CurrentTimeMillis",
-            "UptimeMillis",
-        ),
+def _itself(answer: Answer) -> NodeAnswer:
+    """The oldest versions say only whether a node is a backup that waits. Raises `BrokerError`."""
+    [(bean, fields)] = answer.beans() or [("", Fields("the broker", {}))]
+    waits = fields.flag("Backup") or (fields.has("Active") and not fields.flag("Active"))
+    policy = (fields.optional_text("HAPolicy") if fields.has("HAPolicy") else None) or ""
+    has_clock = fields.has("CurrentTimeMillis") and fields.has("UptimeMillis")
+    return NodeAnswer(
+        beans.parts(bean)["broker"],
+        not waits,
+        fields.text("NodeID"),
+        fields.text("Version"),
+        fields.flag("ReplicaSync") if policy.startswith("Replication") and fields.has("ReplicaSync") else None,
+        fields.number("CurrentTimeMillis") - fields.number("UptimeMillis") if has_clock else None,
     )
 
-    @staticmethod
-    def itself(answer: Answer) -> NodeAnswer:
-        """The oldest versions say only whether a node is a backup that waits. Raises `BrokerError`."""
-        [(bean, fields)] = answer.beans() or [("", Fields("the broker", {}))]
-        waits = fields.flag("Backup") or (fields.has("Active") and not fields.flag("Active"))
-        policy = (fields.optional_text("HAPolicy") if fields.has("HAPolicy") else None) or ""
-        has_clock = fields.has("CurrentTimeMillis") and fields.has("UptimeMillis")
-        return NodeAnswer(
-            beans.parts(bean)["broker"],
-            not waits,
-            fields.text("NodeID"),
-            fields.text("Version"),
-            fields.flag("ReplicaSync") if policy.startswith("Replication") and fields.has("ReplicaSync") else None,
-            fields.number("CurrentTimeMillis") - fields.number("UptimeMillis") if has_clock else None,
-        )
 
-    @staticmethod
-    def part(broker: str) -> str:
-        return f"broker={beans.quote(broker)}"
+_TOLD: Final = (
+    "Name", "Active", "Backup", "NodeID", "Version", "HAPolicy", "ReplicaSync", "CurrentTimeMillis", "UptimeMillis",
+)  # fmt: skip
+# Each node has a name of its own for the broker, and may begin the broker again in the same process.
+PRIMARIES: Final = Family(Read(beans.ANY_SERVER, _TOLD), _itself, lambda broker: f"broker={beans.quote(broker)}")
 
 
 class Session(session.Session[B_co]):
-    family = Primaries()
+    family = PRIMARIES
     settings: ArtemisBroker
     find_broker = staticmethod(reading.find_broker)
 
@@ -77,12 +61,10 @@ class Session(session.Session[B_co]):
 
     @staticmethod
     def clock(broker: str) -> Read:
-        """The read that gives the broker's own time."""
         return Read(beans.server(broker), ("CurrentTimeMillis",))
 
     @staticmethod
     def clock_ms(answer: Answer) -> int:
-        """The broker's time out of that, in milliseconds since 1970."""
         return Fields("the broker's clock", answer.value()).number("CurrentTimeMillis")
 
     def _read_extra(self, view: B_co, scope: ReadScope, timeout_s: float) -> B_co:  # type: ignore[misc] # its own
@@ -101,8 +83,6 @@ class Session(session.Session[B_co]):
 
 
 class Documents:
-    """The documents of one broker, on a connection of its own."""
-
     def __init__(self, session: Session[Any]) -> None:
         self.site, self.pair = session.site, session.pair
         self._session = session
@@ -114,11 +94,14 @@ class Documents:
 
     def read(self, kind: str) -> tuple[int, Sequence[tuple[int, str]]]:
         names = self._session.names()
-        now, listed = Reader(self._open()).read(
-            [self._session.clock(names.broker), Read(beans.documents(names.broker), names.document_queue.attributes)],
-            timeout_s=READ_S,
-        )
-        return self._session.clock_ms(now), numbered(_texts(listed, names.document_queue), kind)
+        documents = names.document_queue
+        asked = [self._session.clock(names.broker), Read(beans.documents(names.broker), documents.attributes)]
+        now, listed = Reader(self._open()).read(asked, timeout_s=READ_S)
+        texts = {
+            row.any_text("Name"): documents.text(row) if documents.is_own(bean, row) else NOBODYS
+            for bean, row in listed.beans()
+        }
+        return self._session.clock_ms(now), numbered(texts, kind)
 
     def lately(self, kind: str) -> tuple[float, int, Sequence[tuple[int, str]]] | None:
         if (newest := self._session.newest) is None:
@@ -128,36 +111,25 @@ class Documents:
         return boottime_s() - began, view.now_ms, numbered(texts, kind)
 
     def create(self, kind: str, number: int, text: str) -> bool:
-        names = self._session.names()
-        answer = self._change(*names.document_queue.create(self._name(kind, number), text, kind=self._kind(kind)))
-        if answer.error is None:
-            return True
-        if _EXISTS in str(answer.error):
-            return False
-        raise Forbidden(str(answer.error))
+        address, documents = f"{OWN}{kind}.{self.site}", self._session.names().document_queue
+        answer = self._change(*documents.create(f"{address}.{number}", text, kind=address))
+        if answer.error is not None and _EXISTS not in str(answer.error):
+            raise Forbidden(str(answer.error))
+        return answer.error is None
 
     def update(self, kind: str, number: int, text: str) -> None:
-        names = self._session.names()
-        self._change(*names.document_queue.update(self._name(kind, number), text, kind=self._kind(kind))).value()
+        address, documents = f"{OWN}{kind}.{self.site}", self._session.names().document_queue
+        self._change(*documents.update(f"{address}.{number}", text, kind=address)).value()
 
     def delete(self, kind: str, number: int) -> None:
-        self._change(DELETE, (self._name(kind, number),)).value()
+        self._change(DELETE, (f"{OWN}{kind}.{self.site}.{number}",)).value()
 
     def why_forbidden(self) -> str | None:
-        """Ask, without trying, whether this user may create documents; returns None where the user may, or the broker
-        does not say."""
+        """Ask, without trying, whether this user may create documents; None too where the broker does not say."""
         server = beans.server(self._session.names().broker)
         asked = Query(beans.SECURITY, Listing.MAY_CALL, (server, "createQueue", ["java.lang.String"]))
         answer = Reader(self._open()).read([asked], timeout_s=READ_S)[0]
-        if answer.error is None and answer.value() is False:
-            return "this user may not create queues"
-        return None
-
-    def _name(self, kind: str, number: int) -> str:
-        return f"dr-ctl.{kind}.{self.site}.{number}"
-
-    def _kind(self, kind: str) -> str:
-        return f"dr-ctl.{kind}.{self.site}"
+        return "this user may not create queues" if answer.error is None and answer.value() is False else None
 
     def _change(self, operation: str, arguments: tuple[Json, ...]) -> Answer:
         server = beans.server(self._session.names().broker)
@@ -167,10 +139,3 @@ class Documents:
         if self._wire is None:
             self._wire = self._session.wire()
         return self._wire
-
-
-def _texts(answer: Answer, document_queue: BrokerStore) -> dict[str, str]:
-    return {
-        row.any_text("Name"): document_queue.text(row) if document_queue.is_own(bean, row) else NOBODYS
-        for bean, row in answer.beans()
-    }

@@ -19,9 +19,9 @@ from dr_ctl.topologies.bridges.view import ORIGIN, BrokerView, Flow
 from dr_ctl.topologies.common import reasons
 from dr_ctl.topologies.common.checks import Case, Checks, Named, of_listeners, of_pair, of_queues
 from dr_ctl.topologies.common.gate import accepting
-from dr_ctl.topologies.common.link import count_text
 from dr_ctl.topologies.common.reasons import nothing_owed
 from dr_ctl.topologies.common.rules import Rules, selects
+from dr_ctl.topologies.common.view import count_text
 
 SKIPS_PER_S: Final = 4000  # messages that a plain client passes over, one by one: 3 100 to 4 500 were measured
 _TOO_DEEP: Final = (

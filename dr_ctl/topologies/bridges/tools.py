@@ -13,9 +13,9 @@ from dr_ctl.topologies.bridges.view import BrokerView
 from dr_ctl.topologies.common.calls import still
 from dr_ctl.topologies.common.gate import Gate, PairReading, counters_changed
 from dr_ctl.topologies.common.idstore import NotRead
-from dr_ctl.topologies.common.link import Residue, count_text
 from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.tools import ROLES, Sender, Tools
+from dr_ctl.topologies.common.view import Residue, count_text
 from dr_ctl.topologies.common.waiting import Barrier
 
 

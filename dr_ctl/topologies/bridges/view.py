@@ -15,9 +15,8 @@ from dr_ctl.rpo.history.row import Row
 from dr_ctl.topologies.artemis.broker import ArtemisBroker, ArtemisRequests, ListenersAndRoles, nodes, others
 from dr_ctl.topologies.common import snapshot
 from dr_ctl.topologies.common.calls import Request
-from dr_ctl.topologies.common.link import Link, ReplicationScope, Residue, count_text
 from dr_ctl.topologies.common.snapshot import paused_by_runs
-from dr_ctl.topologies.common.view import Acceptor, Connection, Queue
+from dr_ctl.topologies.common.view import Acceptor, Connection, Link, Queue, ReplicationScope, Residue, count_text
 from dr_ctl.topologies.topology import LinkSnapshot, Stake, drain_s
 
 ORIGIN: Final = "ARTEMIS_MESSAGE_ORIGIN"

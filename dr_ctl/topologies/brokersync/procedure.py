@@ -43,7 +43,7 @@ from dr_ctl.topologies.common.tools import not_done
 from dr_ctl.topologies.common.topology import COMMON, PairTopology, TopologyDefinition
 from dr_ctl.topologies.common.verbs import activate, fence, quiesce
 from dr_ctl.topologies.common.verbs.fence import closed_first, held_for_the_other
-from dr_ctl.topologies.common.verbs.quiesce import LIFTED, lifting
+from dr_ctl.topologies.common.verbs.quiesce import LIFTED, with_pauses_lifted
 from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.common.waiting import Direction, Wait, attached
 from dr_ctl.topologies.topology import Cleaner, Unproven
@@ -261,12 +261,13 @@ def catch_up(tools: SyncTools, step: PlannedStep, move: Move, context: StepConte
 
 
 def drain(tools: SyncTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    with lifting(tools, move, context) as lifted:
+    def drained() -> Outcome:
         directions = [Copies(*ends, context, tools.timeouts) for ends in tools.observer.link_ends(move)]
         wait = Wait(tools, directions, context, UNDER_WAY)
         failed = wait.until(tools.rules.drain.poll, step.limits, lambda view: [view.pair] if view.open else [])
-        outcome = failed or _consumed_removed(tools, move, context)
-    return lifted.judged(outcome)
+        return failed or _consumed_removed(tools, move, context)
+
+    return with_pauses_lifted(tools, move, context, drained)
 
 
 def _consumed_removed(tools: SyncTools, move: Move, context: StepContext) -> Outcome:

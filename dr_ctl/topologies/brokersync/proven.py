@@ -73,7 +73,7 @@ class RunNotes:
     def consumed(self, answer: Answered) -> Mapping[str, int]:
         """By queue how many messages clients consumed since the broker's start whose copies the agent has not deleted,
         at most; without the counters of its console, how many left."""
-        start = answer.broker.text("BrokerId")
+        start = answer.values["start"]
         runs = self.of(start)
         opened: Mapping[str, Sequence[int]] = runs.get(OPENED, _NONE)
         # The counts that an agent of this machine has kept since that start, and since a run opened the broker.
@@ -92,7 +92,7 @@ class RunNotes:
             rows = {name: _since(row, opened.get(name)) for name, row in rows_of(answer.more[0]).items()}
             consumed = {name: row.consumed(done(SHOWN, name)) for name, row in rows.items()}
         else:
-            consumed = {queue.name: queue.removed for queue in answer.queues}
+            consumed = {queue.name: queue.removed for queue in answer.values["queues"]}
         return {name: max(0, count - done(DELETED, name)) for name, count in consumed.items()}
 
 

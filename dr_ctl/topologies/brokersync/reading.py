@@ -104,9 +104,8 @@ class Session(session.Session[BrokerView]):
 
 
 def as_view(values: Mapping[str, Any], answer: Answered, own: SyncConfig) -> BrokerView:
-    bridged = {consumer.queue for consumer, network in answer.consumers if network}
-    named = {queue.name: queue for queue in answer.queues}
-    copying = {name: replace(queue, internal=True) for name, queue in _copying(named, bridged, own).items()}
+    named = {queue.name: queue for queue in values["queues"]}
+    copying = {name: replace(queue, internal=True) for name, queue in _copying(named, answer.bridged, own).items()}
     # No client owns queues that carry messages. An arriving message is passed on at once to its own queue.
     internal = {queue.name for queue in copying.values()} | {
         own.arrives.replace(QUEUE, name) for name in named if QUEUE in own.arrives
@@ -114,7 +113,7 @@ def as_view(values: Mapping[str, Any], answer: Answered, own: SyncConfig) -> Bro
     own_values = {
         "own": own,
         "copying": copying,
-        "queues": tuple(replace(queue, internal=queue.name in internal) for queue in answer.queues),
+        "queues": tuple(replace(queue, internal=queue.name in internal) for queue in values["queues"]),
         "consumers": tuple(value for value in values["consumers"] if not value.client.startswith(AGENT)),
     }
     return BrokerView(**{**values, **own_values})
@@ -150,7 +149,7 @@ def refresh(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView
     )
 
 
-def _copying(named: Mapping[str, Queue], bridged: set[str], own: SyncConfig) -> dict[str, Queue]:
+def _copying(named: Mapping[str, Queue], bridged: frozenset[str], own: SyncConfig) -> dict[str, Queue]:
     """Find the copy queues by the queue they copy: named as in the settings, or taken from by a bridge and named with
     another queue's name at the beginning."""
     before, after = own.copies.split(QUEUE)

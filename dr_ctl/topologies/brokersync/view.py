@@ -12,8 +12,7 @@ from dr_ctl.core.notation import duration
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.topologies.classic.broker import ClassicBroker, Network
 from dr_ctl.topologies.common import snapshot
-from dr_ctl.topologies.common.link import Link, ReplicationScope, Residue, count_text
-from dr_ctl.topologies.common.view import Queue
+from dr_ctl.topologies.common.view import Link, Queue, ReplicationScope, Residue, count_text
 from dr_ctl.topologies.topology import LinkSnapshot, Stake, drain_s
 
 QUEUE = "{queue}"

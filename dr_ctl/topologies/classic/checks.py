@@ -32,8 +32,9 @@ def of_permits(
     for permit in (CLOSES, OPENS, *more, *at_return):
         if permit in view.denied:
             later = permit in at_return
+            key = "DR-POLICY-001.return" if later else "DR-POLICY-001"
             finding = found(
-                "DR-POLICY-001.return" if later else "DR-POLICY-001",
+                key,
                 severity=Severity.WARNING if later else None,
                 broker=f"{view.site}/{view.pair}",
                 site=view.site,
@@ -51,24 +52,14 @@ def of_pausing(view: ClassicBroker, case: Case[Any] | None) -> Iterator[Finding]
     denied = [permit for permit in (PAUSES, RESUMES) if permit in view.denied]
     if case is None or view.role is not Role.SERVING or not denied or not view.managed:
         return
-    broker, refused = f"{view.site}/{view.pair}", denied[0]
+    broker, site, (operation, what) = f"{view.site}/{view.pair}", view.site, (denied[0].operation, denied[0].what)
     if case.move.spec.cut_in_flight:
-        yield found(
-            "DR-POLICY-002.not_needed",
-            severity=Severity.WARNING,
-            broker=broker,
-            operation=refused.operation,
-            what=refused.what,
-        )
+        warning = Severity.WARNING
+        yield found("DR-POLICY-002.not_needed", severity=warning, broker=broker, operation=operation, what=what)
     else:
+        name, line = denied[0].name, denied[0].line
         yield found(
-            "DR-POLICY-002.refused",
-            broker=broker,
-            site=view.site,
-            operation=refused.operation,
-            what=refused.what,
-            name=refused.name,
-            line=refused.line,
+            "DR-POLICY-002.refused", broker=broker, site=site, operation=operation, what=what, name=name, line=line
         )
 
 

@@ -6,6 +6,7 @@ A copy has the id of its original. A browse shows every message with all that a 
 import math
 import secrets
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -84,7 +85,6 @@ def may_remove(view: ClassicBroker, queue: Queue, when: str, named: str = MESSAG
 
 
 def removes(view: ClassicBroker, queue: Queue, gone: Consumed, named: str = MESSAGE_ID) -> Iterator[Call]:
-    """Remove these messages of a queue, in batches; a message that is gone already is no error."""
     for batch in batches(gone.ids, BATCH):
         asked = request(queue.bean, REMOVE_MATCHING, (by_ids(batch, named),))
         text = f"remove {len(batch)} message(s) of {queue.name}: {gone.by.text}"
@@ -92,7 +92,6 @@ def removes(view: ClassicBroker, queue: Queue, gone: Consumed, named: str = MESS
 
 
 def moves(view: ClassicBroker, queue: Queue, ids: Collection[str], name: str) -> Iterator[Call]:
-    """Move these messages to another queue of the broker, in batches."""
     for batch in batches(ids, BATCH):
         asked = request(queue.bean, MOVE_MATCHING, (by_ids(batch), name))
         yield call(view, Goal.MOVE, queue.name, asked, f"move {len(batch)} message(s) of {queue.name} to {name}")
@@ -118,13 +117,10 @@ def listed(session: Session[Any], queue: Queue | None, *, tries: int = 1, grows:
     `BrokerError`."""
     if queue is None:
         return Listed(CompleteListing("", frozenset(), before=0, after=0), {})
-    for left in reversed(range(tries)):
-        try:
+    for _ in range(tries - 1):
+        with suppress(IncompleteListing):
             return complete(session.site, queue.name, *_asked(session, queue), grows=grows)
-        except IncompleteListing:
-            if not left:
-                raise
-    raise ValueError("a listing needs one try at least")
+    return complete(session.site, queue.name, *_asked(session, queue), grows=grows)
 
 
 def shown(session: Session[Any], queue: Queue | None) -> Mapping[str, str | None]:

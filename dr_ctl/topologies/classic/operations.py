@@ -42,7 +42,6 @@ class Permit:
 
     @property
     def what(self) -> str:
-        """The beans in words."""
         return _WORDS[self.kind]
 
     @property
@@ -72,7 +71,6 @@ EVERY: Final = (CLOSES, OPENS, LINKS_UP, LINKS_DOWN, PAUSES, RESUMES, REMOVES, R
 
 
 def by_ids(ids: Iterable[str], named: str = MESSAGE_ID) -> str:
-    """The selector of messages by their ids; `named` is where each bears its own."""
     listed = ",".join("'" + id_.replace("'", "''") + "'" for id_ in ids)
     return f"{named} IN ({listed})"
 

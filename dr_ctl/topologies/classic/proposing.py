@@ -22,13 +22,10 @@ def _brokersync(local: proposing.BrokerAddress, remote: proposing.BrokerAddress)
     def more(place: proposing.BrokerAddress, broker: proposing.Probed, taken: tuple[str, ...]) -> list[proposing.Key]:
         peer = remote if place is local else local
         why = "the queue here that holds the copies of {queue}"
-        others = [
-            listener for listener in broker.listeners if listener.name not in taken and "STOMP" in listener.protocols
-        ]
-        return [
-            proposing.Key("copies", f"{{queue}}.to-{peer.site}", why, sure=False),
-            *(_agent(place, other) for other in others[:1]),
-        ]
+        copies = proposing.Key("copies", f"{{queue}}.to-{peer.site}", why, sure=False)
+        speaking = [listener for listener in broker.listeners if "STOMP" in listener.protocols]
+        others = [listener for listener in speaking if listener.name not in taken]
+        return [copies, *(_agent(place, other) for other in others[:1])]
 
     why = f"network connectors at {' and '.join(linked)}"
     comment = "what the peer's network connector uses; no client may"
@@ -47,8 +44,7 @@ def _agent(place: proposing.BrokerAddress, listener: proposing.Listener) -> prop
 
 
 def _shared_store(local: proposing.BrokerAddress, peer: proposing.BrokerAddress) -> proposing.Proposal | None:
-    """Recognized by one broker that answers, and one that refuses connections: a broker that waits for the store has no
-    port open."""
+    """Recognized by one broker that answers, and one that refuses, as a broker does that waits for the store."""
     known = [place.probed for place in (local, peer) if place.probed is not None]
     if len(known) != 1:
         return None
@@ -57,9 +53,8 @@ def _shared_store(local: proposing.BrokerAddress, peer: proposing.BrokerAddress)
         name = place.probed.broker if place.probed is not None else place.site
         own = proposing.Key("broker", name, "its brokerName, as the lock's row has it", sure=place.probed is not None)
         brokers[place.site] = [own, proposing.clients(known[0])]
-    store = proposing.Key(
-        "store", {"lock": "/shared/kahadb/lock"}, "or {dsn: {env: STORE_DSN}} for a database", sure=False
-    )
+    database = "or {dsn: {env: STORE_DSN}} for a database"
+    store = proposing.Key("store", {"lock": "/shared/kahadb/lock"}, database, sure=False)
     why = "one broker answers, the other refuses connections: as a broker does that waits for a store"
     return proposing.Proposal("classic-shared-store", why, brokers, (store,))
 

@@ -1,9 +1,9 @@
 """A reading of a Classic broker: the questions, in one POST, and the way from answers to values."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from dr_ctl.core.errors import Passive
@@ -51,46 +51,47 @@ NETWORKS: Final = ",connector=networkConnectors,networkConnectorName=*"
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The answer of one broker. `denied` are the operations that the policy of its console refuses; `managed` says
-    whether the broker has a console."""
+    """The answer of one broker, as `values` by the names of a view; `bridged` are the queues that network connectors
+    consume, `more` the answers to what one kind of brokers was asked beside."""
 
-    broker: Fields
-    connectors: tuple[Acceptor, ...]
-    networks: tuple[Network, ...]
-    queues: tuple[Queue, ...]
-    consumers: tuple[tuple[Consumer, bool], ...]
-    connections: tuple[tuple[Connection, bool], ...]
-    prepared: tuple[str, ...]
-    denied: frozenset[Permit]
+    values: Mapping[str, Any]
+    bridged: frozenset[str]
     more: tuple[Answer, ...] = ()
-    managed: bool = True
 
-    @property
-    def share(self) -> float | None:
-        """How much of the store's limit is taken."""
-        percent = self.broker.optional_share("StorePercentUsage")
-        return percent / 100 if percent is not None else None
 
-    @property
-    def obstacles(self) -> tuple[Obstacle, ...]:
-        """The limits that are reached: the broker lets its senders wait there."""
-        reached = (
-            (element, percent, effect)
-            for figure, element, effect in _LIMITS
-            if (percent := self.broker.optional_share(figure)) is not None and percent >= _FULL
-        )
-        return tuple(
-            Obstacle(
-                f"it uses {percent:.0f} % of its {element}: {effect}",
-                f"Let messages be consumed there, or raise {element} in its activemq.xml.",
-            )
-            for element, percent, effect in reached
-        )
+def answered(
+    fields: Fields,
+    consumers: Sequence[tuple[Consumer, bool]],
+    connections: Sequence[tuple[Connection, bool]] = (),
+    more: Sequence[Answer] = (),
+    **values: Any,
+) -> Answered:
+    """`fields` are the broker's; beside a consumer or a connection stands whether it is a network connector's."""
+    percent = fields.optional_share("StorePercentUsage")
+    values |= {
+        "broker": fields.text("BrokerName"),
+        "version": fields.text("BrokerVersion"),
+        "node": fields.text("BrokerName"),
+        "start": fields.text("BrokerId"),
+        "connections": tuple(connection for connection, network in connections if not network),
+        "bridges": tuple(connection for connection, network in connections if network),
+        "consumers": tuple(consumer for consumer, network in consumers if not network),
+        "disk_used": percent / 100 if percent is not None else None,
+        "obstacles": tuple(_limits_reached(fields)),
+    }
+    return Answered(values, frozenset(consumer.queue for consumer, network in consumers if network), tuple(more))
+
+
+def _limits_reached(fields: Fields) -> Iterator[Obstacle]:
+    """The broker lets its senders wait there."""
+    for figure, element, effect in _LIMITS:
+        if (percent := fields.optional_share(figure)) is not None and percent >= _FULL:
+            text = f"it uses {percent:.0f} % of its {element}: {effect}"
+            yield Obstacle(text, f"Let messages be consumed there, or raise {element} in its activemq.xml.")
 
 
 def ask(reader: Reader, broker: str, *, timeout_s: float = READ_S, more: Sequence[Read] = ()) -> Answered:
-    """Ask one broker of that name for all of it; `more` is what one kind of brokers has beside. Raises
-    `BrokerError`."""
+    """Everything of that broker; `more` is what one kind of brokers has beside. Raises `BrokerError`."""
     answers = reader.read(
         [
             Read(beans.broker(broker), BROKER),
@@ -110,24 +111,26 @@ def ask(reader: Reader, broker: str, *, timeout_s: float = READ_S, more: Sequenc
     itself, listeners, connecting, bridges, consumers, connections, prepared, *others, queues = answers
     fields = _active(reader, broker, itself, timeout_s)
     connectors = tuple(_connectors(listeners, fields.mapping("TransportConnectors")))
-    ports = {connector.name: connector.port for connector in connectors}
+    ports = {beans.part(connector.name): connector.port for connector in connectors}
     came = tuple((_connection(bean, row, ports), row.flag("NetworkConnection")) for bean, row in connections.beans())
     by_client = {connection.client: connection for connection, _ in came}
     takers = tuple((_consumer(row, by_client), row.flag("Network")) for _, row in consumers.beans())
-    held = _in_hand((consumer.queue, consumer.holds or 0) for consumer, _ in takers)
-    return Answered(
+    held = Counter[str]()  # by queue, what its consumers have and did not acknowledge
+    for consumer, _ in takers:
+        held[consumer.queue] += consumer.holds or 0
+    return answered(
         fields,
-        connectors,
-        tuple(networks(connecting, bridges)),
-        tuple(
-            replace(row, delivering=_delivering(row.delivering, held.get(row.name, 0)))
-            for row in (queue(bean, fields) for bean, fields in queues.beans())
-        ),
         takers,
         came,
-        tuple(sorted(beans.parts(str(name))["xid"] for name in prepared.value())),
-        denied(others),
-        tuple(others[2 * len(EVERY) :]),
+        others[2 * len(EVERY) :],
+        acceptors=connectors,
+        networks=tuple(networks(connecting, bridges)),
+        queues=tuple(
+            replace(row, delivering=_delivering(row.delivering, held[row.name]))
+            for row in (queue(bean, fields) for bean, fields in queues.beans())
+        ),
+        prepared=tuple(sorted(beans.parts(str(name))["xid"] for name in prepared.value())),
+        denied=denied(others),
     )
 
 
@@ -160,30 +163,19 @@ def find_broker(reader: Reader, *, timeout_s: float = READ_S) -> str:
 
 
 def dispatch(reader: Reader, broker: str) -> dict[str, tuple[int, bool]]:
-    """How many messages each queue has in delivery, and whether it is paused: the poll of a quiesce."""
     consumers, queues = reader.read(
         [
             Read(beans.all_consumers(broker), ("DestinationName", "MessageCountAwaitingAcknowledge")),
             Read(beans.queue(broker), ("Name", "InFlightCount", "Paused")),
         ]
     )
-    holding = (
-        (row.text("DestinationName"), row.number("MessageCountAwaitingAcknowledge")) for _, row in consumers.beans()
-    )
-    held = _in_hand(holding)
+    held = Counter[str]()
+    for _, row in consumers.beans():
+        held[row.text("DestinationName")] += row.number("MessageCountAwaitingAcknowledge")
+    rows = {row.text("Name"): row for _, row in queues.beans()}
     return {
-        name: (_delivering(row.number("InFlightCount"), held.get(name, 0)), row.flag("Paused"))
-        for _, row in queues.beans()
-        for name in (row.text("Name"),)
+        name: (_delivering(row.number("InFlightCount"), held[name]), row.flag("Paused")) for name, row in rows.items()
     }
-
-
-def _in_hand(consumers: Iterable[tuple[str, int]]) -> Mapping[str, int]:
-    """By queue, what its consumers have and did not acknowledge."""
-    counts: dict[str, int] = {}
-    for name, count in consumers:
-        counts[name] = counts.get(name, 0) + count
-    return counts
 
 
 def _delivering(counted: int, held: int) -> int:
@@ -192,8 +184,7 @@ def _delivering(counted: int, held: int) -> int:
 
 
 def open_listeners(reader: Reader, broker: str, clients: Iterable[str], *, timeout_s: float) -> tuple[str, ...]:
-    answer = reader.read([Read(beans.connector(broker), ("Started",))], timeout_s=timeout_s)[0]
-    return opened(answer, clients)
+    return opened(reader.read([Read(beans.connector(broker), ("Started",))], timeout_s=timeout_s)[0], clients)
 
 
 def opened(connectors: Answer, clients: Iterable[str]) -> tuple[str, ...]:
@@ -265,23 +256,22 @@ def networks(connectors: Answer, bridges: Answer) -> Iterable[Network]:
 def _consumer(fields: Fields, connections: Mapping[str, Connection]) -> Consumer:
     """A consumer's own bean shows no address, and its user in some versions only."""
     client = fields.any_text("ClientId")
-    connection = connections.get(client)
+    remote, user = (known.remote, known.user) if (known := connections.get(client)) is not None else ("", "")
     return Consumer(
         queue=fields.text("DestinationName"),
         port=None,
         client=client,
-        remote=connection.remote if connection is not None else "",
-        user=fields.any_text("UserName") or (connection.user if connection is not None else ""),
+        remote=remote,
+        user=fields.any_text("UserName") or user,
         holds=fields.number("MessageCountAwaitingAcknowledge"),
     )
 
 
 def _connection(bean: str, fields: Fields, ports: Mapping[str, int | None]) -> Connection:
     connector = beans.parts(bean)["connectorName"]
-    by_part = {beans.part(name): port for name, port in ports.items()}
     return Connection(
         id=fields.any_text("ClientId"),
-        port=by_part.get(connector),
+        port=ports.get(connector),
         remote=fields.any_text("RemoteAddress"),
         client=fields.any_text("ClientId"),
         user=fields.any_text("UserName"),
@@ -297,15 +287,15 @@ def probe(reader: Reader, signs: Sequence[str], *, timeout_s: float = READ_S) ->
         return None
     answer = ask(reader, broker, timeout_s=timeout_s)
     answers = reader.read([Search(beans.broker(broker) + sign) for sign in signs], timeout_s=timeout_s)
-    networks = Counter(connection.protocol for connection, network in answer.connections if network)
+    values, from_brokers = answer.values, Counter(bridge.protocol for bridge in answer.values["bridges"])
     listeners = [
-        Listener(connector.name, connector.protocols, connector.port, connector.started, networks[connector.name])
-        for connector in sorted(answer.connectors, key=lambda acceptor: acceptor.name)
+        Listener(connector.name, connector.protocols, connector.port, connector.started, from_brokers[connector.name])
+        for connector in sorted(values["acceptors"], key=lambda acceptor: acceptor.name)
     ]
     return Probed(
         Family.CLASSIC,
         broker,
-        answer.broker.text("BrokerVersion"),
+        values["version"],
         listeners,
         {sign: tuple(map(str, answer.value())) for sign, answer in zip(signs, answers, strict=True)},
     )

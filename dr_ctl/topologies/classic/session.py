@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.system import Clock
@@ -25,7 +25,7 @@ from dr_ctl.topologies.classic.operations import DOCUMENT, TEXT
 from dr_ctl.topologies.classic.reading import Answered
 from dr_ctl.topologies.common import session
 from dr_ctl.topologies.common.calls import OWN
-from dr_ctl.topologies.common.group import NodeAnswer
+from dr_ctl.topologies.common.group import Family, NodeAnswer
 from dr_ctl.topologies.common.session import stomp_account
 
 
@@ -70,24 +70,17 @@ class BrokerStore:
         return Done("removed")
 
 
-class Masters:
-    """A slave has no console; one that is told of is passive. Each start of a broker has an id of its own."""
+def _itself(answer: Answer) -> NodeAnswer:
+    """A slave has no console; one that is told of is passive. Raises `BrokerError`."""
+    [fields] = [row for _, row in answer.beans()] or [Fields("the broker", {})]
+    return NodeAnswer(fields.text("BrokerName"), not fields.flag("Slave"), version=fields.text("BrokerVersion"))
 
-    question = Read(beans.ANY_BROKER, ("BrokerName", "BrokerVersion", "Slave"))
 
-    @staticmethod
-    def itself(answer: Answer) -> NodeAnswer:
-        """Raises `BrokerError`."""
-        [fields] = [row for _, row in answer.beans()] or [Fields("the broker", {})]
-        return NodeAnswer(fields.text("BrokerName"), not fields.flag("Slave"), version=fields.text("BrokerVersion"))
-
-    @staticmethod
-    def part(broker: str) -> str:
-        return f"brokerName={beans.part(broker)}"
+_WHO: Final = Read(beans.ANY_BROKER, ("BrokerName", "BrokerVersion", "Slave"))
 
 
 class Session(session.Session[B_co]):
-    family = Masters()
+    family = Family(_WHO, _itself, lambda broker: f"brokerName={beans.part(broker)}")
     settings: Settings
     find_broker = staticmethod(reading.find_broker)
 
@@ -97,34 +90,13 @@ class Session(session.Session[B_co]):
 
     def values(self, answer: Answered) -> dict[str, Any]:
         """What any view of such a broker is made of. Raises `BrokerError`."""
-        return {
-            "pair": self.pair,
-            "site": self.site,
-            "config": self.config,
-            "broker": answer.broker.text("BrokerName"),
-            "managed": answer.managed,
-            "version": answer.broker.text("BrokerVersion"),
-            "node": answer.broker.text("BrokerName"),
-            "start": answer.broker.text("BrokerId"),
-            "now_ms": self.document_files.now_ms,
-            "acceptors": answer.connectors,
-            "queues": answer.queues,
-            "connections": tuple(connection for connection, network in answer.connections if not network),
-            "consumers": tuple(consumer for consumer, network in answer.consumers if not network),
-            "prepared": answer.prepared,
-            "documents": self.document_files.texts(),
-            "disk_used": answer.share,
-            "obstacles": answer.obstacles,
-            "networks": answer.networks,
-            "denied": answer.denied,
-            "bridges": tuple(connection for connection, network in answer.connections if network),
-        }
+        own = {"pair": self.pair, "site": self.site, "config": self.config, "now_ms": self.document_files.now_ms}
+        return {**answer.values, **own, "documents": self.document_files.texts()}
 
     def agents_listener(self) -> StompAccount | None:
         """A STOMP listener that stays open behind a fence, at the node that is active, if the settings name one."""
         settings = self.settings
-        own = settings.sync if isinstance(settings, SyncedBroker) else None
-        if not isinstance(settings, SyncedBroker) or own is None:
+        if not isinstance(settings, SyncedBroker) or (own := settings.sync) is None:
             return None
         stomp = settings.at(self._active)
         login = self.login(own.username, resolve(own.password, self._installation.file.parent))

@@ -15,6 +15,7 @@ from dr_ctl.core.system import boottime_s
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.stomp_io.address import Connected, LoginDenied, StompAccount
 from dr_ctl.stomp_io.client import Connection, ConnectionLost, Frame, probe
+from dr_ctl.topologies.classic import reading
 from dr_ctl.topologies.classic.broker import Network
 from dr_ctl.topologies.classic.operations import EVERY
 from dr_ctl.topologies.classic.reading import DEAD_LETTERS, Answered
@@ -28,8 +29,7 @@ _BRIDGE: Final = re.compile(r"(?P<name>.+)_(?P<to>[^_]+)_inbound_(?P<here>[^_]+)
 
 
 def ask(account: StompAccount, listeners: Mapping[str, bool], *, timeout_s: float) -> Answered:
-    """Ask at that listener. `listeners` are the clients' connectors, and whether a client was seen let in. Raises
-    `BrokerError`."""
+    """`listeners` are the clients' connectors, and whether a client was seen let in. Raises `BrokerError`."""
     login_result, connection = probe(account.address, account.login, account.tls, timeout_s=timeout_s)
     if connection is None:
         because = getattr(login_result, "because", "no answer to the login")
@@ -76,32 +76,25 @@ def entries(frame: Frame) -> dict[str, Any]:
 
 def answered(replies: list[Mapping[str, Any]], listeners: Mapping[str, bool], version: str) -> Answered:
     broker = replies[-1]
-    fields = {
-        "BrokerName": broker.get("brokerName"),
-        "BrokerId": broker.get("brokerId"),
-        "BrokerVersion": version,
-        "StorePercentUsage": broker.get("storePercentUsage"),
-        "MemoryPercentUsage": broker.get("memoryPercentUsage"),
-        "TempPercentUsage": broker.get("tempPercentUsage"),
-    }
+    names = ("BrokerName", "BrokerId", "StorePercentUsage", "MemoryPercentUsage", "TempPercentUsage")
+    fields = {name: broker.get(name[0].lower() + name[1:]) for name in names} | {"BrokerVersion": version}
     rows = [reply for reply in replies[:-1] if str(reply.get("destinationName", "")).startswith("queue://")]
     taking = [reply for reply in replies[:-1] if "dispatchedQueueSize" in reply]
     bridges = {str(row["clientId"]): found for row in taking if (found := _BRIDGE.fullmatch(str(row["clientId"])))}
-    return Answered(
+    return reading.answered(
         Fields("the statistics of the broker", fields),
-        tuple(
+        [(_consumer(row), str(row["clientId"]) in bridges) for row in taking],
+        acceptors=tuple(
             Acceptor(name, "", is_open, None, frozenset({"STOMP"}), opens_at_boot=True)
             for name, is_open in listeners.items()
         ),
-        tuple(
-            Network(found["name"], "", found["to"])
-            for found in {bridge[0]: bridge for bridge in bridges.values()}.values()
+        networks=tuple(
+            Network(bridge["name"], "", bridge["to"])
+            for bridge in {bridge[0]: bridge for bridge in bridges.values()}.values()
         ),
-        tuple(_queues(rows)),
-        tuple((_consumer(row), str(row["clientId"]) in bridges) for row in taking),
-        (),
-        (),
-        frozenset(EVERY),
+        queues=tuple(_queues(rows)),
+        prepared=(),
+        denied=frozenset(EVERY),
         managed=False,
     )
 

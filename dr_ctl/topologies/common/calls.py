@@ -125,7 +125,6 @@ class Requests(ABC):
         """Create a queue as clients have them, which the peer gets; None where sending to it makes it."""
 
     def remove_queue(self, name: str) -> Request:
-        """Remove a queue that is no document."""
         return self.remove(name)
 
 
@@ -162,7 +161,6 @@ def resume(view: Broker, queue: Queue, when: str | None = None) -> Call:
 
 
 def by_prefix(view: Broker, goal: Goal, beginning: str, count: int, when: str | None = None) -> Call:
-    """Pause, or resume, all queues whose names begin so, in one call."""
     text = f"{goal.value} the {count} queues whose names begin with {beginning}"
     made = call(view, goal, f"{beginning}*", view.requests.of_queues(goal, beginning), text, when)
     return replace(made, phase=BY_PREFIX)
@@ -208,7 +206,6 @@ _NAME: Final = re.compile(rf"dr-ctl\.debt\.([^.]+)\.({'|'.join(kind.value for ki
 
 
 def debt_name(kind: DebtKind, lost_site: str, kept_at: str) -> str:
-    """The name of the queue that holds a debt."""
     return f"dr-ctl.debt.{kept_at}.{kind.value}.{lost_site}"
 
 

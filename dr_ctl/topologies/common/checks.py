@@ -22,8 +22,6 @@ _KEPT_OUT: Final = "DR-LINK-004.kept_out"
 
 @dataclass(frozen=True, slots=True)
 class Case(Generic[V]):
-    """A move that is judged by one reading."""
-
     rules: Rules
     snapshot: Snapshot[V]
     move: Move
@@ -46,27 +44,20 @@ def of_silent(silent: Silent) -> Iterator[Finding]:
 
 
 def of_listeners(name: str, view: Broker) -> Iterator[Finding]:
-    """Find what is wrong with a broker's listeners, whichever way they open and close."""
     named = {"clients": view.config.clients, "mirror": view.config.mirror or (), "cluster": view.config.cluster}
-    declared = {acceptor.name for acceptor in view.acceptors}
+    declared = [acceptor.name for acceptor in view.acceptors]
     for key, names in named.items():
-        missing = [name for name in names if name not in declared]
-        if not missing:
-            continue
-        acceptors = ", ".join(acceptor.name for acceptor in view.acceptors) or "none"
-        yield found("DR-DOOR-001", broker=name, missing=", ".join(missing), there=acceptors, key=key)
+        if missing := [name for name in names if name not in declared]:
+            there = ", ".join(declared) or "none"
+            yield found("DR-DOOR-001", broker=name, missing=", ".join(missing), there=there, key=key)
     listeners = view.listeners
     if view.open and not all(listener.started for listener in listeners):
         closed = [listener.name for listener in listeners if not listener.started]
         yield found("DR-DOOR-002", broker=name, closed=", ".join(closed))
     ports, stomp_port = {listener.port for listener in listeners}, view.config.stomp_port
     if stomp_port is not None and ports and None not in ports and stomp_port not in ports:
-        yield found(
-            "DR-DOOR-009",
-            broker=name,
-            greets_at=stomp_port,
-            listeners=brief([f"{listener.name} {if_known(listener.port)}" for listener in listeners]),
-        )
+        at = brief([f"{listener.name} {if_known(listener.port)}" for listener in listeners])
+        yield found("DR-DOOR-009", broker=name, greets_at=stomp_port, listeners=at)
     if shut := [listener.name for listener in view.link.listeners if not listener.started]:
         kept_out = [debt.lost_site for debt in debts_of(view.documents) if debt.kind is DebtKind.QUARANTINE]
         if kept_out:
@@ -75,24 +66,16 @@ def of_listeners(name: str, view: Broker) -> Iterator[Finding]:
         else:
             yield found("DR-DOOR-004.closed", broker=name, shut=brief(shut))
     yield from _of_inner_listeners(name, view)
+    left_open = [listener for listener in view.fence.leaves_open if listener.started]
     if clients_elsewhere := view.fence.clients_elsewhere():
-        yield found(
-            "DR-DOOR-005.unknown" if _may_be_brokers(view) else "DR-DOOR-005",
-            broker=name,
-            strangers=brief(clients_elsewhere),
-        )
-    others = [
-        listener.name
-        for listener in view.fence.leaves_open
-        if listener.started and listener.port not in view.inner_ports
-    ]
-    if others and not clients_elsewhere:
+        key = "DR-DOOR-005.unknown" if _may_be_brokers(view) else "DR-DOOR-005"
+        yield found(key, broker=name, strangers=brief(clients_elsewhere))
+    elif others := [listener.name for listener in left_open if listener.port not in view.inner_ports]:
         yield found("DR-DOOR-006", broker=name, others=", ".join(others))
 
 
 def _of_inner_listeners(name: str, view: Broker) -> Iterator[Finding]:
-    """Find listeners whose closing cuts nodes and brokers of one site off from each other. Nodes that share a store
-    are kept apart by its lock."""
+    """Closing these cuts nodes and brokers of one site off from each other; a shared store keeps nodes apart."""
     inner_ports = view.inner_ports
     if listeners := [listener.name for listener in view.listeners if listener.port in inner_ports]:
         named = ", ".join(listeners)
@@ -114,11 +97,9 @@ def _of_inner_listeners(name: str, view: Broker) -> Iterator[Finding]:
 def _may_be_brokers(view: Broker) -> bool:
     """Whether another listener must not become a clients' one, as brokers of the site may come by it: a fence would cut
     them off from each other. Who has no user, and names no client, may be such a broker."""
-    others = {listener.port for listener in view.fence.leaves_open}
-    connections = [connection for connection in view.from_outside if connection.port in others]
-    return any(
-        connection.port in view.inner_ports or not (connection.user or connection.client) for connection in connections
-    )
+    others, inner_ports = {listener.port for listener in view.fence.leaves_open}, view.inner_ports
+    beside = [connection for connection in view.from_outside if connection.port in others]
+    return any(guest.port in inner_ports or not (guest.user or guest.client) for guest in beside)
 
 
 def of_locks(view: Broker) -> Iterator[Finding]:
@@ -129,16 +110,12 @@ def of_locks(view: Broker) -> Iterator[Finding]:
 
 
 def of_link_listeners(view: Broker, peer: Broker | None) -> Iterator[Finding]:
-    """Find clients among the connections of the peer's link."""
-    if foreign_connections := view.fence.clients_at_link(peer):
-        listeners = [listener.name for listener in view.link.listeners]
-        yield found(
-            "DR-DOOR-011", site=view.site, pair=view.pair, guests=brief(foreign_connections), listeners=brief(listeners)
-        )
+    if clients := view.fence.clients_at_link(peer):
+        names = brief([listener.name for listener in view.link.listeners])
+        yield found("DR-DOOR-011", site=view.site, pair=view.pair, guests=brief(clients), listeners=names)
 
 
 def of_queues(name: str, view: Broker) -> Iterator[Finding]:
-    """Find messages that no peer has, and queues that deliver nothing."""
     if view.prepared:
         yield found("DR-TX-001", broker=name, count=len(view.prepared), prepared=brief(view.prepared))
     if wrong := [queue for queue in view.queues if not queue.counted]:
@@ -158,8 +135,7 @@ def of_taken(view: Broker, names: Iterable[str]) -> Iterator[Finding]:
 
 
 def of_standby(view: Broker) -> Iterator[Finding]:
-    held = [f"{consumer.queue}: {consumer.who}" for consumer in view.consumers if consumer.queue in view.business]
-    if held:
+    if held := [f"{consumer.queue}: {consumer.who}" for consumer in view.consumers if consumer.queue in view.business]:
         yield found("DR-STANDBY-001", site=view.site, pair=view.pair, held=brief(held))
 
 
@@ -284,7 +260,6 @@ def of_brokers(
 def of_pairs(
     case: Case[V], table: Sequence[Named[V]], of_both: Callable[[Case[V], V, V], Iterable[Finding]]
 ) -> Iterator[Check]:
-    """The checks of two brokers beside each other."""
     move = case.move
     for pair in case.snapshot.sites[move.source]:
         local, peer = (case.snapshot.view(site, pair) for site in (move.source, move.target))
@@ -329,8 +304,7 @@ class Checks(Generic[V]):
     of_waiting: Callable[[V], Iterable[Finding]] = of_standby
 
     def of_move(self, case: Case[V]) -> list[Finding]:
-        """Everything worth saying about a move, errors first: of each broker, of one that waits, and of the two of each
-        pair."""
+        """Everything worth saying about a move, errors first: of each broker, and of the two of each pair."""
         snapshot, move = case.snapshot, case.move
         findings: list[Finding] = []
         for site, brokers in snapshot.sites.items():

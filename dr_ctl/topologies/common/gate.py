@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from shlex import quote
 from typing import Any, Generic
 
+from dr_ctl.core.document import document
 from dr_ctl.core.errors import BrokerError, TimedOut, Unreachable
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Json, brief
@@ -19,12 +20,11 @@ from dr_ctl.engine.ports import Done, Failed, Move, Outcome, StepContext
 from dr_ctl.engine.waiting import until_next
 from dr_ctl.rpo.core.starts import same_start
 from dr_ctl.topologies.common.calls import CLUSTER_PREFIX
-from dr_ctl.topologies.common.link import evidence
 from dr_ctl.topologies.common.observer import Observer, V
 from dr_ctl.topologies.common.receipts import changes
 from dr_ctl.topologies.common.session import FOR_GATE, Session
 from dr_ctl.topologies.common.snapshot import V_co, started_since
-from dr_ctl.topologies.common.view import Broker
+from dr_ctl.topologies.common.view import Broker, evidence
 
 Ids = Mapping[str, Mapping[str, Collection[str]]]
 """Ids of messages, by queue, and by what is the matter with them."""
@@ -57,14 +57,12 @@ def common_blockers(now: PairReading[Any], before: PairReading[Any] | None) -> l
 
 
 def counter_changes(before: PairReading[Any], now: PairReading[Any]) -> list[str]:
-    """Say what came in between two readings, or why that cannot be told."""
     both = ((before.source, now.source), (before.target, now.target))
     return [reason for was, view in both for reason in counters_changed(was, view)]
 
 
 def clients_of(view: Broker) -> Iterator[str]:
-    """Say what clients still have to do with a broker: a way in, a connection, messages that may yet come back to their
-    queue."""
+    """What clients still have to do with a broker: a way in, a connection, messages that may come back to a queue."""
     if view.open:
         yield f"{view.site} lets clients in"
     elif contenders := view.fence.contenders:
@@ -97,13 +95,9 @@ def counters_changed(
 
 def refused(key: str, ids: Ids, **values: Any) -> Failed:
     """The finding of that key names these messages, and so does the evidence."""
-    more = [
-        f"{queue}, {what}: {brief(sorted(names))}" for queue, by in ids.items() for what, names in by.items() if names
-    ]
-    named: dict[str, Json] = {
-        queue: {what: [*sorted(names)] for what, names in by.items()} for queue, by in ids.items()
-    }
-    return Failed.of(found(key, more=more, **values), evidence={"ids": named})
+    named = {queue: {what: [*sorted(names)] for what, names in by.items()} for queue, by in ids.items()}
+    more = [f"{queue}, {what}: {brief(names)}" for queue, by in named.items() for what, names in by.items() if names]
+    return Failed.of(found(key, more=more, **values), evidence={"ids": document(named)})
 
 
 def accepting(counts: Mapping[str, int]) -> str:
@@ -127,29 +121,18 @@ class Gate(ABC, Generic[V]):
         self.samples: dict[str, PairReading[V]] = {}
         self.begun: dict[str, list[PairReading[V]]] = {}
 
-    @property
-    def _since(self) -> Iterator[tuple[V, V]]:
-        """Each broker as the gate was seen to hold, and by its newest reading."""
-        now = {
-            (observer.site, observer.pair): observer.newest[1]
-            for observer in self.observer.all()
-            if observer.newest is not None
-        }
-        for sample in self.samples.values():
-            for view in (sample.source, sample.target):
-                yield view, now.get((view.site, view.pair), view)
-
-    @property
-    def of_another_node(self) -> bool:
-        """Say whether a node of a broker has become active since the gate was seen to hold."""
-        return any(was.nodes and not same_start(was.start, view.start) for was, view in self._since)
-
-    def changed_since_gate(self, move: Move) -> bool:
-        """Say whether a message came or went since the gate was seen to hold, with the same brokers at work."""
-        return any(was.start == view.start and changes(was, view, move.moves) for was, view in self._since)
+    def is_outdated(self, move: Move, *, is_open: bool) -> bool:
+        """Whether it has to be proven again: a broker is another node since it was seen to hold, or a message came or
+        went with the same brokers at work, and no client was let in."""
+        both = list[tuple[V, V]]()
+        for view in (view for sample in self.samples.values() for view in (sample.source, sample.target)):
+            newest = self.observer.brokers[view.site][view.pair].newest
+            both.append((view, newest[1] if newest is not None else view))
+        if any(was.nodes and not same_start(was.start, view.start) for was, view in both):
+            return True
+        return not is_open and any(was.start == view.start and changes(was, view, move.moves) for was, view in both)
 
     def blockers(self, now: PairReading[V], before: PairReading[V] | None, _move: Move) -> list[str]:
-        """Everything that blocks this gate; a topology adds its own part."""
         return common_blockers(now, before)
 
     @abstractmethod

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from dr_ctl.core.errors import BrokerError, Passive, Sick, TimedOut, Unreachable
 from dr_ctl.core.findings import found
@@ -33,8 +33,6 @@ from dr_ctl.topologies.topology import Node, NodeReading, NodeState
 
 
 class GroupState(Enum):
-    """A broker by its nodes."""
-
     ACTIVE = auto()
     TAKING_OVER = auto()
     DOWN = auto()
@@ -54,7 +52,6 @@ def standing(states: Sequence[NodeState], left_s: float) -> GroupState:
 
 
 def all_inactive(states: Sequence[NodeState]) -> bool:
-    """Say whether each node shows that it is not active."""
     return all(state in (NodeState.REFUSES, NodeState.PASSIVE) for state in states)
 
 
@@ -91,8 +88,7 @@ def unnamed_of(view: Broker, peer: Broker | None) -> tuple[Node, ...]:
 
 
 def nodes_in_link(peer: Broker, site: str, named: int) -> tuple[Node, ...]:
-    """The nodes of a broker at which its peer's link looks for it, where they are more than the settings have `named`:
-    which of them these are is not known."""
+    """Where its peer's link looks for a broker, if at more nodes than are `named`: which these are is not known."""
     at = peer.link.peer_nodes
     return (Node(site, peer.pair, " or ".join(at), f"by the link of {peer.site}"),) if len(at) > max(1, named) else ()
 
@@ -103,15 +99,13 @@ def of_nodes(view: Broker, peer: Broker | None, severity: Severity) -> Iterator[
     if by_state[NodeState.ACTIVE] > 1:
         yield found("DR-NODE-005", broker=broker, nodes=shown(view), site=view.site)
     if nodes := unnamed_of(view, peer):
-        yield found(
-            "DR-NODE-001.several", severity=severity, nodes=brief([str(node) for node in nodes]), site=view.site
-        )
-    for node in view.nodes:
-        if node.state is NodeState.PASSIVE and node.in_sync is False:
+        yield found("DR-NODE-001.several", severity=severity, nodes=brief([*map(str, nodes)]), site=view.site)
+    for node in (node for node in view.nodes if node.state is NodeState.PASSIVE):
+        if node.in_sync is False:
             yield found("DR-NODE-006.not_in_sync", broker=broker, node=node.name)
-        elif node.state is NodeState.PASSIVE and node.node != view.node:
+        elif node.node != view.node:
             yield found("DR-NODE-006.stranger", broker=broker, node=node.name)
-        elif node.state is NodeState.PASSIVE and node.version != view.version:
+        elif node.version != view.version:
             yield found("DR-NODE-006.version", broker=broker, node=node.name, version=node.version, active=view.version)
     if view.nodes and peer is not None and len(peer.link.peer_nodes) == 1:
         yield found("DR-NODE-006.link", broker=broker, peer=peer.site, how=peer.link.adds_node)
@@ -124,16 +118,12 @@ def shown(view: Broker) -> str:
 def of_obstacles(
     view: Broker, severity: Severity, includes: Callable[[str], bool] = lambda _: True, *, unknown: bool = True
 ) -> Iterator[Finding]:
-    """Everything of the kind, with what a broker cannot tell yet unless `unknown` is false; of addresses, only those
-    that are included."""
+    """With what a broker cannot tell yet unless `unknown` is false; of addresses, only those that are included."""
     for obstacle in view.obstacles:
-        if (obstacle.known or unknown) and (
-            not obstacle.addresses or any(includes(name) for name in obstacle.addresses)
-        ):
-            key = "DR-LIMIT-001.serving" if view.role is Role.SERVING and not obstacle.addresses else "DR-LIMIT-001"
-            yield found(
-                key, remedy=obstacle.remedy, severity=severity, site=view.site, pair=view.pair, limit=obstacle.text
-            )
+        addresses, site, pair, remedy = obstacle.addresses, view.site, view.pair, obstacle.remedy
+        if (obstacle.known or unknown) and (not addresses or any(map(includes, addresses))):
+            key = "DR-LIMIT-001.serving" if view.role is Role.SERVING and not addresses else "DR-LIMIT-001"
+            yield found(key, remedy=remedy, severity=severity, site=site, pair=pair, limit=obstacle.text)
 
 
 SMALL_S: Final = 2.0
@@ -158,23 +148,19 @@ class NodeAnswer:
     began_ms: int | None = None
 
 
-class Family(Protocol):
-    """How brokers of a family are asked who they are."""
+@dataclass(frozen=True, slots=True)
+class Family:
+    """How brokers of a family are asked who they are; `itself` raises `BrokerError`. `part` is what has the broker's
+    name in the names of its beans, which have their parts in any order."""
 
-    @property
-    def question(self) -> Read: ...
-
-    def itself(self, answer: Answer) -> NodeAnswer:
-        """Raises `BrokerError`."""
-
-    def part(self, broker: str) -> str:
-        """What has the broker's name in the names of its beans, which have their parts in any order."""
+    question: Read
+    itself: Callable[[Answer], NodeAnswer]
+    part: Callable[[str], str]
 
 
 @dataclass(eq=False)
 class Process:
-    """One process of a broker. `opened` opens a connection to its console, `try_login` tries its listener as a client,
-    None where the settings name none."""
+    """A process of a broker. `try_login` tries its listener as a client, None where the settings name none."""
 
     name: str
     url: str
@@ -250,6 +236,11 @@ class Group:
         return len(self.processes) == 1
 
     @property
+    def current(self) -> Process:
+        """The active node, or the first while none is known to be."""
+        return self.last or self.processes[0]
+
+    @property
     def activation(self) -> str:
         """What tells this turn of a node from every other, beside the start of its process."""
         if self.has_one_node or self.last is None:
@@ -260,40 +251,32 @@ class Group:
         for wire in self._wires.values():
             wire.close()
 
-    def begin(self) -> None:
-        """Ask every node that was not active, side by side with what the active one is asked."""
-        self._begin([process for process in self.processes if process is not self.last])
-
-    def _begin(self, processes: Sequence[Process]) -> None:
-        for process in processes:
-            if process not in self._asked:
+    def begin(self, active: Process | None) -> None:
+        for process in self.processes:
+            if process is not active and process not in self._asked:
                 self._asked[process] = in_background(partial(self._ask, process), f"ask {process.name}")
 
     def end(self, active: Process | None) -> list[Process]:
         """Take the answers; gives the nodes that are active. `active` has answered as such. A node that is late is
         waited for where none was active, and once. Raises `NobodyActive`."""
-        self._begin([process for process in self.processes if process is not active])
-        known = {reading.name: reading for reading in self.readings}
-        hurried = [
-            work for process, work in self._asked.items() if active is None or not _late(known.get(process.name))
-        ]
+        self.begin(active)
+        late = {
+            reading.name: reading for reading in self.readings if reading.state in (NodeState.SICK, NodeState.UNKNOWN)
+        }
+        hurried = [work for process, work in self._asked.items() if active is None or process.name not in late]
         all_ended(hurried, SMALL_S if active is None else SOON_S)
         readings = {process: work.result() for process, work in self._asked.items() if work.wait(0)}
         if active is not None:
             readings[active] = self._reading(active, self._own[active])
         self._asked = {process: work for process, work in self._asked.items() if process not in readings}
-        late = {
-            process: was for process in self.processes if (was := known.get(process.name)) is not None and _late(was)
-        }
         self.readings = tuple(
             readings.get(process)
-            or late.get(process)
+            or late.get(process.name)
             or NodeReading(process.name, NodeState.UNKNOWN, "it has not answered yet")
             for process in self.processes
         )
-        turns = [
-            process for process in self.processes if process in readings and readings[process].state is NodeState.ACTIVE
-        ]
+        turns = [process for process in readings if readings[process].state is NodeState.ACTIVE]
+        turns.sort(key=self.processes.index)
         if not turns:
             self.last = None
             shown = all_inactive([reading.state for reading in self.readings])
@@ -317,7 +300,11 @@ class Group:
         if self.has_one_node:
             return wire.post(bodies, timeout_s)
         try:
-            itself, *answers = wire.post([self._family.question.body(), *self._as_there(process, bodies)], timeout_s)
+            known = self._own.get(process)
+            if known is not None and known.broker != self.broker:  # there the beans have that node's name for it
+                named = self._renaming(if_known(self.broker), known.broker)
+                bodies = [{**body, "mbean": named(str(body["mbean"]))} for body in bodies]
+            itself, *answers = wire.post([self._family.question.body(), *bodies], timeout_s)
             own = self._noted(process, itself)
             if not own.active:
                 raise Passive(f"{process.url}: the node {process.name} is not active any more")
@@ -325,14 +312,6 @@ class Group:
             self.last = None
             raise
         return self._as_known(own, answers)
-
-    def _as_there(self, process: Process, bodies: Sequence[dict[str, Json]]) -> Sequence[dict[str, Json]]:
-        """The requests with the names of beans as they are at that node."""
-        view = self._own.get(process)
-        if view is None or view.broker == self.broker:
-            return bodies
-        named = self._renaming(if_known(self.broker), view.broker)
-        return [{**body, "mbean": named(str(body["mbean"]))} for body in bodies]
 
     def _as_known(self, own: NodeAnswer, answers: Sequence[Answer]) -> list[Answer]:
         """The answers with the names of beans by the name under which the broker is known."""
@@ -343,9 +322,9 @@ class Group:
         def renamed(value: Any) -> Any:
             if isinstance(value, dict):
                 return {named(key): part for key, part in value.items()}
-            return (
-                [named(part) if isinstance(part, str) else part for part in value] if isinstance(value, list) else value
-            )
+            if isinstance(value, list):
+                return [named(part) if isinstance(part, str) else part for part in value]
+            return value
 
         return [answer if answer.error is not None else Answer(None, renamed(answer.value())) for answer in answers]
 
@@ -388,10 +367,6 @@ class Group:
         return NodeReading(process.name, state, "", own.node, own.version, own.in_sync)
 
 
-def _late(reading: NodeReading | None) -> bool:
-    return reading is not None and reading.state in (NodeState.SICK, NodeState.UNKNOWN)
-
-
 class GroupWire:
     """A connection to whichever node is active; to `every` one where several are, for what has to be done at all."""
 
@@ -401,7 +376,7 @@ class GroupWire:
 
     @property
     def url(self) -> str:
-        return (self._group.last or self._group.processes[0]).url
+        return self._group.current.url
 
     @property
     def activation(self) -> str:
@@ -414,15 +389,12 @@ class GroupWire:
     def post(self, bodies: Sequence[dict[str, Json]], timeout_s: float) -> list[Answer]:
         """The answers; of several nodes, for each request the first error. Raises `BrokerError`."""
         active = self._group.found()
-        last = self._group.last
-        several = [
-            self._to(process, bodies, timeout_s) for process in (active if self._every or last is None else [last])
-        ]
-        return [
-            next((answer for answer in row if answer.error is not None), row[0]) for row in zip(*several, strict=True)
-        ]
-
-    def _to(self, process: Process, bodies: Sequence[dict[str, Json]], timeout_s: float) -> list[Answer]:
-        if process not in self._wires:
-            self._wires[process] = process.opened()
-        return self._group.post(process, self._wires[process], bodies, timeout_s)
+        if not self._every and self._group.last is not None:
+            active = [self._group.last]
+        several = []
+        for process in active:
+            if process not in self._wires:
+                self._wires[process] = process.opened()
+            several.append(self._group.post(process, self._wires[process], bodies, timeout_s))
+        by_request = zip(*several, strict=True)
+        return [next((answer for answer in row if answer.error is not None), row[0]) for row in by_request]

@@ -72,11 +72,8 @@ class Watch:
                 self._took_s[session] = replied[-1] - began
             return answer
 
-        asked = {
-            session: in_background(partial(timed, session), f"watch {session.site}")
-            for session in of
-            if session not in self._late
-        }
+        due = [session for session in of if session not in self._late]
+        asked = {session: in_background(partial(timed, session), f"watch {session.site}") for session in due}
         known = self._took_s.keys() | self._silent.keys()
         hurried = [reading for session, reading in asked.items() if small or session in known]
         usual_s = [] if small else [USUAL * self._took_s.get(session, 0.0) for session in asked]
@@ -133,8 +130,7 @@ class Reads(Generic[V, A]):
 
 
 class Observer(Generic[V_co, A_co]):
-    """Looks at both sites of one installation, at each broker in the way of its kind. Holds nothing that could change
-    a broker."""
+    """Looks at each broker of an installation in the way of its kind. Holds nothing that could change one."""
 
     def __init__(
         self, reads: Reads[V_co, A_co], installation: Installation, clock: Clock, timeouts: Timeouts, documents: Path
@@ -170,12 +166,10 @@ class Observer(Generic[V_co, A_co]):
         return [session for brokers in self.brokers.values() for session in brokers.values()]
 
     def at(self, site: str) -> Sequence[A_co]:
-        """The brokers of one site."""
         return list(self.brokers[site].values())
 
     @property
     def takeover_s(self) -> float:
-        """The longest that any of its brokers may need until another node of it is active."""
         return max(session.group.takeover_s for session in self.all())
 
     def turns(self) -> list[str]:
@@ -183,9 +177,7 @@ class Observer(Generic[V_co, A_co]):
         return [session.group.activation for session in self.all() if session.group.takeover_s]
 
     def read_at(self, site: str, pairs: Collection[str] | None = None, scope: ReadScope = EVERYTHING) -> list[V_co]:
-        """This scope of every broker of one site, or of those of some pairs; raises `BrokerError` where one does not
-        answer."""
-
+        """Every broker of a site, or those of some pairs; raises `BrokerError` where one does not answer."""
         of = [session for session in self.at(site) if pairs is None or session.pair in pairs]
         return self.ask_all(methodcaller("read", scope), of)
 
@@ -205,17 +197,15 @@ class Observer(Generic[V_co, A_co]):
         return self.ask_all(read, of)
 
     def answering(self, site: str) -> list[V_co]:
-        """Look at one site; only those of its brokers that answer."""
         views = self.ask_all(partial(self._view, min_s=0.0), self.at(site))
         return [view for view in views if not isinstance(view, Silent)]
 
     def link_ends(self, move: Move) -> Sequence[tuple[A_co, A_co]]:
         """The brokers of each pair that is still to move, the source's first."""
-        every = self.between(move.source, move.target)
-        return [ends for ends in every if not self._reads.by_pair or move.moves(ends[0].pair)]
+        ends = self.between(move.source, move.target)
+        return [both for both in ends if not self._reads.by_pair or move.moves(both[0].pair)]
 
     def between(self, source: str, target: str) -> Sequence[tuple[A_co, A_co]]:
-        """The brokers of each pair, first the source's."""
         return [(view, self.brokers[target][pair]) for pair, view in self.brokers[source].items()]
 
     def close(self) -> None:
@@ -229,7 +219,7 @@ class Observer(Generic[V_co, A_co]):
         return in_parallel([partial(ask, session) for session in of], "read", most=MAX_AT_ONCE)
 
     def observe(self, *, min_s: float = 0.0) -> Snapshot[V_co]:
-        """Look at both sites at once; look again where counts differ by more than one reading can explain."""
+        """Look again where counts differ by more than one reading can explain."""
         return self._reads.observed(self, partial(self._observed, min_s))
 
     def _observed(self, min_s: float) -> Snapshot[V_co]:
@@ -253,12 +243,11 @@ class Observer(Generic[V_co, A_co]):
         return replace(seen_twice, before=before, took_s=again - began)
 
     def read_once(self, *, min_s: float = 0.0) -> Snapshot[V_co]:
-        """Look once. A site that may be lost is given `min_s`, whatever was spent on it before."""
+        """A site that may be lost is given `min_s`, whatever was spent on it before."""
         return self._snapshot(self.ask_all(partial(self._view, min_s=min_s), self.all()))
 
     def poll(self, *, full: bool) -> TimedReading[Snapshot[V_co]] | None:
-        """Look once for a watch, at everything or at the outflows alone; gives None if some broker cannot be asked so
-        little."""
+        """For a watch, everything or the outflows alone; None if some broker cannot be asked so little."""
         if not full and not all(ReadScope.OUTFLOW in session.readable_alone for session in self.all()):
             return None
         ask = partial(self._answer, scope=FOR_HISTORY if full else ReadScope.OUTFLOW, timeout_s=READ_S)
@@ -277,8 +266,7 @@ class Observer(Generic[V_co, A_co]):
         return self._reads.snapshot(sites)
 
     def _view(self, session: Session[V_co], min_s: float) -> V_co | Silent:
-        left_s = self._left_s.get(session.site)
-        if left_s is None:
+        if (left_s := self._left_s.get(session.site)) is None:
             return self._answer(session, FOR_PEOPLE, READ_S)
         within_s = max(left_s, min_s)
         text = f"{session.site}/{session.pair}: no answer in the time that a site which may be lost is given"
@@ -292,9 +280,8 @@ class Observer(Generic[V_co, A_co]):
         # waiting.
         looking = in_background(ask, f"look at {session.site}")
         view = looking.result() if looking.wait(within_s) else given_up
-        if not isinstance(view, Silent):
-            return view
-        self._spent(session.site, began)
+        if isinstance(view, Silent):
+            self._spent(session.site, began)
         return view
 
     def _answer(self, session: Session[V_co], scope: ReadScope, timeout_s: float) -> V_co | Silent:
@@ -346,22 +333,14 @@ class Observer(Generic[V_co, A_co]):
         except (ModuleNotFoundError, OSError):  # a history that cannot be read tells of none
             return ()
         # Where no address was told, it is what showed that there is a node: a sentence.
-        return [
-            Node(
-                site,
-                pair,
-                *(("", f"{name}, at {stamp(at)}") if " " in name else (name, f"by the history, at {stamp(at)}")),
-            )
-            for pair, name, at in rows
-        ]
+        told = [(pair, *(("", name) if " " in name else (name, "by the history")), at) for pair, name, at in rows]
+        return [Node(site, pair, address, f"{shown_by}, at {stamp(at)}") for pair, address, shown_by, at in told]
 
     def _probed(self, session: Session[V_co], peer: Broker) -> list[str]:
         """Where both have one host, it would be the peer that takes the connection."""
-        hosts = session.hosts - self.brokers[peer.site][peer.pair].hosts
+        hosts = sorted(session.hosts - self.brokers[peer.site][peer.pair].hosts)
         ports = [listener.port for listener in peer.listeners if listener.port is not None]
-        return self._where(
-            session, takes_connections, [Address(host, port) for host in sorted(hosts) for port in ports]
-        )
+        return self._where(session, takes_connections, [Address(host, port) for host in hosts for port in ports])
 
     def _where(self, session: Session[V_co], is_so: Callable[..., bool], at: Sequence[Address]) -> list[str]:
         began = self.clock.monotonic()
@@ -383,28 +362,20 @@ class Observer(Generic[V_co, A_co]):
 
     def _with_movement(self, before: Snapshot[V_co], after: Snapshot[V_co]) -> Snapshot[V_co]:
         traffic: dict[str, Mapping[str, int]] = {}
-        first, second = after.sites
-        for pair in after.sites[first]:
-            was = [before.view(site, pair) for site in (first, second)]
-            now = [after.view(site, pair) for site in (first, second)]
-            both = [(w, n) for w, n in zip(was, now, strict=True) if w is not None and n is not None]
-            traffic[pair] = rules.traffic([w for w, _ in both], [n for _, n in both])
+        for pair in next(iter(after.sites.values())):
+            both = [(before.view(site, pair), after.view(site, pair)) for site in after.sites]
+            traffic[pair] = rules.traffic([(was, now) for was, now in both if was is not None and now is not None])
         return replace(after, traffic=traffic)
 
 
 def _heard_from(before: Snapshot[V], after: Snapshot[V]) -> Mapping[str, Mapping[str, V | Silent]]:
-    """The brokers of the second of two readings; a broker whose ports refuse is not down where its peer got something
-    from it between the readings."""
-    sites: dict[str, Mapping[str, V | Silent]] = {}
-    for site, brokers in after.sites.items():
-        other = next(name for name in after.sites if name != site)
-        sites[site] = {
-            pair: replace(broker, ports_refuse=False)
-            if isinstance(broker, Silent) and _arrived(before.view(other, pair), after.view(other, pair))
-            else broker
-            for pair, broker in brokers.items()
-        }
-    return sites
+    """The second of two readings, where no broker is down from which its peer got something in between."""
+
+    def heard(broker: V | Silent) -> V | Silent:
+        is_heard = isinstance(broker, Silent) and _arrived(before.peer(broker), after.peer(broker))
+        return replace(broker, ports_refuse=False) if isinstance(broker, Silent) and is_heard else broker
+
+    return {site: {pair: heard(broker) for pair, broker in brokers.items()} for site, brokers in after.sites.items()}
 
 
 def _arrived(before: Broker | None, after: Broker | None) -> bool:

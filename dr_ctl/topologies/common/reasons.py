@@ -65,8 +65,7 @@ def is_kept_out(snapshot: Snapshot[Broker], move: Move) -> bool:
 
 
 def let_in_again(views: Iterable[Broker], lost: str) -> str | None:
-    """Say that what a lost site holds is kept out no more: a quarantine ends with a restart of the broker, and where
-    another node of it takes over."""
+    """Say that a lost site is kept out no more: a restart of the broker or a takeover has ended the quarantine."""
     for view in views:
         listeners = [listener.name for listener in view.link.listeners if listener.started and not view.open]
         if listeners and not view.link.is_shut and debt_name(DebtKind.QUARANTINE, lost, view.site) in view.documents:
@@ -76,7 +75,6 @@ def let_in_again(views: Iterable[Broker], lost: str) -> str | None:
 
 
 def came_back_open(snapshot: Snapshot[Broker], move: Move) -> bool:
-    """Say whether the returned site lets clients in beside the one that serves."""
     return snapshot.roles[move.source] is Role.SERVING and any(view.open for view in snapshot.views(move.target))
 
 
@@ -115,14 +113,12 @@ def of_return(
 
 
 def is_settled(snapshot: Snapshot[Any], move: Move) -> bool:
-    """Say whether no debt of the target is left, and it waits."""
     owed = any(move.target in (debt.lost_site, debt.kept_at) for debt in snapshot.debts)
     return not owed and snapshot.roles[move.target] is Role.STANDBY
 
 
 def nothing_owed(snapshot: Snapshot[Any], move: Move) -> bool:
-    """Say whether the target is taken in already: no debt is left, the links that are configured ship, and no message
-    or acknowledgement is under way."""
+    """Whether the target is taken in already: no debt is left, configured links ship, and nothing is under way."""
     sources, targets = snapshot.views(move.source), snapshot.views(move.target)
     ship = all(
         (view.link.attached or view.link.missing)
@@ -144,7 +140,9 @@ def against_step(case: Case[V], checks: Checks[V]) -> Iterator[Finding]:
     """Find reasons against a step. A step at both sites rests on all checks of a move, others on the source's."""
     snapshot, move = case.snapshot, case.move
     if move.spec.operation in (DRAIN, ACTIVATE):
-        yield from map(_closing_nothing, checks.of_move(case))
+        for finding in checks.of_move(case):
+            # Which acceptor a fence would close stands in the way of none that closes one.
+            yield replace(finding, severity=Severity.WARNING) if finding.id == "DR-NODE-002" else finding
         if move.spec.operation == DRAIN:
             for view in snapshot.views(move.target):
                 yield from of_taken(view, [receipts.name(view.site)])
@@ -167,24 +165,15 @@ def against_step(case: Case[V], checks: Checks[V]) -> Iterator[Finding]:
         yield from _replaced(snapshot, move)
     if move.spec.operation == ACTIVATE:
         yield from _unproven(snapshot, move)
-    if move.spec.operation == UNFENCE:
-        yield from _coming_in(snapshot, move)
-    if move.spec.operation == UNFENCE and part_of(snapshot, move.spec).roles[move.target] is Role.SERVING:
-        if not paused_at(snapshot, move.source):
-            yield found(
-                "DR-ROLE-011",
-                opened=move.source,
-                other=move.target,
-                roles=roles_text(part_of(snapshot, move.spec)),
-                way=moves_it(snapshot, move.source),
-            )
-    elif move.spec.operation == UNFENCE:
+    if move.spec.operation != UNFENCE:
+        return
+    yield from _coming_in(snapshot, move)
+    part = part_of(snapshot, move.spec)
+    if part.roles[move.target] is not Role.SERVING:
         yield from _moved_on(snapshot, move)
-
-
-def _closing_nothing(finding: Finding) -> Finding:
-    """Which acceptor a fence would close stands in the way of none that closes one."""
-    return replace(finding, severity=Severity.WARNING) if finding.id == "DR-NODE-002" else finding
+    elif not paused_at(snapshot, move.source):
+        roles, way = roles_text(part), moves_it(snapshot, move.source)
+        yield found("DR-ROLE-011", opened=move.source, other=move.target, roles=roles, way=way)
 
 
 def not_taken_in(snapshot: Snapshot[Broker], move: Move) -> Iterator[Finding]:
@@ -202,18 +191,11 @@ def _replaced(snapshot: Snapshot[Broker], move: Move) -> Iterator[Finding]:
 
 
 def _coming_in(snapshot: Snapshot[Broker], move: Move) -> Iterator[Finding]:
-    """Pauses that a return holds while its way is open: lifting them would deliver messages whose acknowledgements are
-    still on the way."""
-    lost = [
-        debt.lost_site for debt in snapshot.debts if debt.kind is DebtKind.QUARANTINE and debt.kept_at == move.source
-    ]
-    views = {
-        view.pair
-        for view, _ in paused_at(snapshot, move.source)
-        if any(listener.started for listener in view.link.listeners)
-    }
-    if lost and views:
-        yield found("DR-UNFENCE-002", lost=lost[0], source=move.source)
+    """Pauses that a return holds: lifting them would deliver messages whose acknowledgements are on the way."""
+    debts = [debt for debt in snapshot.debts if debt.kind is DebtKind.QUARANTINE and debt.kept_at == move.source]
+    listeners = [listener for view, _ in paused_at(snapshot, move.source) for listener in view.link.listeners]
+    if debts and any(listener.started for listener in listeners):
+        yield found("DR-UNFENCE-002", lost=debts[0].lost_site, source=move.source)
 
 
 def _unproven(snapshot: Snapshot[Broker], move: Move) -> Iterator[Finding]:
@@ -234,8 +216,7 @@ def _unproven(snapshot: Snapshot[Broker], move: Move) -> Iterator[Finding]:
 
 
 def _moved_on(snapshot: Snapshot[Broker], move: Move) -> Iterator[Finding]:
-    """A site may be opened again only while the other holds nothing that it lacks, and the site itself has applied all
-    that came."""
+    """A site may be opened again only while the other holds nothing that it lacks, and it has applied all."""
     for view, peer in snapshot.both(move.source, move.target):  # a pair with a silent broker is not opened
         if view.open:
             continue
@@ -273,7 +254,6 @@ def _unapplied(view: Broker) -> Iterator[str]:
 
 
 def holds_already(snapshot: Snapshot[Broker], move: Move) -> str | None:
-    """Say what holds already where there is nothing to do."""
     site, role = move.source, part_of(snapshot, move.spec).roles[move.source]
     if move.spec.operation == QUIESCE and role is Role.STANDBY:
         return f"{site} is closed to clients already"
@@ -282,25 +262,18 @@ def holds_already(snapshot: Snapshot[Broker], move: Move) -> str | None:
     owed = any(debt.kind is DebtKind.FENCE and debt.lost_site == site for debt in snapshot.debts)
     if move.spec.operation == FENCE and role is Role.STANDBY and lasts and not owed:
         return f"clients are kept out of {site} already"
-    kept_out = any(view.fence.roles_revoked for view in views)
     served = all(unit.open_at for unit in snapshot.units if move.spec.includes(unit.name))
-    whole = served and all(view.open for view in views)
-    if (
-        move.spec.operation == UNFENCE
-        and role is Role.SERVING
-        and whole
-        and not (kept_out or paused_at(snapshot, move.source))
-    ):
+    whole = served and all(view.open and not view.fence.roles_revoked for view in views)
+    if move.spec.operation == UNFENCE and role is Role.SERVING and whole and not paused_at(snapshot, site):
         return f"{site} serves already, and no run has paused anything there"
     return None
 
 
 def paused_at(snapshot: Snapshot[Broker], site: str) -> Sequence[tuple[Broker, Queue]]:
-    """The queues that runs have paused at a site."""
+    views = [(view, paused_by_runs(view)) for view in snapshot.views(site)]
     return [
         (view, queue)
-        for view in snapshot.views(site)
-        for by_runs in (paused_by_runs(view),)
+        for view, by_runs in views
         for queue in view.business.values()
         if queue.paused and queue.name in by_runs
     ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
@@ -21,7 +21,7 @@ from dr_ctl.engine.plan import Call, Spec
 from dr_ctl.rpo.core.starts import same_start
 from dr_ctl.topologies.common.calls import remove_document, write_document
 from dr_ctl.topologies.common.snapshot import Snapshot
-from dr_ctl.topologies.common.view import Broker, Queue
+from dr_ctl.topologies.common.view import Broker
 
 HOLDS: Final = "the gate holds"
 STANDS: Final = "one stands there"
@@ -36,21 +36,12 @@ class Mark:
 
     @classmethod
     def of(cls, view: Broker, spec: Spec | None = None) -> Mark:
-        """Mark the broker as it is now, with the queues of the units that are asked for."""
-        counters = [
-            counter for counter in view.link.counters if spec is None or spec.includes(view.unit_of(counter.name))
+        figures = [
+            (queue.name, queue.depth, queue.added, queue.removed)
+            for queue in view.link.counters
+            if spec is None or spec.includes(view.unit_of(queue.name))
         ]
-        figures = [(queue.name, queue.depth, queue.added, queue.removed) for queue in counters]
         return cls(view.start, hashlib.sha256(json.dumps(sorted(figures)).encode()).hexdigest())
-
-    def why_not(self, view: Broker, since: str, spec: Spec | None = None) -> str | None:
-        """Say what moved at that broker; returns None if nothing moved."""
-        now = Mark.of(view, spec)
-        is_same = same_start(now.start, self.start)
-        if is_same and replace(now, start=self.start) == self:
-            return None
-        what = "has a queue whose counters moved" if is_same else "was restarted"
-        return f"{view.site}/{view.pair} {what} since {since}"
 
 
 def changes(before: Broker, now: Broker, moves: Callable[[str | None], bool]) -> list[str]:
@@ -58,20 +49,11 @@ def changes(before: Broker, now: Broker, moves: Callable[[str | None], bool]) ->
     name = f"{now.site}/{now.pair}"
     if before.start != now.start:
         return [f"{name} was restarted since the gate was seen to hold"]
-    was = {queue.name: queue for queue in before.link.counters}
-    changed = [
-        queue.name
-        for queue in now.link.counters
-        if moves(now.unit_of(queue.name)) and _figures(queue) != _figures(was.get(queue.name))
-    ]
-    gone = sorted(name for name in {*was} - {queue.name for queue in now.link.counters} if moves(before.unit_of(name)))
-    named = brief([*changed, *gone])
-    return [f"{name}: something came or went since the gate was seen to hold: {named}"] if changed or gone else []
-
-
-def _figures(queue: Queue | None) -> tuple[int, int] | None:
-    """Depth and added show removed messages too: the queue is less deep, or as many were added."""
-    return (queue.depth, queue.added) if queue is not None else None
+    # These two show removed messages too: the queue is less deep, or as many were added.
+    was, figures = ({queue.name: (queue.depth, queue.added) for queue in view.link.counters} for view in (before, now))
+    changed = [queue for queue in figures if moves(now.unit_of(queue)) and figures[queue] != was.get(queue)]
+    changed += sorted(queue for queue in was.keys() - figures.keys() if moves(before.unit_of(queue)))
+    return [f"{name}: something came or went since the gate was seen to hold: {brief(changed)}"] if changed else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +69,6 @@ class Receipt:
 
 
 def name(site: str) -> str:
-    """The name of the queue that holds a receipt: the name contains the site that holds the receipt."""
     return f"dr-ctl.receipt.{site}"
 
 
@@ -108,13 +89,15 @@ def held_at(view: Broker) -> Receipt | None:
 
 
 def changes_since(receipt: Receipt, views: Sequence[Broker], spec: Spec | None = None) -> list[str]:
-    """Say what is not any more as the receipt says."""
-    since = f"the receipt of {receipt.at}"
-    reasons = []
+    since, reasons = f"the receipt of {receipt.at}", list[str]()
     for view in views:
-        mark = receipt.marks.get(view.site)
-        why = mark.why_not(view, since, spec) if mark is not None else f"{since} says nothing of {view.site}"
-        reasons += [why] if why is not None else []
+        name, mark, now = f"{view.site}/{view.pair}", receipt.marks.get(view.site), Mark.of(view, spec)
+        if mark is None:
+            reasons.append(f"{since} says nothing of {view.site}")
+        elif not same_start(now.start, mark.start):
+            reasons.append(f"{name} was restarted since {since}")
+        elif now.counters != mark.counters:
+            reasons.append(f"{name} has a queue whose counters moved since {since}")
     return reasons
 
 
@@ -126,12 +109,10 @@ def write(view: Broker, receipt: Receipt | None, when: str | None = None) -> tup
 
 
 def strike(view: Broker, when: str | None = None) -> tuple[Call, ...]:
-    """Take a receipt away where one stands."""
     if name(view.site) not in view.documents:
         return ()
     return (remove_document(view, name(view.site), f"remove the receipt {name(view.site)} at {view.site}", when),)
 
 
 def strikes(snapshot: Snapshot[Broker]) -> list[Call]:
-    """Take away receipts: where a site is opened, what they say is over."""
     return [call for site in snapshot.sites for view in snapshot.views(site) for call in strike(view)]

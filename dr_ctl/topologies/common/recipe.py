@@ -16,18 +16,7 @@ from dr_ctl.engine.operations import ALONE, FAILOVER, MOVING, REINSTATE, REINSTA
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Check, Move, Outcome, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
-from dr_ctl.topologies.common import reasons
-from dr_ctl.topologies.common.checks import (
-    OF_BROKER,
-    OF_PAIR,
-    Case,
-    errors_first,
-    of_brokers,
-    of_pairs,
-    of_standby,
-    on_purpose,
-    on_the_way,
-)
+from dr_ctl.topologies.common import checks, reasons
 from dr_ctl.topologies.common.rules import Rules, selects
 from dr_ctl.topologies.common.snapshot import Snapshot, baseline, basis
 from dr_ctl.topologies.common.view import Broker
@@ -43,15 +32,13 @@ V = TypeVar("V", bound=Broker)
 
 @dataclass(frozen=True, slots=True)
 class Undo:
-    """What a verb may change at the brokers of each site: its undo wants that as before the run. `by` does what is more
-    than that."""
+    """The undo wants what a verb may change at each site as before the run; `by` does what is more than that."""
 
     source: tuple[Want, ...] = ()
     target: tuple[Want, ...] = ()
     by: Callable[[Any, PlannedStep, Move, StepContext], Outcome] | None = None
 
     def of(self, rules: Rules, snapshot: Snapshot[Any], move: Move, draft: StepPlan) -> StepPlan:
-        """The step with the calls that undo it."""
         inverse = [*draft.inverse]
         for site, wants in ((move.source, self.source), (move.target, self.target)):
             for view in snapshot.views(site):
@@ -62,8 +49,6 @@ class Undo:
 
 @dataclass(frozen=True, slots=True)
 class VerbHandler(Generic[S, T]):
-    """How one verb is decided, how it is done, and what its undo gives back."""
-
     draft: Callable[[Rules, RunbookStep, S, Move], StepPlan]
     act: Callable[[T, PlannedStep, Move, StepContext], Outcome]
     undo: Undo | None = None
@@ -74,8 +59,6 @@ Procedure = Mapping[str, VerbHandler[S, T]]
 
 
 class Recipe(Generic[V]):
-    """Decides for an installation from what was seen and what the settings say."""
-
     def __init__(self, rules: Rules, kind: TopologyDefinition[V]) -> None:
         self.rules, self._kind, self._checks = rules, kind, kind.checks
         self.moves_parts = kind.moves_parts
@@ -99,29 +82,29 @@ class Recipe(Generic[V]):
         return basis(snapshot)
 
     def why_not(self, snapshot: Snapshot[V], move: Move) -> Sequence[Finding]:
-        checks, case = self._checks, Case(self.rules, snapshot, move)
+        own, case = self._checks, checks.Case(self.rules, snapshot, move)
         if move.spec.units is not None and not self.moves_parts:
             return [found("DR-UNIT-002")]
         if move.spec.operation == FAILOVER:
-            findings = [*reasons.against_failover(snapshot, move, checks.of_broker), *checks.of_failover(case)]
+            findings = [*reasons.against_failover(snapshot, move, own.of_broker), *own.of_failover(case)]
         elif move.spec.operation in REINSTATING:
-            findings = [*dict.fromkeys(checks.of_return(case))]
+            findings = [*dict.fromkeys(own.of_return(case))]
         elif move.spec.operation in ALONE:
-            findings = [*reasons.against_step(case, checks), *checks.of_opening(case)]
+            findings = [*reasons.against_step(case, own), *own.of_opening(case)]
         else:
-            findings = [*reasons.not_taken_in(snapshot, move), *checks.of_move(case)]
-        return errors_first(on_purpose(snapshot, findings))
+            findings = [*reasons.not_taken_in(snapshot, move), *own.of_move(case)]
+        return checks.errors_first(checks.on_purpose(snapshot, findings))
 
     def checks(self, snapshot: Snapshot[V], move: Move) -> Sequence[Check]:
-        checks, case = self._checks, Case(self.rules, snapshot, move)
+        own, case = self._checks, checks.Case(self.rules, snapshot, move)
 
         def of_one(view: V) -> Iterable[Finding]:
-            findings = [*checks.of_broker(view), *(of_standby(view) if view.role is not Role.SERVING else ())]
-            return on_the_way(findings, view, snapshot.peer(view), move)
+            findings = [*own.of_broker(view), *(checks.of_standby(view) if view.role is not Role.SERVING else ())]
+            return checks.on_the_way(findings, view, snapshot.peer(view), move)
 
         return [
-            *of_brokers(snapshot, (*OF_BROKER, *checks.by_broker), of_one),
-            *of_pairs(case, (*OF_PAIR, *checks.by_pair), checks.of_both),
+            *checks.of_brokers(snapshot, (*checks.OF_BROKER, *own.by_broker), of_one),
+            *checks.of_pairs(case, (*checks.OF_PAIR, *own.by_pair), own.of_both),
         ]
 
     def holds_already(self, snapshot: Snapshot[V], move: Move) -> str | None:

@@ -1,7 +1,7 @@
 """The settings of a move: which queues it is about, how they moved between readings, how long it may take. Pure."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from dr_ctl.core.notation import matches
@@ -14,7 +14,6 @@ from dr_ctl.topologies.common.view import Broker, Queue
 
 
 def selected(view: Broker, queues: Queues) -> dict[str, Queue]:
-    """The business queues that the settings speak of, by name."""
     return {name: queue for name, queue in view.business.items() if selects(queues, name)}
 
 
@@ -38,8 +37,6 @@ def selects_all(queues: Queues, beginning: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How many messages of one queue lie at both sites."""
-
     queue: str
     source: int
     target: int
@@ -68,13 +65,12 @@ def holding(view: Broker) -> str:
     return f"{view.site} {sum(queue.depth for queue in view.business.values())} message(s)"
 
 
-def traffic(before: Sequence[Broker], after: Sequence[Broker]) -> dict[str, int]:
-    """How many messages each queue gained or lost between two readings, the larger of both sites."""
+def traffic(both: Iterable[tuple[Broker, Broker]]) -> dict[str, int]:
+    """How many messages each queue gained or lost between two readings of brokers, the larger of both sites."""
     result: dict[str, int] = {}
-    for first, second in zip(before, after, strict=True):
-        for name, queue in second.business.items():
-            was = first.business.get(name)
-            if was is not None and first.start == second.start:
+    for before, after in both:
+        for name, queue in after.business.items() if before.start == after.start else ():
+            if (was := before.business.get(name)) is not None:
                 change = (queue.added - was.added) + (queue.removed - was.removed)
                 result[name] = max(result.get(name, 0), change)
     return result
@@ -82,14 +78,11 @@ def traffic(before: Sequence[Broker], after: Sequence[Broker]) -> dict[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Settings that drafts use beside the reading."""
-
     queues: Queues
     drain: Drain
     timeouts: Timeouts
 
     def within(self, move: Move) -> float:
-        """How long a drain may take."""
         return move.spec.timeout_s if move.spec.timeout_s is not None else self.drain.timeout
 
     def catching_up(self, step: RunbookStep, _move: Move) -> dict[str, float]:

@@ -8,7 +8,7 @@ from enum import Flag, auto
 from functools import partial
 from itertools import groupby, zip_longest
 from pathlib import Path
-from typing import Any, ClassVar, Final, Generic, Self, TypeVar
+from typing import Any, ClassVar, Final, Generic, Self
 from urllib.parse import urlsplit
 
 from dr_ctl.core.errors import BrokerError, Passive, Unreachable
@@ -28,7 +28,6 @@ from dr_ctl.topologies.common.view import Config
 from dr_ctl.topologies.topology import NodeState
 
 A_QUEUE_S: Final = 0.001
-T = TypeVar("T")
 
 
 class ReadScope(Flag):
@@ -65,7 +64,6 @@ FOR_PAUSES: Final = ReadScope.STATE | ReadScope.PAUSES
 
 
 def stomp_account(installation: Installation, site: str, stomp: str, login: Login) -> StompAccount:
-    """The way through a STOMP listener of that site, with the site's TLS."""
     address = parse_address(stomp)
     return StompAccount(address, login, installation.tls(site) if address.tls else None)
 
@@ -180,11 +178,9 @@ class Session(ABC, Generic[V_co]):
         """Messages in delivery of each queue, and whether it is paused: the poll of a quiesce."""
 
     def uncovered(self) -> list[str]:
-        """Business addresses that the lasting fence leaves out."""
         return []
 
     def unapplied(self, *, timeout_s: float) -> int | None:
-        """How many acknowledgements of the peer have arrived and are not applied, or None if unread."""
         return self.read(ReadScope.OUTFLOW, timeout_s=timeout_s).link.unapplied
 
     def send(self, calls: Sequence[Call]) -> list[Outcome]:
@@ -196,7 +192,6 @@ class Session(ABC, Generic[V_co]):
         return outcomes
 
     def is_own(self, _call: Call) -> bool:
-        """Say whether a call is carried out otherwise than by management."""
         return False
 
     def do(self, call: Call) -> Outcome:
@@ -217,15 +212,13 @@ class Session(ABC, Generic[V_co]):
 
     @property
     def stomp(self) -> str | None:
-        """The STOMP address of the node that is active, if the settings name one."""
-        return (self.group.last or self.group.processes[0]).stomp
+        return self.group.current.stomp
 
     @property
     def _active(self) -> Node | None:
-        """The node that is active, in the settings; None where they name no nodes."""
+        """None where the settings name no nodes."""
         nodes = self.settings.nodes if isinstance(self.settings, Grouped) else ()
-        active = self.group.last or self.group.processes[0]
-        return next((node for node in nodes if node.name == active.name), None)
+        return next((node for node in nodes if node.name == self.group.current.name), None)
 
     @property
     def has_console(self) -> bool:
@@ -233,14 +226,12 @@ class Session(ABC, Generic[V_co]):
 
     @property
     def hosts(self) -> frozenset[str]:
-        """The hosts that clients use, as far as the settings name STOMP addresses."""
         return frozenset(
             parse_address(process.stomp).host for process in self.group.processes if process.stomp is not None
         )
 
     def is_vacant(self, *, anew: bool = False) -> bool:
-        """Say whether no node is active and one may be at any moment. Asked `anew`, or where none was by the newest
-        answer."""
+        """Whether no node is active and one may be at any moment. Asked `anew`, or where none was just now."""
         try:
             self.group.found(anew=anew)
         except NobodyActive as error:
@@ -248,7 +239,6 @@ class Session(ABC, Generic[V_co]):
         return False
 
     def refuses(self, error: BrokerError, *, within_s: float) -> bool:
-        """Say whether every port of it that is known refuses, as its management did."""
         if not self.group.has_one_node:
             return all(reading.state is NodeState.REFUSES for reading in self.group.readings)
         if not (isinstance(error, Unreachable) and error.refused):
@@ -263,7 +253,7 @@ class Session(ABC, Generic[V_co]):
         if group.has_one_node:
             return self._read(scope, timeout_s)
         before = group.last
-        group.begin()
+        group.begin(group.last)
         if before is not None:
             try:
                 view = self._read(scope, timeout_s)
@@ -301,59 +291,32 @@ class Session(ABC, Generic[V_co]):
         return self.newest[1] if self.newest is not None else None
 
     def names(self) -> V_co:
-        """The newest reading, where only its names matter: which acceptors, link and outflow there are."""
         return self._last if self._last is not None else self.read()
 
     def stomp_account(self) -> StompAccount | None:
-        """The STOMP listener of the node that is active, if the settings name one."""
         return self._listener(self.stomp, self._active)
 
     def try_login(self, *, timeout_s: float) -> LoginResult | None:
         """Connect once as a client, if the settings name a STOMP address: to every node that is not out of reach, as a
         listener that lets anybody in is open."""
         away = {reading.name for reading in self.group.readings if reading.state is NodeState.UNKNOWN}
-        first = self.group.last or self.group.processes[0]
+        first = self.group.current
         others = [process for process in self.group.processes if process is not first and process.name not in away]
         asked = [partial(process.try_login, timeout_s) for process in (*others, first)]
         login_results = in_parallel(asked, "log in", most=len(asked))
-        return next(
-            (login_result for login_result in login_results if isinstance(login_result, Connected)), login_results[-1]
-        )
+        return next((result for result in login_results if isinstance(result, Connected)), login_results[-1])
 
-    def round_trip(self, queue: str, *, timeout_s: float) -> RoundTrip | None:
-        from dr_ctl.stomp_io.client import round_trip  # noqa: PLC0415
-
-        name = self.destination(queue)
-        return self._as_client(partial(round_trip, queue=name, body="dr-ctl probe", timeout_s=timeout_s))
-
-    def put_some(self, queue: str, token: str, count: int, *, timeout_s: float) -> RoundTrip | None:
-        """Send durable messages as a producer; None where the settings name no STOMP address."""
-        from dr_ctl.stomp_io.client import put  # noqa: PLC0415
-
-        name = self.destination(queue)
-        return self._as_client(partial(put, queue=name, token=token, count=count, timeout_s=timeout_s))
-
-    def take_some(self, queue: str, token: str | None, count: int, *, timeout_s: float) -> RoundTrip | None:
-        """Receive and acknowledge these messages, or any of a rehearsal, as a consumer; None where the settings name no
-        STOMP address."""
-        from dr_ctl.stomp_io.client import take  # noqa: PLC0415
-
-        name = self.destination(queue)
-        return self._as_client(partial(take, queue=name, token=token, count=count, timeout_s=timeout_s))
-
-    def _as_client(self, act: Callable[[StompAccount], T]) -> T | None:
+    def as_client(self, act: Callable[..., RoundTrip], queue: str, **how: Any) -> RoundTrip | None:
+        """Send or take messages of a queue over STOMP; None where the settings name no address."""
         account = self.stomp_account()
-        return act(account) if account is not None else None
+        if account is None:
+            return None
+        return act(account, queue=self.destination(queue), **how)
 
     @staticmethod
     def destination(queue: str) -> str:
         """How a client names a queue over STOMP."""
         return queue
-
-    def _secret(self) -> str:
-        if not self._password:
-            self._password = resolve(self.settings.password, self._installation.file.parent)
-        return self._password
 
     def _tried(self, stomp: str | None, node: Node | None, within_s: float) -> LoginResult | None:
         from dr_ctl.stomp_io.client import try_login  # noqa: PLC0415 - stomp.py is loaded by who asks a port, not by a reading
@@ -375,9 +338,12 @@ class Session(ABC, Generic[V_co]):
 
     def _login(self, node: Node | None) -> tuple[str, str]:
         """Raises `SecretMissing`."""
-        secret = node.password if node is not None else None
-        password = resolve(secret, self._installation.file.parent) if secret is not None else self._secret()
-        return (node.username if node is not None else None) or self.settings.username, password
+        folder, username, secret = self._installation.file.parent, self.settings.username, None
+        if node is not None:
+            username, secret = node.username or username, node.password
+        if secret is None and not self._password:
+            self._password = resolve(self.settings.password, folder)
+        return username, resolve(secret, folder) if secret is not None else self._password
 
     def _opened(self, url: str | None, node: Node | None) -> Wire:
         if url is None:
@@ -388,7 +354,7 @@ class Session(ABC, Generic[V_co]):
         return Wire(account(self._installation, self.site, url, username, secret, password))
 
     def wire(self, *, every: bool = False) -> GroupWire:
-        """Open a connection of its own to the management of the node that is active, or of `every` one that is."""
+        """A connection of its own to the management of the node that is active, or of `every` one that is."""
         return GroupWire(self.group, every=every)
 
     def reader(self) -> Reader:

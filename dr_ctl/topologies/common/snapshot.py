@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final, Generic, Self, TypeVar
 from dr_ctl.core.errors import BrokerError, TimedOut, Unreachable
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, Role, Severity, brief
+from dr_ctl.core.notation import if_known
 from dr_ctl.engine.debts import Debt, DebtKind
 from dr_ctl.engine.lease import LOCK, LockDocument, LockReading
 from dr_ctl.engine.operations import FAILBACK, SWAPOVER
@@ -22,9 +23,7 @@ from dr_ctl.rpo.core.starts import same_start
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.topologies.common import group
 from dr_ctl.topologies.common.calls import QUARANTINE_PREFIX, debts_of, is_debt, numbered
-from dr_ctl.topologies.common.link import Residue
-from dr_ctl.topologies.common.view import Broker
-from dr_ctl.topologies.common.workloads import as_they_are
+from dr_ctl.topologies.common.view import Broker, Residue
 from dr_ctl.topologies.topology import (
     BrokerSnapshot,
     FenceStrength,
@@ -32,6 +31,7 @@ from dr_ctl.topologies.topology import (
     Node,
     NodeReading,
     NodeState,
+    PartState,
     Stake,
     WorkloadSnapshot,
 )
@@ -125,10 +125,11 @@ class Snapshot(Generic[V_co]):
 
     def unnamed(self, site: str) -> list[Node]:
         """The nodes of a site's brokers that the settings do not name."""
-        unnamed: list[Node] = []
-        for broker in self.sites[site].values():
-            unnamed += broker.unnamed if isinstance(broker, Silent) else group.unnamed_of(broker, self.peer(broker))
-        return unnamed
+        return [
+            node
+            for broker in self.sites[site].values()
+            for node in (broker.unnamed if isinstance(broker, Silent) else group.unnamed_of(broker, self.peer(broker)))
+        ]
 
     @property
     def units(self) -> Sequence[UnitSnapshot]:
@@ -139,8 +140,7 @@ class Snapshot(Generic[V_co]):
 
     @staticmethod
     def unit(name: str, brokers: Mapping[str, Sequence[Broker | Silent]]) -> UnitSnapshot:
-        """Say where a unit is open: at a site with a broker that lets clients in. Closed means that every broker there
-        is known to let nobody in."""
+        """A unit is open at a site with a broker that lets clients in, and closed where every broker lets nobody in."""
         flags = {
             site: [None if isinstance(broker, Silent) else broker.units.get(name) for broker in own]
             for site, own in brokers.items()
@@ -155,7 +155,6 @@ class Snapshot(Generic[V_co]):
         return UnitSnapshot(name, open_at[0] if len(open_at) == 1 else None, open_at, closed_at, kept_out_at)
 
     def view(self, site: str, pair: str) -> V_co | None:
-        """The broker's view, or None where it did not answer."""
         broker = self.sites[site][pair]
         return None if isinstance(broker, Silent) else broker
 
@@ -163,14 +162,13 @@ class Snapshot(Generic[V_co]):
         return [broker for broker in self.sites[site].values() if not isinstance(broker, Silent)]
 
     def both(self, local: str, remote: str) -> Iterator[tuple[V_co, V_co]]:
-        """The two brokers of each pair of which both answered, the first site's first."""
+        """The two brokers of each pair of which both answered."""
         for pair in self.sites[local]:
             one, other = self.view(local, pair), self.view(remote, pair)
             if one is not None and other is not None:
                 yield one, other
 
     def changed(self, change: Callable[[V_co], Any]) -> Self:
-        """The same reading, with each broker that answered changed so."""
         sites = {
             site: {pair: broker if isinstance(broker, Silent) else change(broker) for pair, broker in brokers.items()}
             for site, brokers in self.sites.items()
@@ -189,11 +187,7 @@ class Snapshot(Generic[V_co]):
 
     @property
     def locks(self) -> Sequence[LockReading]:
-        return [
-            LockReading(view.site, view.pair, view.now_ms, tuple(LockDocument.of_text(*text) for text in texts))
-            for view in self._all()
-            for texts in (numbered(view.documents, LOCK),)
-        ]
+        return [LockReading(view.site, view.pair, view.now_ms, _locks(view)) for view in self._all()]
 
     def links(self) -> Sequence[LinkSnapshot]:
         was = self.before
@@ -203,12 +197,12 @@ class Snapshot(Generic[V_co]):
         ]
 
     def rows(self, at: datetime) -> Sequence[Row]:
-        found: list[Row] = []
+        rows: list[Row] = []
         for view in self._all():
-            found += view.link.rows(self.peer(view), at)
-            rows = [queue.row(view, at, acked=queue.acked) for queue in view.business.values() if queue.counted]
-            found += rows if view.link.redelivers else [replace(row, delivering=0) for row in rows]
-        return found + [
+            rows += view.link.rows(self.peer(view), at)
+            queues = [queue.row(view, at, acked=queue.acked) for queue in view.business.values() if queue.counted]
+            rows += queues if view.link.redelivers else [replace(row, delivering=0) for row in queues]
+        return rows + [
             Row(ts=at, site=node.site, pair=node.pair, kind="node", name=node.at or node.shown_by)
             for node in self._unnamed_now()
         ]
@@ -216,9 +210,8 @@ class Snapshot(Generic[V_co]):
     def _unnamed_now(self) -> Iterator[Node]:
         """The nodes that this reading shows, without what the history tells."""
         for site, brokers in self.sites.items():
-            other = next(name for name in self.sites if name != site)
             for pair, broker in brokers.items():
-                peer = self.view(other, pair)
+                peer = self.peer(broker)
                 if not isinstance(broker, Silent):
                     yield from group.unnamed_of(broker, peer)
                 elif peer is not None:
@@ -238,15 +231,17 @@ class Snapshot(Generic[V_co]):
         return Residue.sum_of(known).figures() if len(known) == len(self.sites[site]) else {}
 
     def findings(self) -> Sequence[Finding]:
-        workloads = as_they_are(self.roles, self.workloads)
-        return [*workloads, *self._let_in(), *self._of_brokers(), *self._beside()]
+        findings = [*twice(self.workloads)]
+        for workload in self.workloads:
+            findings += (
+                (unread(workload, Severity.WARNING),) if workload.runs is None else misplaced(workload, self.roles)
+            )
+        return [*findings, *self._let_in(), *self._of_brokers(), *self._beside()]
 
     def fence_strength(self, site: str) -> FenceStrength | None:
         views = self.views(site)
-        if len(views) < len(self.sites[site]):
-            return None
         lasts = [True if view.config.lasting is not None else view.fence.boots_closed for view in views]
-        if None in lasts:
+        if None in lasts or len(views) < len(self.sites[site]):
             return None
         return "lasting" if all(lasts) else "now"
 
@@ -268,7 +263,7 @@ class Snapshot(Generic[V_co]):
         return [view for site in self.sites for view in self.views(site)]
 
     def peer(self, view: Broker | Silent) -> Any:
-        """The other broker of a pair, which is of the same kind; returns None where that broker did not answer."""
+        """The other broker of a pair, which is of the same kind; None where that did not answer."""
         return next(self.view(site, view.pair) for site in self.sites if site != view.site)
 
     def _let_in(self) -> Iterator[Finding]:
@@ -293,7 +288,7 @@ class Snapshot(Generic[V_co]):
                 if not isinstance(broker, Silent):
                     yield from group.of_nodes(broker, self.peer(broker), Severity.WARNING)
                 elif broker.unnamed:
-                    nodes = brief([str(node) for node in broker.unnamed])
+                    nodes = brief([*map(str, broker.unnamed)])
                     yield found("DR-NODE-001.silent", severity=Severity.WARNING, site=site, nodes=nodes)
 
     def _of_brokers(self) -> Iterator[Finding]:
@@ -354,12 +349,44 @@ def _together(roles: Sequence[Role]) -> Role:
     and lets nobody in."""
     if Role.SERVING in roles:
         return Role.SERVING
-    first = roles[0]
-    if all(role is first for role in roles):
-        return first
-    if set(roles) == {Role.STANDBY, Role.DOWN}:
+    if len({*roles}) == 1:
+        return roles[0]
+    if {*roles} == {Role.STANDBY, Role.DOWN}:
         return Role.DOWN
     return Role.SICK if Role.SICK in roles else Role.UNKNOWN
+
+
+def twice(workloads: Sequence[WorkloadSnapshot], severity: Severity = Severity.ERROR) -> Iterator[Finding]:
+    """The singletons that run at both sites."""
+    where: dict[str, list[str]] = {}
+    for workload in workloads:
+        if workload.singleton and workload.runs:
+            where.setdefault(workload.name, []).append(workload.site)
+    for name, sites in where.items():
+        if len(sites) > 1:
+            yield found("DR-WORK-001", name=name, sites=" and ".join(sites), severity=severity)
+
+
+def unread(workload: WorkloadSnapshot, severity: Severity) -> Finding:
+    name, site, silent = workload.name, workload.site, if_known(workload.silent)
+    return found("DR-WORK-002", name=name, site=site, silent=silent, severity=severity)
+
+
+def misplaced(workload: WorkloadSnapshot, roles: Mapping[str, Role]) -> Iterator[Finding]:
+    """Say that a workload runs where no site serves, or does not run where all clients are. A workload for a site
+    that serves alone runs in between, and both sites may see its effect."""
+    serving = [site for site, role in roles.items() if role is Role.SERVING]
+    if workload.alone or len(serving) != 1:
+        return
+    name, site, state = workload.name, workload.site, workload.state
+    if site not in serving and workload.runs:
+        yield found("DR-WORK-005", name=name, site=site)
+    elif site in serving and state != PartState.RUNNING.value:
+        yield found("DR-WORK-006", state=state, site=site, name=name, starting=starting(workload))
+
+
+def starting(workload: WorkloadSnapshot) -> str:
+    return f"Where both sites answer, `dr-ctl unfence {workload.site}` starts it; else start it there by hand."
 
 
 START: Final = "start"
@@ -375,7 +402,7 @@ def baseline(snapshot: Snapshot[Broker]) -> Mapping[str, Json]:
 
 
 def started_since(move: Move, view: Broker) -> bool:
-    """Say whether a broker was started anew since the run began, as far as that is known."""
+    """Whether a broker was started anew since the run began, as far as that is known."""
     return not same_start(before(move, view).get(START, view.start), view.start)
 
 
@@ -398,8 +425,11 @@ def reopened(move: Move, view: Broker) -> bool:
 
 def paused_by_runs(view: Broker) -> frozenset[str]:
     """The queues that runs paused, by their locks: a later run must lift these pauses."""
-    locks = [LockDocument.of_text(*document) for document in numbered(view.documents, LOCK)]
-    return frozenset(queue for lock in locks for queues in lock.paused.values() for queue in queues)
+    return frozenset(queue for lock in _locks(view) for queues in lock.paused.values() for queue in queues)
+
+
+def _locks(view: Broker) -> tuple[LockDocument, ...]:
+    return tuple(LockDocument.of_text(*document) for document in numbered(view.documents, LOCK))
 
 
 def basis(snapshot: Snapshot[Broker]) -> Mapping[str, Json]:
@@ -409,19 +439,14 @@ def basis(snapshot: Snapshot[Broker]) -> Mapping[str, Json]:
             site: {view.pair: {**state_to_restore(view), "version": view.version} for view in snapshot.views(site)}
             for site in snapshot.sites
         },
-        PAIRS: {
-            site: [*sorted(broker.pair for broker in snapshot.brokers if broker.site == site)]
-            for site in snapshot.sites
-        },
+        PAIRS: {site: [*sorted(brokers)] for site, brokers in snapshot.sites.items()},
         NODES: {site: {view.pair: view.node for view in snapshot.views(site)} for site in snapshot.sites},
     }
 
 
 def state_to_restore(view: Broker) -> dict[str, Json]:
-    by_runs = paused_by_runs(view)
-    locks: dict[str, Json] = {
-        name: name in view.fence.contenders for name in (*view.fence.contenders, *view.fence.passive)
-    }
+    by_runs, fence = paused_by_runs(view), view.fence
+    locks: dict[str, Json] = {name: name in fence.contenders for name in (*fence.contenders, *fence.passive)}
     return {
         "listeners": {listener.name: listener.started for listener in view.listeners},
         "mirror": {listener.name: listener.started for listener in view.link.listeners},
@@ -430,7 +455,7 @@ def state_to_restore(view: Broker) -> dict[str, Json]:
         "paused": [name for name in view.paused if name not in by_runs],
         "acceptors": {listener.name: listener.started for listener in view.acceptors},
         "queues": [queue.name for queue in view.business.values()],
-        "shut_out": view.fence.roles_revoked,
+        "shut_out": fence.roles_revoked,
         "debts": [name for name in sorted(view.documents) if is_debt(name)],
         **view.link.settable,
         **({"locks": locks} if locks else {}),

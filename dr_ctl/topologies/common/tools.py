@@ -7,6 +7,7 @@ Flags lie: an acceptor whose port is taken by another process says that it is st
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import methodcaller
 from typing import Any, Final, Generic
 
 from dr_ctl.core.errors import BrokerError, LoginRefused, Throttled, Unreachable
@@ -22,7 +23,7 @@ from dr_ctl.jolokia.client import CHANGE_S
 from dr_ctl.processes.secrets import SecretMissing
 from dr_ctl.stomp_io.address import Closed, Connected, LoginDenied, LoginResult, Silent
 from dr_ctl.topologies.common import wants
-from dr_ctl.topologies.common.calls import holds, left_of, queues_of, still
+from dr_ctl.topologies.common.calls import holds, left_of, queues_of
 from dr_ctl.topologies.common.gate import Gate
 from dr_ctl.topologies.common.group import NobodyActive
 from dr_ctl.topologies.common.observer import AnyObserver, Observer
@@ -38,8 +39,7 @@ _Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class WhyNot:
-    """Why a pair is not shown to serve: by a listener's flag, or because no client is let in. `lets_in`: a client
-    was."""
+    """Why a pair is not shown to serve: by a listener's flag, or as no client is let in. `lets_in`: one was."""
 
     text: str
     by_flag: bool
@@ -47,44 +47,36 @@ class WhyNot:
 
 
 class Listeners:
-    """The client listeners of one command's sites. Remembers where a test login got in: only there does one
-    that fails prove anything."""
+    """Remembers where a test login got in: only there does one that fails prove anything."""
 
     def __init__(self, observer: AnyObserver) -> None:
         self._observer = observer
-        self.logged_in: set[_Key] = set()
+        self.logged_in: set[Session[Broker]] = set()
 
-    def login_results(self, sessions: Sequence[Session[Broker]]) -> dict[_Key, LoginResult | None]:
-        answers = self._observer.ask_all(
-            lambda session: session.try_login(timeout_s=self._observer.timeouts.login_s), sessions
-        )
-        return {
-            (session.site, session.pair): login_result for session, login_result in zip(sessions, answers, strict=True)
-        }
+    def login_results(self, sessions: Sequence[Session[Broker]]) -> dict[Session[Broker], LoginResult | None]:
+        tried = methodcaller("try_login", timeout_s=self._observer.timeouts.login_s)
+        return dict(zip(sessions, self._observer.ask_all(tried, sessions), strict=True))
 
     def try_login(self, site: str) -> list[Finding]:
         """Connect to a serving site as clients do, and remember where that worked."""
         findings = []
-        for key, login_result in self.login_results(self._observer.at(site)).items():
+        for session, login_result in self.login_results(self._observer.at(site)).items():
+            broker = f"{session.site}/{session.pair}"
             if isinstance(login_result, Connected):
-                self.logged_in.add(key)
+                self.logged_in.add(session)
+            elif login_result is None:
+                findings.append(found("DR-FENCE-001.no_address", broker=broker))
             else:
-                broker = "/".join(key)
-                findings.append(
-                    found("DR-FENCE-001.no_address", broker=broker)
-                    if login_result is None
-                    else found("DR-FENCE-001", broker=broker, why=login_result.because)
-                )
+                findings.append(found("DR-FENCE-001", broker=broker, why=login_result.because))
         return findings
 
     def await_closed(
         self, site: str, context: StepContext, within_s: float, again: Callable[[Sequence[Broker]], object]
     ) -> Outcome:
-        """Show that no client gets in: every listener's flag, and no test login where there was one before; `again`
-        sends what is missing by a reading."""
-        logged_in = [session for session in self._observer.at(site) if (session.site, session.pair) in self.logged_in]
+        """Every listener's flag, and no test login where there was one; `again` sends what is missing by a reading."""
+        sessions = self._observer.at(site)
         # A client that is let in shows an open listener, whether one was greeted there before or not.
-        probed = [session for session in self._observer.at(site) if session in logged_in or session.fenced_by_listener]
+        probed = [session for session in sessions if session in self.logged_in or session.fenced_by_listener]
 
         def read() -> tuple[Sequence[Broker], str | None]:
             views = self._answering(site)
@@ -94,7 +86,11 @@ class Listeners:
                 return views, f"lock coordinator {', '.join(contenders)} is not stopped"
             if self.accept_client(probed):
                 return views, "a client is still let in"
-            beside = [client for view in views for client in self._foreign_clients(view)]
+            beside = list[str]()
+            for view in views:  # by what was last seen of the peer
+                peer = next(at[view.pair].newest for name, at in self._observer.brokers.items() if name != site)
+                beside += view.fence.clients_elsewhere()
+                beside += view.fence.clients_at_link(peer[1] if peer is not None else None)
             return views, f"clients go on behind the fence: {brief(beside)}" if beside else None
 
         poll_s = self._observer.timeouts.poll_s
@@ -111,20 +107,12 @@ class Listeners:
         findings = tuple(self._not_lasting(views))
         lasts = bool(views) and not findings and all(view.fence.roles_revoked for view in views)
         tail = "; a restart does not let clients in" if lasts else ""
-        if len(logged_in) == len(self._observer.at(site)):
+        if self.logged_in.issuperset(sessions):
             text = f"clients are out: listeners closed, test login failed{tail}"
             return Done(text, {"proof": "attempt", "roles_kept_out": lasts}, findings)
-        named = all(session.stomp is not None for session in self._observer.at(site))
-        finding = found("DR-FENCE-002" if named else "DR-FENCE-002.no_address", site=site)
-        return Done(
-            f"listeners closed, by flag only{tail}", {"proof": "flag", "roles_kept_out": lasts}, (finding, *findings)
-        )
-
-    def _foreign_clients(self, view: Broker) -> list[str]:
-        """Clients on listeners that the fence leaves open, by what was last seen of the peer."""
-        peers = next(brokers for site, brokers in self._observer.brokers.items() if site != view.site)
-        newest = peers[view.pair].newest
-        return [*view.fence.clients_elsewhere(), *view.fence.clients_at_link(newest[1] if newest is not None else None)]
+        named = all(session.stomp is not None for session in sessions)
+        findings = (found("DR-FENCE-002" if named else "DR-FENCE-002.no_address", site=site), *findings)
+        return Done(f"listeners closed, by flag only{tail}", {"proof": "flag", "roles_kept_out": lasts}, findings)
 
     def _answering(self, site: str) -> Sequence[Broker]:
         """The brokers that answer. A broker that is down lets nobody in; any other silent broker is an error."""
@@ -140,19 +128,15 @@ class Listeners:
     def _not_lasting(self, views: Sequence[Broker]) -> Iterator[Finding]:
         """Report the gaps of the lasting fence that the settings ask for; the listeners are closed all the same."""
         keep_out = [(view, lasting) for view in views if (lasting := view.config.lasting) is not None]
-        roles_revoked = [
-            self._observer.brokers[view.site][view.pair] for view, _ in keep_out if view.fence.roles_revoked
-        ]
-        left = dict(
-            zip(roles_revoked, self._observer.ask_all(lambda session: session.uncovered(), roles_revoked), strict=True)
-        )
+        standing = [self._observer.brokers[view.site][view.pair] for view, _ in keep_out if view.fence.roles_revoked]
+        addresses = self._observer.ask_all(lambda session: session.uncovered(), standing)
+        uncovered = {(at.site, at.pair): names for at, names in zip(standing, addresses, strict=True)}
         for view, lasting in keep_out:
-            session = self._observer.brokers[view.site][view.pair]
             name, roles = f"{view.site}/{view.pair}", ", ".join(lasting.roles)
-            if session not in left:
+            if (gaps := uncovered.get((view.site, view.pair))) is None:
                 yield found("DR-FENCE-007", broker=name, roles=roles)
-            elif left[session]:
-                yield found("DR-FENCE-008", broker=name, roles=roles, left=brief(left[session]))
+            elif gaps:
+                yield found("DR-FENCE-008", broker=name, roles=roles, left=brief(gaps))
 
     def why_not_serving(self, sessions: Sequence[Session[Broker]]) -> dict[str, WhyNot | None]:
         """Say of each pair why it is not shown to serve, or None."""
@@ -167,24 +151,20 @@ class Listeners:
         login_results = self.login_results(sessions)
         why_not: dict[str, WhyNot | None] = {}
         for session, opened in zip(sessions, asked.result(), strict=True):
-            login_result = login_results[session.site, session.pair]
+            login_result, why = login_results[session], None
             if isinstance(opened, BrokerError):
-                why_not[session.pair] = WhyNot(f"it does not answer: {opened}", by_flag=False)
-                continue
-            shut = [name for name in session.config.clients if name not in opened]
-            why_not[session.pair] = None
-            if shut:
-                why_not[session.pair] = WhyNot(
-                    f"acceptor {', '.join(shut)} is closed", by_flag=True, lets_in=isinstance(login_result, Connected)
-                )
-            if isinstance(login_result, Closed | Silent):
+                why = WhyNot(f"it does not answer: {opened}", by_flag=False)
+            elif isinstance(login_result, Closed | Silent):
                 # A refused login is an answer of the broker all the same: the listener is open, only not to this user.
-                why_not[session.pair] = WhyNot(f"no client is let in: {login_result.because}", by_flag=False)
+                why = WhyNot(f"no client is let in: {login_result.because}", by_flag=False)
+            elif shut := [name for name in session.config.clients if name not in opened]:
+                text, lets_in = f"acceptor {', '.join(shut)} is closed", isinstance(login_result, Connected)
+                why = WhyNot(text, by_flag=True, lets_in=lets_in)
+            why_not[session.pair] = why
         return why_not
 
     def accept_client(self, sessions: Sequence[Session[Broker]]) -> bool:
-        """Say whether a client is let in anywhere, whatever the flags say."""
-        return any(isinstance(login_result, Connected) for login_result in self.login_results(sessions).values())
+        return any(isinstance(result, Connected) for result in self.login_results(sessions).values())
 
     def why_not(self, site: str, *, serving: bool) -> str | None:
         """Prove by attempts that a site serves with every pair, or lets nobody in; gives the reason if not."""
@@ -193,12 +173,10 @@ class Listeners:
             by_pair = self.why_not_serving(sessions)
             return next((why.text for why in by_pair.values() if why is not None), None)
         try:
-            opened = self._observer.ask_all(
-                lambda session: session.open_listeners(timeout_s=self._observer.timeouts.flag_s), sessions
-            )
+            flags = methodcaller("open_listeners", timeout_s=self._observer.timeouts.flag_s)
+            shut = not any(self._observer.ask_all(flags, sessions))
         except BrokerError as error:
             return f"it does not answer: {error}"
-        shut = not any(opened)
         probed = [session for session in sessions if session.fenced_by_listener]
         return None if shut and not (probed and self.accept_client(probed)) else "a client may be let in"
 
@@ -208,12 +186,11 @@ class Listeners:
         if left := left_of(opens, self._observer.read_at(site, pairs)):
             return f"effect not seen: {brief(left)}"
         sessions = [session for session in self._observer.at(site) if session.pair in pairs]
-        for key, login_result in self.login_results(sessions).items():
+        for session, result in self.login_results(sessions).items():
             # Nobody at the port contradicts the flag, whoever asks; any other no counts only where a yes was heard.
-            if isinstance(login_result, Closed) or (
-                key in self.logged_in and isinstance(login_result, Silent | LoginDenied)
-            ):
-                return f"no client is let in: {login_result.because}"
+            heard = session in self.logged_in
+            if isinstance(result, Closed) or (heard and isinstance(result, Silent | LoginDenied)):
+                return f"no client is let in: {result.because}"
         return None
 
 
@@ -233,13 +210,12 @@ class Sender:
 
     @property
     def epoch(self) -> int:
-        """The epoch of the lock that calls go out under; 0 without a lock."""
         return self._lease.epoch if self._lease is not None else 0
 
     def send(self, calls: Sequence[Call]) -> list[Outcome]:
         """Send the calls to one broker in their order, in one POST or as few as their number needs, and several brokers
         side by side; Returns an outcome for each call, in the order of the calls."""
-        brokers: dict[tuple[str, str], list[Call]] = {}
+        brokers: dict[_Key, list[Call]] = {}
         for call in calls:
             brokers.setdefault((call.site, call.unit), []).append(call)
         posts = in_parallel([partial(self._post, broker) for broker in brokers.values()], "change", most=MAX_AT_ONCE)
@@ -263,8 +239,7 @@ class Sender:
         return self._lease.paused(site, pair, pausing) if pausing else None
 
     def paused_too(self, site: str, pair: str, names: Collection[str]) -> str | None:
-        """Write down what a call for many queues has paused beside those that were known; says why not where that
-        cannot be done."""
+        """Note what a call for many queues has paused beside those that were known; says why that cannot be done."""
         return self._lease.paused(site, pair, names) if self._lease is not None else None
 
     def _post(self, calls: Sequence[Call]) -> list[Outcome]:
@@ -327,26 +302,15 @@ class Tools(Generic[V_co]):
         return context.change(calls, self.sender.send)
 
     def views(self, *sites: str) -> list[V_co]:
-        """Every broker of these sites, looked at now. Raises `BrokerError`."""
         return [view for site in sites for view in self.observer.read_at(site)]
 
     def views_of(self, calls: Sequence[Call]) -> list[V_co]:
-        """Look now at the brokers of these calls, and at no other. Raises `BrokerError`."""
-        sites = sorted({call.site for call in calls})
-        return [
-            view
-            for site in sites
-            for view in self.observer.read_at(site, {call.unit for call in calls if call.site == site})
-        ]
-
-    def make(self, calls: Sequence[Call], context: StepContext, *sites: str) -> Failed | None:
-        """Make the calls whose effect does not hold, and look again; returns None where every effect holds."""
-        views = self.views(*sites)
-        self.change([call for call in calls if not holds(call, views)], context)
-        return still(calls, self.views(*sites))
+        pairs: dict[str, set[str]] = {}
+        for call in calls:
+            pairs.setdefault(call.site, set()).add(call.unit)
+        return [view for site in sorted(pairs) for view in self.observer.read_at(site, pairs[site])]
 
     def at(self, view: Any, move: Move) -> AtBroker:
-        """This step at a broker, as that is by this reading."""
         return AtBroker.of(self.rules, move, view)
 
     def missing(self, wanted: Wants, move: Move) -> tuple[list[Call], list[str]]:
@@ -394,8 +358,7 @@ class Tools(Generic[V_co]):
         return bool(opened)
 
     def report_takeover(self, finding: str, site: str, context: StepContext) -> None:
-        """Report what another node had open or closed of a site, since no later than the last time that was as it
-        should be."""
+        """Report what another node had open or closed, since no later than it last was as it should be."""
         took_s = context.monotonic() - self.no_takeover_at_s
         out_s = took_s if finding == "DR-NODE-007.closed" else 0.0
         context.report(found(finding, site=site, seconds=f"{took_s:.1f}"), out_s)
@@ -418,16 +381,11 @@ class Tools(Generic[V_co]):
     def grant_roles(self, calls: Sequence[Call], views: Sequence[V_co], context: StepContext) -> None:
         """Give the clients' roles back what a lasting fence took, where `views` has them kept out; broker.xml
         is read again in the same request where nothing less lets them in. What came of it has to be looked at."""
-        gives = {(call.site, call.unit) for call in calls if _gives(call) and not holds(call, views)}
-        again = {(view.site, view.pair) for view in views if view.fence.needs_reload} & gives
-        self.change(
-            [
-                call
-                for call in calls
-                if (_gives(call) and not holds(call, views)) or (_reads(call) and (call.site, call.unit) in again)
-            ],
-            context,
-        )
+        gives = [call for call in calls if _gives(call) and not holds(call, views)]
+        reload = {(view.site, view.pair) for view in views if view.fence.needs_reload}
+        again = reload & {(call.site, call.unit) for call in gives}
+        due = [call for call in calls if call in gives or (_reads(call) and (call.site, call.unit) in again)]
+        self.change(due, context)
 
     def admit(self, site: str, calls: Sequence[Call], context: StepContext, *, again: bool = False) -> str | None:
         """Give the clients' roles back what a lasting fence took; broker.xml is read again only where the roles are
@@ -435,10 +393,9 @@ class Tools(Generic[V_co]):
         are still kept out; returns None where they are let in. `again`: a call that did nothing is made once more."""
         gives = [call for call in calls if _gives(call)]
         restores = [call for call in calls if call.goal is Goal.RESTORE]
-        if missing := self._missing(gives, site):
-            self.change(missing, context)
-            missing = self._missing(gives, site)
-            if again and missing:
+        missing = self._missing(gives, site)
+        for _ in range(2 if again else 1):
+            if missing:
                 self.change(missing, context)
                 missing = self._missing(gives, site)
         if missing:
@@ -472,12 +429,6 @@ class Tools(Generic[V_co]):
     def open_at(self, view: Any, _move: Move) -> Sequence[str]:
         """What of this move lets clients in at a broker."""
         return [view.pair] if view.open else []
-
-    def closed_again(self, move: Move) -> set[str]:
-        """The pairs at the target that are closed again: by something else, or where another node of a broker is active
-        since."""
-        views = self.observer.answers(self.observer.at(move.target), ReadScope.STATE)
-        return {view.pair for view in views if not isinstance(view, BrokerError) and not view.open}
 
 
 def _gives(call: Call) -> bool:

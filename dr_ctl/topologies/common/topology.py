@@ -89,10 +89,9 @@ class PairDriver(Generic[V_co]):
         observer = self._tools.observer
         if self._move is None or self._last is None or not observer.takeover_s:
             return False
-        if self._turns == observer.turns() and self._last[0] != UNDONE:
-            return False
+        is_same = self._turns == observer.turns() and self._last[0] != UNDONE
         try:
-            return self._kept(*self._last, self._move)
+            return not is_same and self._kept(*self._last, self._move)
         except BrokerError:
             return False
 
@@ -117,18 +116,11 @@ class PairDriver(Generic[V_co]):
         is_kept = step.verb not in READ_ONLY_VERBS and (sent or isinstance(outcome, Done | NotNeeded))
         self._last = (step.verb, context) if is_kept else None
         is_first = step.verb == ACTIVATING and not sent
-        if is_first and isinstance(outcome, Failed) and self._is_outdated(move):
-            return replace(outcome, outdated=True)
-        return outcome
-
-    def _is_outdated(self, move: Move) -> bool:
-        """Say whether the gate has to be proven again: it was of another node, or a message has come or gone at brokers
-        that let nobody in."""
-        gate, newest = self._tools.gate, [session.newest[1] for session in self._tools.observer.all() if session.newest]
-        if gate.of_another_node:
-            return True
-        is_open = self._tools.opened or any(self._tools.open_at(view, move) for view in newest)
-        return not is_open and gate.changed_since_gate(move)
+        if not (is_first and isinstance(outcome, Failed)):
+            return outcome
+        newest = [session.newest[1] for session in tools.observer.all() if session.newest]
+        is_open = tools.opened or any(tools.open_at(view, move) for view in newest)
+        return replace(outcome, outdated=True) if tools.gate.is_outdated(move, is_open=is_open) else outcome
 
     def _noted(self, context: StepContext) -> None:
         self._turns, self._tools.no_takeover_at_s = self._tools.observer.turns(), context.monotonic()
@@ -181,7 +173,6 @@ class PairDriver(Generic[V_co]):
         return kept
 
     def _again(self, verb: str, finding: str, context: StepContext, move: Move) -> bool:
-        """Do a step of this run once more, if it has one."""
         if (step := self._steps.get(verb)) is None:
             return False
         context.notice(f"{move.target}: another node is active: {verb} once more")
@@ -215,39 +206,33 @@ class PairDriver(Generic[V_co]):
         undo = self._procedure[step.verb].undo
         if undo is None:
             return NotNeeded("it changes nothing that is put back")
-        timeouts, self._move = self._tools.timeouts, move
+        tools, timeouts, self._move = self._tools, self._tools.timeouts, move
         if self._turns is None:
             self._noted(context)
 
         def undone() -> Outcome:
-            if self._tools.observer.takeover_s and not (self._tools.opened or move.sent):
-                self._tools.shut_again(move, context, move.target)
-            return (undo.by or as_before)(self._tools, step, move, context)
-
-        def attempt() -> tuple[Outcome | None, Outcome]:
-            rights_revoked = self._tools.sender.reacquire()
-            return rights_revoked, guarded(undone)
+            if tools.observer.takeover_s and not (tools.opened or move.sent):
+                tools.shut_again(move, context, move.target)
+            return (undo.by or as_before)(tools, step, move, context)
 
         waited = until(
             context,
-            attempt,
+            lambda: (tools.sender.reacquire(), guarded(undone)),
             holds=lambda tried: isinstance(tried[1], Done | NotNeeded),
             hopeless=lambda tried: tried[0] is not None or getattr(tried[1], "code", None) is ExitCode.STRANDED,
-            within_s=timeouts.undo_s + self._tools.observer.takeover_s,
+            within_s=timeouts.undo_s + tools.observer.takeover_s,
             poll_s=timeouts.undo_poll_s,
             max_s=timeouts.undo_max_poll_s,
         )
         self._last = (UNDONE, context) if waited.satisfied else None
-        rights_revoked, outcome = waited.reading
-        return outcome if waited.satisfied else rights_revoked or outcome
+        unlocked, outcome = waited.reading
+        return outcome if waited.satisfied else unlocked or outcome
 
     def by_hand(self, site: str) -> str:
         return self._tools.by_hand(site, self._by_console)
 
 
 class Companion(Protocol):
-    """What is read at the same time as the brokers, and moves with them."""
-
     def read_with(self, read: Callable[[], S]) -> S:
         """The reading with what else was read meanwhile."""
 
@@ -324,7 +309,6 @@ class TopologyDefinition(Generic[V]):
     made: Callable[..., PairTopology[V]] = PairTopology
 
     def recipe(self, queues: Queues, drain: Drain, timeouts: Timeouts) -> recipe.Recipe[V]:
-        """The half that decides."""
         return self.decides(Rules(queues, drain, timeouts), self)
 
     def __call__(

@@ -12,10 +12,9 @@ from dr_ctl.core.notation import duration, if_known
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Done, Failed, Move, Outcome, StepContext
 from dr_ctl.engine.waiting import until
-from dr_ctl.topologies.common.link import count_text, evidence
 from dr_ctl.topologies.common.session import EVERYTHING, ReadScope, Session
 from dr_ctl.topologies.common.tools import Tools
-from dr_ctl.topologies.common.view import Broker, Queue
+from dr_ctl.topologies.common.view import Broker, Queue, count_text, evidence
 
 AT_MOST: Final = 3
 R = TypeVar("R", bound=Broker)
@@ -140,8 +139,7 @@ class Wait(Generic[R]):
         return now.broken or self._late(now.left, now.why, stall_s)
 
     def caught_up(self, limits: Mapping[str, float], grow: str, left: str) -> Outcome:
-        """Wait while the source serves, until little enough is `left` that a drain takes a moment; tell what `grow`
-        where clients add more than is shipped."""
+        """Until little enough is `left` that a drain takes a moment; tell what `grow` where clients outrun the link."""
         failed = self.until(self._tools.timeouts.link_poll_s, limits)
         if failed is None:
             return Done(f"{if_known(self.last)} {left}", {"under_way": self.last, "started": self.mended})
@@ -178,19 +176,16 @@ class Wait(Generic[R]):
         why: list[str] = []
         several = len({direction.local.pair for direction in self._directions}) > 1
         for direction in self._directions:
-            named = f"{direction.local.pair}: " if several else ""
-            view, peer = (
-                readings[direction.local.site, direction.local.pair],
-                readings[direction.remote.site, direction.remote.pair],
-            )
+            local, remote = direction.local, direction.remote
+            named = f"{local.pair}: " if several else ""
+            view, peer = readings[local.site, local.pair], readings[remote.site, remote.pair]
             if not isinstance(view, BrokerError) and not isinstance(peer, BrokerError):
                 left.append(direction.left(view, peer))
                 why += [f"{named}{reason}" for reason in direction.why(view, peer)]
             else:
                 left.append(None)
-                answers = ((direction.local.site, view), (direction.remote.site, peer))
-                silent = [(site, answer) for site, answer in answers if isinstance(answer, BrokerError)]
-                why += [f"{named}{site} does not answer: {error}" for site, error in silent]
+                silent = [(at.site, answer) for at, answer in ((local, view), (remote, peer))]
+                why += [f"{named}{site} does not answer: {e}" for site, e in silent if isinstance(e, BrokerError)]
         return total(left), list(dict.fromkeys(why))
 
     def _still_s(self) -> float:
@@ -224,8 +219,7 @@ def attached(
     link: str,
     away: Callable[[], Mapping[str, str]],
 ) -> Outcome:
-    """Wait until no link of the source is `away`: by its name, why, if that is seen. Whether one attached is looked at,
-    not what a call answered."""
+    """Wait until no link of the source is `away`: by its name, why, if that is seen. A call's answer proves nothing."""
 
     def why(names: Mapping[str, str]) -> str:
         return brief([reason for reason in names.values() if reason])

@@ -24,18 +24,11 @@ from dr_ctl.topologies.common.view import PeerState
 SiteOf = Callable[[Move], str]
 SOURCE: Final[SiteOf] = attrgetter("source")
 TARGET: Final[SiteOf] = attrgetter("target")
-_OPPOSITE: Final = {
-    Goal.OPEN: Goal.CLOSE,
-    Goal.PAUSE: Goal.RESUME,
-    Goal.WRITE: Goal.STRIKE,
-    Goal.LINK_UP: Goal.LINK_DOWN,
-    Goal.CLOSE: Goal.OPEN,
-    Goal.RESUME: Goal.PAUSE,
-    Goal.STRIKE: Goal.WRITE,
-    Goal.GRANT: Goal.REVOKE,
-    Goal.REVOKE: Goal.GRANT,
-    Goal.LINK_DOWN: Goal.LINK_UP,
-}
+_OPPOSITES: Final = (
+    (Goal.OPEN, Goal.CLOSE), (Goal.PAUSE, Goal.RESUME), (Goal.WRITE, Goal.STRIKE), (Goal.LINK_UP, Goal.LINK_DOWN),
+    (Goal.GRANT, Goal.REVOKE),
+)  # fmt: skip
+_OPPOSITE: Final = {**dict(_OPPOSITES), **{goal: opposite for opposite, goal in _OPPOSITES}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,14 +107,12 @@ def clients_as_before(at: AtBroker) -> Iterator[Call]:
 
 
 def listeners_open_as_before(at: AtBroker) -> Iterator[Call]:
-    """The clients' listeners that were open before are open."""
     was = at.was["listeners"]
     if shut := [listener for listener in at.view.listeners if was.get(listener.name) and not listener.started]:
         yield from at.view.fence.opening(shut, PeerState.NOT_DRAINED)
 
 
 def link_access_as_before(at: AtBroker) -> list[Call]:
-    """The listeners of the peer's link, and its rights, as before."""
     was, goal = at.was["mirror"], Goal.REVOKE if at.was.get("barred") else Goal.GRANT
     listeners = (
         open_listener(at.view, listener, "it is closed")
@@ -143,7 +134,6 @@ def pauses_as_before(at: AtBroker) -> list[Call]:
 
 
 def debts_as_before(at: AtBroker) -> list[Call]:
-    """What is owed of the other site as before."""
     lost_site, was = _other(at), at.was["debts"]
     return at.missing(
         owe(at.view, kind, lost_site, "it does not stand there")
@@ -167,7 +157,6 @@ def debt_recorded(kind: DebtKind) -> Want:
 
 
 def debts_cleared(*kinds: DebtKind) -> Want:
-    """Nothing of these kinds is owed of the other site."""
     return lambda at: at.missing(pay(at.view, kind, _other(at)) for kind in kinds)
 
 
@@ -175,20 +164,17 @@ DEBTS_CLEARED: Final[Wants] = tuple((debts_cleared(*DebtKind), site) for site in
 
 
 def link_admitted(at: AtBroker) -> list[Call]:
-    """The peer's link gets in: by its rights, and by its listeners."""
     link = at.view.link
     opens = [open_listener(at.view, listener) for listener in link.listeners if not listener.started]
     return [*(link.rights_calls(Goal.GRANT) if link.rights_revoked else ()), *opens]
 
 
 def delivery_resumed(at: AtBroker, when: str | None = None) -> list[Call]:
-    """The queues that delivered before."""
     was = {*at.was["paused"]}
     return at.missing(resume(at.view, queue, when) for name, queue in at.view.business.items() if name not in was)
 
 
 def clients_kept_out(at: AtBroker) -> list[Call]:
-    """Every listener of clients is closed, and their roles are kept out."""
     opened = (listener for listener in at.view.listeners if listener.started)
     return [*at.view.fence.closing(opened), *at.view.fence.revoking()]
 

@@ -11,8 +11,8 @@ from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.artemis.broker import of_mqtt
 from dr_ctl.topologies.common import reasons
 from dr_ctl.topologies.common.checks import NO_CHECK, Case, Checks, Named, listeners, of_listeners, of_pair, of_queues
-from dr_ctl.topologies.common.link import Residue
 from dr_ctl.topologies.common.rules import selected
+from dr_ctl.topologies.common.view import Residue
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.view import ContinuitySnapshot, SiteView
 

@@ -26,7 +26,7 @@ from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.topology import COMMON, TopologyDefinition
 from dr_ctl.topologies.common.verbs import activate, fence, proving
 from dr_ctl.topologies.common.verbs.activate import peer_state
-from dr_ctl.topologies.common.verbs.quiesce import LIFTED, lifting
+from dr_ctl.topologies.common.verbs.quiesce import LIFTED, with_pauses_lifted
 from dr_ctl.topologies.common.view import PeerState
 from dr_ctl.topologies.common.waiting import Wait
 from dr_ctl.topologies.common.wants import SOURCE, TARGET, planning
@@ -175,14 +175,16 @@ def drain(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepCo
     # The gate's window may begin with the first reading: to lift a pause takes a reading too, and a broker answers one
     # after the other.
     wait.read()
-    with lifting(tools, move, context) as lifted:
+
+    def drained() -> Outcome:
         failed = wait.until(tools.waits.poll_s, step.limits, calms=1)
-    tools.gate.begun = {pair.local.pair: pair.begun for pair in pairs if pair.begun}
-    removed: dict[str, Json] = {queue: len(ids) for pair in pairs for queue, ids in pair.removed.items()}
-    count = sum(len(ids) for pair in pairs for ids in pair.removed.values())
-    suffix = f"; {count} message(s) removed that had been done" if removed else ""
-    done = Done(f"nothing is under way, and both sites hold the same{suffix}", {"removed": removed})
-    return lifted.judged(failed or done)
+        tools.gate.begun = {pair.local.pair: pair.begun for pair in pairs if pair.begun}
+        removed: dict[str, Json] = {queue: len(ids) for pair in pairs for queue, ids in pair.removed.items()}
+        count = sum(len(ids) for pair in pairs for ids in pair.removed.values())
+        suffix = f"; {count} message(s) removed that had been done" if removed else ""
+        return failed or Done(f"nothing is under way, and both sites hold the same{suffix}", {"removed": removed})
+
+    return with_pauses_lifted(tools, move, context, drained)
 
 
 class _BehindFence(BothWays):

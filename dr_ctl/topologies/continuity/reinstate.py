@@ -27,9 +27,9 @@ from dr_ctl.topologies.common.calls import (
     resume,
 )
 from dr_ctl.topologies.common.consumed import Consumed, CopyExists, Evidence
-from dr_ctl.topologies.common.link import Residue
 from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.verbs.fence import closed_first, held_for_the_other, quarantine
+from dr_ctl.topologies.common.view import Residue
 from dr_ctl.topologies.common.waiting import Direction, Wait
 from dr_ctl.topologies.common.wants import (
     DEBTS_CLEARED,

@@ -28,9 +28,8 @@ from dr_ctl.topologies.artemis.broker import (
     others,
 )
 from dr_ctl.topologies.common.calls import OWN, call, request, resume
-from dr_ctl.topologies.common.link import Link, Residue, count_text
 from dr_ctl.topologies.common.snapshot import Snapshot
-from dr_ctl.topologies.common.view import Acceptor, Connection, PeerState, Queue
+from dr_ctl.topologies.common.view import Acceptor, Connection, Link, PeerState, Queue, Residue, count_text
 from dr_ctl.topologies.topology import LinkSnapshot, Stake, drain_s
 
 _WORD: Final = "dr_ctl_says"

@@ -29,7 +29,7 @@ from dr_ctl.topologies.common.tools import Sender, Tools, not_done
 from dr_ctl.topologies.common.topology import COMMON, TopologyDefinition
 from dr_ctl.topologies.common.verbs import fence, quiesce
 from dr_ctl.topologies.common.verbs.fence import closed_first
-from dr_ctl.topologies.common.verbs.quiesce import LIFTED, lifting, to_pause
+from dr_ctl.topologies.common.verbs.quiesce import LIFTED, to_pause, with_pauses_lifted
 from dr_ctl.topologies.fanout import ids
 from dr_ctl.topologies.fanout.checks import CHECKS, TAKEN, Undecided, nothing_owed, of_undecided, possible_duplicates
 from dr_ctl.topologies.fanout.ids import READS, Comparing, ComparisonMode, Observer
@@ -307,9 +307,7 @@ def catch_up(tools: FanoutTools, _step: PlannedStep, move: Move, context: StepCo
 
 def drain(tools: FanoutTools, _step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     reconciler = Reconciler(tools, move.source, move.target, move, context)
-    with lifting(tools, move, context) as lifted:
-        refused = reconciler.all(copied=True)
-    return lifted.judged(refused or reconciler.done())
+    return with_pauses_lifted(tools, move, context, lambda: reconciler.all(copied=True) or reconciler.done())
 
 
 def trim(tools: FanoutTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:

@@ -14,8 +14,7 @@ from dr_ctl.rpo.history.row import Row
 from dr_ctl.topologies.classic.broker import ClassicBroker, Connectors
 from dr_ctl.topologies.common import snapshot
 from dr_ctl.topologies.common.calls import debts_of
-from dr_ctl.topologies.common.link import NoLink, Residue
-from dr_ctl.topologies.common.view import Acceptor, Connection, Queue
+from dr_ctl.topologies.common.view import Acceptor, Connection, NoLink, Queue, Residue
 from dr_ctl.topologies.fanout.counting import Counted
 from dr_ctl.topologies.topology import LinkSnapshot, Stake
 

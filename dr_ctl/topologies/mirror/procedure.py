@@ -28,7 +28,6 @@ from dr_ctl.topologies.artemis.broker import CREATE_QUEUE, MOVE, internal_queue
 from dr_ctl.topologies.common import wants
 from dr_ctl.topologies.common.calls import call, pause_lasting, quarantine_queue, request
 from dr_ctl.topologies.common.consumed import Acknowledged, Consumed
-from dr_ctl.topologies.common.link import Residue
 from dr_ctl.topologies.common.reasons import nothing_owed
 from dr_ctl.topologies.common.recipe import Procedure, Undo, VerbHandler
 from dr_ctl.topologies.common.rules import Rules, selected
@@ -37,8 +36,9 @@ from dr_ctl.topologies.common.tools import not_done
 from dr_ctl.topologies.common.topology import COMMON, TopologyDefinition
 from dr_ctl.topologies.common.verbs import fence
 from dr_ctl.topologies.common.verbs.fence import closed_first, held_for_the_other
-from dr_ctl.topologies.common.verbs.quiesce import LIFTED, lifting
+from dr_ctl.topologies.common.verbs.quiesce import LIFTED, with_pauses_lifted
 from dr_ctl.topologies.common.verbs.undoing import as_before
+from dr_ctl.topologies.common.view import Residue
 from dr_ctl.topologies.common.waiting import Direction, Wait, attached
 from dr_ctl.topologies.common.wants import SOURCE, TARGET, AtBroker, Wants, links_as_before, planning
 from dr_ctl.topologies.mirror.checks import CHECKS
@@ -175,14 +175,17 @@ def catch_up(tools: MirrorTools, step: PlannedStep, move: Move, context: StepCon
 
 def drain(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Lift the pauses and wait, side by side, until nothing is under way in either direction."""
-    with lifting(tools, move, context) as lifted:
+
+    def drained() -> Outcome:
         waited = _both(tools, move, context)
         failed = waited.until(
             tools.rules.drain.poll,
             step.limits,
             lambda view: [listener.name for listener in view.listeners if listener.started],
         )
-    return lifted.judged(failed or Done("nothing is under way", {"restarts": waited.mended}))
+        return failed or Done("nothing is under way", {"restarts": waited.mended})
+
+    return with_pauses_lifted(tools, move, context, drained)
 
 
 def restart(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:

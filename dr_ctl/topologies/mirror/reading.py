@@ -25,9 +25,8 @@ from dr_ctl.topologies.artemis.broker import is_since
 from dr_ctl.topologies.artemis.reading import Shown
 from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.calls import ANY_ADDRESS, OUTFLOW_PREFIX
-from dr_ctl.topologies.common.link import Residue
 from dr_ctl.topologies.common.session import A_QUEUE_S, EVERYTHING, ReadScope
-from dr_ctl.topologies.common.view import Broker, Config, Queue
+from dr_ctl.topologies.common.view import Broker, Config, Queue, Residue
 from dr_ctl.topologies.mirror.view import BrokerConnection, BrokerView, unexplained
 
 _DIALECT: Final = artemis.Dialect(("Active", "CurrentTimeMillis", "PendingMirrorAcks"))

@@ -17,10 +17,9 @@ from dr_ctl.settings.model import Queues
 from dr_ctl.stomp_io.address import Address
 from dr_ctl.topologies.artemis.broker import LET_IN, REVOKE, ArtemisBroker
 from dr_ctl.topologies.common.calls import OUTFLOW_PREFIX, call
-from dr_ctl.topologies.common.link import Link
 from dr_ctl.topologies.common.rules import Counts, at_both
 from dr_ctl.topologies.common.snapshot import Snapshot
-from dr_ctl.topologies.common.view import Connection, Queue
+from dr_ctl.topologies.common.view import Connection, Link, Queue
 from dr_ctl.topologies.topology import LinkSnapshot, Stake, drain_s
 
 

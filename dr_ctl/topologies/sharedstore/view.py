@@ -17,9 +17,8 @@ from dr_ctl.topologies.classic import beans
 from dr_ctl.topologies.classic.broker import ClassicBroker
 from dr_ctl.topologies.common import snapshot
 from dr_ctl.topologies.common.calls import OWN, STOP, call, request
-from dr_ctl.topologies.common.link import NoLink, Residue
 from dr_ctl.topologies.common.snapshot import Silent
-from dr_ctl.topologies.common.view import Fence
+from dr_ctl.topologies.common.view import Fence, NoLink, Residue
 from dr_ctl.topologies.sharedstore.store import Lag, LockSnapshot, SilentAndUnread
 from dr_ctl.topologies.topology import LinkSnapshot, Stake
 

@@ -30,7 +30,7 @@ from dr_ctl.engine.roles import part_of, serves_all
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.jolokia import values
 from dr_ctl.settings.parts import CamelRoutes, Commands, HttpService, SystemdUnit, Workload
-from dr_ctl.topologies.common.workloads import misplaced, twice, unread
+from dr_ctl.topologies.common.snapshot import misplaced, twice, unread
 from dr_ctl.topologies.topology import PartState, Snapshot, WorkloadSnapshot
 
 WANTED: Final = {Goal.START: PartState.RUNNING, Goal.STOP: PartState.STOPPED}

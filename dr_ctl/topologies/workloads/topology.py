@@ -17,8 +17,8 @@ from dr_ctl.engine.roles import part_of
 from dr_ctl.engine.waiting import until
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.common import snapshot as common
+from dr_ctl.topologies.common.snapshot import starting
 from dr_ctl.topologies.common.topology import PairTopology
-from dr_ctl.topologies.common.workloads import starting
 from dr_ctl.topologies.topology import Topology, WorkloadSnapshot
 from dr_ctl.topologies.workloads import recipe
 from dr_ctl.topologies.workloads.recipe import (

@@ -18,6 +18,7 @@ from dr_ctl.topologies.brokersync import checks, proven, reading
 from dr_ctl.topologies.brokersync.procedure import TOPOLOGY
 from dr_ctl.topologies.brokersync.sync.queue import SHOWN, Counters
 from dr_ctl.topologies.brokersync.view import AGENT, BrokerView, SyncConfig
+from dr_ctl.topologies.classic import reading as classic
 from dr_ctl.topologies.classic.broker import Network
 from dr_ctl.topologies.classic.operations import CLOSES, PAUSES, REMOVES
 from dr_ctl.topologies.classic.reading import Answered
@@ -87,7 +88,8 @@ def answered(*names: str, bridged: str = "", consumers: tuple[Consumer, ...] = (
     taken = tuple((consumer, False) for consumer in consumers)
     bridges = ((Consumer(bridged, None, "to-paris", "", "", 0), True),) if bridged else ()
     listeners = (listener("stomp", 1), listener("sync", 3))
-    return Answered(FIELDS, listeners, (), tuple(map(queue, names)), (*taken, *bridges), (), (), frozenset())
+    rows = {"acceptors": listeners, "queues": tuple(map(queue, names)), "prepared": ()}
+    return classic.answered(FIELDS, (*taken, *bridges), **rows)
 
 
 CONFIG = Config(("stomp",), None, None, stomp_port=1)

@@ -88,11 +88,12 @@ def test_statistics_tell_queues_bridges_and_no_management() -> None:
         [*map(statistics.entries, map(frame, (taken, row, broker)))], {"stomp": True}, "5.18.3"
     )
 
-    (queue,) = answer.queues
+    values = answer.values
+    (queue,) = values["queues"]
     assert (queue.name, queue.depth, queue.delivering, queue.added, queue.acked) == ("orders.in", 5, 0, 9, 3)
-    assert [(network.name, network.to) for network in answer.networks] == [("to-paris", "paris")]
-    assert [(connector.name, connector.started) for connector in answer.connectors] == [("stomp", True)]
-    assert (answer.managed, answer.denied, answer.share) == (False, frozenset(EVERY), 0.07)
+    assert [(network.name, network.to) for network in values["networks"]] == [("to-paris", "paris")]
+    assert [(connector.name, connector.started) for connector in values["acceptors"]] == [("stomp", True)]
+    assert (values["managed"], values["denied"], values["disk_used"]) == (False, frozenset(EVERY), 0.07)
 
 
 class Listings:

@@ -21,7 +21,7 @@ from dr_ctl.jolokia.client import Answer, Wire
 from dr_ctl.rpo.core.starts import one_of_each, same_start
 from dr_ctl.stomp_io.address import Closed, Connected, LoginResult
 from dr_ctl.topologies.artemis import beans
-from dr_ctl.topologies.artemis.session import Primaries
+from dr_ctl.topologies.artemis.session import PRIMARIES
 from dr_ctl.topologies.common import wants
 from dr_ctl.topologies.common.group import Group, GroupState, GroupWire, NobodyActive, Process, Unserved, standing
 from dr_ctl.topologies.common.snapshot import Silent
@@ -111,7 +111,7 @@ class Site:
             for name, node in (("a", self.a), ("b", self.b))
         ]
         unserved = Unserved(self.folder / "note", cast("Any", self.clock))
-        return Group("london/orders-1", processes, Primaries(), 90.0, unserved)
+        return Group("london/orders-1", processes, PRIMARIES, 90.0, unserved)
 
     def role(self, group: Group | None = None) -> Role:
         """What a reading makes of it, where none is active."""
@@ -211,7 +211,7 @@ def test_a_node_that_hangs_does_not_slow_the_active_one_down(site: Site) -> None
     group.found()
     began = monotonic()
     for _ in range(20):
-        group.begin()
+        group.begin(group.last)
         ask(GroupWire(group), "la")
         group.end(group.last)
 

@@ -24,11 +24,10 @@ from dr_ctl.topologies.artemis.broker import CREATE_FILTERED, created
 from dr_ctl.topologies.common.checks import Case
 from dr_ctl.topologies.common.consumed import IncompleteListing
 from dr_ctl.topologies.common.gate import PairReading
-from dr_ctl.topologies.common.link import Residue, evidence
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.session import change
 from dr_ctl.topologies.common.verbs import proving
-from dr_ctl.topologies.common.view import Config, PeerState
+from dr_ctl.topologies.common.view import Config, PeerState, Residue, evidence
 from dr_ctl.topologies.continuity import procedure, reinstate
 from dr_ctl.topologies.continuity import view as plugin
 from dr_ctl.topologies.continuity.checks import CHECKS, unreplicated

@@ -669,7 +669,7 @@ TEN = broker("london", queue(added=10))
     ],
 )  # fmt: skip
 def test_what_moved_between_two_looks(before: list[Any], after: list[Any], moved: dict[str, int]) -> None:
-    assert rules.traffic(before, after) == moved
+    assert rules.traffic(zip(before, after, strict=True)) == moved
 
 
 NOBODY = Unreachable("connection refused", refused=True)

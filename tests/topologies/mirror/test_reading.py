@@ -17,9 +17,8 @@ from dr_ctl.settings.artemis import LastingFence
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.broker import Coordinator
 from dr_ctl.topologies.artemis.reading import dispatch, find_broker
-from dr_ctl.topologies.common.link import Residue
 from dr_ctl.topologies.common.session import FOR_GATE, FOR_HISTORY, FOR_OPENING, FOR_PAUSES, ReadScope
-from dr_ctl.topologies.common.view import Config, Connection, Consumer
+from dr_ctl.topologies.common.view import Config, Connection, Consumer, Residue
 from dr_ctl.topologies.mirror.reading import RESIDUE_UP_TO, Browsed, browsed, read, refresh, reread, residue
 from dr_ctl.topologies.mirror.view import BrokerView
 from tests.topologies.mirror.pair import NO_BEAN, PAIR, Management, broker_of, connection, consumer, failed

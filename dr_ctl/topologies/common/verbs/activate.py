@@ -8,6 +8,7 @@ none.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
+from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Role, Severity, brief
 from dr_ctl.engine.operations import ACTIVATE, FAILBACK, FAILOVER
@@ -39,18 +40,11 @@ def peer_state(operation: str) -> PeerState:
     return {FAILOVER: PeerState.AWAY, ACTIVATE: PeerState.CLOSED}.get(operation, PeerState.DRAINED)
 
 
-def listeners_open(at: AtBroker) -> Iterator[Call]:
-    """Every listener of clients is open."""
-    closed = (listener for listener in at.view.listeners if not listener.started)
-    yield from at.view.fence.opening(closed, peer_state(at.move.spec.operation))
-
-
 def draft(rules: Rules, _step: RunbookStep, snapshot: Snapshot[Broker], move: Move) -> StepPlan:
     # A target that came back open is closed before anything else.
     closed_first = move.spec.operation == FAILBACK and came_back_open(snapshot, move)
     when = "they were kept out when it came back" if closed_first else None
-    peer = peer_state(move.spec.operation)
-    calls = list[Call]()
+    peer, calls = peer_state(move.spec.operation), list[Call]()
     again = [view for view in snapshot.views(move.target) if reopened(move, view)]
     for view in snapshot.views(move.target):
         calls += in_phase("admit", view.fence.granting(when))
@@ -58,11 +52,8 @@ def draft(rules: Rules, _step: RunbookStep, snapshot: Snapshot[Broker], move: Mo
         calls += in_phase("listeners", view.fence.opening(closed, peer))
     if snapshot.roles[move.target] is Role.SERVING and move.spec.operation != FAILOVER and not again:
         # A resumed run that had passed the gate: only the pauses of quiesce are left.
-        calls += [
-            resume(view, queue)
-            for view in snapshot.views(move.source)
-            for queue in to_lift(AtBroker.of(rules, move, view))
-        ]
+        for view in snapshot.views(move.source):
+            calls += [resume(view, queue) for queue in to_lift(AtBroker.of(rules, move, view))]
     # Queues that runs have left paused there would deliver nothing.
     calls += [resume(view, queue) for view, queue in paused_at(snapshot, move.target)]
     calls += in_phase("strikes", receipts.strikes(snapshot))
@@ -74,12 +65,15 @@ UNDO: Final = Undo(target=(clients_as_before,))
 
 def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     strikes, admits, rest = step.phase("strikes"), step.phase("admit"), step.phase("")
-    views, why = (
-        (at_gate, None) if admits and (at_gate := _as_at_the_gate(tools, move, context)) else may_open(tools, move)
-    )
+    at_gate = _as_at_the_gate(tools, move, context) if admits else None
+    views, why = (at_gate, None) if at_gate else may_open(tools, move)
     if why is not None:
         return Failed(why)
-    starts = [call for view in views for call in listeners_open(tools.at(view, move)) if not view.holds(call)]
+    starts = list[Call]()
+    for view in views:
+        closed = (listener for listener in view.listeners if not listener.started)
+        opens = view.fence.opening(closed, peer_state(move.spec.operation))
+        starts += [call for call in opens if not view.holds(call)]
     tools.change(rest, context)
     # A call that lets clients in must follow a reading of the other site: it is made once the roles are let in.
     kept_out, why = _roles_let_in(tools, admits, views, move, context) if admits else (None, None)
@@ -102,10 +96,10 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
     by_lock = tuple(_of_locks(tools, views if not starts else (), move))
     if not (starts or rest or admits):
         return NotNeeded(f"{move.target} serves already", findings=by_lock)
-    by_flag = all(session.stomp is None for session in tools.observer.at(move.target))
-    findings = (found("DR-ACTIVATE-001", target=move.target),) if by_flag else ()
-    proof = {"proof": "flag" if by_flag else "attempt"}
-    return Done(f"{move.target} lets clients in", proof, (*findings, *by_lock))
+    text = f"{move.target} lets clients in"
+    if any(session.stomp is not None for session in tools.observer.at(move.target)):
+        return Done(text, {"proof": "attempt"}, by_lock)
+    return Done(text, {"proof": "flag"}, (found("DR-ACTIVATE-001", target=move.target), *by_lock))
 
 
 def _of_locks(tools: Tools[Broker], opened: Sequence[Broker], move: Move) -> Iterator[Finding]:
@@ -120,21 +114,19 @@ def _of_locks(tools: Tools[Broker], opened: Sequence[Broker], move: Move) -> Ite
 def _as_at_the_gate(tools: Tools[Broker], move: Move, context: StepContext) -> list[Broker] | None:
     """The target as the gate read it within this second, all closed, with the rights of roles as they are now; else
     None. Roles may be granted before the last reading, for the listeners are still closed."""
-    samples, sessions = tools.gate.samples, tools.observer.at(move.target)
-    readings = [reading for session in sessions if (reading := samples.get(session.pair)) is not None]
-    since_s = min((reading.at_s for reading in readings), default=float("-inf"))
-    if len(readings) < len(sessions) or context.monotonic() - since_s > SAME_SECOND_S:
+    samples = tools.gate.samples
+    pairs = {session.pair for session in tools.observer.at(move.target)}
+    if not pairs <= samples.keys() or context.monotonic() - min(samples[pair].at_s for pair in pairs) > SAME_SECOND_S:
         return None
-    if any(view.open for reading in readings for view in (reading.source, reading.target)):
+    if any(view.open for pair in pairs for view in (samples[pair].source, samples[pair].target)):
         return None
-    return tools.observer.read_at(move.target, {reading.target.pair for reading in readings}, ReadScope.RIGHTS)
+    return tools.observer.read_at(move.target, pairs, ReadScope.RIGHTS)
 
 
 def _roles_let_in(
     tools: Tools[Broker], admits: Sequence[Call], before: Sequence[Broker], move: Move, context: StepContext
 ) -> tuple[str | None, str | None]:
-    """Let the clients' roles in; gives why they are still kept out, and a reason against opening, as seen after the
-    last call."""
+    """Why the clients' roles are still kept out, and a reason against opening, as seen after the last call."""
     tools.grant_roles(admits, before, context)
     views, why = may_open(tools, move)
     if why is not None or not left_of([call for call in admits if call.thing != ALL], views):
@@ -144,19 +136,15 @@ def _roles_let_in(
 
 
 def sides(tools: Tools[V], move: Move) -> tuple[list[V], list[V], str | None]:
-    """Look at both sites in the same moment: the target's brokers, the source's, and the signs that one lives which
-    does not answer."""
+    """The target's brokers and the source's in the same moment, and the signs that one lives which does not answer."""
     if move.spec.operation != FAILOVER:
-        sites = [tools.observer.at(site) for site in (move.target, move.source)]
-        views = tools.observer.ask_all(
-            lambda session: session.read(FOR_OPENING), [session for site in sites for session in site]
-        )
-        return views[: len(sites[0])], views[len(sites[0]) :], None
+        sessions = [*tools.observer.at(move.target), *tools.observer.at(move.source)]
+        views = tools.observer.ask_all(lambda session: session.read(FOR_OPENING), sessions)
+        targets = [view for view in views if view.site == move.target]
+        return targets, [view for view in views if view.site == move.source], None
     # A lost site that does not answer is not seen open. At any other site, silence is an error.
-    targets, snapshot = (
-        tools.observer.read_at(move.target),
-        tools.observer.read_once(min_s=tools.timeouts.last_reading_s),
-    )
+    targets = tools.observer.read_at(move.target)
+    snapshot = tools.observer.read_once(min_s=tools.timeouts.last_reading_s)
     hints, word = snapshot.hints[move.source], move.spec.presume_down == move.source
     signs = () if tools.cut_off else (*hints.signs, *(() if word else hints.takeovers))
     sick = "it cannot be managed" if snapshot.roles[move.source] is Role.SICK else None
@@ -181,14 +169,10 @@ def may_open(tools: Tools[V], move: Move) -> tuple[list[V], str | None]:
         return targets, f"{move.source} may open at any moment: lock coordinator {brief(contenders)} is not stopped"
     if tools.may_serve:
         return targets, None  # clients have worked there since the gate
-    if move.spec.operation != FAILOVER and (
-        stopped := [view.site for view in targets if not view.link.records_changes]
-    ):
-        return targets, f"{stopped[0]}: its link is not started, so the way back would capture nothing"
-    by_pair = {view.pair: view for view in sources}
-    changes = [
-        why for view in closed if view.pair in by_pair for why in _changes(tools, by_pair[view.pair], view, move)
-    ]
+    if move.spec.operation != FAILOVER and not all(view.link.records_changes for view in targets):
+        return targets, f"{move.target}: its link is not started, so the way back would capture nothing"
+    both = [(source, view) for view in closed for source in sources if source.pair == view.pair]
+    changes = [why for source, view in both for why in _changes(tools, source, view, move)]
     return targets, brief(changes) if changes else None
 
 
@@ -202,7 +186,7 @@ def _not_drained(tools: Tools[Broker], move: Move) -> str | None:
 
 
 def _changes(tools: Tools[Any], source: Broker, target: Broker, move: Move) -> list[str]:
-    """Name the counts that changed since the run's own gate; for a step by itself, since the receipt."""
+    """Since the run's own gate; for a step by itself, since the receipt."""
     if (sample := tools.gate.samples.get(target.pair)) is not None:
         pairs = ((sample.source, source), (sample.target, target))
         return [why for was, now in pairs for why in receipts.changes(was, now, move.moves)]
@@ -236,9 +220,9 @@ class _Opening:
         """Every call was answered with an error: no effect, unless a client is let in all the same."""
         if not self._outcomes or len(self.refused) < len(self._outcomes):
             return None
-        site, why = self._move.target, self.refused[0].text
+        site = self._move.target
         if self._tools.listeners.accept_client(self._sessions):
-            return Unknown(f"{site}: {why}; yet a client is let in: look at {site} first")
+            return Unknown(f"{site}: {self.refused[0].text}; yet a client is let in: look at {site} first")
         return self.refusal
 
     def is_locked_out(self) -> bool:
@@ -247,15 +231,14 @@ class _Opening:
         before that, although its own start is accepted."""
         if not self._answered or not all(self._is_lock_refused(session.pair) for session in self._sessions):
             return False
-        closed = self._tools.listeners.await_closed(self._move.target, self._context, 0.0, lambda _: None)
-        return isinstance(closed, Done)
+        listeners = self._tools.listeners
+        return isinstance(listeners.await_closed(self._move.target, self._context, 0.0, lambda _: None), Done)
 
     def _is_lock_refused(self, pair: str) -> bool:
         locks = [outcome for call, outcome in self._outcomes.items() if call.unit == pair and call.goal is Goal.START]
         return bool(locks) and all(isinstance(outcome, Failed) for outcome in locks)
 
     def until_served(self) -> Outcome | None:
-        """Wait until every pair is shown to serve; gives None once all do."""
         waited = until(
             self._context,
             self._read,
@@ -282,26 +265,26 @@ class _Opening:
         """Say whether every call was refused, or twice each start of the locks on which the others wait."""
         return self._came_to(pair, Failed) or (self._tries > 1 and self._is_lock_refused(pair))
 
-    def _came_to(self, pair: str, *outcomes: type[Outcome]) -> bool:
-        mine = self._of(pair)
-        return bool(mine) and all(isinstance(outcome, outcomes) for outcome in mine)
+    def _came_to(self, pair: str, *kinds: type[Outcome]) -> bool:
+        outcomes = self._of(pair)
+        return bool(outcomes) and all(isinstance(outcome, kinds) for outcome in outcomes)
 
     def _try_again(self, left: Mapping[str, str]) -> None:
-        """Once more open what was refused, not answered or closed again, where the pair's other broker is seen
-        closed."""
+        """Once more open what was refused, not answered or closed again, where the other broker is seen closed."""
         tools, move = self._tools, self._move
         if self._context.monotonic() <= self._again_at:
             return
         self._again_at = self._context.monotonic() + tools.timeouts.again_s
-        pairs = {pair for pair in left if self._came_to(pair, Failed, Unknown)} | ({*left} & tools.closed_again(move))
+        views = tools.observer.answers(self._sessions, ReadScope.STATE)
+        closed = {view.pair for view in views if not isinstance(view, BrokerError) and not view.open}
+        pairs = {pair for pair in left if pair in closed or self._came_to(pair, Failed, Unknown)}
         if not pairs:
             return
         snapshot = tools.observer.read_once(min_s=tools.timeouts.last_reading_s)
-        views = {pair: snapshot.view(move.source, pair) for pair in pairs}
+        others = {pair: snapshot.view(move.source, pair) for pair in pairs}
         # A lost site is silent. At any other site silence proves nothing, and no listener is opened beside it.
-        may = {
-            pair for pair, view in views.items() if (move.spec.operation == FAILOVER if view is None else not view.open)
-        }
+        fails_over = move.spec.operation == FAILOVER
+        may = {pair for pair, view in others.items() if (fails_over if view is None else not view.open)}
         calls = [call for call in self._outcomes if call.unit in may]
         self._tries += bool(calls)
         self._outcomes.update(zip(calls, tools.change(calls, self._context), strict=True))

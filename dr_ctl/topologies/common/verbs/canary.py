@@ -17,13 +17,12 @@ from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
 from dr_ctl.stomp_io.address import Connected, NotPassed, Passed, RoundTrip
 from dr_ctl.topologies.common.calls import REHEARSAL, call
-from dr_ctl.topologies.common.link import ReplicationScope
 from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.session import Session
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.tools import Tools
-from dr_ctl.topologies.common.view import Broker
+from dr_ctl.topologies.common.view import Broker, ReplicationScope
 
 MESSAGES: Final = 10
 CREATE: Final = "create"
@@ -38,9 +37,8 @@ def queue_of(site: str) -> str:
 
 
 def draft(rules: Rules, step: RunbookStep, snapshot: Snapshot[Broker], move: Move) -> StepPlan:
-    """Create the queue where the broker needs that, send, see, take, see, remove; business queues stay untouched."""
     name, stays = queue_of(move.source), ""
-    calls, removals = list[Call](), list[Call]()
+    calls = list[Call]()
     for view in snapshot.views(move.source):
         made = view.requests.canary(name)
         create = [call(view, Goal.WRITE, name, made, f"create {name}")] if made is not None else []
@@ -48,8 +46,9 @@ def draft(rules: Rules, step: RunbookStep, snapshot: Snapshot[Broker], move: Mov
         sent = call(view, Goal.WRITE, name, {}, f"send {MESSAGES} messages to {name} as a client")
         taken = call(view, Goal.REMOVE, name, {}, f"take them from {name} as a client")
         calls += [*in_phase(CREATE, create), *in_phase(SEND, [sent]), *in_phase(TAKE, [taken])]
-    for view in (*snapshot.views(move.source), *snapshot.views(move.target)):
-        removals += removals_of(view, name)
+    removals = [
+        call for site in (move.source, move.target) for view in snapshot.views(site) for call in removals_of(view, name)
+    ]
     carries = next((view.link.carries(name) for view in snapshot.views(move.source)), ReplicationScope.NOTHING)
     seen = f"; each seen at {move.target}" if carries is not ReplicationScope.NOTHING else ""
     seen += "; its acknowledgement seen there" if carries is ReplicationScope.ALL else ""
@@ -60,7 +59,6 @@ def draft(rules: Rules, step: RunbookStep, snapshot: Snapshot[Broker], move: Mov
 
 
 def draft_clean(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[Broker], move: Move) -> StepPlan:
-    """Remove what rehearsals have left, at both sites."""
     calls = [
         removal
         for site in (move.source, move.target)
@@ -72,12 +70,10 @@ def draft_clean(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[Broker], m
 
 
 def left_at(view: Broker) -> Sequence[str]:
-    """The queues of rehearsals that lie at a broker and may be removed."""
     return [] if view.link.keeps else sorted({name for name in view.by_name if name.startswith(REHEARSAL)})
 
 
 def removals_of(view: Broker, name: str, when: str | None = LEFT) -> list[Call]:
-    """What removes a rehearsal's queue at a broker; nothing where it has to stay."""
     if view.link.keeps:
         return []
     return [call(view, Goal.STRIKE, name, view.requests.remove_queue(name), f"remove {name}", when)]
@@ -106,6 +102,8 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
 
 def undo(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Take what lies in a queue that has to stay, and remove every other."""
+    from dr_ctl.stomp_io.client import take  # noqa: PLC0415 - stomp.py is loaded by who needs it
+
     name = queue_of(move.source)
     for session in tools.observer.at(move.source):
         view = session.read()
@@ -114,7 +112,7 @@ def undo(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepConte
             continue
 
         def empty(calls: Sequence[Call], at: Session[Any] = session, count: int = depth) -> list[Outcome]:
-            trip = at.take_some(name, None, count, timeout_s=step.limits["within"])
+            trip = at.as_client(take, name, token=None, count=count, timeout_s=step.limits["within"])
             return [Done("taken") if isinstance(trip, Passed) else Unknown(if_known(trip)) for _ in calls]
 
         context.change([call for call in step.inverse if call.phase == TAKE and call.unit == session.pair], empty)
@@ -130,13 +128,11 @@ UNDO: Final = Undo(by=undo)
 
 
 def clean(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    """Remove what rehearsals have left at both sites, and look again."""
     views = tools.views(move.source, move.target)
     if not any(left_at(view) for view in views):
         return NotNeeded("no queue of a rehearsal is left at either site")
     tools.change(_there(step.calls, views), context)
-    left = [f"{view.site}: {name}" for view in tools.views(move.source, move.target) for name in left_at(view)]
-    if left:
+    if left := [f"{view.site}: {name}" for view in tools.views(move.source, move.target) for name in left_at(view)]:
         return Failed.of(found("DR-REHEARSE-002.cleaned", queues=", ".join(left)))
     return Done("no queue of a rehearsal is left at either site")
 
@@ -148,23 +144,25 @@ class _Pair:
         self, tools: Tools[Broker], step: PlannedStep, context: StepContext, view: Session[Any], peer: Session[Any]
     ) -> None:
         self._tools, self._step, self._context = tools, step, context
-        self._here, self._there = view, peer
+        self._local, self._peer = view, peer
         self._name, self._token = queue_of(view.site), uuid.uuid4().hex
         self._within_s = step.limits["within"]
         self._where, self._over_there = f"{view.site}/{view.pair}", f"{peer.site}/{peer.pair}"
         self._took: dict[str, Json] = {}
 
     def rehearsed(self) -> Outcome:
+        from dr_ctl.stomp_io.client import put, take  # noqa: PLC0415 - stomp.py is loaded by who needs it
+
         timeouts = self._tools.timeouts
         # Where a fence is by address every listener lets in: there is nothing to try without a client's queue.
-        login_result = self._there.try_login(timeout_s=timeouts.login_s) if self._there.fenced_by_listener else None
+        login_result = self._peer.try_login(timeout_s=timeouts.login_s) if self._peer.fenced_by_listener else None
         if isinstance(login_result, Connected):
             return Failed(f"{self._over_there} lets a client in, and waits by its flags")
-        carries = self._here.names().link.carries(self._name)
+        carries = self._local.names().link.carries(self._name)
         failed = (
-            self._made(SEND, self._here.put_some, "sent_s")
+            self._made(SEND, put, "sent_s")
             or (self._seen(MESSAGES, "seen_s") if carries is not ReplicationScope.NOTHING else None)
-            or self._made(TAKE, self._here.take_some, "taken_s")
+            or self._made(TAKE, take, "taken_s")
             or (self._seen(0, "settled_s") if carries is ReplicationScope.ALL else None)
         )
         if failed is not None:
@@ -173,20 +171,21 @@ class _Pair:
         evidence: dict[str, Json] = {"messages": MESSAGES, "listener": listener, **self._took}
         return Done("the messages went the whole path", evidence, self._left_out(carries))
 
-    def _made(self, part: str, by: Callable[..., RoundTrip | None], key: str) -> Failed | None:
+    def _made(self, part: str, by: Callable[..., RoundTrip], key: str) -> Failed | None:
         """Send or take as a client does, with the intent on disk before; None where the broker has confirmed all."""
         why = NAME_STOMP
 
         def send(calls: Sequence[Call]) -> list[Outcome]:
             nonlocal why
-            trip = by(self._name, self._token, MESSAGES, timeout_s=self._within_s)
+            how = {"token": self._token, "count": MESSAGES, "timeout_s": self._within_s}
+            trip = self._local.as_client(by, self._name, **how)
             if isinstance(trip, Passed):
                 self._took[key] = round(trip.took_s, 4)
                 return [Done("confirmed") for _ in calls]
             why = trip.because if isinstance(trip, NotPassed) else NAME_STOMP
             return [Unknown(why) for _ in calls]
 
-        self._context.change([call for call in self._step.phase(part) if call.unit == self._here.pair], send)
+        self._context.change([call for call in self._step.phase(part) if call.unit == self._local.pair], send)
         return None if key in self._took else Failed(f"{self._where}: {why}")
 
     def _seen(self, count: int, key: str) -> Failed | None:
@@ -194,7 +193,7 @@ class _Pair:
         began = self._context.monotonic()
 
         def read() -> int | None:
-            held: int | None = self._there.read().link.holds_of(self._name)
+            held: int | None = self._peer.read().link.holds_of(self._name)
             return held
 
         def arrived(held: int | None) -> bool:
@@ -210,17 +209,15 @@ class _Pair:
         has, within = "not read" if waited.reading is None else f"{waited.reading} there", f"{self._within_s:g}"
         what = f"{count} message(s) sent to {self._name}" if count else f"the acknowledgements of {self._name}"
         text = f"{self._over_there}: {what} not seen within {within} s ({has})"
-        findings: tuple[Finding, ...] = ()
-        if count and (needs := self._needs):
-            site, pair = self._there.site, self._there.pair
-            findings = (
-                found("DR-REHEARSE-001.not_seen", site=site, pair=pair, what=what, has=has, needs=needs, within=within),
-            )
-        return Failed(text, code=ExitCode.DRAIN_TIMEOUT, findings=findings)
+        site, pair, needs = self._peer.site, self._peer.pair, self._needs
+        finding = found(
+            "DR-REHEARSE-001.not_seen", site=site, pair=pair, what=what, has=has, needs=needs, within=within
+        )
+        return Failed(text, code=ExitCode.DRAIN_TIMEOUT, findings=(finding,) if count and needs else ())
 
     @property
     def _needs(self) -> str:
-        return str(self._here.names().link.needs.format(self._name))
+        return str(self._local.names().link.needs.format(self._name))
 
     def _left_out(self, carries: ReplicationScope) -> tuple[Finding, ...]:
         if carries is ReplicationScope.ALL:
@@ -233,8 +230,7 @@ class _Pair:
 
 
 def _removed(tools: Tools[Broker], step: PlannedStep, context: StepContext, move: Move) -> list[Finding]:
-    """Remove what the rehearsal made; a finding for each queue that is still there. What the link brings late makes a
-    queue again that was removed a moment before."""
+    """A finding for each queue that is still there: what the link brings late makes a removed one again."""
     removals = [call for call in step.calls if call.goal is Goal.STRIKE]
 
     waited = until(
@@ -249,6 +245,5 @@ def _removed(tools: Tools[Broker], step: PlannedStep, context: StepContext, move
 
 
 def _there(calls: Sequence[Call], views: Sequence[Broker]) -> list[Call]:
-    """The calls whose queue is there."""
     named = {(view.site, view.pair): view.by_name for view in views}
     return [call for call in calls if call.thing in named.get((call.site, call.unit), {})]

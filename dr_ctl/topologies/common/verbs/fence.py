@@ -16,13 +16,12 @@ from dr_ctl.engine.roles import part_of
 from dr_ctl.engine.runbook import CUT_OFF, RunbookStep
 from dr_ctl.topologies.common import receipts, wants
 from dr_ctl.topologies.common.calls import close_listener, pause, resume, still
-from dr_ctl.topologies.common.link import Residue
 from dr_ctl.topologies.common.reasons import came_back_open, paused_at
 from dr_ctl.topologies.common.recipe import Undo, VerbHandler
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Snapshot, reopened
 from dr_ctl.topologies.common.tools import Tools
-from dr_ctl.topologies.common.view import Broker, PeerState
+from dr_ctl.topologies.common.view import Broker, PeerState, Residue
 from dr_ctl.topologies.common.wants import RETURNED_SHUT, AtBroker, Want, Wants
 
 OWED: Final[Wants] = ((wants.debt_recorded(DebtKind.FENCE), wants.TARGET),)
@@ -59,7 +58,6 @@ def drafting(
 
 
 def _clients_out(views: Sequence[Broker]) -> str:
-    """How the fence is shown; a test login that is refused proves it, where one can be tried."""
     if any(view.can_try_login for view in views):
         return "clients out, proven"
     return "clients out, shown by the listeners' flags only: the settings name no `stomp:`"
@@ -77,20 +75,16 @@ draft: Final = drafting(wants.clients_kept_out, _clients_out, "its listeners are
 
 def draft_unfence(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[Broker], move: Move) -> StepPlan:
     """Open the listeners again, unless the other site serves, then lift the pauses of runs."""
-    views = snapshot.views(move.source)
-    opens = snapshot.roles[move.target] is not Role.SERVING
-    # A pair whose other broker is silent is left as it is.
-    views = [view for view in views if view.open or snapshot.view(move.target, view.pair) is not None]
-    shut = [(view, [listener for listener in view.listeners if opens and not listener.started]) for view in views]
-    kept_out = [view for view in views if opens and view.fence.roles_revoked]
-    calls = [
-        *in_phase("admit", (call for view in kept_out for call in view.fence.granting())),
-        *in_phase(
-            "listeners", (call for view, listeners in shut for call in view.fence.opening(listeners, PeerState.CLOSED))
-        ),
-        *(receipts.strikes(snapshot) if opens else ()),
-        *(resume(view, queue) for view, queue in paused_at(snapshot, move.source)),
-    ]
+    calls, listeners = list[Call](), list[Call]()
+    if snapshot.roles[move.target] is not Role.SERVING:
+        for view in snapshot.views(move.source):
+            # A pair whose other broker is silent is left as it is.
+            if view.open or snapshot.view(move.target, view.pair) is not None:
+                shut = [listener for listener in view.listeners if not listener.started]
+                calls += in_phase("admit", view.fence.granting() if view.fence.roles_revoked else ())
+                listeners += in_phase("listeners", view.fence.opening(shut, PeerState.CLOSED))
+        calls += [*listeners, *receipts.strikes(snapshot)]
+    calls += (resume(view, queue) for view, queue in paused_at(snapshot, move.source))
     return StepPlan(move.source, "clients let in again, and what runs have paused lifted", tuple(calls))
 
 
@@ -152,11 +146,7 @@ act: Final = acting(_close)
 
 
 def _answers(tools: Tools[Broker], site: str) -> bool:
-    try:
-        tools.observer.read_at(site)
-    except BrokerError:
-        return False
-    return True
+    return not any(isinstance(view, BrokerError) for view in tools.observer.answers(tools.observer.at(site)))
 
 
 def unfence(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
@@ -209,8 +199,7 @@ def held_for_the_other(
     known = [residue for residue in residues if residue is not None]
     if len(known) < len(residues):
         return Failed(f"what {move.target} still holds was not read{unread}")
-    total = Residue.sum_of(known)
-    text = summary(total)
+    text = summary(total := Residue.sum_of(known))
     context.notice(f"{move.target} still holds for the other site: {text}")
     return Done(text, total.figures(), tuple(findings))
 

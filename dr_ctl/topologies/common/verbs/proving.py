@@ -54,7 +54,6 @@ def draft_verify(rules: Rules, _step: RunbookStep, snapshot: Snapshot[Broker], m
 
 
 def probe_queue(site: str) -> str:
-    """The name of dr-ctl's own queue for the probe: the name contains the site that holds the queue."""
     return f"dr-ctl.probe.{site}"
 
 
@@ -71,14 +70,12 @@ def draft_probe(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[Broker], m
 
 
 def probed(snapshot: Snapshot[Broker], move: Move) -> str:
-    """What the probe does, which sends nothing where the settings name no `stomp:`."""
     if any(view.can_try_login for view in snapshot.views(move.target)):
         return "one message goes in and comes out as a client's would"
     return f"no message is sent: the settings name no `stomp:` of {move.target}"
 
 
 def shown_open(snapshot: Snapshot[Broker], move: Move) -> str:
-    """How listeners are shown to be open."""
     can_try_login = any(view.can_try_login for view in snapshot.views(move.target))
     return "proven by a test login" if can_try_login else "shown by their flag only: the settings name no `stomp:`"
 
@@ -104,7 +101,7 @@ def check(tools: Tools[Broker], _step: PlannedStep, move: Move, _context: StepCo
             finding = found("DR-ROLE-001.meanwhile", target=move.target, source=move.source, units=brief(opened))
             return Failed.of(finding, code=ExitCode.PRECHECK_FAILED)
     findings = tools.listeners.try_login(move.source) if fences(snapshot, move) else []
-    logged_in: list[Json] = [site for site, _ in tools.listeners.logged_in]
+    logged_in: list[Json] = [session.site for session in tools.listeners.logged_in]
     return Done("all checks passed", {"greeted": logged_in}, tuple(findings))
 
 
@@ -127,11 +124,9 @@ def settle(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepCon
         return Failed(f"{move.target} does not answer: {error}")
     if waited.satisfied:
         return Done("all that arrived is applied")
-    finding = (
-        found("DR-SETTLE-001.not_read", source=move.source, target=move.target)
-        if waited.reading is None
-        else found("DR-SETTLE-001.left", source=move.source, pending=waited.reading)
-    )
+    finding = found("DR-SETTLE-001.left", source=move.source, pending=waited.reading)
+    if waited.reading is None:
+        finding = found("DR-SETTLE-001.not_read", source=move.source, target=move.target)
     return Done.of(finding, evidence={"pending": waited.reading})
 
 
@@ -164,6 +159,8 @@ def verify(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepCon
 
 
 def probe(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+    from dr_ctl.stomp_io.client import round_trip  # noqa: PLC0415 - stomp.py is loaded by who needs it
+
     name = probe_queue(move.target)
     pairs = {session.pair: session for session in tools.observer.at(move.target) if session.stomp is not None}
     if not pairs:
@@ -171,26 +168,22 @@ def probe(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepCont
     create = [call for call in step.calls if call.unit in pairs and call.goal is Goal.WRITE]
     remove = [call for call in step.calls if call.unit in pairs and call.goal is Goal.STRIKE]
     tools.change(create, context)
-    round_trips = [session.round_trip(name, timeout_s=tools.timeouts.probe_s) for session in pairs.values()]
+    round_trips = [
+        session.as_client(round_trip, name, body="dr-ctl probe", timeout_s=tools.timeouts.probe_s)
+        for session in pairs.values()
+    ]
     removed = tools.change(remove, context)
     findings = tuple(
         found("DR-PROBE-002", target=move.target, name=name, said=outcome.text)
         for outcome in removed
         if not isinstance(outcome, Done)
     )
-    for session, answer in zip(pairs.values(), round_trips, strict=True):
-        if isinstance(answer, NotPassed):
-            return Failed.of(
-                found(
-                    "DR-PROBE-003",
-                    site=session.site,
-                    pair=session.pair,
-                    why=answer.because,
-                    advice=_why_no_probe(session),
-                ),
-                *findings,
-            )
-    took: list[Json] = [round(round_trip.took_s, 4) for round_trip in round_trips if isinstance(round_trip, Passed)]
+    for session, trip in zip(pairs.values(), round_trips, strict=True):
+        if isinstance(trip, NotPassed):
+            site, pair, advice = session.site, session.pair, _why_no_probe(session)
+            failed = found("DR-PROBE-003", site=site, pair=pair, why=trip.because, advice=advice)
+            return Failed.of(failed, *findings)
+    took: list[Json] = [round(trip.took_s, 4) for trip in round_trips if isinstance(trip, Passed)]
     return Done("a message went in and came out", {"round_trips_s": took}, findings)
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from os.path import commonprefix
@@ -79,7 +78,6 @@ def meant(at: AtBroker) -> list[Queue]:
 
 
 def to_pause(at: AtBroker) -> list[Queue]:
-    """The queues of the quiesce that deliver now."""
     return [queue for queue in meant(at) if not queue.paused]
 
 
@@ -89,7 +87,6 @@ def pauses(at: AtBroker) -> list[Call]:
 
 
 def to_lift(at: AtBroker) -> list[Queue]:
-    """The queues that are paused now and were not before the run."""
     was = {*at.was["paused"]}
     return [queue for queue in meant(at) if queue.paused and queue.name not in was]
 
@@ -104,28 +101,25 @@ LIFTED: Final[Wants] = ((lambda at: [*_planned(at, Goal.RESUME), *lifts(at)], SO
 
 
 def _planned(at: AtBroker, goal: Goal) -> list[Call]:
-    """The calls for the queues that a quiesce is for, more calls for queues created meanwhile, and single calls where
-    one call for many left queues out."""
+    """The calls that a quiesce makes, more for queues created meanwhile, and single ones where one for many failed."""
     queues = to_pause(at) if at.view.open else []
     if not queues:
         return []
     calls = _calls(at, goal, queues)
     alike = sum(len(queues_of(call, at.view)) for call in calls if call.phase == BY_PREFIX)
-    single = [("a queue by itself", LEFT_OUT, alike)] if alike else []
     asked = at.view.requests.of_queues(goal, "")
-    more = [
-        call(at.view, goal, ALL, asked, f"{goal.value} {what}", when, at_most)
-        for what, when, at_most in (*single, ("a queue created meanwhile", "a queue is new", NEW_QUEUES))
-    ]
-    return [*calls, *more]
+    if alike:
+        calls.append(call(at.view, goal, ALL, asked, f"{goal.value} a queue by itself", LEFT_OUT, alike))
+    text = f"{goal.value} a queue created meanwhile"
+    return [*calls, call(at.view, goal, ALL, asked, text, "a queue is new", NEW_QUEUES)]
 
 
 def _calls(at: AtBroker, goal: Goal, queues: Sequence[Queue], when: str | None = None) -> list[Call]:
     """Only what was not paused before the run is called together with others: a pause by somebody else stays."""
     view, alike = at.view, dict[str, Sequence[str]]()
     if view.takes_beginnings:
-        mine = {queue.name for queue in meant(at)} - {*at.was["paused"]}
-        others = (queue.name for queue in view.queues if queue.name not in mine)
+        own = {queue.name for queue in meant(at)} - {*at.was["paused"]}
+        others = (queue.name for queue in view.queues if queue.name not in own)
         alike = beginnings((queue.name for queue in queues), others, partial(selects_all, at.rules.queues))
     covered = {name for names in alike.values() for name in names}
     make = pause if goal is Goal.PAUSE else resume
@@ -173,10 +167,9 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
 
 
 def _pause(tools: Tools[Broker], views: list[Broker], move: Move, context: StepContext) -> tuple[list[Broker], int]:
-    """Pause what delivers, one by one where a call for many did not come through; the brokers as they were last seen,
-    and how many queues that was."""
-    calls = [call for view in views for call in pauses(tools.at(view, move))]
-    count = sum(len(to_pause(tools.at(view, move))) for view in views)
+    """Pause what delivers, one by one where a call for many failed; the brokers as last seen, and how many queues."""
+    at_brokers = [tools.at(view, move) for view in views]
+    calls, count = [call for at in at_brokers for call in pauses(at)], sum(len(to_pause(at)) for at in at_brokers)
     if _left_out(calls, tools.change(calls, context)):
         views = tools.observer.read_at(move.source, scope=FOR_PAUSES)
         left = [(view, queue) for view in views for queue in to_pause(tools.at(view, move))]
@@ -236,12 +229,7 @@ def _not_quiet(tools: Tools[Broker], now: _Dispatch, move: Move, step: PlannedSt
         if not move.spec.cut_in_flight:
             return Failed.of(finding, evidence={"queues": dict(busy)})
         return Done.of(replace(finding, severity=Severity.WARNING), evidence={"come_again": None})
-    consumers = [
-        consumer
-        for view in tools.observer.read_at(move.source)
-        for consumer in view.consumers
-        if consumer.queue in busy
-    ]
+    consumers = [consumer for view in tools.observer.read_at(move.source) for consumer in view.consumers]
     holders = []
     for queue, count in busy.items():
         who = [consumer.who for consumer in consumers if consumer.queue == queue and consumer.holds != 0]
@@ -250,17 +238,16 @@ def _not_quiet(tools: Tools[Broker], now: _Dispatch, move: Move, step: PlannedSt
     if move.spec.cut_in_flight:
         finding = found("DR-QUIESCE-002", count=total, but=tools.not_redelivered, why=brief(holders))
         return Done.of(finding, evidence={"come_again": total, "queues": dict(busy)})
-    finding = found(
-        "DR-QUIESCE-001", holders=brief(holders), but=tools.not_redelivered, within=f"{step.limits['within']:g}"
-    )
+    within = f"{step.limits['within']:g}"
+    finding = found("DR-QUIESCE-001", holders=brief(holders), but=tools.not_redelivered, within=within)
     return Failed.of(finding, evidence={"queues": dict(busy)})
 
 
 def undo(tools: Tools[Broker], _step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     views = tools.observer.answering(move.source)
     pairs = {view.pair for view in views if to_lift(tools.at(view, move))}
-    if left := _lift_all(tools, [view for view in views if view.pair in pairs], move, context):
-        return Failed(f"still paused: {brief(left)}")
+    if paused := _lift_all(tools, [view for view in views if view.pair in pairs], move, context):
+        return Failed(f"still paused: {brief(paused)}")
     if away := sorted(set(tools.observer.brokers[move.source]) - {view.pair for view in views}):
         return Failed(f"{move.source}: {brief(away)} silent: whether anything is paused there is not known")
     return Done("pauses lifted") if pairs else NotNeeded("nothing is paused that was not before")
@@ -269,49 +256,36 @@ def undo(tools: Tools[Broker], _step: PlannedStep, move: Move, context: StepCont
 UNDO: Final = Undo(source=(delivered,), by=undo)
 
 
-@dataclass
-class Lifting:
-    """Pauses that are being lifted; `why_not` once the block has ended: the pauses still on, or None."""
-
-    why_not: str | None = None
-
-    def judged(self, outcome: Outcome) -> Outcome:
-        """The end of the drain that it was beside."""
-        return Failed(f"pauses: {self.why_not}") if isinstance(outcome, Done) and self.why_not else outcome
-
-
-@contextmanager
-def lifting(tools: Tools[Broker], move: Move, context: StepContext) -> Iterator[Lifting]:
-    """Lift the pauses while the block runs. The block always waits for the end: the calls are in the journal."""
-    lifted = Lifting()
+def with_pauses_lifted(tools: Tools[Broker], move: Move, context: StepContext, drain: Callable[[], Outcome]) -> Outcome:
+    """A drain, with the pauses lifted beside it. It always waits for their end: the calls are in the journal."""
 
     def lift() -> list[str]:
         known = [session.names() for session in tools.observer.at(move.source)]
         return _lift_all(tools, _paused_now(tools, known), move, context)
 
-    under_way = in_background(lift, "lift pauses")
+    lifting = in_background(lift, "lift pauses")
     try:
-        yield lifted
+        outcome = drain()
     finally:
-        try:
-            lifted.why_not = brief(left) if (left := under_way.result()) else None
-        except BrokerError as error:
-            lifted.why_not = str(error)
+        lifting.wait()
+    try:
+        why_not = brief(lifting.result())
+    except BrokerError as error:
+        why_not = str(error)
+    return Failed(f"pauses: {why_not}") if isinstance(outcome, Done) and why_not else outcome
 
 
 def _paused_now(tools: Tools[Broker], known: Sequence[Broker]) -> list[Broker]:
-    """The pauses of these brokers as one small poll tells them; a broker is looked at where that tells of a paused
-    queue that is not known yet."""
+    """By one small poll; a broker is looked at where that tells of a paused queue that is not known yet."""
 
     def now(view: Broker) -> Broker:
         session = tools.observer.brokers[view.site][view.pair]
         paused = {name: paused for name, (_, paused) in session.dispatch().items()}
         if any(is_paused and name not in view.by_name for name, is_paused in paused.items()):
             return session.read(FOR_PAUSES)
-        queues = [queue for queue in view.queues if queue.name in paused or not queue.business]
-        return replace(
-            view, queues=tuple(replace(queue, paused=paused.get(queue.name, queue.paused)) for queue in queues)
-        )
+        queues = (queue for queue in view.queues if queue.name in paused or not queue.business)
+        now = tuple(replace(queue, paused=paused.get(queue.name, queue.paused)) for queue in queues)
+        return replace(view, queues=now)
 
     return tools.observer.ask_all(now, known)
 
@@ -335,6 +309,5 @@ def _lift_all(tools: Tools[Broker], views: Sequence[Broker], move: Move, context
 
 def _left_out(calls: Sequence[Call], outcomes: Sequence[Outcome]) -> bool:
     """True if a call for many queues was not answered well: the call may have reached all, some, or no queues."""
-    return any(
-        call.phase == BY_PREFIX and not isinstance(outcome, Done) for call, outcome in zip(calls, outcomes, strict=True)
-    )
+    both = zip(calls, outcomes, strict=True)
+    return any(call.phase == BY_PREFIX and not isinstance(outcome, Done) for call, outcome in both)

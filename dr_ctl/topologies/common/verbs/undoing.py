@@ -43,7 +43,7 @@ def as_before(
 
 
 def guarded(act: Callable[[], Outcome]) -> Outcome:
-    """Give `Unknown` if a broker stops answering in the middle."""
+    """`Unknown` if a broker stops answering in the middle."""
     try:
         return act()
     except BrokerError as error:
@@ -59,7 +59,9 @@ def _put_back(
     settled: Outcome = Done("as it was")
     if settle is not None:
         shut = [call for call in calls if call.goal is Goal.CLOSE]
-        if (open_still := tools.make(shut, context, calls[0].site)) is not None:
+        now = tools.views(calls[0].site)
+        tools.change([call for call in shut if not holds(call, now)], context)
+        if (open_still := still(shut, tools.views(calls[0].site))) is not None:
             return open_still
         if isinstance(settled := settle(tools, move, context), Failed):
             return settled
@@ -111,19 +113,15 @@ def open_again(
     snapshot = tools.observer.read_once()
     views = snapshot.views(move.source)
     pairs = {view.pair for view in views}
-    left = [call for call in calls if call.unit in pairs and not holds(call, views)]
+    missing = [call for call in calls if call.unit in pairs and not holds(call, views)]
     # Every call that lets clients in looks at the other site first.
-    at_target = {call.unit: snapshot.view(move.target, call.unit) for call in left}
+    at_target = {call.unit: snapshot.view(move.target, call.unit) for call in missing}
     open_at_target = {pair: tools.open_at(view, move) for pair, view in at_target.items() if view is not None}
     opened = sorted(pair for pair, names in open_at_target.items() if names)
     unseen = sorted(pair for pair, view in at_target.items() if view is None and sent)
-    here_now = {view.pair: view for view in views}
-    served = sorted(
-        pair
-        for pair, view in at_target.items()
-        if view is not None and pair not in opened and sent and _may_have_served(here_now[pair], view, move)
-    )
-    safe = [call for call in left if call.unit not in (*opened, *unseen, *served)]
+    both = [(view, at_target.get(view.pair)) for view in views if sent and view.pair not in opened]
+    served = sorted(view.pair for view, peer in both if peer is not None and _may_have_served(view, peer, move))
+    safe = [call for call in missing if call.unit not in (*opened, *unseen, *served)]
     if (why := tools.open_again(move.source, safe, context, within_s)) is not None:
         return Failed(f"{move.source}: {why}")
     if opened:
@@ -131,26 +129,21 @@ def open_again(
         text = f"{named(tools, move.target, names)} open: what was closed at {move.source} stays closed"
         return Failed(text, code=ExitCode.STRANDED)
     if served:
-        text = (
-            f"{named(tools, move.target, served)} closed, and may have served before a new start: what clients did "
-            f"there is not known at {move.source}, which stays closed"
-        )
-        return Failed(text, code=ExitCode.STRANDED)
+        text = f"{named(tools, move.target, served)} closed, and may have served before a new start: what clients did"
+        return Failed(f"{text} there is not known at {move.source}, which stays closed", code=ExitCode.STRANDED)
     if unseen:
-        text = f"{named(tools, move.target, unseen)} silent, and may have been opened: {move.source} stays closed"
-        return Unknown(text)
+        silent = f"{named(tools, move.target, unseen)} silent"
+        return Unknown(f"{silent}, and may have been opened: {move.source} stays closed")
     if away := sorted({call.unit for call in calls} - pairs):
         return Failed(f"{named(tools, move.source, away)} silent: whether clients are let in there is not known")
-    return Done(f"{move.source} lets clients in again") if left else NotNeeded(f"{move.source} is open")
+    return Done(f"{move.source} lets clients in again") if missing else NotNeeded(f"{move.source} is open")
 
 
 def _may_have_served(source: Broker, target: Broker, move: Move) -> bool:
     """Say whether clients may have worked at a target that the run tried to open, and that was started anew since, so
     that its closed listeners prove nothing: unless all that they did there has come over."""
-    if not started_since(move, target):
-        return False
     back = target.link.tells_consumed and source.link.unapplied == 0 and not [*target.link.left_to_ship()]
-    return not back
+    return started_since(move, target) and not back
 
 
 def named(tools: Tools[Any], site: str, names: Sequence[str]) -> str:
