@@ -31,8 +31,6 @@ LONDON, PARIS = (f"http://{site}:8161/console/jolokia" for site in ("london", "p
 
 @dataclass(frozen=True)
 class Ended:
-    """How one command ended."""
-
     code: int
     out: str
     err: str

@@ -96,7 +96,6 @@ class Site:
     # what a test does to it
 
     def password(self, word: str) -> None:
-        """What the administrator's password is from now on."""
         self.broker.users = {**self.broker.users, ADMIN: word}
 
     @property
@@ -112,7 +111,6 @@ class Site:
             self.broker.close_listener(self.broker.acceptors[listener])
 
     def queue(self, name: str, **more: Any) -> None:
-        """Make a queue, here alone."""
         paused = more.pop("paused", False)
         with self.twin.still():
             options = {"name": name, "address": name, "routing-type": "ANYCAST", "durable": True, **more}

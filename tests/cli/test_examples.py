@@ -60,7 +60,6 @@ case "$*" in {words}* | "--quiet {words}"*) echo '{{"summary": "as dr-ctl says"}
 
 
 def with_stub(dr_ctl: Shell, name: str, *words: str, at: str, code: int) -> subprocess.CompletedProcess[str]:
-    """With a dr-ctl that ends so where it is called with these words, and well else."""
     program = dr_ctl.folder / "stub" / "dr-ctl"
     program.parent.mkdir()
     program.write_text(STUB.format(words=at, code=code), encoding="utf-8")

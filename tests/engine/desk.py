@@ -181,7 +181,6 @@ class Desk:
             return run.execute(self.estimates, BY)
 
     def killed(self, clock: Clock | None = None, listener: EventSink = nobody) -> bool:
-        """Go, and say whether the process was killed on the way."""
         try:
             self.go(clock=clock, listener=listener)
         except Killed:
@@ -206,7 +205,6 @@ class Desk:
 
 
 def a_plan() -> Plan:
-    """The plan of a swapover of the machine as it stands at the start."""
     decided = plan(BOOK, Recipe(), Machine().read(), ASK)
     assert isinstance(decided, Plan)
     return decided

@@ -363,7 +363,6 @@ class Hooks:
 
 
 def with_line(verb: str, line: RunbookStep, book: Runbook = BOOK) -> Runbook:
-    """The runbook with one more line right before a verb."""
     at = next(number for number, step in enumerate(book.steps) if step.verb == verb)
     return replace(book, steps=(*book.steps[:at], line, *book.steps[at:]))
 

@@ -166,7 +166,6 @@ def test_samples_are_written_and_not_kept_in_memory(path: Path) -> None:
 
 
 def line_read(path: Path) -> tuple[list[Entry] | None, str]:
-    """What can be read, or why not."""
     try:
         return read_entries(path), ""
     except JournalDamaged as damaged:

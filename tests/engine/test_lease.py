@@ -34,8 +34,6 @@ CALL_S = 30.0
 
 @dataclass
 class Time:
-    """One time for all: the runs' clocks and the brokers'."""
-
     s: float = 1000.0
 
     def monotonic(self) -> float:
@@ -434,7 +432,6 @@ def late(shelves: Shelves) -> Lease:
 
 
 def look_beside(run: Lease) -> None:
-    """Look at the brokers for something else."""
     for slot in run.locks:
         slot.store.read_for_another()  # type: ignore[attr-defined]
 

@@ -189,7 +189,6 @@ def knowing(folder: Path, *addresses: Address) -> Target:
 
 
 def test_what_a_site_processed_is_only_acknowledged_and_an_id_is_told_before_that(tmp_path: Path) -> None:
-    """Only one's own is told again."""
     store = IdStore(tmp_path / "london.sqlite")
     store.add([("q", "mine")], Where.HERE)
     store.add([("q", "theirs")], Where.PEER)

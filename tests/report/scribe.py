@@ -217,7 +217,6 @@ def aborted(folder: Path) -> Scribe:
 
 
 def resumed(folder: Path) -> Scribe:
-    """Cut off in the drain, resumed an hour later, finished."""
     scribe = Scribe(folder).begin().to_fence().start("drain").sample("drain", flows(900)).let(1)
     scribe.sample("drain", flows(850)).close()
     scribe = scribe.again().let(3600).begin(plan(first=12))

@@ -131,7 +131,6 @@ class Traffic:
 
 
 def _served(came: Ints, able: Ints) -> Ints:
-    """What was served so far: no more than came, and than could be served in each step."""
     could = np.cumsum(np.broadcast_to(able, came.shape), 0)
     served: Ints = np.minimum(could, could + np.minimum.accumulate(came - could, axis=0))
     return served

@@ -61,7 +61,6 @@ class Life:
         self.looks.append([replace(row, site=self.site) for row in (role, *rows)])
 
     def live(self, count: int, *, stalled: bool = False, idle: bool = False) -> None:
-        """Live through so many intervals."""
         for _ in range(count):
             begin_s, end_s = self.now_s, self.now_s + EVERY_S
             for _ in range(0 if idle else NORMAL[len(self.intervals) % len(NORMAL)]):

@@ -99,8 +99,6 @@ def written(steps: Sequence[Step]) -> str:
 
 
 class Said:
-    """What commands said so far."""
-
     def __init__(self) -> None:
         self._lines: list[str] = []
         self._at: dict[str, list[int]] = {}

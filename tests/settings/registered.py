@@ -14,7 +14,5 @@ class FolderBroker(Broker):
 
 
 class Folders(Settings):
-    """Two sites of folders."""
-
     topology: Literal["folders"]
     sites: dict[SiteName, Site[FolderBroker]]

@@ -79,6 +79,5 @@ def listener(
 
 
 def closed_port() -> Address:
-    """A port that nobody listens on."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return Address("127.0.0.1", listener.getsockname()[1])

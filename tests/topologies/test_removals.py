@@ -119,7 +119,6 @@ def removes(function: ast.FunctionDef, names: set[str], everywhere: set[str]) ->
 
 
 def takes_evidence(function: ast.FunctionDef) -> bool:
-    """Say whether evidence is a parameter of it, or made in it."""
     if any(
         isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Consumed"
         for node in ast.walk(function)

@@ -214,7 +214,6 @@ def serving(twin: PlayedTwin) -> tuple[str, ...]:
 
 
 def paused(twin: PlayedTwin) -> list[str]:
-    """What is paused and should not be."""
     owed = any(name.startswith("dr-ctl.debt.") for name in documents(twin))
     brokers = {site: twin.host(site).broker for site in twin.sites}
     return [

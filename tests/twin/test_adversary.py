@@ -550,7 +550,6 @@ class Siege:
     # clients
 
     def _work(self, count: str) -> None:
-        """Clients work for a while, if they are served."""
         end, wanted = boottime_s() + 0.6, self.traffic.counts().sent + int(count)
         while self.traffic.counts().sent < wanted and boottime_s() < end:
             system().sleep(0.01)

@@ -194,7 +194,6 @@ def test_equal_counts_hide_no_loss(
 def test_what_came_back_to_where_it_was_is_removed_while_clients_are_served(
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, count: int, idle: int
 ) -> None:
-    """However deep; what was not removed then is once they are out."""
     monkeypatch.setattr(copies, "AT_ONCE", 20)
     put(twin, "london", IN, count)
     done(dr_ctl(*TO_PARIS))

@@ -37,7 +37,6 @@ Situation = Callable[[PlayedTwin, Command], object]
 
 
 def typed(*commands: str) -> Situation:
-    """What is so once these were typed."""
     return lambda _, dr_ctl: [dr_ctl(*command.split(), "--yes") for command in commands]
 
 
@@ -63,8 +62,6 @@ def bridge_stopped(twin: PlayedTwin, _: Command) -> None:
 
 
 def died(operation: str, at: int) -> Situation:
-    """The process of a run died at so many of its requests: its run is open."""
-
     def situation(twin: PlayedTwin, dr_ctl: Command) -> None:
         OPERATIONS[operation].before(twin, dr_ctl)
         with pytest.MonkeyPatch.context() as patch, suppress(Died):

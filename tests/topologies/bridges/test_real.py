@@ -31,7 +31,6 @@ def made(lab: Lab, queue: str) -> None:
 
 
 def roles(lab: Lab, site: str, queue: str) -> set[str]:
-    """The roles that may send there."""
     document = json.loads(execute(lab, site, "", f"getRolesAsJSON({TEXT})", queue))
     return {row["name"] for row in document if row["send"]}
 

@@ -67,7 +67,6 @@ class Listeners:
 
 
 def with_logins(xml: str, generated: str, conf: Path) -> str:
-    """The logins of the page, with the lab's passwords; at the console dr-ctl has what its own page gives it."""
     matches = dict(re.findall(r'username="(\w+)" password="([^"]+)"', generated))
     texts = blocks("classic-user.md")
     realm = conf / "jetty-realm.properties"

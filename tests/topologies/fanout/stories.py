@@ -257,7 +257,6 @@ class Story:
         assert " ".join(shlex.split(remedy[remedy.index("--accept-duplicates") :])[:2]) == option
 
     def listed(self, rest: str) -> None:
-        """What the last run's steps listed by id."""
         kind, *ids = rest.split()
         [*_, last] = sorted(Path(os.environ["DR_CTL_STATE_DIR"]).glob("**/runs/*"))
         lines: list[str] = []

@@ -55,7 +55,6 @@ def connection(port: int | None = CLIENTS) -> Connection:
 
 
 def link_connection(site: str) -> Connection:
-    """Of the peer's link, at the listener for it."""
     peer = "paris" if site == "london" else "london"
     return Connection("5f0d", MIRROR, "10.1.2.4:50413", f"node-{peer}", "link", "AMQP")
 
@@ -75,6 +74,5 @@ def at_both(*names: str, depth: int = 0) -> tuple[BrokerView, BrokerView]:
 
 
 def with_queue(view: BrokerView, changed: Queue) -> BrokerView:
-    """The same view with one queue in another state; a queue that it lacks is added."""
     others: Sequence[Queue] = [item for item in view.queues if item.name != changed.name]
     return replace(view, queues=(*others, changed))

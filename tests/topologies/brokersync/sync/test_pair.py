@@ -29,8 +29,6 @@ from tests.topologies.brokersync.sync.fakes import Q, Sites, Time
 
 
 class Agent:
-    """One agent, stepped for so long."""
-
     def __init__(self, sites: Sites, remembered: Any = None, **noted: dict[str, int]) -> None:
         self.sites, self.noted = sites, noted
         self.reason: str | None = None
