@@ -37,7 +37,8 @@ def pending_debts(caller: Caller, snapshot: Snapshot) -> PendingDebts:
     """Join those of the brokers with those of STATE, and write the result to STATE, for the time when a broker with a
     debt is away. An unreadable STATE ends no command: the brokers hold the same debts."""
     path = caller.state() / DEBTS
-    answered = {broker.site for broker in snapshot.brokers if broker.silent is None}
+    silent = {broker.site for broker in snapshot.brokers if broker.silent is not None}  # one may be who has the debt
+    answered = {broker.site for broker in snapshot.brokers} - silent
     try:
         debts = merged(known(path), snapshot.debts, answered)
     except EnvironmentFault as error:

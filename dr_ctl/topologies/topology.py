@@ -51,8 +51,9 @@ class NodeState(Enum):
 @dataclass(frozen=True, slots=True)
 class NodeReading:
     """A process of a broker as one reading has shown it, and `why`, in words. What the nodes of one broker have in
-    common is `node`; `in_sync` is of one that keeps a copy of the store, None where it keeps none. `shows_life`: its
-    management said no, so that something runs there."""
+    common is `node`; `in_sync` is of one that keeps a copy of the store, None where it keeps none. `pending`: the
+    acknowledgements of a mirror that it counts as not applied. `shows_life`: its management said no, so that something
+    runs there."""
 
     name: str
     state: NodeState
@@ -60,6 +61,7 @@ class NodeReading:
     node: str = field(default="", metadata=HIDDEN)
     version: str = field(default="", metadata=HIDDEN)
     in_sync: bool | None = None
+    pending: int = field(default=0, metadata=HIDDEN)
     shows_life: bool = field(default=False, metadata=HIDDEN)
 
     def __str__(self) -> str:

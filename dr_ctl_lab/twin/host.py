@@ -56,7 +56,7 @@ class Host:
         self.faults = Faults()
         self.sick = False
         self.running = False
-        self.process_ms = self.instance_ms = 0
+        self.process_ms = self.instance_ms = self.pending_acks = 0
         self._listeners = listeners(changed, clock, name)
         self._console = Console(self)
         self._session = kind.session
@@ -122,7 +122,7 @@ class Host:
             self.sick = False
             self._listeners.frozen = False
             if not self.running or not self.nodes.is_group:
-                self.running = True
+                self.running, self.pending_acks = True, 0
                 self.process_ms = self.instance_ms = max(self.broker.now_ms(), self.process_ms + 1)
                 self.nodes.came(self)
 

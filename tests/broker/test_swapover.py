@@ -291,7 +291,6 @@ FAILOVER = ("failover", "--to", "paris", "--yes", *ACCEPTED)
 
 
 def lost_with_three(lab: Lab, operator: Operator) -> None:
-    """London is lost with three messages, which Paris has too and serves."""
     send(lab, "london", "orders.in", 3)
     lab.wait_mirrored()
     until(lambda: lab.admin("paris").depth("orders.in") == 3)

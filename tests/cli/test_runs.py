@@ -319,7 +319,6 @@ def test_who_serves_after_a_fence_is_what_its_result_says(
 
 @pytest.mark.parametrize(("lost", "at_least"), [("down", 12.0), ("unknown", None)])
 def test_a_failover_was_out_since_the_site_was_seen_down(dr_ctl: Shell, lost: str, at_least: float | None) -> None:
-    """One that gave no answer was not seen to."""
     dr_ctl.settings()
     failed_over(dr_ctl.run())
     looks(dr_ctl, "london", ("serving", -60, -8), (lost, -7, 60))

@@ -17,13 +17,15 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dr_ctl.application.standing import pending
+from dr_ctl.application.standing import pending_debts
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import EnvironmentFault, UsageError
 from dr_ctl.core.model import ExitCode, Json
@@ -743,7 +745,7 @@ def test_nobody_but_the_owner_may_read_anything_whatever_the_umask(runs: Runs, s
             write(files.plan, {"a": 1})
             write_text(files.report, "<html>")
             Journal(files.journal, Minutes()).close()
-            pending(state, [OWED], ["paris"])
+            remember(state / "debts.json", [OWED])
     finally:
         os.umask(before)
 
@@ -848,8 +850,10 @@ def test_what_is_remembered_is_known_again(debts: list[Debt], tmp_path_factory: 
 
 
 def test_the_file_is_there_only_while_something_is_owed(state: Path) -> None:
-    for seen, answered, debts in (([OWED], ["paris"], [OWED]), ([], ["london"], [OWED]), ([], ["paris"], [])):
-        assert pending(state, seen, answered).debts == debts
+    for seen, silent, debts in (([OWED], [None], [OWED]), ([], [None, "it is away"], [OWED]), ([], [None, None], [])):
+        brokers = [SimpleNamespace(site="paris", silent=why) for why in silent]
+        caller, snapshot = Mock(state=lambda: state), Mock(debts=seen, brokers=brokers)
+        assert pending_debts(caller, snapshot).debts == debts
     assert list(state.iterdir()) == []
 
 

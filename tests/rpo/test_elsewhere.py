@@ -144,7 +144,6 @@ def test_the_figures_are_the_same_elsewhere(life: Path, somewhere: Any) -> None:
 def test_two_workers_read_a_history_in_s3_and_keep_its_summaries_there(
     life: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Which a monitor keeps, joins and prunes there, and a failover reads from anywhere."""
     for key, value in KEYS.items():
         monkeypatch.setenv(key, value)
     on_one_host = asked("local[2]", life)

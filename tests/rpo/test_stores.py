@@ -205,7 +205,6 @@ def test_a_store_that_breaks_off_makes_no_file_a_torn_one(
 def test_of_a_file_that_a_task_cannot_read_and_others_can_nothing_is_told(
     tmp_path: Path, rows: list[Row], place: HistoryLocation, make: LoadHistory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As where a store breaks off within a file."""
     from pyspark.errors import PySparkException  # noqa: PLC0415 - as below
 
     from dr_ctl.rpo.pipeline import make as module  # noqa: PLC0415 - the fast tests do without Spark

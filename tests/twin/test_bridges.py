@@ -153,7 +153,6 @@ def test_what_the_waiting_site_lacks_refuses_the_move(
 
 
 def test_a_queue_that_only_the_serving_site_has_refuses_the_move(twin: PlayedTwin, dr_ctl: Command) -> None:
-    """As a durable subscription that was made at one site; before anything is closed."""
     with twin.still():
         audit = {"name": "audit", "address": IN, "routing-type": "MULTICAST", "durable": True}
         twin.brokers(BridgesBroker)[0].create_queue(audit)

@@ -363,7 +363,6 @@ def test_every_look_says_that_the_agent_is_gone_or_held_and_what_it_said(story: 
 
 @pytest.mark.parametrize("layout", [Layout(nodes=2, takeover_s=2.0)])
 def test_the_agent_goes_on_at_the_node_that_takes_over(twin: PlayedTwin, dr_ctl: Command) -> None:
-    """Each node has an address of its own for it."""
     without_agents(twin)
     put(twin, "london", IN, 10)
     until(lambda: twin.depth("paris", IN) == 10)

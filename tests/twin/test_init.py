@@ -155,7 +155,6 @@ def test_what_cannot_be_told_writes_nothing(
 def test_where_nodes_show_nothing_in_common_the_command_that_names_the_active_ones_is_said(
     begun: Begun, inside: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a backup that has never been in sync."""
     probed = init.registry.probed
     monkeypatch.setattr(init.registry, "probed", lambda *given, **more: replace(probed(*given, **more), node=""))
     with PlayedTwin.up(tmp_path / "twin", layout=Layout(nodes=2)) as twin:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dr_ctl.core.system import system
-from dr_ctl.engine.executor import _Run
+from dr_ctl.engine.executor import Execution
 from dr_ctl.engine.plan import Goal, PlannedStep
 from dr_ctl.engine.ports import Failed, Outcome
 from dr_ctl.topologies.common.gate import Gate
@@ -87,6 +87,15 @@ def test_a_passive_node_of_the_target_is_told_as_the_one_cause(twin: PlayedTwin,
     for ended in (looked, refused):
         assert "there is passive" in str(ended.document)
         assert not [finding for finding in ended.document["findings"] if finding["id"][:7] in ("DR-DOOR", "DR-LINK")]
+
+
+@pytest.mark.parametrize(("topology", "layout"), [(MIRROR, Layout(nodes=2))])
+def test_acknowledgements_that_a_passive_node_still_counts_are_told(twin: PlayedTwin, dr_ctl: Command) -> None:
+    twin.host("paris", node="b").pending_acks = 30
+
+    [finding] = dr_ctl("validate", "--for", "swapover").rows("DR-NODE-006")
+
+    assert finding["text"].startswith("paris/orders-1: node b waits, and still counts 30 acknowledgement(s)")
 
 
 @pytest.mark.parametrize("layout", [Layout(nodes=2)])
@@ -247,7 +256,7 @@ def in_step(twin: PlayedTwin, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
     def arranged(verb: str, site: str, name: str = "apply") -> list[str]:
         owner: type = PairDriver
         if verb == AFTER:
-            owner, name = _Run, "_ended"
+            owner, name = Execution, "_ended"
         elif verb in OPENING:
             owner, name = Sender, "_post"
         act, killed = getattr(owner, name), list[str]()

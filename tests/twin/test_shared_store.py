@@ -81,7 +81,6 @@ def test_no_store_is_given_up_where_the_target_has_ended_or_nothing_can_be_noted
 def test_a_store_that_nobody_takes_ends_with_a_command_that_helps(
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No command of the settings starts a broker."""
     impatient(monkeypatch, activate_s=0.2, store_starts_s=0.2, store_ends_s=0.2)
     with edited(twin) as settings_file:
         for site in settings_file["sites"].values():

@@ -38,11 +38,13 @@ def _itself(answer: Answer) -> NodeAnswer:
         fields.text("Version"),
         fields.flag("ReplicaSync") if policy.startswith("Replication") and fields.has("ReplicaSync") else None,
         fields.number("CurrentTimeMillis") - fields.number("UptimeMillis") if has_clock else None,
+        fields.number("PendingMirrorAcks") if fields.has("PendingMirrorAcks") else 0,
     )
 
 
 _TOLD: Final = (
     "Name", "Active", "Backup", "NodeID", "Version", "HAPolicy", "ReplicaSync", "CurrentTimeMillis", "UptimeMillis",
+    "PendingMirrorAcks",
 )  # fmt: skip
 # Each node has a name of its own for the broker, and may begin the broker again in the same process.
 PRIMARIES: Final = Family(Read(beans.ANY_SERVER, _TOLD), _itself, lambda broker: f"broker={beans.quote(broker)}")

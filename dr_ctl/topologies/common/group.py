@@ -107,6 +107,8 @@ def of_nodes(view: Broker, peer: Broker | None, severity: Severity) -> Iterator[
             yield found("DR-NODE-006.stranger", broker=broker, node=node.name)
         elif node.version != view.version:
             yield found("DR-NODE-006.version", broker=broker, node=node.name, version=node.version, active=view.version)
+        elif node.pending:
+            yield found("DR-NODE-006.pending", broker=broker, node=node.name, count=node.pending)
     if view.nodes and peer is not None and len(peer.link.peer_nodes) == 1:
         yield found("DR-NODE-006.link", broker=broker, peer=peer.site, how=peer.link.adds_node)
 
@@ -146,6 +148,7 @@ class NodeAnswer:
     version: str = ""
     in_sync: bool | None = None
     began_ms: int | None = None
+    pending: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,7 +367,7 @@ class Group:
 
     def _reading(self, process: Process, own: NodeAnswer) -> NodeReading:
         state = NodeState.ACTIVE if own.active else NodeState.PASSIVE
-        return NodeReading(process.name, state, "", own.node, own.version, own.in_sync)
+        return NodeReading(process.name, state, "", own.node, own.version, own.in_sync, own.pending)
 
 
 class GroupWire:

@@ -123,7 +123,8 @@ def passive(broker: ArtemisBroker, host: Host) -> Iterator[Bean]:
     its file."""
     now_ms, rights = broker.now_ms(), broker.security.of_file()
     nothing = {
-        **dict.fromkeys(("AddressMemoryUsage", "PendingMirrorAcks", "QueueCount", "ConnectionCount"), 0),
+        **dict.fromkeys(("AddressMemoryUsage", "QueueCount", "ConnectionCount"), 0),
+        "PendingMirrorAcks": host.pending_acks,
         "DiskStoreUsage": 0.0,
         "QueueNames": [],
         "AddressNames": [],

@@ -78,7 +78,6 @@ def test_rights_that_management_gave_are_there_after_a_move_and_the_way_back(
 def test_a_queue_that_an_ordinary_divert_feeds_is_moved_and_what_claims_another_origin_is_told(
     bridges_lab: Lab, operator: Operator
 ) -> None:
-    """As a client does that forwards what it received with all its headers."""
     made(bridges_lab, "FED")
     source = {"name": "SRC", "address": "SRC", "routing-type": "ANYCAST", "durable": True}
     execute(bridges_lab, "london", "", f"createQueue({TEXT},boolean)", json.dumps(source), True)

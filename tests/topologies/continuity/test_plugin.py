@@ -78,7 +78,6 @@ def conserved(operator: Operator) -> int:
 
 
 def test_a_port_that_another_process_has_is_never_a_success(plugin_lab: Lab, operator: Operator) -> None:
-    """The plugin's acceptor says that it is started."""
     with socket.socket() as other:
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         other.bind(("127.0.0.1", plugin_lab.site("paris").ports["clients"]))
