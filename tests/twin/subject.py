@@ -21,7 +21,7 @@ from dr_ctl.topologies.artemis.broker import CREATE_FILTERED
 from dr_ctl.topologies.common.view import Config
 from dr_ctl.topologies.continuity.reading import aged, service_bean
 from dr_ctl.topologies.continuity.reading import read as read_plugin
-from dr_ctl.topologies.continuity.view import Flow, SiteView
+from dr_ctl.topologies.continuity.view import Bridge, Flow, SiteView
 from dr_ctl.topologies.mirror.reading import read
 from dr_ctl.topologies.mirror.view import BrokerView
 from dr_ctl.topologies.sharedstore.store import FileLock
@@ -399,6 +399,9 @@ class PluginSubject(Subject):
     def bridge(self, site: str, name: str) -> str:
         [all_bridges] = self.bridges(site, name)
         return all_bridges
+
+    def in_flight(self, site: str, bridge: Bridge) -> int:
+        return sum(self.read(site, bridge.bean, "MessagesPendingAcknowledgement").values()) - bridge.acked
 
     def serving(self, site: str) -> tuple[bool, bool] | None:
         """Activated, delivering; None where the plugin is not there."""

@@ -182,7 +182,7 @@ def clients_kept_out(at: AtBroker) -> list[Call]:
 def shut_behind_fence(at: AtBroker) -> list[Call]:
     """A target is closed whose listeners have opened behind its lasting fence."""
     opened = [listener for listener in at.view.listeners if listener.started and reopened(at.move, at.view)]
-    return [*at.view.fence.closing(opened)]
+    return [*at.view.fence.closing(opened)] if opened else []
 
 
 RETURNED_SHUT: Final[Wants] = ((clients_kept_out, TARGET),)

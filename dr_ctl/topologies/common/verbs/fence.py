@@ -26,7 +26,7 @@ from dr_ctl.topologies.common.wants import RETURNED_SHUT, AtBroker, Want, Wants
 
 OWED: Final[Wants] = ((wants.debt_recorded(DebtKind.FENCE), wants.TARGET),)
 # No lock opens the target: else closing its peer would hand the lock over, and the service with it. Nor is it open.
-YIELDED: Final[Wants] = ((lambda at: [*at.view.fence.yielding(), *wants.shut_behind_fence(at)], wants.TARGET),)
+YIELDED: Final[Wants] = ((lambda at: wants.shut_behind_fence(at) or at.view.fence.yielding(), wants.TARGET),)
 STRUCK: Final[Wants] = ((wants.debts_cleared(DebtKind.FENCE), wants.TARGET),)
 
 
