@@ -24,10 +24,12 @@ from dr_ctl.engine import operations
 from dr_ctl.engine.journal import RunState
 from dr_ctl.engine.plan import AlreadyThere, Decision, Plan, Refusal, Spec
 from dr_ctl.engine.planner import plan
+from dr_ctl.engine.ports import NO_HINTS
 from dr_ctl.engine.roles import is_split, with_queues
 from dr_ctl.topologies.topology import Snapshot
 
 LOST_S: Final = 5.0
+READINGS: Final = 3
 _PASSWORDS: Final = {"__all__": {"password"}}
 
 
@@ -78,8 +80,13 @@ class Request:
         return self.spec.operation == operations.FENCE or self.supersedes
 
     def read(self) -> Snapshot:
-        """Look at both sites, and update the bounds of a failover."""
-        snapshot: Snapshot = self.opened.topology.observe()
+        """Look at both sites, and update the bounds of a failover. A site that has to answer and was late is asked
+        again: the console of a broker that has just started, or of a busy machine, is slow."""
+        must_answer = {self.spec.target} if self.exposure is not None else {*self.opened.installation.settings.sites}
+        for _ in range(READINGS):
+            snapshot: Snapshot = self.opened.topology.observe()
+            if not any(snapshot.hints.get(site, NO_HINTS).late for site in must_answer):
+                break
         if self.exposure is not None:
             self.exposure.saw(snapshot)
         return snapshot

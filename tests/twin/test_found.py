@@ -21,7 +21,9 @@ from dr_ctl.settings.loader import load
 from dr_ctl.topologies.common.gate import Gate
 from dr_ctl.topologies.common.observer import Observer
 from dr_ctl.topologies.common.session import Session
+from dr_ctl.topologies.fanout.procedure import FanoutGate
 from dr_ctl.topologies.mirror import procedure
+from dr_ctl.topologies.mirror.tools import MirrorGate
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.recording import recording
@@ -29,7 +31,7 @@ from dr_ctl_lab.rehearsal import ANY_FIGURE
 from dr_ctl_lab.twin.faults import Fault, FaultKind, When
 from dr_ctl_lab.twin.host import APP
 from dr_ctl_lab.twin.jolokia import Request
-from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, FANOUT, MIRROR
+from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, FANOUT, MIRROR, SHARED_STORE
 from dr_ctl_lab.twin.mirror import way
 from dr_ctl_lab.twin.mirror.broker import MirrorBroker
 from dr_ctl_lab.twin.mirror.outflow import Event
@@ -189,8 +191,28 @@ def test_what_is_answered_too_late_once_is_read_again(
 
         return slow
 
-    for kind, name in ((Session, "unapplied"), *((gate, "same") for gate in Gate.__subclasses__())):
+    for kind, name in ((Session, "unapplied"), (MirrorGate, "same"), (FanoutGate, "same")):
         monkeypatch.setattr(kind, name, late_once(getattr(kind, name)))
+    if operation == "failover":
+        twin.kill("london")
+
+    done(dr_ctl(operation, *TO_PARIS[1:], "--yes", *(ACCEPTED if operation == "failover" else ())))
+
+    assert (late, serving(twin)) == ([], ("paris",))
+
+
+@pytest.mark.parametrize(("topology", "operation"), [(MIRROR, "swapover"), (SHARED_STORE, "failover")])
+def test_a_target_that_answers_too_late_at_first_is_asked_again(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, operation: str
+) -> None:
+    read, late = Session.read, [TimedOut("the answer came too slowly")] * 2
+
+    def slow(session: Any, *words: Any, **more: Any) -> Any:
+        if session.site == "paris" and late:
+            raise late.pop()
+        return read(session, *words, **more)
+
+    monkeypatch.setattr(Session, "read", slow)
     if operation == "failover":
         twin.kill("london")
 
