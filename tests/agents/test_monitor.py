@@ -467,6 +467,7 @@ def test_the_end_of_the_monitor_ends_it(worker: Callable[[str], list[str]]) -> N
 LIMIT_MIB = 143  # 150 MB
 
 
+@pytest.mark.deep
 def test_ten_thousand_queues_at_two_sites_stay_below_150_mb(tmp_path: Path) -> None:
     """In seconds, too: what looks at all queues for each of them takes minutes."""
     command = [sys.executable, "-m", "tests.agents.memory", str(tmp_path / "history")]

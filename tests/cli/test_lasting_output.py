@@ -77,12 +77,12 @@ def test_the_first_signal_undoes_a_run_although_it_ended_the_reader_too(dr_ctl: 
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (MOVE, 0, "paris serves; nothing is under way"),
+        pytest.param(MOVE, 0, "paris serves; nothing is under way", marks=pytest.mark.deep),
         ((*MOVE, "--json"), 0, "paris serves; nothing is under way"),
         ((*MOVE, "--json", "--dry-run"), 1, '"outcome": "ok"'),
         (("status", "--json"), 1, "london serves"),
         (("--version",), 1, "nothing was shown"),
-        (("swapover", "--help"), 1, "nothing was shown"),
+        pytest.param(("swapover", "--help"), 1, "nothing was shown", marks=pytest.mark.deep),
     ],
 )
 def test_a_full_disk_under_the_output_leaves_only_a_run_its_exit_code(
@@ -118,7 +118,10 @@ def test_streams_that_are_closed_from_the_beginning_change_nothing(dr_ctl: Shell
     assert is_open(sites.paris)
 
 
-@pytest.mark.parametrize(("words", "lines"), [("status", 0), ("status --watch", 1), ("monitor --for 500ms --json", 1)])
+@pytest.mark.parametrize(
+    ("words", "lines"),
+    [("status", 0), pytest.param("status --watch", 1, marks=pytest.mark.deep), ("monitor --for 500ms --json", 1)],
+)
 def test_what_read_only_keeps_its_code_where_its_reader_leaves(
     dr_ctl: Shell, sites: Sites, words: str, lines: int
 ) -> None:

@@ -4,6 +4,7 @@ A change that is meant: `make record` writes the record anew, and the change of 
 """
 
 import difflib
+from collections.abc import Iterator
 
 import pytest
 
@@ -12,10 +13,24 @@ from tests.record.files import path_of, played, read, write
 from tests.twin.conftest import OTHERS
 from tests.twin.matrix import OPERATIONS
 
+EVERYWHERE = (
+    "swapover",
+    "failover",
+    "fence",
+    "unfence",
+)  # the others elsewhere are parts of them, or like the mirror's
 
-@pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.deep)], ids=["part", "whole"])
-@pytest.mark.parametrize("operation", OPERATIONS)
-@pytest.mark.parametrize("topology", [MIRROR, *OTHERS])
+
+def cases() -> Iterator[object]:
+    for topology in (MIRROR, *OTHERS):
+        for operation in OPERATIONS:
+            for whole in (False, True):
+                quick = not whole and (topology == MIRROR or operation in EVERYWHERE)
+                name = f"{topology}-{operation}-{'whole' if whole else 'part'}"
+                yield pytest.param(topology, operation, whole, id=name, marks=() if quick else pytest.mark.deep)
+
+
+@pytest.mark.parametrize(("topology", "operation", "whole"), [*cases()])
 def test_it_is_as_recorded(topology: str, operation: str, whole: bool, request: pytest.FixtureRequest) -> None:
     path = path_of(topology, operation)
     recorded = read(path)

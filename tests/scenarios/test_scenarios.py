@@ -9,10 +9,13 @@ from tests.scenarios.runner import play, written
 from tests.scenarios.stage import Unmet
 
 FOLDER = Path(__file__).parent
-SCENARIOS = sorted(FOLDER.glob("**/*.txt"))
+SCENARIOS = [
+    pytest.param(path, id=path.stem, marks=pytest.mark.deep if path.parent.name == "deep" else ())
+    for path in sorted(FOLDER.glob("**/*.txt"))
+]
 
 
-@pytest.mark.parametrize("path", SCENARIOS, ids=[str(path.relative_to(FOLDER).with_suffix("")) for path in SCENARIOS])
+@pytest.mark.parametrize("path", SCENARIOS)
 def test_it_is_as_written(path: Path, request: pytest.FixtureRequest) -> None:
     text = path.read_text(encoding="utf-8")
     shown = written(play(path))

@@ -86,7 +86,9 @@ def sizes() -> tuple[ContinuitySnapshot, ContinuitySnapshot]:
     return both(FEW), both(MANY)
 
 
-@pytest.mark.parametrize("what", WORK)
+@pytest.mark.parametrize(
+    "what", [pytest.param(what, marks=pytest.mark.deep if what == "reinstate" else ()) for what in WORK]
+)
 def test_nothing_grows_with_the_square_of_the_queues(
     sizes: tuple[ContinuitySnapshot, ContinuitySnapshot], what: str
 ) -> None:

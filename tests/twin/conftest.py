@@ -28,9 +28,14 @@ from tests.twin.subject import (
 
 OTHERS = (CONTINUITY, BRIDGES, BROKERSYNC, FANOUT, SHARED_STORE)
 BOTH = pytest.mark.parametrize("topology", [MIRROR, *OTHERS])
-LATER = pytest.mark.parametrize(
-    "topology", [MIRROR, *(pytest.param(other, marks=pytest.mark.deep) for other in OTHERS)]
-)
+
+
+def at_night(*cases: str) -> list[object]:
+    """These cases in `make deep` only."""
+    return [pytest.param(case, marks=pytest.mark.deep) for case in cases]
+
+
+LATER = pytest.mark.parametrize("topology", [MIRROR, *at_night(*OTHERS)])
 
 
 @pytest.fixture(autouse=True)

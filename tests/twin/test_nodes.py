@@ -25,6 +25,7 @@ from dr_ctl_lab.twin.nodes import Layout
 from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.scenarios.oddities import look_for_two
+from tests.twin.conftest import at_night
 from tests.twin.matrix import ACCEPTED, Death, Died, done, edited, put, serving, take
 from tests.twin.subject import until
 
@@ -115,7 +116,7 @@ def test_a_link_that_looks_for_one_node_of_its_peer_is_told(twin: PlayedTwin, dr
 
 
 @pytest.mark.parametrize("layout", [Layout(nodes=2, takeover_s=2.0, gap_s=8.0)])
-@pytest.mark.parametrize("topology", NEW)
+@pytest.mark.parametrize("topology", [MIRROR, *at_night(BRIDGES)])
 def test_while_a_broker_fails_back_inside_its_site_nothing_is_opened_elsewhere(
     twin: PlayedTwin, dr_ctl: Command
 ) -> None:
@@ -171,7 +172,7 @@ def nodes(ended: Ended, site: str = "london") -> dict[str, str]:
 
 
 @pytest.mark.parametrize("layout", [Layout(nodes=2, takeover_s=2.0)])
-@pytest.mark.parametrize("topology", GROUPS)
+@pytest.mark.parametrize("topology", [MIRROR, *at_night(BRIDGES, BROKERSYNC, FANOUT)])
 def test_a_failover_is_refused_until_no_node_can_take_over(twin: PlayedTwin, dr_ctl: Command, topology: str) -> None:
     """From the death of the active node on: while another one may take over, while that serves, and after its death."""
     waits = "refuses" if topology in (BROKERSYNC, FANOUT) else "passive"
@@ -244,7 +245,10 @@ OPENING = ("right before it opens", "right after it opens")
 OTHERS = (BRIDGES, BROKERSYNC, FANOUT, CONTINUITY)
 BOTH_BOOTS = pytest.mark.parametrize(
     "layout",
-    [pytest.param(Layout(nodes=2, takeover_s=2.0, boots_open=boots), id=f"boots-{boots}") for boots in (True, False)],
+    [
+        pytest.param(Layout(nodes=2, takeover_s=2.0, boots_open=True), id="boots-True"),
+        pytest.param(Layout(nodes=2, takeover_s=2.0, boots_open=False), id="boots-False", marks=pytest.mark.deep),
+    ],
 )
 
 
@@ -285,9 +289,7 @@ def cases() -> Iterator[object]:
     for topology in (MIRROR, *OTHERS):
         for verb in ("quiesce", "fence", "drain", "verify", "activate", *OPENING, "probe", AFTER):
             for site in ("london", "paris"):
-                marks = (
-                    () if topology == MIRROR and verb in ("fence", "verify", "activate", AFTER) else (pytest.mark.deep,)
-                )
+                marks = () if topology == MIRROR and verb in ("fence", "activate", AFTER) else (pytest.mark.deep,)
                 yield pytest.param(topology, verb, site, marks=marks)
 
 
@@ -308,7 +310,7 @@ def test_a_planned_move_ends_with_one_site_that_serves_and_has_all_messages(
     assert twin.depth("paris", Q) == 20
 
 
-@pytest.mark.parametrize("topology", [MIRROR, BRIDGES, BROKERSYNC, CONTINUITY, SHARED_STORE])
+@pytest.mark.parametrize("topology", [MIRROR, *at_night(BRIDGES, BROKERSYNC, CONTINUITY, SHARED_STORE)])
 def test_a_message_that_is_counted_after_the_gate_is_moved_too(
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -329,7 +331,7 @@ def test_a_message_that_is_counted_after_the_gate_is_moved_too(
     assert [*begun[-7:]] == ["drain", "verify", "activate", "drain", "verify", "activate", "probe"]
 
 
-@pytest.mark.parametrize("topology", [MIRROR, BRIDGES, BROKERSYNC, CONTINUITY, FANOUT])
+@pytest.mark.parametrize("topology", [MIRROR, *at_night(*OTHERS)])
 def test_a_source_that_is_restarted_behind_the_gate_is_moved_from_no_further(
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -351,10 +353,8 @@ def test_a_source_that_is_restarted_behind_the_gate_is_moved_from_no_further(
 
 
 @BOTH_BOOTS
-@pytest.mark.parametrize("topology", [MIRROR, *(pytest.param(other, marks=pytest.mark.deep) for other in OTHERS)])
-@pytest.mark.parametrize(
-    "verb", [*(pytest.param(verb, marks=pytest.mark.deep) for verb in ("fence", "quiesce")), AFTER]
-)
+@pytest.mark.parametrize("topology", [MIRROR, *at_night(*OTHERS)])
+@pytest.mark.parametrize("verb", [*at_night("fence", "quiesce"), AFTER])
 def test_a_move_that_is_undone_leaves_the_source_open(
     twin: PlayedTwin, dr_ctl: Command, in_step: Callable[..., list[str]], verb: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -373,7 +373,7 @@ def test_a_move_that_is_undone_leaves_the_source_open(
 
 
 @BOTH_BOOTS
-@pytest.mark.parametrize("topology", [MIRROR, *(pytest.param(other, marks=pytest.mark.deep) for other in OTHERS)])
+@pytest.mark.parametrize("topology", [MIRROR, *at_night(*OTHERS)])
 @pytest.mark.parametrize("at", [1, 2])
 @pytest.mark.parametrize(("way", "served"), [("abort", "london"), ("resume", "paris")])
 def test_a_run_that_died_ends_at_another_node_than_that_of_its_journal(
@@ -391,7 +391,7 @@ def test_a_run_that_died_ends_at_another_node_than_that_of_its_journal(
 
 
 @pytest.mark.parametrize("layout", [Layout(nodes=2, takeover_s=2.0, boots_open=True)])
-@pytest.mark.parametrize("topology", [MIRROR, BROKERSYNC])
+@pytest.mark.parametrize("topology", [MIRROR, *at_night(BROKERSYNC)])
 @pytest.mark.parametrize(
     ("ways", "served"),
     [(["resume"], "paris"), (["fence paris", "resume"], "paris"), (["fence paris", "abort"], "london")],
@@ -416,6 +416,7 @@ def test_where_a_takeover_has_opened_the_target_a_run_is_undone_once_that_is_clo
     assert twin.depth(served, Q) == 20
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("layout", [Layout(nodes=2, takeover_s=2.0)])
 @pytest.mark.parametrize("topology", [CONTINUITY])
 def test_the_monitor_opens_a_site_that_the_plugin_keeps_closed_after_a_takeover(
@@ -435,6 +436,7 @@ def test_the_monitor_opens_a_site_that_the_plugin_keeps_closed_after_a_takeover(
     assert (serving(twin), twin.depth("london", Q)) == (("london",), 20)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("layout", [Layout(nodes=2, takeover_s=2.0)])
 @pytest.mark.parametrize("topology", [CONTINUITY])
 @pytest.mark.parametrize(("comes_over", "code", "served"), [(True, 20, ("london",)), (False, 23, ())])
@@ -470,7 +472,7 @@ def test_a_source_opens_again_only_with_what_clients_of_the_target_did_behind_th
 
 
 @BOTH_BOOTS
-@pytest.mark.parametrize("topology", [MIRROR, pytest.param(BRIDGES, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("topology", [MIRROR, *at_night(BRIDGES)])
 def test_a_step_at_the_site_that_waits_leaves_the_other_one_serving(
     twin: PlayedTwin, dr_ctl: Command, in_step: Callable[..., list[str]]
 ) -> None:

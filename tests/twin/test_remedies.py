@@ -105,7 +105,7 @@ ANY: dict[str, Situation] = {
 SITUATIONS = ANY | BOTH_OPEN | IN_PART
 OF = {MIRROR: ANY | BOTH_OPEN, CONTINUITY: ANY, BRIDGES: SITUATIONS}
 # The others at night; the adversary types what it is advised in each of its scripts.
-AT_ONCE = ((MIRROR, "both open"), (MIRROR, "failed over"), (BRIDGES, "queue fenced"))
+AT_ONCE = ((MIRROR, "both open"),)
 
 
 Staged = Callable[[str, str], AbstractContextManager[PlayedTwin]]

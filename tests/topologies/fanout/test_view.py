@@ -304,7 +304,13 @@ a return from a listing that is cut is refused and owed still: without ids; lose
 }
 
 
-@pytest.mark.parametrize("line", LINES.values(), ids=LINES)
+LONG = ("messages without", "a return from a listing")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [pytest.param(LINES[name], id=name, marks=pytest.mark.deep if name.startswith(LONG) else ()) for name in LINES],
+)
 def test_story(story: Story, line: str) -> None:
     story.play(line)
 
