@@ -37,7 +37,6 @@ STARTED: list[subprocess.Popen[str]] = []
 
 
 def end_all() -> None:
-    """End what a failed test left running."""
     while STARTED:
         process = STARTED.pop()
         if process.poll() is None:
@@ -61,7 +60,6 @@ class Ended:
 
     @property
     def told(self) -> str:
-        """Summary and findings as one text, to look for words in."""
         return json.dumps(self.document, ensure_ascii=False)
 
     @property
@@ -73,11 +71,9 @@ class Ended:
         return [finding["text"] for finding in self.document["findings"] if finding["severity"] == "error"]
 
     def rows(self, ident: str) -> list[dict[str, Any]]:
-        """Its findings of one kind."""
         return [finding for finding in self.document["findings"] if finding["id"] == ident]
 
     def finding(self, ident: str) -> dict[str, Any]:
-        """The one of that kind."""
         [row] = self.rows(ident)
         return row
 

@@ -19,8 +19,6 @@ LOCKING = ("createQueue(java.lang.String)", "updateQueue(java.lang.String)", "de
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One changing request: on which bean, what, with which arguments."""
-
     bean: str
     operation: str
     arguments: tuple[Any, ...] = ()

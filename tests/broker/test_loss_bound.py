@@ -84,8 +84,6 @@ class Death:
 
 @dataclass(frozen=True)
 class Told:
-    """What was stated, and what was so."""
-
     death: Death
     lost: int
     lost_at_most: int
@@ -95,12 +93,10 @@ class Told:
 
     @property
     def width(self) -> float:
-        """Beside what was lost and one second of traffic."""
         return self.lost_at_most / (self.lost + self.death.rate)
 
     @property
     def is_likely(self) -> bool:
-        """Within half of what was lost, or half a second of traffic."""
         return abs(self.lost_likely - self.lost) <= max(self.lost, self.death.rate) / 2
 
     @property

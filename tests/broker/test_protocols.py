@@ -40,7 +40,6 @@ def test_messages_at_rest_move_there_and_back_compared_one_by_one(lab: Lab, oper
 
 
 def compared(operator: Operator) -> int:
-    """How many messages the last run compared by their ids."""
     value: list[dict[str, Any]] = [entry["evidence"] for entry in operator.journal() if entry["kind"] == "step"]
     [by_pair] = [item for item in value if "orders-1" in item]
     return int(by_pair["orders-1"]["ids_compared"])

@@ -19,8 +19,6 @@ Q = "orders.in"
 
 
 class Agent(Operator):
-    """An operator that has the agent run, and reads what it writes down; and what lies at the sites."""
-
     lab: Lab
 
     def __init__(self, lab: Lab, state: Path) -> None:

@@ -42,7 +42,6 @@ class Ended:
 
     @property
     def lines(self) -> list[dict[str, Any]]:
-        """The JSON documents, one a line."""
         return [json.loads(line) for line in self.out.splitlines()]
 
     @property
@@ -84,14 +83,12 @@ class Shell:
 
     @contextmanager
     def edited(self) -> Iterator[dict[str, Any]]:
-        """The settings, to be written anew as they are left."""
         path = self.folder / "dr-ctl.yaml"
         document: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
         yield document
         path.write_text(yaml.safe_dump(document), encoding="utf-8")
 
     def add(self, **more: Any) -> None:
-        """Add to the settings."""
         with self.edited() as settings_file:
             settings_file.update(more)
 

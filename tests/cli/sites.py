@@ -48,7 +48,6 @@ class Site:
         return self.host.jolokia
 
     def answer(self, request: Request) -> Answer:
-        """Answer one request, with what the test has to say about it."""
         if request.kind in self.instead:
             return self.instead[request.kind]
         if request.operation in LOCKING or not request.changes:
@@ -59,7 +58,6 @@ class Site:
         return reply
 
     def do(self, call: Call) -> None:
-        """Do what a run did before it died."""
         wanted = change(call)
         request = Request(
             "exec", wanted.bean, wanted.operation, tuple(wanted.arguments), None, ignore_errors=False, echo=None
@@ -71,11 +69,9 @@ class Site:
 
     @property
     def changes(self) -> list[str]:
-        """The operations that changed something here, without locks and receipts."""
         return [item.operation for item in self.host.changes if item.status == 200 and item.operation not in LOCKING]
 
     def document(self, name: str) -> dict[str, Any] | None:
-        """What a document of dr-ctl's own says; None where it is not there."""
         found_queues = self.broker.queues.get(name)
         value: dict[str, Any] | None = (
             json.loads(found_queues.user) if found_queues is not None and found_queues.user is not None else None
@@ -138,7 +134,6 @@ class Sites:
 
     @property
     def changes(self) -> list[str]:
-        """The operations that changed something at either site."""
         return self.london.changes + self.paris.changes
 
     @property
@@ -159,7 +154,6 @@ class Sites:
             site.host.changes.clear()
 
     def even(self) -> None:
-        """Wait until all has been shipped."""
         until(lambda: all(site.broker.attached and site.broker.even for site in self.both))
 
     def settings(self, *, london: str | None = None, paris: str | None = None, **more: Any) -> Path:

@@ -36,7 +36,6 @@ GROUPS = (*(str(group.name) for group in app.registered_groups), "lab")
 
 
 def commands() -> set[str]:
-    """Every command there is, by its whole name."""
     rows = {str(registered_command.name) for registered_command in app.registered_commands}
     groups = [(group.name, group.typer_instance) for group in app.registered_groups]
     for name, group in (*groups, *((name, added(name)) for name in TEXTS)):

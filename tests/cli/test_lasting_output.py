@@ -165,7 +165,6 @@ def test_a_step_is_no_answer_to_the_one_before_and_no_line_is_cut(sites: Sites) 
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[Path]:
-    """Where a lab may be; what stands there in the end is ended."""
     directory = tmp_path / "lab"
     yield directory
     if Playground.is_at(directory):

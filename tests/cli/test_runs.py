@@ -471,7 +471,6 @@ COMMANDS = [
 
 
 def told_anywhere(dr_ctl: Shell, texts: list[str]) -> list[str]:
-    """Every place where the password can be read."""
     kept = [path for path in (*dr_ctl.state.rglob("*"), dr_ctl.folder / "plan.json") if path.is_file()]
     places = {path.name: path.read_text(encoding="utf-8") for path in kept}
     places |= {f"output {number}": text for number, text in enumerate(texts)}
@@ -479,7 +478,6 @@ def told_anywhere(dr_ctl: Shell, texts: list[str]) -> list[str]:
 
 
 def everything(dr_ctl: Shell) -> list[str]:
-    """What all commands print, with the causes of errors."""
     printed = []
     for words in COMMANDS:
         ended = dr_ctl("--verbose", *words)

@@ -19,8 +19,6 @@ MOVE = ("swapover", "--to", "paris", "--yes", "--json")
 
 
 class Collector:
-    """Answers after a while; `bodies` are what came."""
-
     def __init__(self) -> None:
         self.bodies = Queue[tuple[str, bytes]]()
         self.answers = threading.Event()

@@ -16,8 +16,6 @@ from tests.cli.sites import QUEUES, Sites, listen
 
 
 class Both:
-    """Orders and billing: the same sites and pairs by name, other brokers."""
-
     def __init__(self, shell: Shell, orders: Sites, billing: Sites) -> None:
         self.shell, self.orders, self.billing = shell, orders, billing
 
@@ -109,7 +107,6 @@ class TestEdited:
         [self.place] = by_default.iterdir()
 
     def edited(self, **changes: str) -> Ended:
-        """`runs list` after an edit of names or addresses."""
         orders = self.both.orders
         urls = {"london": orders.london.url, "paris": orders.paris.url, **changes}
         name, pair = urls.pop("name", "orders"), urls.pop("pair", "orders-1")

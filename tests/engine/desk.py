@@ -143,7 +143,6 @@ class Desk:
         return read_entries(self.path)
 
     def lines(self, kind: str) -> list[str]:
-        """The steps of all lines of one kind, with the outcome where the line has one."""
         rows = [(entry.step or "", entry.outcome) for entry in self.entries() if entry.kind == kind]
         return [f"{step} {outcome}" if outcome else step for step, outcome in rows]
 
@@ -188,7 +187,6 @@ class Desk:
         return False
 
     def at_call(self, number: int, act: Callable[[], object]) -> None:
-        """Act right before the machine carries out that call."""
         self.machine.during = lambda now: act() if now == number else None
 
     def may_abort(self) -> bool:

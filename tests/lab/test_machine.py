@@ -260,8 +260,6 @@ class Far:
 
 
 class Link:
-    """A running proxy, its two ports and its far side."""
-
     def __init__(self, port: int, control: int, far: Far) -> None:
         self.port, self.control, self.far = port, control, far
 
@@ -307,7 +305,6 @@ def _answers(control: int) -> bool:
 
 
 def _say(sock: socket.socket, data: bytes = b"hello") -> float:
-    """Send and wait for the echo; return the seconds it took."""
     began = time.monotonic()
     sock.sendall(data)
     got = 0

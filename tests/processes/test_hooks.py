@@ -38,7 +38,6 @@ def run(folder: Path, *words: str, timeout: str = "10s", name: str = "tell") -> 
 
 
 def settings(folder: Path, hook: Mapping[str, Any], password: Mapping[str, str] | None = None) -> Settings:
-    """An installation with one hook."""
     shell = Shell(folder, cast("Any", None))
     hooks = {"tell": {"run": ["./hook.sh"], **hook}}
     return load(shell.settings(password=password or {"plain": "p"}, hooks=hooks)).settings

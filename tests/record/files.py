@@ -45,7 +45,6 @@ def played(topology: str, operation: str, *, whole: bool) -> tuple[dict[str, str
 
 
 def read(path: Path) -> dict[str, str]:
-    """The course of each trouble that a file has."""
     options = {}
     _, *paragraphs = path.read_text(encoding="utf-8").split("\n\n") if path.exists() else [""]
     for paragraph in paragraphs:

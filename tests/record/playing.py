@@ -31,8 +31,6 @@ _POLL_S: Final = 0.1
 
 @dataclass(slots=True)
 class Played:
-    """The calls in their order, each as a line, and how it ended."""
-
     calls: list[str] = field(default_factory=list)
     ends: list[str] = field(default_factory=list)
     was_met: bool = True
@@ -106,7 +104,6 @@ def _command(*words: str) -> Ended:
 
 
 def _typed(played: Played, dr_ctl: Command, *words: str) -> Ended | None:
-    """How it ended; None where it was killed."""
     try:
         ended = dr_ctl(*words)
     except Died:

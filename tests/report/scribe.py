@@ -103,7 +103,6 @@ class Scribe:
         return self
 
     def lock(self) -> Scribe:
-        """Another person goes on with an undo."""
         self.journal.lock({"epoch": 8, "at": ["london", "paris"], "by": BOB})
         return self
 
@@ -189,7 +188,6 @@ class Scribe:
         return self
 
     def again(self) -> Scribe:
-        """Another process opens the same journal."""
         return Scribe(self.folder, self.at, self.plan)
 
 

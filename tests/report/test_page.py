@@ -74,12 +74,10 @@ class Form(HTMLParser):
 
 
 def plain(text: str) -> str:
-    """Without the spaces that hold figures and units together."""
     return text.replace("\N{NO-BREAK SPACE}", " ").replace("\N{NARROW NO-BREAK SPACE}", " ")
 
 
 def read(run: Scribe) -> Form:
-    """The page, which is well-formed and loads nothing."""
     page = write_report(run.files).read_text(encoding="utf-8")
     no_none(page)
     form = Form(page)
@@ -596,8 +594,6 @@ MINUTES = 60.0
 
 
 class Shelf:
-    """Runs under a STATE, some days ago each."""
-
     def __init__(self, state: Path) -> None:
         self.state = state
 

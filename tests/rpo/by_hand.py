@@ -70,8 +70,6 @@ def us_of(looks: pa.Table) -> Any:
 
 
 class Looks:
-    """A table of looks in the order of their time, of which an hour reads."""
-
     def __init__(self, looks: pa.Table) -> None:
         of_queues = pc.equal(looks["kind"], "queue")
         self._held = [(table, us_of(table)) for table in (looks.filter(of_queues), looks.filter(pc.invert(of_queues)))]
@@ -110,7 +108,6 @@ def _serving(sites: dict[str, list[pa.Table]], until_us: int) -> str | None:
 
 
 def concatenated(tables: Sequence[pa.Table]) -> pa.Table:
-    """Rows with equal keys put together."""
     rows = pa.concat_tables([SCHEMA.empty_table(), *tables]).group_by([*KEYS], use_threads=False).aggregate([*ADDED])
     return rows.rename_columns([*KEYS, *(name for name, _ in ADDED)]).select(SCHEMA.names).cast(SCHEMA)
 
@@ -122,7 +119,6 @@ def facts_of(rows: pa.Table) -> Facts:
 
 
 def of_scope(rows: pa.Table, scope: str, end_us: int = 0) -> pa.Table:
-    """The rows that tell of a scope; in cells, where a history has an end."""
     kinds, is_shared = pc.field("kind"), scope == TOTAL or scope.startswith(CLASS)
     is_own, of_total = kinds.isin(OWN), (pc.field("is_total") | (kinds == "check")) & pc.scalar(scope == TOTAL)
     rows = rows.filter((pc.field("scope") == scope) | (is_own & pc.scalar(is_shared)) | (~is_own & of_total))

@@ -41,7 +41,6 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture
 def make(spark: SparkSession) -> LoadHistory:
-    """What reads a history by Spark."""
     from dr_ctl.rpo.pipeline.make import made  # noqa: PLC0415 - the fast tests do without it
 
     return partial(made, spark)

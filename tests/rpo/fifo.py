@@ -107,7 +107,6 @@ class FifoSite:
                 message.ack_shipped = True
 
     def restart(self) -> None:
-        """Keep every message; count anew."""
         self.start += 1
         self._zero()
 

@@ -73,8 +73,6 @@ def full_disk() -> Iterator[None]:
 
 @dataclass
 class FixedClock:
-    """The date stands still; what passes is what was slept."""
-
     moment: datetime
     passed_s: float = 0.0
 
@@ -89,7 +87,5 @@ class FixedClock:
 
 
 class Ticking(FixedClock):
-    """The date goes on with what was slept."""
-
     def now(self) -> datetime:
         return self.moment + timedelta(seconds=self.passed_s)

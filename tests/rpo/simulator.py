@@ -58,8 +58,6 @@ STRETCHED = 3
 
 @dataclass(frozen=True)
 class Truth(Rows):
-    """What was true at each step."""
-
     at_s: npt.NDArray[np.float64]
     loss: Ints
     duplicates: Ints

@@ -95,7 +95,6 @@ Change = Callable[[list[Look]], list[Look]]
 
 
 def late_last_look(looks: list[Look]) -> list[Look]:
-    """A dying broker answered 0.9 s after the question."""
     return [*looks[:-1], answered(looks[-1], 0.9)]
 
 
@@ -110,7 +109,6 @@ def moved(look: Look, by_s: float) -> list[Row]:
 
 
 def stamped_ahead(by_s: float) -> Change:
-    """Ten seconds of readings bear a later time."""
     return lambda looks: [(look[0], moved(look, by_s if 60 < look[0] < 70 else 0)) for look in looks]
 
 
@@ -172,7 +170,6 @@ def _until(looks: Iterator[Look], moment_s: float) -> Iterator[Look]:
 
 
 def equal(answers: dict[int, Bounds]) -> Bounds:
-    """The answer that all delays have."""
     soon = answers[DELAYS_S[0]]
     assert soon.lost.at_most is not None
     assert document(answers) == dict.fromkeys(DELAYS_S, document(soon))

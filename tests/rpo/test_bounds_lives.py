@@ -197,7 +197,6 @@ class Life:
         return pa.table(columns, SCHEMA)
 
     def _together(self, look: Look, traffic: Traffic, base: int) -> dict[str, int]:
-        """What all queues of a pair count."""
         counts = ((name, getattr(traffic, of)) for name, of in (("queues_added", "sent"), ("queues_acked", "acked")))
         return {name: int(count[look.queues].sum() - (count[base].sum() if base else 0)) for name, count in counts}
 
@@ -243,7 +242,6 @@ class Judged:
 
     @property
     def below(self) -> list[str]:
-        """Each figure that lies below the truth."""
         told: list[tuple[str, float, float | None]] = [
             ("lost", self.lost, self.bounds.lost.at_most),
             ("duplicates", self.duplicates, self.bounds.duplicates.at_most),
@@ -262,12 +260,10 @@ class Judged:
 
     @property
     def width(self) -> float:
-        """The bound beside what was lost and one second of traffic."""
         return (self.bounds.lost.at_most or 0) / (self.lost + max(1.0, self.life.per_s))
 
     @property
     def is_likely(self) -> bool:
-        """Within half of what was lost, or half a second of traffic."""
         likely = self.bounds.lost.likely
         return likely is not None and abs(likely - self.lost) <= max(self.lost, self.life.per_s, 2) / 2
 

@@ -36,7 +36,6 @@ class Estimated:
 
 
 def estimated(rows: list[Row], folder: Path) -> Estimated:
-    """Estimate many histories at once, each a pair of its own."""
     return estimated_of(write(rows, folder))
 
 

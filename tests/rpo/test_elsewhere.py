@@ -122,7 +122,6 @@ def rows() -> list[Row]:
 
 @pytest.fixture
 def life(tmp_path: Path) -> Path:
-    """A history and a ledger."""
     write(rows(), tmp_path / "history")
     as_lines([event for book in lives(1)[:2] for event in book], tmp_path / "l.jsonl")
     (tmp_path / "spark").mkdir()

@@ -115,7 +115,6 @@ def test_what_is_no_request_is_refused(text: str) -> None:
 
 
 def started(tmp_path: Path, *requests: Request) -> subprocess.Popen[str]:
-    """The worker, which is asked one after the other."""
     (tmp_path / "scratch").mkdir()
     environment = {**os.environ, "TMPDIR": str(tmp_path / "scratch")}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}

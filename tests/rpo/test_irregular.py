@@ -114,7 +114,6 @@ def by_nodes(life: Life) -> list[Row]:
 
 
 def within(intervals: Sequence[Interval], *, leave_out: Sequence[int] = ()) -> dict[tuple[float, float], Interval]:
-    """What is expected of each interval, without those left out."""
     return {(each.from_s, each.to_s): each for n, each in enumerate(intervals) if n not in leave_out}
 
 
@@ -123,7 +122,6 @@ def shifted(interval: Interval, by_s: float) -> Interval:
 
 
 def weighted(intervals: Mapping[tuple[float, float], Interval], metric: str, probability: float) -> float:
-    """The quantile over the time of the intervals, counted out: second by second."""
     seconds = sorted(getattr(lag, metric) for lag in intervals.values() for _ in range(round(lag.to_s - lag.from_s)))
     rank = -(-int(probability * 100 * len(seconds)) // 100)
     return float(seconds[max(0, rank - 1)])
@@ -136,7 +134,6 @@ MIDNIGHT_S = 12 * 3600
 
 
 def intervals(steps: Steps) -> Intervals:
-    """The bounds of covered time."""
     found = {}
     for n, (begin_us, end_us) in enumerate(zip(steps.begin.tolist(), steps.end.tolist(), strict=True)):
         span = tuple(us / 1e6 - fifo.EPOCH.timestamp() for us in (begin_us, end_us))
