@@ -1,15 +1,12 @@
-"""What `init` sees of two brokers before there are settings, and what a topology proposes to write into them. Pure.
-
-A family has a module `proposing` with a `Proposer` for each of its topologies.
-"""
+"""What `init` sees of two brokers before there are settings, and what each topology proposes to write there. Pure."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Final, Protocol
+from typing import Final
 
 from dr_ctl.core.model import Json
 from dr_ctl.core.notation import if_known
@@ -17,6 +14,16 @@ from dr_ctl.core.notation import if_known
 NOT_CLIENTS: Final = re.compile(
     r"mirror|bridge|link|peer|cluster|replic|network|continuity|sync|agent|dr-?ctl|internal", re.IGNORECASE
 )
+_PRODUCERS: Final = re.compile(r"produc", re.IGNORECASE)
+_CORE: Final = '<acceptor name="{}">tcp://0.0.0.0:61617?protocols=CORE</acceptor>'
+_AMQP: Final = '<acceptor name="{}">tcp://0.0.0.0:5673?protocols=AMQP;amqpCredits=1000;amqpLowCredits=300</acceptor>'
+_OPENWIRE: Final = '<transportConnector name="{}" uri="tcp://0.0.0.0:61617"/>'
+# What stands behind the name of the broker's own bean, of what joins sites.
+BROKER_CONNECTIONS: Final = ",component=broker-connections,name=*"
+PLUGIN: Final = ',component=continuity,name="continuity.service"'
+BRIDGES: Final = ",component=bridges,name=*"
+DIVERTS: Final = ",component=addresses,address=*,subcomponent=diverts,divert=*"
+NETWORKS: Final = ",connector=networkConnectors,networkConnectorName=*"
 
 
 class Family(Enum):
@@ -99,18 +106,13 @@ class Proposal:
     shared: Mapping[str, SharedListener] = field(default_factory=dict)
 
 
-class Propose(Protocol):
-    def __call__(self, local: BrokerAddress, peer: BrokerAddress, /) -> Proposal | None:
-        """What to write, if two such brokers are joined by this topology."""
-
-
 @dataclass(frozen=True, slots=True)
 class Proposer:
     """How a topology is recognized: the family of its brokers, the beans that it looks for, and what it proposes."""
 
     family: Family
     signs: Sequence[str]
-    propose: Propose
+    propose: Callable[[BrokerAddress, BrokerAddress], Proposal | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,3 +226,107 @@ def stomp(place: BrokerAddress, listeners: Sequence[str]) -> Key | None:
         return None
     why = f"{speaking[0].name}: where test logins and the probe go; stomp+ssl:// where it speaks TLS"
     return Key("stomp", f"stomp://{place.host}:{if_known(speaking[0].port)}", why)
+
+
+def _mirror(local: BrokerAddress, peer: BrokerAddress) -> Proposal | None:
+    """Recognized by broker connections; at one site is enough, and told."""
+    both = pairs(local, peer)
+    if not (linked := sites_with(both, BROKER_CONNECTIONS)):
+        return None
+    why = f"broker connections at {' and '.join(linked)}"
+    why += "" if len(linked) == len(both) else "; the other site has none: without it no failback is possible"
+    comment = "what the peer's broker connection uses; no client may"
+    return joined("artemis-mirror", why, both, "AMQP", _AMQP, "mirror", comment)
+
+
+def _continuity(local: BrokerAddress, remote: BrokerAddress) -> Proposal | None:
+    """Recognized by the plugin's service at both sites. The plugin opens at one what it closes at the other."""
+    both = pairs(local, remote)
+    if len(sites_with(both, PLUGIN)) < 2:  # noqa: PLR2004 - both
+        return None
+    comment, why = "what the peer's plugin uses: its external acceptor", "the continuity plugin's service at both sites"
+    proposal = joined("artemis-continuity", why, both, "CORE", _CORE, "mirror", comment)
+    brokers, what = dict(proposal.brokers), "the plugin's serving-acceptors: open at one site only"
+    for place, broker, peer in both:
+        if serving := moving(broker, peer):
+            brokers[place.site] = [Key("clients", [*sorted(serving)], what), *brokers[place.site][1:]]
+    return replace(proposal, brokers=brokers)
+
+
+def _bridges(local: BrokerAddress, peer: BrokerAddress) -> Proposal | None:
+    """Recognized by diverts and bridges at both sites."""
+    both = pairs(local, peer)
+    if not both or any(len(sites_with(both, sign)) < len(both) for sign in (BRIDGES, DIVERTS)):
+        return None
+    why, comment = "diverts and bridges at both sites", "what the peer's bridges use; no client may"
+    fence = Key("lasting_fence", {"roles": ["apps"]}, "the roles of the clients, never the bridges' own", sure=False)
+    return joined("artemis-bridges", why, both, "CORE", _CORE, "bridge", comment, lambda *_: [fence])
+
+
+def _brokersync(local: BrokerAddress, remote: BrokerAddress) -> Proposal | None:
+    """Recognized by a network connector."""
+    both = pairs(local, remote)
+    if not (linked := sites_with(both, NETWORKS)):
+        return None
+
+    def more(place: BrokerAddress, broker: Probed, taken: tuple[str, ...]) -> list[Key]:
+        peer = remote if place is local else local
+        why = "the queue here that holds the copies of {queue}"
+        copies = Key("copies", f"{{queue}}.to-{peer.site}", why, sure=False)
+        speaking = [listener for listener in broker.listeners if "STOMP" in listener.protocols]
+        others = [listener for listener in speaking if listener.name not in taken]
+        return [copies, *(_agent(place, other) for other in others[:1])]
+
+    why = f"network connectors at {' and '.join(linked)}"
+    comment = "what the peer's network connector uses; no client may"
+    return joined("classic-brokersync", why, both, "OPENWIRE", _OPENWIRE, "bridge", comment, more)
+
+
+def _agent(place: BrokerAddress, listener: Listener) -> Key:
+    secret: dict[str, Json] = {"env": f"{place.site.upper().replace('-', '_')}_SYNC_PASSWORD"}
+    way: dict[str, Json] = {
+        "stomp": f"stomp://{place.host}:{if_known(listener.port)}",
+        "username": "sync",
+        "password": secret,
+        "connector": listener.name,
+    }
+    return Key("sync", way, "the way in of the agent `dr-ctl sync`, open behind a fence", sure=False)
+
+
+def _shared_store(local: BrokerAddress, peer: BrokerAddress) -> Proposal | None:
+    """Recognized by one broker that answers, and one that refuses, as a broker does that waits for the store."""
+    known = [place.probed for place in (local, peer) if place.probed is not None]
+    if len(known) != 1:
+        return None
+    brokers = {}
+    for place in (local, peer):
+        name = place.probed.broker if place.probed is not None else place.site
+        own = Key("broker", name, "its brokerName, as the lock's row has it", sure=place.probed is not None)
+        brokers[place.site] = [own, clients(known[0])]
+    database = "or {dsn: {env: STORE_DSN}} for a database"
+    store = Key("store", {"lock": "/shared/kahadb/lock"}, database, sure=False)
+    why = "one broker answers, the other refuses connections: as a broker does that waits for a store"
+    return Proposal("classic-shared-store", why, brokers, (store,))
+
+
+def _fanout(local: BrokerAddress, peer: BrokerAddress) -> Proposal | None:
+    """Two brokers that know nothing of each other: so it is proposed where no other topology was recognized."""
+    if not (both := pairs(local, peer)):
+        return None
+    brokers = {}
+    for place, broker, _ in both:
+        named = [listener.name for listener in broker.listeners if _PRODUCERS.search(listener.name)]
+        why = "the connectors of producers, open at both sites"
+        producers = Key("producers", [*(named or ("producers",))], why, bool(named))
+        comment = "the connectors of consumers alone: a fence closes them"
+        brokers[place.site] = [replace(clients(broker, named), sure=False, why=comment), producers]
+    header = Key("id_header", "UniqueMessageID", "the property by which producers name a message", sure=False)
+    return Proposal("classic-fanout", "two brokers that nothing joins", brokers, (header,))
+
+
+CONTINUITY: Final = Proposer(Family.ARTEMIS, (PLUGIN,), _continuity)
+MIRROR: Final = Proposer(Family.ARTEMIS, (BROKER_CONNECTIONS,), _mirror)
+JOINED_BY_BRIDGES: Final = Proposer(Family.ARTEMIS, (BRIDGES, DIVERTS), _bridges)
+BROKERSYNC: Final = Proposer(Family.CLASSIC, (NETWORKS,), _brokersync)
+SHARED_STORE: Final = Proposer(Family.CLASSIC, (), _shared_store)
+FANOUT: Final = Proposer(Family.CLASSIC, (), _fanout)

@@ -30,12 +30,12 @@ TOPOLOGIES: Final[Registry[Opens]] = Registry(
 # In this order two brokers are looked at before there are settings: what joins nothing visible comes last.
 PROPOSERS: Final[Registry[Proposer]] = Registry(
     {
-        "artemis-continuity": "dr_ctl.topologies.artemis.proposing:CONTINUITY",
-        "artemis-mirror": "dr_ctl.topologies.artemis.proposing:MIRROR",
-        "artemis-bridges": "dr_ctl.topologies.artemis.proposing:JOINED_BY_BRIDGES",
-        "classic-brokersync": "dr_ctl.topologies.classic.proposing:BROKERSYNC",
-        "classic-shared-store": "dr_ctl.topologies.classic.proposing:SHARED_STORE",
-        "classic-fanout": "dr_ctl.topologies.classic.proposing:FANOUT",
+        "artemis-continuity": "dr_ctl.topologies.proposing:CONTINUITY",
+        "artemis-mirror": "dr_ctl.topologies.proposing:MIRROR",
+        "artemis-bridges": "dr_ctl.topologies.proposing:JOINED_BY_BRIDGES",
+        "classic-brokersync": "dr_ctl.topologies.proposing:BROKERSYNC",
+        "classic-shared-store": "dr_ctl.topologies.proposing:SHARED_STORE",
+        "classic-fanout": "dr_ctl.topologies.proposing:FANOUT",
     },
     unknown="there is no topology",
 )

@@ -14,17 +14,17 @@ from hypothesis import strategies as st
 from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.common.checks import OF_BROKER, OF_PAIR
 from dr_ctl.topologies.common.consumed import (
-    Acknowledged,
     Announced,
     CompleteListing,
     Consumed,
-    CopyExists,
     Covered,
-    DoneInBothStores,
     Evidence,
     IncompleteListing,
     NoEvidence,
-    OperatorDecision,
+    acknowledged,
+    copy_exists,
+    decided,
+    done_in_both_stores,
 )
 from dr_ctl.topologies.common.rules import selects, selects_all
 from dr_ctl.topologies.common.verbs.quiesce import LEAST, beginnings
@@ -200,10 +200,10 @@ def test_what_no_listing_shows_is_counted_in_and_what_left_once_shown_is_not_mis
     [
         Announced(TWO, "start-1", 2, "start-1"),
         Covered(frozenset({"a", "b", "c"}), CompleteListing("orders", frozenset({"c"}), 1, 1), 2),
-        DoneInBothStores(TWO, TWO | {"c"}),
-        CopyExists("orders", TWO),
-        Acknowledged(TWO, "london"),
-        OperatorDecision(TWO, "CHG-1234: looked at each"),
+        done_in_both_stores(TWO, TWO | {"c"}),
+        copy_exists("orders", TWO),
+        acknowledged(TWO, "london"),
+        decided(TWO, "CHG-1234: looked at each"),
     ],
 )
 def test_what_was_seen_proves_these_ids_and_no_others(by: Evidence) -> None:
@@ -220,10 +220,10 @@ def test_what_was_seen_proves_these_ids_and_no_others(by: Evidence) -> None:
         Covered(TWO, CompleteListing("orders", frozenset(), 0, 0), 1),  # one is not covered: which one, nobody knows
         Covered(TWO | {"c"}, CompleteListing("orders", frozenset(), 0, 0), 2),
         Covered(TWO, SEEN, 2),  # a copy whose message lies at the serving site still
-        DoneInBothStores(TWO, ONE),
-        CopyExists("orders", ONE),
-        Acknowledged(ONE, "london"),
-        OperatorDecision(TWO, "  "),
+        done_in_both_stores(TWO, ONE),
+        copy_exists("orders", ONE),
+        acknowledged(ONE, "london"),
+        decided(TWO, "  "),
     ],
 )
 def test_what_nobody_saw_proves_nothing(by: Evidence) -> None:

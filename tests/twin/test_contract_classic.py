@@ -21,7 +21,7 @@ from dr_ctl.topologies.brokersync.reading import READS, Observer
 from dr_ctl.topologies.brokersync.sync.brokers import Primary, Standby
 from dr_ctl.topologies.classic import reading
 from dr_ctl.topologies.classic.operations import MOVES, PAUSES, REMOVES, REMOVES_QUEUES, RESUMES, STOPS
-from dr_ctl.topologies.common.consumed import Consumed, OperatorDecision
+from dr_ctl.topologies.common.consumed import Consumed, decided
 from dr_ctl.topologies.fanout.reading import put, read
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.classic.broker import ClassicBroker
@@ -518,7 +518,7 @@ def arrived(scene: Scene, count: int) -> frozenset[str]:
 
 
 def of(*ids: str) -> Consumed:
-    return Consumed(frozenset(ids), OperatorDecision(frozenset(ids), "a test's"))
+    return Consumed(frozenset(ids), decided(frozenset(ids), "a test's"))
 
 
 def test_a_look_tells_whether_clients_are_let_in(scene: Scene) -> None:

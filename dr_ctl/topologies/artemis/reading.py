@@ -64,11 +64,6 @@ _SECTIONS: Final[Mapping[str, tuple[str, str]]] = {
     "CORE": ("", ""),
     "AMQP": ("applicationProperties.", "extraProperties."),
 }
-# What stands behind the name of the broker's own bean, of what joins sites.
-BROKER_CONNECTIONS: Final = ",component=broker-connections,name=*"
-PLUGIN: Final = ',component=continuity,name="continuity.service"'
-BRIDGES: Final = ",component=bridges,name=*"
-DIVERTS: Final = ",component=addresses,address=*,subcomponent=diverts,divert=*"
 
 
 def figures(scope: ReadScope) -> tuple[str, ...]:

@@ -25,6 +25,7 @@ from dr_ctl.topologies.common.idstore import Store
 from dr_ctl.topologies.common.session import ReadScope
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.view import Config, Queue
+from dr_ctl.topologies.proposing import BRIDGES, DIVERTS
 
 _DIALECT: Final = artemis.Dialect()
 _QUEUE: Final = (*artemis.QUEUE, "FirstMessageAge", "RoutingType")
@@ -43,8 +44,8 @@ def read(reader: Reader, *, pair: str, site: str, config: Config, broker: str, t
     post = Post()
     basis = artemis.CommonQuestions(post, broker, _DIALECT)
     queueing = post.ask(Read(beans.queue(broker), _QUEUE))
-    bridging = post.ask(Read(server + artemis.BRIDGES, _BRIDGE))
-    diverting = post.ask(Read(server + artemis.DIVERTS, _DIVERT))
+    bridging = post.ask(Read(server + BRIDGES, _BRIDGE))
+    diverting = post.ask(Read(server + DIVERTS, _DIVERT))
     addressing = post.ask(Read(beans.address(broker), _ADDRESS))
     users = post.ask(Query(server, Listing.USERS, ("",)))
     usual = post.ask(Query(server, Listing.ROLES, (ANY_ADDRESS,)))

@@ -21,7 +21,7 @@ from dr_ctl.topologies.bridges.reading import LinkEnds, Session
 from dr_ctl.topologies.bridges.tools import BridgesTools
 from dr_ctl.topologies.bridges.view import ORIGIN, BrokerView
 from dr_ctl.topologies.common.calls import batches, call, request
-from dr_ctl.topologies.common.consumed import Consumed, DoneInBothStores
+from dr_ctl.topologies.common.consumed import Consumed, done_in_both_stores
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.view import Queue
@@ -73,7 +73,7 @@ class Compared:
 
     @property
     def consumed(self) -> Consumed:
-        return Consumed(self.serving & self.waiting, DoneInBothStores(self.serving, self.waiting))
+        return Consumed(self.serving & self.waiting, done_in_both_stores(self.serving, self.waiting))
 
     @property
     def unproven(self) -> frozenset[str]:

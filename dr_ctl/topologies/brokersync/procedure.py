@@ -34,7 +34,7 @@ from dr_ctl.topologies.classic.ids import MOST, may_remove, moves, removes, show
 from dr_ctl.topologies.classic.operations import MOVE_MATCHING
 from dr_ctl.topologies.common import wants
 from dr_ctl.topologies.common.calls import START, STOP, call, quarantine_queue, request
-from dr_ctl.topologies.common.consumed import Consumed, IncompleteListing, OperatorDecision
+from dr_ctl.topologies.common.consumed import Consumed, IncompleteListing, decided
 from dr_ctl.topologies.common.gate import accepting, refused
 from dr_ctl.topologies.common.recipe import Procedure, Undo, VerbHandler
 from dr_ctl.topologies.common.rules import Rules
@@ -498,7 +498,7 @@ def keep_aside(tools: SyncTools, _step: PlannedStep, move: Move, context: StepCo
             text = f"which copies of {copies.name} nothing proves cannot be told: {copies.why_not}"
             return Failed(text, kept_aside)
         messages = frozenset(copies.ids)
-        by_word = Consumed(messages, OperatorDecision(messages, move.spec.reason or ""))
+        by_word = Consumed(messages, decided(messages, move.spec.reason or ""))
         if (refused := moved_aside(tools, session, queue, by_word.ids, context)) is not None:
             return refused
         kept_aside[copies.name] = [*copies.ids]

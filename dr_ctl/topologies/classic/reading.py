@@ -45,8 +45,6 @@ _SCHEMES: Final[Mapping[str, frozenset[str]]] = {
     "auto": frozenset({"OPENWIRE", "STOMP", "AMQP", "MQTT"}),  # told by the first bytes
 }
 _OPENWIRE: Final = frozenset({"OPENWIRE"})
-# What stands behind the name of the broker's own bean, of what joins sites.
-NETWORKS: Final = ",connector=networkConnectors,networkConnectorName=*"
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,62 +83,34 @@ class Covered:
 
 
 @dataclass(frozen=True, slots=True)
-class DoneInBothStores:
-    """The consumers of both sites wrote these ids down as done."""
+class Shown:
+    """These very messages were shown to be done, or to lie elsewhere too."""
 
-    local: frozenset[str]
-    remote: frozenset[str]
-
-    text: ClassVar[str] = "the id stores of both sites hold their ids"
-
-    def proves(self, ids: frozenset[str]) -> bool:
-        return ids <= self.local & self.remote
-
-
-@dataclass(frozen=True, slots=True)
-class CopyExists:
-    """These messages lie in another queue too: one copy is enough. A message that a listing shows is there, whether
-    the listing shows all of them or not."""
-
-    queue: str
     ids: frozenset[str]
-
-    @property
-    def text(self) -> str:
-        return f"they lie in {self.queue} too"
+    text: str
 
     def proves(self, ids: frozenset[str]) -> bool:
         return ids <= self.ids
 
 
-@dataclass(frozen=True, slots=True)
-class Acknowledged:
-    """The outflow of a returned site holds the acknowledgement of each of these messages, by its id."""
-
-    ids: frozenset[str]
-    site: str
-
-    @property
-    def text(self) -> str:
-        return f"clients of {self.site} acknowledged them, as its outflow shows by their ids"
-
-    def proves(self, ids: frozenset[str]) -> bool:
-        return ids <= self.ids
+def done_in_both_stores(local: frozenset[str], remote: frozenset[str]) -> Shown:
+    """The consumers of both sites wrote them down as done."""
+    return Shown(local & remote, "the id stores of both sites hold their ids")
 
 
-@dataclass(frozen=True, slots=True)
-class OperatorDecision:
+def copy_exists(queue: str, ids: frozenset[str]) -> Shown:
+    """One copy is enough. What a listing shows is there, whether it shows all or not."""
+    return Shown(ids, f"they lie in {queue} too")
+
+
+def acknowledged(ids: frozenset[str], site: str) -> Shown:
+    """The outflow of a returned site holds the acknowledgement of each."""
+    return Shown(ids, f"clients of {site} acknowledged them, as its outflow shows by their ids")
+
+
+def decided(ids: frozenset[str], reason: str) -> Shown:
     """A person decided it, having seen these ids, and gave a reason; the messages are kept for putting back."""
-
-    ids: frozenset[str]
-    reason: str
-
-    @property
-    def text(self) -> str:
-        return f"a person's word: {self.reason}"
-
-    def proves(self, ids: frozenset[str]) -> bool:
-        return bool(self.reason.strip()) and ids <= self.ids
+    return Shown(ids if reason.strip() else frozenset(), f"a person's word: {reason}")
 
 
 class NoEvidence(ValueError):

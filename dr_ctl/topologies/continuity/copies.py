@@ -17,7 +17,7 @@ from dr_ctl.engine.plan import Call, Goal
 from dr_ctl.jolokia.client import READ_S, Listing, Query, Reader
 from dr_ctl.jolokia.http import BadValue
 from dr_ctl.topologies.common.calls import batches, call, request
-from dr_ctl.topologies.common.consumed import CompleteListing, Consumed, CopyExists, Covered
+from dr_ctl.topologies.common.consumed import CompleteListing, Consumed, Covered, copy_exists
 from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.common.wants import AtBroker
 from dr_ctl.topologies.continuity.view import Flow, SiteView
@@ -280,7 +280,7 @@ def removals(source: SiteView, target: SiteView, compared: Iterable[Compared]) -
             continue
         delivered, staged, ids_left = comparison.remote, comparison.staged, comparison.local
         lying = target.business[comparison.queue]
-        yield from remove(target, flow.staging, Consumed(staged & delivered, CopyExists(lying.name, delivered)))
+        yield from remove(target, flow.staging, Consumed(staged & delivered, copy_exists(lying.name, delivered)))
         if gone := comparison.lacking - comparison.unproven:
             depth = source.business[comparison.queue].depth if comparison.queue in source.business else 0
             listing = CompleteListing(comparison.queue, ids_left, before=len(ids_left), after=depth)
@@ -304,7 +304,7 @@ def echoes(peer: Reader, target: SiteView) -> dict[str, Consumed]:
     sets = present(peer, [queue for flow in flows for queue in target.places(flow.queue)])
     both = zip(flows, sets[::2], sets[1::2], strict=True)
     return {
-        flow.queue: Consumed(twice, CopyExists(flow.queue, lying))
+        flow.queue: Consumed(twice, copy_exists(flow.queue, lying))
         for flow, lying, staged in both
         if (twice := lying & staged)
     }

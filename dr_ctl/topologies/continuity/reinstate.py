@@ -26,7 +26,7 @@ from dr_ctl.topologies.common.calls import (
     request,
     resume,
 )
-from dr_ctl.topologies.common.consumed import Consumed, CopyExists, Evidence
+from dr_ctl.topologies.common.consumed import Consumed, Evidence, copy_exists
 from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.verbs.fence import closed_first, held_for_the_other, quarantine
 from dr_ctl.topologies.common.view import Residue
@@ -316,7 +316,7 @@ def _compared(
         proven = left if shipped.proves(left) else frozenset[str]()
         never_done[flow.queue] = staged_ids - delivered - proven
         tools.unproven[flow.queue] = left - proven
-        twice: tuple[frozenset[str], Evidence] = staged_ids & delivered, CopyExists(flow.queue, delivered)
+        twice: tuple[frozenset[str], Evidence] = staged_ids & delivered, copy_exists(flow.queue, delivered)
         gone += [(flow, Consumed(ids, by)) for ids, by in (twice, (proven, shipped)) if ids]
     for flow, consumed in gone:
         tools.change(list(copies.remove(serving, flow.staging, consumed)), context)

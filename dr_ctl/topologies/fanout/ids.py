@@ -13,7 +13,7 @@ from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.classic.checks import counts
 from dr_ctl.topologies.classic.ids import rows_of
 from dr_ctl.topologies.common import observer
-from dr_ctl.topologies.common.consumed import CompleteListing, Consumed, Covered, DoneInBothStores, IncompleteListing
+from dr_ctl.topologies.common.consumed import CompleteListing, Consumed, Covered, IncompleteListing, done_in_both_stores
 from dr_ctl.topologies.common.idstore import Store
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.view import Queue
@@ -34,7 +34,7 @@ from dr_ctl.topologies.fanout.view import BrokerView
 
 TRYING_S: Final = 5.0
 _NOTHING: Final = frozenset[str]()
-NONE_PROVEN: Final = Consumed(_NOTHING, DoneInBothStores(_NOTHING, _NOTHING))
+NONE_PROVEN: Final = Consumed(_NOTHING, done_in_both_stores(_NOTHING, _NOTHING))
 
 Both = tuple[Queue | None, Queue | None]
 """One queue at both sites, the source's first; None where a site has no such queue."""
@@ -127,7 +127,7 @@ def consumed(store: Store, target: Session, queue: Queue | None) -> Consumed:
     """The messages at the target that the store knows: the consumers of both sites write to that one. The serving site
     need not be listed for that. Raises `BrokerError`."""
     known = store.known(queue.name, listed_to_the_end(target, queue).ids) if queue is not None else _NOTHING
-    return Consumed(known, DoneInBothStores(known, known))
+    return Consumed(known, done_in_both_stores(known, known))
 
 
 def covered(local: Listed, peer: Listed, since: Checkpoint) -> Consumed:
@@ -230,7 +230,7 @@ class Comparing:
         lacks = late & before.lacks if before is not None else late
         if self.store is not None:
             known = self.store.known(name, again.ids | waiting.ids)
-            proven = Consumed(waiting.ids & known, DoneInBothStores(known, known))
+            proven = Consumed(waiting.ids & known, done_in_both_stores(known, known))
             lacks -= known
             unmatched = _again(waiting.ids - again.ids - proven.ids, before)
             return QueueDifference(proven, lacks, unmatched, {id_: again.rows[id_] for id_ in lacks})

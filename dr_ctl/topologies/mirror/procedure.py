@@ -27,7 +27,7 @@ from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.broker import CREATE_QUEUE, MOVE, internal_queue
 from dr_ctl.topologies.common import wants
 from dr_ctl.topologies.common.calls import call, pause_lasting, quarantine_queue, request
-from dr_ctl.topologies.common.consumed import Acknowledged, Consumed
+from dr_ctl.topologies.common.consumed import Consumed, acknowledged
 from dr_ctl.topologies.common.reasons import nothing_owed
 from dr_ctl.topologies.common.recipe import Procedure, Undo, VerbHandler
 from dr_ctl.topologies.common.rules import Rules, selected
@@ -538,7 +538,7 @@ def _done(
         if may_be := min(local.unnamed, len(consumed[name]) - len(lying_here)):
             partial_return.duplicates += may_be
             partial_return.why = f"the broker does not show where messages of {name} come from"
-        shown = Acknowledged(frozenset(map(identity, consumed[name])), by)
+        shown = acknowledged(frozenset(map(identity, consumed[name])), by)
         gone = Consumed(frozenset(map(identity, lying_here)), shown)
         done.append(LeftOver(view, name, lying_here, frozenset(), gone))
     return done

@@ -13,7 +13,7 @@ from typing import Final, Self
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.classic.beans import Count
-from dr_ctl.topologies.common.consumed import Announced, CompleteListing, Consumed, Covered, Evidence, OperatorDecision
+from dr_ctl.topologies.common.consumed import Announced, CompleteListing, Consumed, Covered, Evidence, decided
 from dr_ctl.topologies.topology import QueueProgress
 
 # In this order: a later count can only make the sum of an account smaller than it is.
@@ -469,7 +469,7 @@ class Queue:
             if lacking and comparison.local is not None and comparison.local.complete is not None:
                 self.waiting.add(lacking, Covered(lacking, comparison.local.complete, counted))
         else:
-            self.waiting.add(lacking, OperatorDecision(lacking, GO_ON), counted=False)
+            self.waiting.add(lacking, decided(lacking, GO_ON), counted=False)
             self.doubted.clear()
             self.answered_for = False
         self.account.settle(comparison.consumed)

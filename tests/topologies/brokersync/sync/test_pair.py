@@ -24,7 +24,7 @@ from dr_ctl.topologies.brokersync.sync.queue import (
     StandbyReading,
     Waiting,
 )
-from dr_ctl.topologies.common.consumed import CompleteListing, Consumed, OperatorDecision
+from dr_ctl.topologies.common.consumed import CompleteListing, Consumed, decided
 from tests.topologies.brokersync.sync.fakes import Q, Sites, Time
 
 
@@ -495,7 +495,7 @@ def ids(count: int, first: int = 0) -> frozenset[str]:
 
 
 def waits(waiting: Waiting, count: int, first: int = 0) -> None:
-    waiting.add(ids(count, first), OperatorDecision(ids(count, first), "a test's"))
+    waiting.add(ids(count, first), decided(ids(count, first), "a test's"))
 
 
 def test_no_batch_is_larger_than_a_call_may_be() -> None:
