@@ -5,7 +5,7 @@ went on growing as it grew."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, Self
@@ -17,9 +17,11 @@ from dr_ctl.core.notation import matches
 from dr_ctl.rpo.bounds.readings import Grids, Readings, gaps_filled
 from dr_ctl.rpo.bounds.result import LostSite
 from dr_ctl.rpo.bounds.stream import NOTHING_COMPARED, Comparison, EventStream, LossTerm, added, at_most
-from dr_ctl.rpo.core.arrays import NA, SECOND_US, Floats, Ints
-from dr_ctl.rpo.core.cut import SHARED
+from dr_ctl.rpo.core.arrays import NA, SECOND_US, Ints
+from dr_ctl.rpo.core.cut import SHARED, Columns, Outflows
+from dr_ctl.rpo.core.queues import Queues
 from dr_ctl.rpo.core.starts import same_start
+from dr_ctl.rpo.core.step_functions import Figures, LagSeries
 from dr_ctl.rpo.history.newest import Recent
 from dr_ctl.rpo.history.row import Row
 
@@ -200,17 +202,6 @@ BACK_US: Final = tuple(round(each * SECOND_US) for each in (0, 1, 2, 5, 10, 20, 
 """So long before the last reading it is seen whether what is under way grows."""
 
 
-@dataclass(frozen=True, slots=True)
-class Likely:
-    """`unshipped` messages, of which the lost ones lie in the queues, beside all that do (`lying`). `duplicates` are no
-    number (nan) where nobody can tell a message in an outflow from an acknowledgement."""
-
-    lost: float
-    duplicates: float
-    unshipped: float
-    lying: float
-
-
 def likely(pairs: Sequence[Pair], end_us: int) -> tuple[int | None, int | None]:
     """How many messages are likely lost, and how many likely come twice, if the site died then; None: not known."""
     if not pairs or not all(pair.messages.rows for pair in pairs):
@@ -223,89 +214,51 @@ def likely(pairs: Sequence[Pair], end_us: int) -> tuple[int | None, int | None]:
 
 
 def _of_pair(pair: Pair, end_us: int) -> tuple[float, float]:
-    readings, indices = pair.readings, [*_places(pair.readings)]
-    samples, last = [_at(pair, index) for index in indices], len(pair.readings.us) - 1
-    if indices[0] != last:
-        samples.insert(0, _nearer(pair, samples[0], indices[0], last))
-        indices.insert(0, last)
-    us = readings.us[indices]
-    return _ahead(us, [at.lost for at in samples], end_us), _ahead(us, [at.duplicates for at in samples], end_us)
+    """By the figures that an estimate makes of the same readings: of those of everything, some time apart, and of the
+    newest where that read the outflows alone. Acknowledgements that a link lost count beside. `nan`: after a restart no
+    counter tells which things of before are acknowledgements."""
+    rows = Columns.of(pair.readings.rows).by_time()
+    flows = Outflows(rows)
+    series = LagSeries(flows, Queues.of(rows, flows, lambda _: 1, 1, (0, 0)))
+    figures = series.under_way(0, series.unread(0))
+    read_us, last = np.unique(flows.us[series.read]) if series.read.any() else flows.times, flows.ends
+    places = np.searchsorted(read_us, read_us[-1] - np.array(BACK_US), "right") - 1
+    us = read_us[[*dict.fromkeys(places[places >= 0].tolist())]]
+    at = [flows.at(np.arange(len(last)), np.full(len(last), moment)) for moment in np.searchsorted(flows.times, us)]
+    both = ([float(np.maximum(0, of[own[own >= 0]]).sum()) for own in at] for of in (figures.loss, figures.duplicates))
+    lost, duplicates = both
+    if us[0] < flows.times[-1]:
+        goes_on = (at[0] >= 0) & (flows.series[at[0]] == flows.series[last])
+        newer = _nearer(pair, flows, figures, at[0], last) if goes_on.all() else (lost[0], duplicates[0])
+        us, lost, duplicates = np.insert(us, 0, flows.times[-1]), [newer[0], *lost], [newer[1], *duplicates]
+    depths = {flows.keys[flow][1]: int(flows.acks.depth[index]) for flow, index in enumerate(last)}
+    again: float = sum(max(0, count - max(0, depths.get(name, 0))) for name, count in pair.acknowledgements.lost_acks.items())
+    lying = np.maximum(0, pair.readings.queues.depth[:, -1:]).sum()
+    is_untold = flows.is_mixed[last] & (flows.sends.likely_us[last] == NA) & (flows.sends.depth[last] > lying)
+    again += math.nan if series.read.any() and is_untold.any() else 0
+    return _ahead(us, lost, end_us), _ahead(us, duplicates, end_us) + again
 
 
-def _places(readings: Readings) -> Iterator[int]:
-    """The newest readings of everything, some time apart, the last one first; without any, the newest at the
-    outflows."""
-    own = readings.full if len(readings.full) else np.arange(len(readings.us))
-    own = own[readings.start_id[own] == readings.start_id[own[-1]]]
-    moments = (int(readings.us[own[-1]]) - back for back in BACK_US)
-    at = (np.searchsorted(readings.us[own], us, "right") - 1 for us in moments)
-    yield from dict.fromkeys(int(own[index]) for index in at if index >= 0)
-
-
-def _at(pair: Pair, index: int) -> Likely:
-    """At a reading, which read the queues too where any did."""
-    readings, counts, now = pair.readings, pair.readings.outflows, int(np.searchsorted(pair.readings.full, index))
-    is_full, queues = len(readings.full) > 0, readings.queues
-    held = np.maximum(0, queues.depth[:, now]) if is_full else np.zeros(len(queues.names))
-    lost = sent = acked = 0.0
-    for row, own in pair.messages.queues.items():
-        if (depth := int(counts.depth[row, index])) == NA:
-            continue
-        at_us, is_mixed = int(readings.cuts[1][row, index]), counts.names[row][0] == "mixed"
-        if not own or at_us == NA or not is_full:
-            messages = min(depth, int(held[own].sum())) if own and is_full else depth
-            lost, sent = lost + messages, sent + messages
-            if is_mixed:  # after a restart no counter tells what of the rest is a message
-                acked += math.nan if own and is_full and depth > messages else depth - messages * bool(own)
-            continue
-        since = _since(readings, queues.added[own], at_us, now)
-        row_lost = min(float(np.minimum(since, held[own]).sum()), depth)
-        lost, sent = lost + row_lost, sent + min(float(since.sum()), depth)
-        if is_mixed:
-            acked += min(float(_since(readings, queues.acked[own], at_us, now).sum()), depth - row_lost)
-    for row in pair.acknowledgements.rows:
-        if counts.names[row][0] == "acks" and counts.depth[row, index] != NA:
-            acked += max(int(counts.depth[row, index]), pair.acknowledgements.lost_acks.get(counts.names[row][1], 0))
-    duplicates = acked - (sent - lost)
-    return Likely(lost, duplicates if math.isnan(duplicates) else max(0.0, duplicates), sent, float(held.sum()))
-
-
-def _since(readings: Readings, counters: Ints, at_us: int, now: int) -> Floats:
-    """How much counters of queues grew since a moment, drawn between readings of them."""
-    us = readings.us[readings.full[: now + 1]]
-    after = min(int(np.searchsorted(us, at_us)), now)
-    before = max(0, after - 1)
-    then, later, last = counters[:, before], counters[:, after], counters[:, now]
-    share = 1.0 if us[after] == us[before] else min(1.0, max(0.0, (at_us - us[before]) / (us[after] - us[before])))
-    known = (then != NA) & (later != NA) & (later >= then)
-    at = np.where(known, then + (later - then) * share, np.where(later == NA, last, later))
-    grown: Floats = np.maximum(0.0, np.where(last == NA, 0, last - at))
-    return grown
-
-
-def _nearer(pair: Pair, then: Likely, index: int, last: int) -> Likely:
+def _nearer(pair: Pair, flows: Outflows, then: Figures, at: Ints, last: Ints) -> tuple[float, float]:
     """At a newer reading of the outflows alone: clients went on to send as before, and the rest are acknowledgements,
     of the oldest messages first."""
-    readings, counts = pair.readings, pair.readings.outflows
-    if readings.start_id[index] != readings.start_id[last]:
-        return then
-    put, depth = counts.added[:, last] - counts.added[:, index], counts.depth[:, last]
-    sent = acked = unshipped = waiting = 0.0
-    for row in {*pair.messages.rows, *pair.acknowledgements.rows}:
-        if NA in counts.added[row, [index, last]]:
-            continue
-        kind, steady, messages = counts.names[row][0], 0.0, 0.0
-        if kind == "mirror":
-            steady, messages = put[row], depth[row]
-        elif kind == "mixed":
-            sent_since = _per_us(readings, pair.messages.queues[row]) * int(readings.us[last] - readings.us[index])
-            steady = min(float(put[row]), sent_since)
-            messages = (then.unshipped + steady) * depth[row] / max(1, counts.depth[row, index] + put[row])
-        sent, acked = sent + steady, acked + put[row] - steady
-        unshipped, waiting = unshipped + messages, waiting + depth[row] - messages
-    lost = min(unshipped, max(0.0, then.lying + sent - acked))
-    duplicates = then.duplicates if math.isnan(then.duplicates) else max(0.0, waiting - (unshipped - lost))
-    return Likely(lost, duplicates, unshipped, then.lying)
+    sends, acks, is_mixed, readings = flows.sends, flows.acks, flows.is_mixed[last], pair.readings
+    rates = {readings.outflows.names[row][1]: _per_us(readings, own) for row, own in pair.messages.queues.items()}
+    pace = np.array([rates.get(name, 0.0) for _, name in flows.keys]) * (flows.us[last] - flows.us[at])
+    put, held = sends.added[last] - sends.added[at], sends.depth[at]
+    # What lay in a mixed one then were messages, lost or not, and acknowledgements of messages that were shipped.
+    unshipped = (held + then.loss[at] - then.duplicates[at]) / 2
+    steady = np.where(is_mixed, np.minimum(put, pace), put)
+    messages = np.where(
+        is_mixed, (unshipped + steady) * sends.depth[last] / np.maximum(1, held + put), sends.depth[last]
+    )
+    acked = np.where(is_mixed, put - steady, acks.added[last] - acks.added[at])
+    waiting = np.where(is_mixed, sends.depth[last] - messages, acks.depth[last])
+    messages, steady = (np.where(sends.known[last], of, 0).sum() for of in (messages, steady))
+    waiting, acked = (np.where(acks.known[last], of, 0).sum() for of in (waiting, acked))
+    lying = np.maximum(0, readings.queues.depth[:, -1:]).sum()
+    lost = min(messages, max(0.0, lying + steady - acked))
+    return float(lost), float(max(0.0, waiting - (messages - lost)))
 
 
 def _per_us(readings: Readings, queues: Sequence[int]) -> float:

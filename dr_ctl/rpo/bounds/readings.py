@@ -318,6 +318,7 @@ class Readings:
         begin, end = recorded.spans.get(pair, (0, -1))
         rows = recorded.table.filter(pc.equal(recorded.table["pair"], pair))
         rows = rows.filter(pc.and_(pc.greater_equal(rows["us"], begin), pc.less_equal(rows["us"], end)))
+        self.rows = rows
         outer = rows.filter(pc.is_in(rows["kind"], pa.array(OUTFLOWS)))
         self.us: Ints = np.unique(outer["us"].to_numpy())
         inner = rows.filter(pc.is_in(rows["kind"], pa.array(["queue", "staged", "uncopied"])))
@@ -371,17 +372,15 @@ class Readings:
         return None if not len(read) or counts[read[-1]] == NA else max(0, int(counts.max()))
 
     @cached_property
-    def cuts(self) -> tuple[Ints, Ints]:
-        """By outflow and reading the index of the reading that cuts history, -1 where none is known, and the likely
-        cut."""
+    def cuts(self) -> Ints:
+        """By outflow and reading the index of the reading that cuts history, -1 where none is known."""
         row, index = np.nonzero((self.outflows.depth != NA) & (self.outflows.added != NA))
         depth, added = self.outflows.depth[row, index], self.outflows.added[row, index]
         begins = begins_of(row * (len(self.us) + 1) + self.start_id[index])
-        side = side_of(np.stack([depth, added, added - depth]), self.us[index], np.cumsum(begins), begins)
-        cut, likely_us = np.full(self.outflows.depth.shape, -1), np.full(self.outflows.depth.shape, NA)
-        cut[row, index] = np.where(side.cut_us == NA, -1, np.searchsorted(self.us, side.cut_us))
-        likely_us[row, index] = side.likely_us
-        return cut, likely_us
+        cut_us = side_of(np.stack([depth, added, added - depth]), self.us[index], np.cumsum(begins), begins).cut_us
+        cuts = np.full(self.outflows.depth.shape, -1)
+        cuts[row, index] = np.where(cut_us == NA, -1, np.searchsorted(self.us, cut_us))
+        return cuts
 
     @cached_property
     def grids(self) -> Grids:

@@ -119,7 +119,7 @@ class EventStream:
     @property
     def oldest_us(self) -> int | None:
         """The greatest possible age of what its outflows take with them."""
-        cuts = [int(self.readings.cuts[0][row, self._last[row]]) for row in self.rows]
+        cuts = [int(self.readings.cuts[row, self._last[row]]) for row in self.rows]
         return None if not cuts or -1 in cuts else self.end_us - int(self.readings.asked[cuts].min())
 
     def _by_age(self, rows: Sequence[int], queues: Queues) -> Iterable[Sequence[LossTerm | None]]:
@@ -163,7 +163,7 @@ class EventStream:
         if counts.names[row][0] == "acks" or not len(own) or (readings.queues.depth[own, now] == NA).any():
             return depth
         same_start = np.flatnonzero(readings.start_id[readings.full] == readings.start_id[index])
-        cut = readings.cuts[0][row, index]
+        cut = readings.cuts[row, index]
         begun = same_start[(cut >= 0) & (readings.us[readings.full[same_start]] <= readings.asked[cut])]
         then, is_sent = int(begun[-1] if len(begun) else same_start[0]), self.counted == "added"
         accounted = self._accounted(readings.grids, [row]).least(then, now)[0]

@@ -229,10 +229,10 @@ class LagSeries:
         return figures, is_floor | (floor & (loss > 0))
 
     def likely(self, scope: int, unread: Flags) -> Figures:
-        figures, indices = self._under_way(scope, unread), np.arange(len(self.flows.us))
+        figures, indices = self.under_way(scope, unread), np.arange(len(self.flows.us))
         return self._without_copy(scope, figures, indices < 0, self.queues.uncopied_likely, [self.full], indices)[0]
 
-    def _under_way(self, scope: int, unread: Flags) -> Figures:
+    def under_way(self, scope: int, unread: Flags) -> Figures:
         """At each reading: no more than lies in the outflow, and that where some queue was not read. A reading of the
         outflow alone has the share of it that the reading before had."""
         flows, sums, outflow_only = self.flows, self.queues.likely, self.outflow_only

@@ -107,8 +107,7 @@ COMPARED_US: Final = 60 * SECOND_US
 _MIN_READINGS: Final = 3
 """So many readings tell how much came between two of them, wherever a window begins."""
 _NONE: Final = np.zeros(0, np.int64)
-_COLUMNS: Final = [name for name in SCHEMA.names if name not in ("oldest_ms", "link")]
-NO_ROWS: Final = pa.schema([*map(SCHEMA.field, _COLUMNS), ("us", pa.int64())]).empty_table()
+NO_ROWS: Final = SCHEMA.append(pa.field("us", pa.int64())).empty_table()
 _FEW: Final = ["ts", "pair", "kind", "name", "added", "start"]
 
 
@@ -248,7 +247,7 @@ class _Reading:
     def _rows(self, sources: Iterable[Source], begin: int, end: int, bad: Stamps) -> pa.Table:
         """The rows of that time, but of readings that bear a wrong one."""
         within = (pc.field("ts") >= moment(begin)) & (pc.field("ts") <= moment(min(end, self._until_us)))
-        table = _with_one_text_a_start(rows_of(sources, self._findings, _COLUMNS, within))
+        table = _with_one_text_a_start(rows_of(sources, self._findings, where=within))
         us = table["ts"].cast(pa.int64())
         return table.append_column("us", us).filter(pc.invert(pc.is_in(us, pa.array(bad))))
 
