@@ -317,7 +317,6 @@ def over_time(
 
 
 def _bands(bound: Sequence[Point], likely: Sequence[Point], x: TimeAxis, y: CountAxis) -> list[Piece]:
-    """The area between the bound and the likely figure, wherever both are known."""
     least = dict(likely)
     both = [(at, most, least.get(at)) for at, most in bound]
     pieces: list[Piece] = []
@@ -330,7 +329,6 @@ def _bands(bound: Sequence[Point], likely: Sequence[Point], x: TimeAxis, y: Coun
 
 
 def _boxes(points: Sequence[Point], limit: float, x: TimeAxis) -> list[Piece]:
-    """A mark along the top for each stretch of time in which the figure was above the limit."""
     width, boxes = 50 / max(1, len(points)), []
     for is_above, group in itertools.groupby(points, key=lambda point: point[1] is not None and point[1] > limit):
         moments = [x.at(at) for at, _ in group]

@@ -113,7 +113,6 @@ def of_run(story: Story) -> Forecast | None:
 
 
 def as_words(estimate: Mapping[str, Any], limits: Limits = NO_LIMITS) -> Forecast:
-    """The `data` of an estimate."""
     total, window = mapping(estimate.get("total")), mapping(estimate.get("window"))
     classes = [(tuple(map(str, items(row.get("queues")))), row) for row in map(mapping, items(estimate.get("classes")))]
     horizon = mapping(total.get("horizon"))
@@ -180,7 +179,6 @@ def _charts(curves: Curves, limits: Mapping[str, float]) -> tuple[Chart, ...]:
     first_us, last_us = curves.first_us, curves.last_us
 
     def points(values: Sequence[float | None]) -> list[Point]:
-        """In the middle of its bin each."""
         width_us = (last_us - first_us + 1) / max(1, len(values))
         return [(moment(int(first_us + (n + 0.5) * width_us)), value) for n, value in enumerate(values)]
 

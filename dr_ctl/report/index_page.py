@@ -45,8 +45,6 @@ class Row:
 
 
 class IndexPage:
-    """The page of everything since a moment."""
-
     template: ClassVar = "index.html.j2"
 
     def __init__(

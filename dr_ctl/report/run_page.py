@@ -159,7 +159,6 @@ def verdict(material: Material, story: Story, judged: Sequence[Measured] = ()) -
 
 
 def _gone_on(material: Material, story: Story) -> tuple[str, ...]:
-    """A sentence for each time that another process went on with the run."""
     by = material.authors
     notes = []
     for place, (before, after) in enumerate(itertools.pairwise(story.parts), start=1):
@@ -312,7 +311,6 @@ def _findings(material: Material) -> tuple[tuple[str, str, str, str], ...]:
 
 
 def _proofs(story: Story) -> tuple[Fact, ...]:
-    """How fence and activation were proven."""
     proofs = ((step, text(step.evidence.get("proof"))) for step in story.steps if not step.undo)
     named = ((f"{step.verb} {step.site}".strip(), _PROOFS.get((step.verb, proof), proof)) for step, proof in proofs)
     return tuple(Fact(name, proof) for name, proof in named if proof)

@@ -203,6 +203,5 @@ class _StoryBuilder:
 
 
 def calls_of(story: Story) -> Iterator[tuple[StepRecord, CallMade]]:
-    """Every call that went out, in order, with the step it belongs to."""
     made = [(step, call) for step in story.steps for call in step.calls]
     return iter(sorted(made, key=lambda pair: pair[1].seq))

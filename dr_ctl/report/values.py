@@ -12,7 +12,6 @@ _THIN: Final = "\N{NARROW NO-BREAK SPACE}"
 
 
 def clock(at: datetime) -> str:
-    """The time of day, for rows under a date."""
     return f"{at:%H:%M:%S}.{at.microsecond // 1000:03d}Z"
 
 

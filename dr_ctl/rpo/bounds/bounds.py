@@ -95,7 +95,6 @@ def _fenced(recorded: Recent, death: Death) -> Death:
 
 
 def _others(recorded: Recent, *roles: Role) -> list[int]:
-    """When the site was last seen in each role but these."""
     known = {role.value for role in roles}
     return [int(moments[-1]) for role, moments in recorded.roles.items() if role not in known and len(moments)]
 
@@ -125,7 +124,6 @@ def because(pairs: Sequence[Pair], death: Death, likely: int | None, sites: tupl
 
 
 def _at_least(pairs: Sequence[Pair], sites: tuple[str, str]) -> str | None:
-    """What is lost at least, where the sites differ and nobody can say why."""
     untold = [queue for pair in pairs for queue in pair.apart.queues.values() if queue.lost is None]
     if not untold:
         return None

@@ -128,7 +128,6 @@ class Pair:
 
     @property
     def lost_read_us(self) -> int | None:
-        """The oldest of the readings that it rests on."""
         return self.messages.read_us if self.lost is None else self.lost.us
 
     @property
@@ -232,7 +231,9 @@ def _of_pair(pair: Pair, end_us: int) -> tuple[float, float]:
         newer = _nearer(pair, flows, figures, at[0], last) if goes_on.all() else (lost[0], duplicates[0])
         us, lost, duplicates = np.insert(us, 0, flows.times[-1]), [newer[0], *lost], [newer[1], *duplicates]
     depths = {flows.keys[flow][1]: int(flows.acks.depth[index]) for flow, index in enumerate(last)}
-    again: float = sum(max(0, count - max(0, depths.get(name, 0))) for name, count in pair.acknowledgements.lost_acks.items())
+    again: float = sum(
+        max(0, count - max(0, depths.get(name, 0))) for name, count in pair.acknowledgements.lost_acks.items()
+    )
     lying = np.maximum(0, pair.readings.queues.depth[:, -1:]).sum()
     is_untold = flows.is_mixed[last] & (flows.sends.likely_us[last] == NA) & (flows.sends.depth[last] > lying)
     again += math.nan if series.read.any() and is_untold.any() else 0
@@ -262,7 +263,6 @@ def _nearer(pair: Pair, flows: Outflows, then: Figures, at: Ints, last: Ints) ->
 
 
 def _per_us(readings: Readings, queues: Sequence[int]) -> float:
-    """How fast clients sent between the last two readings of the queues."""
     if len(readings.full) < 2 or not queues:  # noqa: PLR2004
         return 0.0
     then, now = readings.queues.added[queues, -2], readings.queues.added[queues, -1]

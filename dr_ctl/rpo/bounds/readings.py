@@ -40,7 +40,6 @@ class Grids:
 
     @cached_property
     def counted(self) -> Mapping[str, Counters]:
-        """What each queue counted, at the readings that read queues."""
         return {name: Counters.of(grid, self.start_id[self.full]) for name, grid in self.queues.items()}
 
     @cached_property
@@ -61,8 +60,6 @@ class Grids:
 
 @dataclass(frozen=True)
 class Windows:
-    """Windows between readings: `asked`, `us` and `start_id` by reading."""
-
     asked: Ints
     us: Ints
     start_id: Ints
@@ -114,7 +111,6 @@ class Counters:
         return cls(low, np.where(after == NA, low, after))
 
     def sum_of(self, rows: Sequence[int]) -> Counters:
-        """Their sum, as one row."""
         return Counters(self.low[rows].sum(0, keepdims=True), self.high[rows].sum(0, keepdims=True))
 
     def grouped(self, group: Ints, count: int) -> Counters:
@@ -352,7 +348,6 @@ class Readings:
         return self._of_last_comparison(name, self.uncopied.depth) if self.uncopied.names else 0
 
     def held(self, name: str) -> int:
-        """How many of them clients held."""
         return self._of_last_comparison(name, self.uncopied.delivering) or 0
 
     def _of_last_comparison(self, name: str, grid: Ints) -> int | None:

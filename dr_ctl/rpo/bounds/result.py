@@ -160,7 +160,6 @@ class Bounds:
         return f"up to {at_most} duplicate(s) are possible{likely}; {allowed}"
 
     def most_duplicates(self) -> str:
-        """The queues that most of them are of; empty where that is not known."""
         known = [(queue.duplicates, queue.name) for queue in self.queues if queue.duplicates]
         return brief([f"{name}: {count}" for count, name in sorted(known, reverse=True)])
 

@@ -71,7 +71,6 @@ class EventStream:
 
     @property
     def read_us(self) -> int | None:
-        """The oldest of the last readings of its outflows."""
         return min((int(self.readings.us[self._last[row]]) for row in self.rows), default=None)
 
     @cached_property
@@ -113,7 +112,6 @@ class EventStream:
         return self._parts(int(self.readings.full[-1]), np.zeros(1, np.int64), windows, most)[0]
 
     def outflow_of(self, name: str) -> int | None:
-        """The outflow of a queue: its own, or the one of all queues without."""
         return self._by_name.get(name, self._by_name.get(SHARED))
 
     @property
@@ -123,7 +121,6 @@ class EventStream:
         return None if not cuts or -1 in cuts else self.end_us - int(self.readings.asked[cuts].min())
 
     def _by_age(self, rows: Sequence[int], queues: Queues) -> Iterable[Sequence[LossTerm | None]]:
-        """The bounds of each group, for outflows that were last read by one reading."""
         for index in dict.fromkeys(self._last[row] for row in rows):
             yield self._least([row for row in rows if self._last[row] == index], index, queues)
 
@@ -257,13 +254,11 @@ class EventStream:
 
     @cached_property
     def _last(self) -> Mapping[int, int]:
-        """By outflow the index of the last reading that read it."""
         depth = self.readings.outflows.depth
         return {row: int(np.flatnonzero(depth[row] != NA)[-1]) for row in self.rows}
 
     @cached_property
     def queues(self) -> Mapping[int, Sequence[int]]:
-        """By outflow the indices of the queues that it serves."""
         served: dict[int, list[int]] = {row: [] for row in self.rows}
         for index, (_, name) in enumerate(self.readings.queues.names):
             if (row := self.outflow_of(name)) is not None:
@@ -344,7 +339,6 @@ class Comparison:
         return _total([(queue.lost, queue.only_at_site) for queue in self._of(names)])
 
     def duplicates(self, names: Collection[str] | None = None) -> tuple[int, int] | None:
-        """The same of what lay there alone."""
         return _total([(of.duplicates, 0 if of.has_ids else of.at_peer - of.at_site) for of in self._of(names)])
 
     def _of(self, names: Collection[str] | None) -> Iterable[Divergence]:

@@ -83,14 +83,11 @@ def _ahead_folds(
 
 @dataclass(frozen=True, slots=True)
 class CalibrationResult:
-    """The bound between readings, and every quantile, unconditional and ahead."""
-
     bound: BoundRow
     rows: tuple[Row, ...]
 
 
 def backtested(scope: str, table: pa.Table, query: ScopeQuery) -> CalibrationResult:
-    """Test the figures of a scope on its own past, over the horizons that are asked for."""
     past = Scope(scope, table, query)
     rows = unconditional({metric: past.folded(metric, FOLDS) for metric in NAMES})
     for horizon_s in query.horizons_s:

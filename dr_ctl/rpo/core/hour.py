@@ -181,7 +181,6 @@ class _Summary:
             self.gathered.add("since", words, last.flow[known], metric=metric, most=values[known], **more)
 
     def _flows(self) -> None:
-        """What is of flows alone: readings, rates, and how much the queues' counters tell of."""
         lag, window, gathered, names = self._lag, self._window, self.gathered, self.names
         flows = lag.flows
         at = window.within(flows.us)
@@ -224,7 +223,6 @@ def _drain(figures: Figures) -> dict[str, Any]:
 
 
 HORIZON_US: Final = 300_000_000
-"""What is told of the next minutes: of these."""
 
 
 SUMS: Final = ("covered", "was", "excess", "bias", "error")
@@ -284,7 +282,6 @@ class HourQuery:
         return 1 + sum(2 << number for number, patterns in enumerate(self.classes) if matches(patterns, queue))
 
     def window(self, hour_us: int) -> HourQuery:
-        """The same of one hour."""
         return replace(self, from_us=max(hour_us, self.from_us), to_us=min(hour_us + HOUR_US, self.to_us))
 
     @property
@@ -293,7 +290,6 @@ class HourQuery:
 
     @property
     def figures_us(self) -> int:
-        """How long the cells of the total and of classes are."""
         return self.cell_us or self.fineness.figures_us
 
     def within(self, us: Ints) -> Ints:

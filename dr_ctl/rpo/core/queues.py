@@ -116,7 +116,6 @@ class Spread:
         return cls(at, len(window), wide, again, last[again] - back, readings)
 
     def over(self, values: Any) -> Any:
-        """What windows hold, added up by index."""
         return np.bincount(self.index, values[self.again], self.readings)
 
 
@@ -175,7 +174,6 @@ class Unread:
 
 
 def _mark(counts: Ints, begin: Ints, end: Ints) -> None:
-    """Add one from each beginning to before each end."""
     good = end > begin
     np.add.at(counts, begin[good], 1)
     np.add.at(counts, end[good], -1)
@@ -406,7 +404,6 @@ def _last(q: _Readings, flows: Outflows, cut: _Cut, acked: _Cut) -> OfQueues:
 
 
 def _at_last(q: _Readings, flows: Outflows) -> Ints:
-    """The readings of queues at the last reading of each outflow that read a queue."""
     newest = np.full(len(flows.keys), -1)
     flow = flows.flow[q.index]
     np.maximum.at(newest, flow, q.index)
@@ -559,7 +556,6 @@ def _accounted(q: _Readings, flows: Outflows, pairs: tuple[Ints, Ints]) -> Float
 
 
 def _shares(rows: Columns, q: _Readings, flows: Outflows, lost: Ints, within_us: tuple[int, int]) -> list[Share]:
-    """In which queues most was likely under way: by how much, for how long."""
     took = np.zeros(len(q.us), np.int64)
     took[:-1] = np.where(q.new[1:], 0, np.minimum(q.us[1:] - q.us[:-1], LONGEST_GAP_US))
     is_within = (q.us >= within_us[0]) & (q.us < within_us[1])

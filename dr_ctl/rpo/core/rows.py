@@ -49,8 +49,6 @@ from dr_ctl.rpo.core.quantities import PROBABILITIES, Interval, Number, Quantile
 
 @dataclass(frozen=True, slots=True)
 class CellLengths:
-    """How long the cells of a time are: those of figures, and those of a curve."""
-
     figures_us: int
     curve_us: int
 
@@ -127,7 +125,6 @@ class Histogram:
         return None if index is None else int(self.tops[index])
 
     def above(self, most: int) -> int:
-        """How long it was above a value, or not known."""
         return int(self.weights[self.tops > most].sum() + self.unknown.sum())
 
     def within(self, blocks: slice) -> Histogram:
@@ -144,7 +141,6 @@ def covered_blocks(weight: Ints, count: int) -> Ints:
 
 
 def wall_blocks(begin: Ints, span: tuple[int, int], count: int) -> Ints:
-    """Cut the time of a window into blocks of equal length."""
     first, last = span
     block: Ints = np.clip((begin - first) * count // max(1, last - first + 1), 0, count - 1)
     return block
@@ -255,7 +251,6 @@ def _interval(ends: tuple[int, int | None] | None, per: float) -> Interval | Non
 
 TOTAL: Final = "total"
 UNKNOWN: Final = -(1 << 30)
-"""The bucket of what is not known."""
 MILLI: Final = 1000
 WORDS: Final = ("kind", "scope", "metric", "flow", "name")
 NUMBERS: Final = ("cell", "level", "horizon_us", "bucket")
@@ -275,7 +270,6 @@ REACH: Final = "reach"
 OWN: Final = ("shipped", "arrivals", "accounted")
 """Kinds of rows of single flows that the total and the classes are told by too."""
 ADDED: Final = (("weight", "sum"), ("count", "sum"), ("most", "max"), ("least", "min"))
-"""How rows with equal keys are put together."""
 TYPES: Final = {field.name: field.type for field in SCHEMA}
 _DEFAULTS: Final = {
     **dict.fromkeys(WORDS, ""),
@@ -301,8 +295,6 @@ def bucket(values: Ints) -> Ints:
 
 
 class Gathered:
-    """Gathers the rows of an hour, put together as they come."""
-
     def __init__(self) -> None:
         self._tables: list[pa.Table] = []
         self._single: list[dict[str, Any]] = []

@@ -166,7 +166,6 @@ class Scope:
         return self._whole.only(wanted & (self._likely == likely))
 
     def _here(self, rows: ScopeRows) -> ScopeRows:
-        """Without time in which a pair was not looked at."""
         return rows.only(~np.isin(rows.cell - rows.cell % HOUR_US, self._away))
 
     def weight(self, metric: str) -> int:
@@ -316,7 +315,6 @@ class Scope:
         return Curves(*self._query.span_us, most, {metric: self._curve(metric, likely=True) for metric in METRICS})
 
     def _curve(self, metric: str, *, likely: bool = False) -> list[Number | None]:
-        """The most of the cells that touch each bin."""
         rows, query = self._here(self.rows_of("curve", metric, likely=likely)), self._query
         values = self._values(metric, rows) if metric == "drain" else rows.most
         ends = rows.cell + self._lengths(rows.cell) - 1

@@ -189,7 +189,6 @@ class LagSeries:
         return both[0].astype(np.int64), both[1].astype(np.int64)
 
     def steps(self, scope: int) -> Steps:
-        """`scope` 0 is the total."""
         flows, b, e = self.flows, self.last - 1, self.last
         on = flows.goes_on[e]
         sides = flows.sends, flows.acks

@@ -39,7 +39,6 @@ from dr_ctl.rpo.estimate.result import (
 from dr_ctl.rpo.history.row import micros, moment
 
 TOP: Final = 5
-"""So many queues are named."""
 MOST: Final = 0.5
 """A queue with this share of what was likely lost is where most comes from."""
 WIDE: Final = 3
@@ -48,7 +47,6 @@ NEAR_US: Final = SECOND_US
 
 
 def shares(facts: Facts) -> tuple[QueueShare, ...]:
-    """The queues in which most was likely to be lost, by how much for how long."""
     weights: dict[tuple[str, str], tuple[int, int]] = {}
     for flow, name, weight, most in facts.shares:
         before = weights.get((pair_of(flow), name), (0, 0))
@@ -62,7 +60,6 @@ def shares(facts: Facts) -> tuple[QueueShare, ...]:
 def advice(
     scopes: Mapping[str, OfScope], facts: Facts, queues: Sequence[QueueShare], objectives: Objectives | None
 ) -> Iterator[str]:
-    """In the order of worth."""
     total = scopes[TOTAL]
     bound, likely, peak = total.figures.loss.p99, total.figures.loss.likely.p99, total.peak
     is_wide = bound is not None and likely is not None and bound > WIDE * max(likely, 1)
@@ -102,7 +99,6 @@ def advice(
 
 
 BINS: Final = 200
-"""So many points the curves of a page have."""
 STALE_POLLS: Final = 5
 MIN_STALE_S: Final = 30.0
 UNEXPLAINED: Final = 0.01
@@ -185,7 +181,6 @@ def _answer(request: Request, loaded: LoadedHistory, now_us: int, charted: bool)
 
 
 def _of_readings(loaded: LoadedHistory, stale_s: float, now_us: int) -> Iterator[Finding]:
-    """Where and when it was read."""
     facts, newest_us = loaded.facts, loaded.facts.span_us[1]
     if loaded.serving not in (None, loaded.site):  # things in its outflow came from the other, since that serves
         yield found("DR-RPO-023", serving=loaded.serving, site=loaded.site)
@@ -205,7 +200,6 @@ def _of_readings(loaded: LoadedHistory, stale_s: float, now_us: int) -> Iterator
 
 
 def _of_figures(total: OfScope, estimated: Estimate, facts: Facts, objectives: Objectives | None) -> Iterator[Finding]:
-    """What the figures leave open."""
     if total.floor_us:
         yield found("DR-RPO-007", time=duration(total.floor_us / 1e6))
     if total.taken_over_us:

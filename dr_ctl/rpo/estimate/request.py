@@ -108,11 +108,9 @@ class Estimating:
 
     @property
     def runs(self) -> bool:
-        """Whether an answer may still come."""
         return self.lives and len(self._lines()) < self._asked
 
     def _lines(self) -> list[str]:
-        """What it said, as far as whole lines."""
         said = os.pread(self._out.fileno(), os.fstat(self._out.fileno()).st_size, 0)
         return said.decode("utf-8", "replace").split("\n")[:-1]
 
@@ -177,7 +175,6 @@ class Stored:
 
 
 def stored_at(history: Path | str, site: str) -> Path:
-    """Where it is kept on this machine."""
     return Path(history) / _NAME.format(site=site)
 
 

@@ -45,8 +45,6 @@ class LossLimit:
 
 @dataclass(frozen=True, slots=True)
 class LossClass:
-    """Queues with limits of their own, by patterns."""
-
     queues: tuple[str, ...]
     loss: LossLimit
 

@@ -41,7 +41,6 @@ from dr_ctl.settings.model import HistoryLocation
 
 Answer = TypeVar("Answer")
 AGAIN: Final = 3
-"""Times that a history which changes under the reader is read."""
 OPTIONAL: Final = ("took_ms", "queues_added", "queues_acked")
 """Columns that a file may lack: nothing is known there."""
 SCHEMA: Final = pa.schema(
@@ -75,7 +74,6 @@ CODED: Final = pa.schema(
 )
 """The same with words as Parquet holds them: each once, and its number in each row."""
 Partition = tuple[date, str]
-"""A day and a site: what a file is of."""
 
 
 def write(rows: Iterable[Row], root: Path) -> list[Path]:
@@ -198,7 +196,6 @@ class Store:
         return f"{self.root}/{name}"
 
     def listed(self, under: str = "", *, recursive: bool = True) -> dict[str, fs.FileInfo]:
-        """All files below a folder, by name; none where there is no such folder."""
         infos = self._infos(under, recursive=recursive)
         return {name: info for name, info in infos.items() if info.type is fs.FileType.File}
 
@@ -212,7 +209,7 @@ class Store:
         return {str(info.path)[len(self.root) + 1 :]: info for info in infos}
 
     def opened(self, name: str) -> pa.NativeFile:
-        """A file to read. Raises FileNotFoundError where there is none."""
+        """Raises FileNotFoundError."""
         return self.files.open_input_file(self.url(name))
 
     def must_answer(self, name: str) -> None:

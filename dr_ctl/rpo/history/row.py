@@ -15,7 +15,6 @@ _BEGIN = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def moment(us: int) -> datetime:
-    """The moment so many microseconds after 1970."""
     return _BEGIN + timedelta(microseconds=us)
 
 
@@ -62,7 +61,6 @@ class Row:
 
     @property
     def day(self) -> date:
-        """The UTC day whose directory holds the row."""
         return self.ts.astimezone(UTC).date()
 
 

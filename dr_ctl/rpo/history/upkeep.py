@@ -205,7 +205,6 @@ def _brought(near: Store, store: Store, files: Mapping[str, fs.FileInfo], curren
 
 @contextmanager
 def _locked(root: Path) -> Iterator[bool]:
-    """Whether no other monitor is at it."""
     root.mkdir(parents=True, exist_ok=True)
     with (root / LOCK).open("ab") as file:
         try:
@@ -221,7 +220,6 @@ def _is_file(name: str) -> bool:
 
 
 def _days(files: Iterable[str]) -> dict[str, _Hours]:
-    """The files of each day and site, by the hour."""
     days: dict[str, _Hours] = {}
     for name in sorted(files):
         if _is_file(name) and day_us(name):
@@ -259,7 +257,6 @@ def _batches(source: Source, kinds: pc.Expression) -> Iterator[pa.Table]:
 
 
 def _gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """The rows in groups of at least `GROUP_ROWS`."""
     held: list[pa.Table] = []
     for table in tables:
         held.append(table)

@@ -66,7 +66,6 @@ class Tail:
             raise not_written(self._path, error) from error
 
     def add(self, tables: Iterable[pa.Table]) -> None:
-        """Have the rows on disk."""
         try:
             for table in tables:
                 self._stream.write_table(table)
@@ -130,9 +129,7 @@ def _owner(path: Path) -> str:
 MAX_WAITING: Final = 50_000
 """Rows that wait at most, whatever the time: a minute's readings are fewer where they take a twentieth of it."""
 MAX_KEPT: Final = 200_000
-"""Rows that wait at most for a disk that takes none."""
 AGAIN_S: Final = 10.0
-"""How long after a write that failed the next is tried."""
 TAIL_EVERY_S: Final = 1.0
 OF_OUTFLOWS: Final = pa.array(OUTFLOW_READING_KINDS)
 EARLY_S: Final = 0.1
@@ -214,7 +211,6 @@ class Writer:
 
     @property
     def waiting(self) -> int:
-        """The rows that no file holds yet."""
         return sum(reading.num_rows for held in self._parts.values() for reading in held.waiting)
 
     def add(self, rows: Iterable[Row]) -> list[Path]:
@@ -232,7 +228,6 @@ class Writer:
         return self._write(whole_minute=False) if is_due else []
 
     def flush(self) -> list[Path]:
-        """Write all waiting rows now, and the last minute whole; rows that the disk refuses keep waiting."""
         return self._write(whole_minute=True)
 
     def _save(self) -> None:

@@ -79,7 +79,6 @@ def read(spark: SparkSession, number: int, ledger: Ledger) -> DataFrame:
 
 
 def facts(events: DataFrame) -> DataFrame:
-    """Count by ledger, site, queue and kind of event, and tell the last moment of each."""
     return sql.over(
         """
         SELECT ledger, site, queue, event, count(*) AS n, max(us) AS last_us
@@ -176,7 +175,6 @@ class _Tally:
 
     @property
     def newest(self) -> list[Snapshot]:
-        """The last snapshot of each site."""
         in_order = sorted(self.snapshots, key=lambda snapshot: (snapshot.at_us, snapshot.ledger))
         return [*{snapshot.site: snapshot for snapshot in in_order}.values()]
 

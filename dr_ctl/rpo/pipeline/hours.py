@@ -176,7 +176,6 @@ class Hours:
 
 
 def _rows_of(files: Sequence[File], hours: Sequence[int]) -> dict[int, float]:
-    """About how many readings hours have."""
     rows = dict.fromkeys(hours, 0.0)
     for file in files:
         own = range(file.first_us - file.first_us % HOUR_US, file.last_us + 1, HOUR_US)
@@ -234,7 +233,6 @@ def backtest_of(rows: DataFrame, query: ScopeQuery) -> CalibrationResult:
 
 
 def _parts(rows: DataFrame, scopes: Sequence[str], query: ScopeQuery, cell: str, since_us: int) -> DataFrame:
-    """The rows that tell of each scope, put together."""
     horizons = (str(int(horizon_s * SECOND_US)) for horizon_s in query.horizons_s or (query.horizon_s,))
     return sql.over(
         _SCOPES,

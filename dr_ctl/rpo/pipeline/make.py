@@ -72,7 +72,6 @@ def counted(spark: SparkSession, say: Say, hours: int, tasks: int) -> Iterator[N
 SHORT_WORK_BYTES: Final = 4 << 20
 """About two million readings: with more, a Java that compiles thoroughly is worth its time."""
 CELLS: Final = 24 * 8
-"""A backtest sums the past up in so many cells."""
 _FILE: Final = re.compile(f"({UNREADABLE}|{UNSEEN}) (\\S+)")
 REACHABLE: Final = "Each worker has to reach the history at the path, or URL, that the settings name."
 _FOLDER: Final = re.compile(r"PATH_NOT_FOUND.*((?:date=|summary/)\S*[^\s.])")

@@ -56,7 +56,6 @@ def url(path: str) -> str:
 
 
 def settings(path: str) -> dict[str, str]:
-    """What Hadoop has to know of a place in S3, which PyArrow is told behind a `?`."""
     parts = urlsplit(path)
     asked = dict(parse_qsl(parts.query))
     if parts.scheme != "s3":
@@ -93,7 +92,6 @@ HOURS: Final = SUMMED.append(RUN)
 
 @cache
 def version() -> str:
-    """The version of the code that sums hours up."""
     root = Path(__file__).parent.parent
     code = hashlib.sha256(b"".join(file.read_bytes() for pattern in MADE_OF for file in sorted(root.glob(pattern))))
     return f"{dr_ctl.__version__} (code {code.hexdigest()[:12]})"

@@ -42,8 +42,6 @@ AHEAD_US: Final = HOUR_US
 
 
 class History:
-    """The files of all sites, by name, as the store lists them."""
-
     def __init__(self, where: str) -> None:
         self._sites: dict[str, dict[str, fs.FileInfo]] = {}
         self.store = Store.of(where)
@@ -197,8 +195,6 @@ class CachedSummary(NamedTuple):
 
 
 class SummaryTables:
-    """The tables of one site, by code and patterns."""
-
     def __init__(self, spark: SparkSession, history: str, folder: str) -> None:
         self._spark, self._folder, self._store = spark, folder, Store.of(history)
         self._root = f"{sql.escaped(sql.url(history))}/{folder}"
