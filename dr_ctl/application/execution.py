@@ -38,7 +38,6 @@ from dr_ctl.engine.record import approvers, authors
 from dr_ctl.engine.roles import option
 from dr_ctl.engine.runs import RunFiles, write
 from dr_ctl.processes.hooks import CommandContext, HookRunner
-from dr_ctl.processes.secrets import variables
 from dr_ctl.rpo.bounds.result import Bounds
 from dr_ctl.settings.model import DEBT, Installation
 from dr_ctl.topologies.topology import Snapshot, WorkloadSnapshot
@@ -73,7 +72,6 @@ class OperationData:
 class Run:
     """A run under its lock; executing or undoing it gives the command's result."""
 
-    caller: Caller
     opened: Opened
     files: RunFiles
     lease: Lease
@@ -91,13 +89,13 @@ class Run:
         """Execute a plan; `residue`, what a lost site brings back, goes into the result. A `superseded` run is
         closed once this one has begun, without undoing its changes."""
         decided = replace(decided, findings=(*decided.findings, *self.lease.findings()))
-        people = self.caller.people
+        people = self.opened.caller.people
 
         def begun() -> None:
             if superseded is not None:
                 text = f"superseded by {self.files.name}: {if_known(decided.spec.reason)}"
                 ended = Result(ExitCode.UNKNOWN, text, run=superseded.name)
-                give_up(self.caller, superseded, ended.envelope("failover"))
+                give_up(self.opened.caller, superseded, ended.envelope("failover"))
 
         def act(execution: Execution[Snapshot]) -> RunResult[Snapshot]:
             entries, installation = execution.journal.entries(), self.opened.installation  # before this process
@@ -105,14 +103,9 @@ class Run:
             estimator: Estimator = Preflight(installation, decided.source)
             if exposure is not None or is_out:
                 estimator = NoEstimator(installation, None if exposure is None else exposure.site)
-            facts: dict[str, Json] = {
-                "run": self.files.name,
-                "installation": installation.settings.name,
-                "state_dir": str(self.caller.state()),
-            }
             callbacks = Callbacks(
                 asker=lambda sentence: self.how.yes or people.says_yes(sentence),
-                hooks=HookRunner(installation.settings, installation.file.parent, facts),
+                hooks=HookRunner(installation, {"run": self.files.name, **_where(self.opened)}),
                 begun=begun,
             )
             execution.callbacks = replace(callbacks, stepper=people.stepwise) if self.how.step else callbacks
@@ -135,7 +128,7 @@ class Run:
         approved = {} if self.approved is None else {"approved": document(self.approved)}
         return {
             **lock.by(),
-            "command": self.caller.typed,
+            "command": self.opened.caller.typed,
             "about": installation_facts(self.opened.installation),
             **approved,
         }
@@ -149,8 +142,11 @@ class Run:
     ) -> Result:
         """Act with the run's journal open, then write its result and its report. From here on signals only ask."""
         facts: dict[str, Json] = {"operation": plan.spec.operation, "source": plan.source, "target": plan.target}
-        listener, driver = self.caller.listener(), self.opened.topology.driver(self.lease)
-        lock.note_pauses(self.lease, plan.baseline)
+        listener, driver = self.opened.caller.listener(), self.opened.topology.driver(self.lease)
+        baseline: Mapping[str, Any] = plan.baseline
+        for site, units in baseline.items():  # so that nobody resumes after the run what was paused before it
+            for unit, state in units.items():
+                self.lease.before(site, unit, state.get("paused", ()))
         with stoppable() as stop:
             with refusing(self.files.folder):
                 journal = Journal(self.files.journal, self.opened.clock)
@@ -158,7 +154,9 @@ class Run:
             try:
                 ended = act(Execution(plan, driver, journal, self.opened.clock, listener, stop))
                 stop.disarm()
-                lock.note_left(self.lease, ended.snapshot)
+                for broker in ended.snapshot.brokers:  # so that any host can resume what is still paused
+                    if broker.silent is None:
+                        self.lease.still_paused(broker.site, broker.pair, broker.paused)
                 steps = next_steps(plan, ended) if ended.undone is None else []
                 entries = journal.entries()
                 let_in = let_in_at(entries)
@@ -170,7 +168,7 @@ class Run:
                     # At its beginning: a resume needs no approval anew.
                     approved_by=approvers(authors(entries)) or None,
                 )
-                result = _sealed(replace(result, data=data), journal, self.files, self.caller.command)
+                result = _sealed(replace(result, data=data), journal, self.files, self.opened.caller.command)
             except StopAtOnce as stopped:
                 key = "DR-RUN-002.not_undone" if journal.changed else "DR-RUN-002.nothing_changed"
                 code, data = ExitCode(128 + stopped.signum), OperationData(undone=False)
@@ -189,8 +187,8 @@ class Run:
         return result if lacking is None else replace(result, findings=(*result.findings, lacking))
 
     def _result(self, ended: RunResult[Snapshot], next_steps: Sequence[str]) -> Result:
-        debts = pending_debts(self.caller, ended.snapshot)
-        findings = (*ended.findings, *debts.findings)
+        debts, more = pending_debts(self.opened.caller, ended.snapshot)
+        findings = (*ended.findings, *more)
         next_steps = next_steps if ended.code is ExitCode.OK else ()
         data = OperationData(
             pairs=ended.snapshot.units,
@@ -202,7 +200,7 @@ class Run:
             evidence=ended.evidence or None,
             next_steps=next_steps or None,
         )
-        return Result(ended.code, ended.text, findings, data, self.files.name, "\n".join(next_steps), debts.debts)
+        return Result(ended.code, ended.text, findings, data, self.files.name, "\n".join(next_steps), debts)
 
 
 class RunBroken(DrCtlError):
@@ -255,36 +253,42 @@ def _seal(journal: Journal, files: RunFiles, result: Mapping[str, Json]) -> None
     write(files.result, {**result, "journal": sealed})
 
 
-def notifying(caller: Caller, opened: Opened, act: Callable[[], Result]) -> Result:
-    """Call `act`; if that was a run, call the hooks that settings have for such an end. The caller holds no lock."""
-    try:
-        result = act()
-    except RunBroken as error:
-        findings, _ = _notified(caller, opened, replace(of_error(error), ended=error.ended))
-        for finding in findings:
-            caller.say(f"{finding.id}  {finding.text}")
-        raise
-    findings, signum = _notified(caller, opened, result)
+def notifying(caller: Caller, act: Callable[[Opened], Result]) -> Result:
+    """Open the installation and call `act`; if that was a run, call the hooks that settings have for such an end. The
+    caller holds no lock."""
+    with Opened.of(caller) as opened:
+        try:
+            result = act(opened)
+        except RunBroken as error:
+            findings, _ = _notified(opened, replace(of_error(error), ended=error.ended))
+            for finding in findings:
+                caller.say(f"{finding.id}  {finding.text}")
+            raise
+        findings, signum = _notified(opened, result)
     return replace(result, findings=(*result.findings, *findings), signum=result.signum or signum)
 
 
-def _notified(caller: Caller, opened: Opened, result: Result) -> tuple[list[Finding], int | None]:
+def _where(opened: Opened) -> dict[str, Json]:
+    """What each command of the installation's own is told."""
+    return {"installation": opened.installation.settings.name, "state_dir": str(opened.caller.state())}
+
+
+def _notified(opened: Opened, result: Result) -> tuple[list[Finding], int | None]:
     """Tell each command that listens for this end; gives a finding for each that could not be told, and the signal that
     came meanwhile."""
     if result.ended is None:
         return [], None
-    words = {result.code.outcome, *([DEBT] if result.debts else [])}
+    caller, words = opened.caller, {result.code.outcome, *([DEBT] if result.debts else [])}
     hooks = [command for command in opened.installation.settings.after if words.intersection(command.on)]
     if not hooks:
         return [], None
     caller.say(f"{result.code.outcome}: {result.summary}")
-    place = CommandContext(opened.installation.file.parent, variables(opened.installation.settings))
+    place = CommandContext.of(opened.installation)
     document = result.envelope(caller.command)
     facts: dict[str, Json] = {
         **{key: document[key] for key in ("run", "command", "outcome", "exit_code", "summary")},
         **result.ended,
-        "installation": opened.installation.settings.name,
-        "state_dir": str(caller.state()),
+        **_where(opened),
     }
     findings: list[Finding] = []
     waiting, run = [*hooks], if_known(result.run)

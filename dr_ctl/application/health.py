@@ -63,7 +63,7 @@ def unknown(error: DrCtlError) -> Result:
 def _judged(caller: Caller, opened: Opened, snapshot: Snapshot) -> Result:
     now, debts = caller.clock.now(), pending_debts(caller, snapshot).debts
     last_sample = lost_site.last_sample(opened.installation)
-    assessment = Assessment.of(caller, opened, snapshot, snapshot.links())
+    assessment = Assessment.of(opened, snapshot, snapshot.links())
     problems = paged(assessment, debts, last_sample, now)
     health = problems[0].page or Health.OK if problems else Health.OK
     site, run = assessment.served_by, assessment.open_run

@@ -17,7 +17,6 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding
 from dr_ctl.core.system import BackgroundTask, Clock, in_background
 from dr_ctl.engine import runbook
-from dr_ctl.engine.debts import Notes
 from dr_ctl.engine.operations import ALONE, FAILBACK, FENCE, HOOK, REINSTATE, RESTART, single_step
 from dr_ctl.engine.runbook import FENCING, Runbook, with_hooks
 from dr_ctl.engine.runs import Runs
@@ -30,20 +29,21 @@ from dr_ctl.topologies.topology import NoCleaner, Snapshot, Topology
 class Opened:
     """Wired for looking; the topology's driver adds what can change it, and a dry run never asks for that."""
 
+    caller: Caller
     installation: Installation
     topology: Topology[Any]
-    clock: Clock
-    notes: Notes
     runs: Runs
 
     @classmethod
     @contextmanager
     def of(cls, caller: Caller) -> Iterator[Opened]:
-        installation = caller.installation()
-        runs = caller.runs()
-        topology = registry.opened(installation, caller.clock, caller.timeouts, runs.documents)
-        with closing(topology):
-            yield cls(installation, topology, caller.clock, Notes(caller.state()), runs)
+        installation, runs = caller.installation(), caller.runs()
+        with closing(registry.opened(installation, caller.clock, caller.timeouts, runs.documents)) as topology:
+            yield cls(caller, installation, topology, runs)
+
+    @property
+    def clock(self) -> Clock:
+        return self.caller.clock
 
     @property
     def sites(self) -> tuple[str, ...]:
@@ -78,7 +78,6 @@ class Opened:
         return True
 
     def unverified(self) -> list[Finding]:
-        """The sites whose certificates nobody checks: every command says so."""
         return [finding for name in self.sites if (finding := unverified_at(self.installation, name))]
 
     def mending(self, site: str) -> str:

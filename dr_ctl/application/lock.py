@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from dr_ctl import __version__
 from dr_ctl.application.caller import Caller
@@ -22,7 +22,6 @@ from dr_ctl.core.system import stamp
 from dr_ctl.engine.context import stoppable
 from dr_ctl.engine.holding import Lease, auto_renewed
 from dr_ctl.engine.lease import LockDocument, LockReading, against, held_by, per_machine
-from dr_ctl.engine.roles import roles_text
 from dr_ctl.engine.runs import Locked, Runs
 from dr_ctl.topologies.topology import BrokerSnapshot, Snapshot
 
@@ -40,46 +39,37 @@ def by() -> dict[str, Json]:
     return {"user": user, "host": socket.gethostname(), "version": __version__}
 
 
-def _me(runs: Runs, run: str = "", what: str = "", *, readings: bool = False) -> LockDocument:
-    who = by()
-    return LockDocument(
-        epoch=0,
-        run=run,
-        what=what,
-        holder=str(who["user"]),
-        host=str(who["host"]),
-        pid=os.getpid(),
-        state=runs.known_identity() if readings else runs.identity(),
-        boot=boot_id(),
-    )
+def _me(state: str, run: str = "", what: str = "") -> LockDocument:
+    user, host, _ = map(str, by().values())
+    return LockDocument(0, run, what, user, host, os.getpid(), state, boot_id())
 
 
-def refuse_if_held(snapshot: Snapshot, runs: Runs, *, break_lock: bool) -> None:
+def refuse_if_held(snapshot: Snapshot, runs: Runs) -> None:
     """Raise `Locked` where a broker was seen to keep a live lock of another STATE."""
-    me = _me(runs)
-    for reading in snapshot.locks:
-        if not break_lock and (other := against(reading, me)) is not None:
-            raise held_by(f"{reading.site}/{reading.pair}", other)
+    if (rival := in_the_way(snapshot, runs)) is not None:
+        raise held_by(*rival)
 
 
-def in_the_way(snapshot: Snapshot, runs: Runs) -> str | None:
-    """The live lock of another STATE that would keep a run out, if any. Only looks."""
-    me = _me(runs, readings=True)
-    return next((other.described for reading in snapshot.locks if (other := against(reading, me)) is not None), None)
+def in_the_way(snapshot: Snapshot, runs: Runs) -> tuple[str, LockDocument] | None:
+    """The live lock of another STATE that would keep a run out, if any, and where it was seen. Only looks."""
+    me = _me(runs.known_identity())
+    rivals = ((f"{reading.site}/{reading.pair}", against(reading, me)) for reading in snapshot.locks)
+    return next(((name, rival) for name, rival in rivals if rival is not None), None)
 
 
 @contextmanager
-def locked(opened: Opened, runs: Runs, snapshot: Snapshot, run: str, what: str, *, break_lock: bool) -> Iterator[Lease]:
+def locked(opened: Opened, snapshot: Snapshot, run: str, what: str, *, break_lock: bool) -> Iterator[Lease]:
     """Hold the lock on every broker that was seen to answer; raises `Locked`.
 
     A run that is left open keeps it until it runs out: others must not come upon what is half done.
     """
-    with auto_renewed(opened.topology.stores(), _me(runs, run, what), opened.clock) as lease:
+    me = _me(opened.runs.identity(), run, what)
+    with auto_renewed(opened.topology.stores(), me, opened.clock) as lease:
         try:
             lease.take(_answered(snapshot), break_lock=break_lock)
             yield lease
         finally:
-            if runs.unfinished() is None:
+            if opened.runs.unfinished() is None:
                 lease.release()
 
 
@@ -124,32 +114,10 @@ def wait(caller: Caller, lease: Lease, at: datetime, read: Callable[[], str | No
         raise Missed(f"{stamp(at)} passed {duration(-left_s)} ago: {why}, while the run waited; nothing was changed")
 
 
-def note_pauses(lease: Lease, baseline: Mapping[str, Any]) -> None:
-    """Write into the lock which queues were paused before the run, so that nobody resumes them after it."""
-    for site, units in baseline.items():
-        for unit, state in units.items():
-            lease.before(site, unit, state.get("paused", ()))
-
-
-def note_left(lease: Lease, snapshot: Snapshot) -> None:
-    """Keep the queues that are still paused at the end in the lock, so that any host can resume them."""
-    for broker in snapshot.brokers:
-        if broker.silent is None:
-            lease.still_paused(broker.site, broker.pair, broker.paused)
-
-
 def facts(lease: Lease, reason: str | None) -> dict[str, Json]:
     broken: list[Json] = [document.described for document in lease.broken]
     at: list[Json] = list(lease.held_at())
     return {"epoch": lease.epoch, "at": at, "broken": broken, "reason": reason if broken else None}
-
-
-def changed(before: Snapshot, now: Snapshot) -> Finding | None:
-    """Say that the sites are not any more what a person was asked about."""
-    if before.roles == now.roles:
-        return None
-    roles = roles_text(now)
-    return found("DR-LOCK-002", roles=roles)
 
 
 # For `status` and `validate`.
@@ -204,17 +172,9 @@ def holders(snapshot: Snapshot, runs: Runs, but: str | None = None) -> list[Find
     for reading, lock in standing(snapshot):
         if lock.released or lock.run == but or lock.run in ended:
             continue
-        if lock.live(reading.now_ms):
-            finding = found("DR-LOCK-003.held", severity=Severity.INFO, holder=lock.described)
-        else:
-            finding = found(
-                "DR-LOCK-003.ran_out",
-                severity=Severity.WARNING,
-                holder=lock.described,
-                host=lock.host,
-                person=lock.holder,
-            )
-        findings[lock.run] = finding
+        live = lock.live(reading.now_ms)
+        key, severity = ("DR-LOCK-003.held", Severity.INFO) if live else ("DR-LOCK-003.ran_out", Severity.WARNING)
+        findings[lock.run] = found(key, severity=severity, holder=lock.described, host=lock.host, person=lock.holder)
     return list(findings.values())
 
 

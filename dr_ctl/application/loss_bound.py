@@ -11,18 +11,20 @@ from importlib.util import find_spec
 from typing import Final
 
 from dr_ctl.application.estimates import objectives
+from dr_ctl.application.installation import Opened
 from dr_ctl.application.lost_site import LostSiteOutage, missing_package, out_of_lost
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import Unreachable
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, Role, Severity, brief, total
 from dr_ctl.core.notation import matches
-from dr_ctl.core.system import Clock, in_background, stamp
+from dr_ctl.core.system import in_background, stamp
 from dr_ctl.engine.ending import bounds_text
 from dr_ctl.engine.plan import Accepted, Spec
 from dr_ctl.rpo.bounds.result import QUOTED_FOR_S, Bound, Bounds, ClassBound, Loss, LostSite, QueueBound
+from dr_ctl.rpo.estimate.result import Objectives
 from dr_ctl.rpo.history.row import Row, micros, moment
-from dr_ctl.settings.model import Installation
+from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.topology import BrokerSnapshot, Snapshot, Stake
 
 SKEW: Final = timedelta(seconds=2)
@@ -41,21 +43,21 @@ class LossBound:
 
     def __init__(
         self,
-        installation: Installation,
+        opened: Opened,
         lost: str,
-        clock: Clock,
         silent_since: str | None = None,
         *,
         begun: bool = False,
         once: bool = False,
-        fence_ends: bool = False,
     ) -> None:
         """`begun`: a run was interrupted that is gone on with, by the words that it began with. `once`: all that a
-        command says rests on one reading of the history. `fence_ends`: nothing can be sent to a site that is fenced."""
+        command says rests on one reading of the history."""
         self.site, self._begun, self._once = lost, begun, once
         self._silent_since = datetime.fromisoformat(silent_since) if silent_since is not None else None
         self._ahead = timedelta(0)  # by how much at least a broker's clock is ahead of this machine's
-        self._installation, self._clock, self._fence_ends = installation, clock, fence_ends
+        self._installation, self._clock = opened.installation, opened.clock
+        self._fence_ends = not opened.topology.recipe.moves_parts  # nothing can be sent to a site that is fenced
+        self._limits = objectives(opened.installation)
         self._supposed = False
         self._down_since: datetime | None = None
         self._read: tuple[Snapshot, datetime] | None = None
@@ -73,17 +75,15 @@ class LossBound:
         """Note a reading. A site that is down sends no more, so its bounds stop growing. A closed site that answers
         tells how much is still to ship. `supposed`: the site lives, and is only taken to be down."""
         self._supposed |= supposed
-        role = snapshot.roles[self.site]
-        now = self._clock.now()
+        role, now, own = snapshot.roles[self.site], self._clock.now(), self._brokers(snapshot)
         # A broker's time must be earlier than now; any lead is a clock's fault.
         clocks = [moment(reading.now_ms * 1000) - now for reading in snapshot.locks if reading.site != self.site]
         self._ahead = max([self._ahead, *clocks])
         # Only an unbroken run of readings that see it down ends the time.
         self._down_since = (self._down_since or now) if role is Role.DOWN else None
-        whole = role is Role.STANDBY and all(broker.silent is None for broker in self._brokers(snapshot))
-        self._read = (snapshot, self._clock.now()) if whole else None
-        self._kept_at = self._clock.now() if snapshot.one_store else None
-        silent = [broker.silent for broker in self._brokers(snapshot)]
+        whole = role is Role.STANDBY and all(broker.silent is None for broker in own)
+        self._read = (snapshot, now) if whole else None
+        self._kept_at = now if snapshot.one_store else None
         self._differing |= {*snapshot.differing()}
         # Where no link ships the producers themselves go on sending to the site that waits.
         waits = all(role is not Role.SERVING for role in snapshot.roles.values())
@@ -91,7 +91,7 @@ class LossBound:
         rows = snapshot.rows(now) if is_shipped else ()
         self._live = [row for row in rows if row.site != self.site and row.kind == "queue"]
         self._host_lives = role is Role.DOWN and all(
-            isinstance(error, Unreachable) and error.refused for error in silent
+            isinstance(broker.silent, Unreachable) and broker.silent.refused for broker in own
         )
 
     def bounds(self) -> Mapping[str, Json]:
@@ -109,10 +109,14 @@ class LossBound:
         """The findings that the two sites differ by more than what was on its way."""
         return [finding for finding in self.now().findings if finding.id == "DR-PARITY-001"]
 
+    def _above(self, now: Bounds, spec: Spec) -> tuple[Sequence[str], str | None]:
+        """Why the loss, and why the duplicates are more than what was accepted."""
+        reasons = now.exceeds(self._limits, self._accepted("lost", now.lost, spec.accept_loss))
+        return reasons, now.doubles(self._limits, self._accepted("duplicates", now.duplicates, spec.accept_duplicates))
+
     def too_high(self, spec: Spec) -> Finding | None:
-        now, limits = self.now(), objectives(self._installation)
-        reasons = now.exceeds(limits, self._accepted("lost", now.lost, spec.accept_loss))
-        doubles = now.doubles(limits, self._accepted("duplicates", now.duplicates, spec.accept_duplicates))
+        now = self.now()
+        reasons, doubles = self._above(now, spec)
         if not reasons and doubles is None:
             return None
         if not reasons:
@@ -150,10 +154,9 @@ class LossBound:
 
     def accepting(self, spec: Spec) -> str:
         """The options that accept what a failover asked for so would be refused for, with their figures."""
-        now, limits = self.now(), objectives(self._installation)
-        lost = bool(now.exceeds(limits, self._accepted("lost", now.lost, spec.accept_loss)))
-        doubles = now.doubles(limits, self._accepted("duplicates", now.duplicates, spec.accept_duplicates))
-        return _accepting(now, lost=lost, duplicates=doubles is not None)
+        now = self.now()
+        reasons, doubles = self._above(now, spec)
+        return _accepting(now, lost=bool(reasons), duplicates=doubles is not None)
 
     def _accepted(self, of: str, bound: Bound, asked: Accepted) -> Accepted:
         """What was accepted as not known stays accepted once it is known."""
@@ -184,10 +187,8 @@ class LossBound:
 
     def _break_even(self, now: Bounds, spec: Spec) -> tuple[bool, str]:
         """By when the site must have ended for the loss to be within what is allowed: the one fact to ask for."""
-        limits = objectives(self._installation)
-        most = (
-            spec.accept_loss if isinstance(spec.accept_loss, int) else limits.loss.messages if limits is not None else 0
-        )
+        most = self._limits.loss.messages if self._limits is not None else 0
+        most = spec.accept_loss if isinstance(spec.accept_loss, int) else most
         if self._read is not None:
             return False, ""  # its own counts are known: no end of it would change them
         if now.lost.at_most is None:
@@ -198,10 +199,7 @@ class LossBound:
 
         ended = latest_end(self._installation.history, self._asked(), most)
         if ended is None:
-            return (
-                False,
-                f" Even if {self.site} had ended right after the last reading, more than {most} may be lost.",
-            )
+            return False, f" Even if {self.site} had ended right after the last reading, more than {most} may be lost."
         return True, (
             f" With {most} accepted {self.site} must have ended by {stamp(ended)}: its own log tells, and the first "
             "refused connection or the last confirmed send in the logs of its clients."
@@ -229,7 +227,8 @@ class LossBound:
         if self._read is None:
             return self._of_history()
         snapshot, at = self._read  # in which all brokers of the site answered
-        return _Closed(self._installation, self.site, snapshot, at, snapshot.stake(self.site)).bounds()
+        queues = self._installation.settings.queues
+        return _Closed(queues, self._limits, self.site, snapshot, at, snapshot.stake(self.site)).bounds()
 
     def _of_history(self) -> Bounds:
         known = self._down_since, self._ahead
@@ -251,7 +250,7 @@ class LossBound:
             supposed=self._supposed,
             fence_ends=self._fence_ends,
             silent_since=self._silent_since,
-            objectives=objectives(self._installation),
+            objectives=self._limits,
             live=self._live,
         )
 
@@ -291,14 +290,15 @@ def _beneath(now: Bounds, *, doubled: bool) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _Closed:
-    installation: Installation
+    selected: Queues
+    limits: Objectives | None
     site: str
     snapshot: Snapshot
     at: datetime
     held: Sequence[Stake]
 
     def bounds(self) -> Bounds:
-        limits, apart, depths = objectives(self.installation), self._apart(), self._depths()
+        apart, depths = self._apart(), self._depths()
         held_lost = total([stake.lost for stake in self.held])
         held_duplicates = total([stake.duplicates for stake in self.held])
         # One stream for all queues says of none of them what it holds: the queues themselves do.
@@ -307,18 +307,16 @@ class _Closed:
         more_at_other = {name: -count for name, count in apart.items() if count < 0 and is_stream}
         untold = set[str]()
         if is_stream:
-            untold = {*_more(more_at_site, held_lost), *_more(more_at_other, held_duplicates)} - {
-                *self.snapshot.differing()
-            }
-        lost = None if untold & more_at_site.keys() else _at_least(held_lost, sum(more_at_site.values()))
-        duplicates = None if untold & more_at_other.keys() else _at_least(held_duplicates, sum(more_at_other.values()))
+            above = {*_more(more_at_site, held_lost), *_more(more_at_other, held_duplicates)}
+            untold = above - {*self.snapshot.differing()}
+        for_loss, for_doubles = untold & more_at_site.keys(), untold & more_at_other.keys()
+        lost = None if for_loss else _at_least(held_lost, sum(more_at_site.values()))
+        duplicates = None if for_doubles else _at_least(held_duplicates, sum(more_at_other.values()))
         queues = tuple(
             QueueBound(
                 name,
-                None if name in untold & more_at_site.keys() else _at_least(own_lost, more_at_site.get(name, 0)),
-                None
-                if name in untold & more_at_other.keys()
-                else _at_least(own_duplicates, more_at_other.get(name, 0)),
+                None if name in for_loss else _at_least(own_lost, more_at_site.get(name, 0)),
+                None if name in for_doubles else _at_least(own_duplicates, more_at_other.get(name, 0)),
             )
             for name in sorted({*depths, *apart})
             for own_lost, own_duplicates in [self._of_queue(name, lost, duplicates, depths)]
@@ -329,7 +327,7 @@ class _Closed:
                 _least(lost, total([n for name, n in depths.items() if matches(loss_class.queues, name)])),
                 loss_class.loss.messages,
             )
-            for loss_class in (limits.classes if limits is not None else ())
+            for loss_class in (self.limits.classes if self.limits is not None else ())
         )
         findings: tuple[Finding, ...] = ()
         if untold:
@@ -368,17 +366,14 @@ class _Closed:
                 at_other[row.name] += row.depth or 0
         for name, row in staged.items():
             at_other[name] += row.depth or 0
-        return {
-            name: at_site[name] - at_other[name] for name in {*at_site, *at_other} if at_site[name] != at_other[name]
-        }
+        return {name: more for name in {*at_site, *at_other} if (more := at_site[name] - at_other[name])}
 
     def _rows(self, kind: str) -> Iterator[Row]:
         rows = self.snapshot.rows(self.at)
         return (row for row in rows if row.kind == kind and self._is_selected(row.name))
 
     def _is_selected(self, name: str) -> bool:
-        queues = self.installation.settings.queues
-        return matches(queues.include, name) and not matches(queues.exclude, name)
+        return matches(self.selected.include, name) and not matches(self.selected.exclude, name)
 
 
 def _more(counts: Mapping[str, int], under_way: int | None) -> set[str]:

@@ -146,7 +146,7 @@ class Figures:
     def of(self, snapshot: Snapshot, at: datetime) -> list[Metric]:
         now = self.caller.clock.monotonic()
         if self._seldom is None or now - self._seldom[0] >= SELDOM_S:
-            assessment = Assessment.of(self.caller, self.opened, snapshot, snapshot.links())
+            assessment = Assessment.of(self.opened, snapshot, snapshot.links())
             figures = [
                 *self._standing(snapshot),
                 *self._estimate(assessment),

@@ -209,41 +209,24 @@ class ApproveData:
     needed: int
 
 
-def permit(
-    installation: Installation, spec: Spec, saved: Saved | None, runs: Runs
-) -> tuple[Approvals | None, Result | None]:
-    """The approvals of a run that is about to begin, or its refusal; neither where the settings ask for none."""
+def permit(installation: Installation, spec: Spec, saved: Saved | None, runs: Runs) -> Approvals | Result | None:
+    """The approvals of a run that is about to begin, or its refusal; None where the settings ask for none."""
     wanted = installation.settings.approvals
     if wanted is None or spec.operation not in wanted.of:
-        return None, None
+        return None
+    needed, ways = wanted.needed, _ways(spec, wanted.needed)
     if saved is None:
-        return None, _refused(
-            found(
-                "DR-APPROVAL-001.no_plan",
-                operation=spec.operation,
-                needed=wanted.needed,
-                ways=_ways(spec, wanted.needed),
-            )
-        )
+        return _refused(found("DR-APPROVAL-001.no_plan", operation=spec.operation, needed=needed, ways=ways))
     if (blind := why_no_approval(installation)) is not None:
-        return None, _refused(blind)
+        return _refused(blind)
     approvals, others = _beside(installation, saved)
-    if len(approvals.by) < wanted.needed:
+    if (count := len(approvals.by)) < needed:
         who = f": {brief(approvals.names)}" if approvals.by else ""
-        return None, _refused(
-            found(
-                "DR-APPROVAL-001.too_few",
-                path=saved.path,
-                needed=wanted.needed,
-                who=who,
-                count=len(approvals.by),
-                ways=_ways(spec, wanted.needed, saved.path, signed=len(approvals.by)),
-            ),
-            *others,
-        )
+        more, key = _ways(spec, needed, saved.path, signed=count), "DR-APPROVAL-001.too_few"
+        return _refused(found(key, path=saved.path, needed=needed, who=who, count=count, ways=more), *others)
     if (done := _carried_out(runs, approvals.plan_sha256)) is not None:
-        return None, _refused(found("DR-APPROVAL-002", path=saved.path, run=done, ways=_ways(spec, wanted.needed)))
-    return approvals, None
+        return _refused(found("DR-APPROVAL-002", path=saved.path, run=done, ways=ways))
+    return approvals
 
 
 def why_no_approval(installation: Installation) -> Finding | None:

@@ -76,7 +76,7 @@ def validate(caller: Caller, operation: str | None, to: str | None = None, *, ve
         snapshot: Snapshot = opened.topology.observe()
         began = caller.clock.monotonic()
         links = opened.topology.read(over_s=caller.timeouts.rates_s).links()
-        assessment = Assessment.of(caller, opened, snapshot, links)
+        assessment = Assessment.of(opened, snapshot, links)
         verdicts = [
             assessment.verdict(name, to or default_target(snapshot, name))
             for name in ([operation] if operation else ALL)
@@ -186,7 +186,7 @@ def verify(caller: Caller, asked: Spec) -> Result:
         if any(role in _UNANSWERED for role in snapshot.roles.values()):
             return Result(ExitCode.UNKNOWN, f"the gate cannot be looked at: {roles}", silent(snapshot), data)
         if any(role is Role.SERVING for role in part_of(snapshot, asked).roles.values()):
-            return _nothing_to_verify(caller, opened, snapshot, asked, data)
+            return _nothing_to_verify(opened, snapshot, asked, data)
         limits = {"within": asked.timeout_s or VERIFY_S, "stable": float(opened.installation.settings.drain.stable)}
         step = PlannedStep(1, VERIFY, asked.target, "the whole gate", limits=limits)
         context = StepContext(caller.listener())
@@ -198,7 +198,7 @@ def verify(caller: Caller, asked: Spec) -> Result:
     return Result(code, outcome.text, outcome.findings, data)
 
 
-def _nothing_to_verify(caller: Caller, opened: Opened, snapshot: Snapshot, asked: Spec, data: VerifyData) -> Result:
+def _nothing_to_verify(opened: Opened, snapshot: Snapshot, asked: Spec, data: VerifyData) -> Result:
     """While a site serves, the gate need not hold: a swapover closes the site first. So no fence is advised."""
     part, named = part_of(snapshot, asked), "" if asked.units is None else f" {brief(asked.units)}"
     if part.roles[asked.target] is Role.SERVING and list(part.roles.values()).count(Role.SERVING) == 1:
@@ -207,7 +207,7 @@ def _nothing_to_verify(caller: Caller, opened: Opened, snapshot: Snapshot, asked
         moved = found("DR-VERIFY-001.as_moved", target=asked.target, units=served_where(part))
         return Result.of(ExitCode.PRECHECK_FAILED, *with_queues([moved], asked), data=data)
     if all(role is Role.SERVING for role in snapshot.roles.values()):
-        assessment = Assessment.of(caller, opened, snapshot, snapshot.links())
+        assessment = Assessment.of(opened, snapshot, snapshot.links())
         return Result.of(ExitCode.PRECHECK_FAILED, *open_again(assessment), *serving_problems(assessment), data=data)
     away = [link.site for link in snapshot.links() if link.attached is False][:1]
     first = "".join(f"The link of {site} first: {opened.mending(site)} " for site in away)

@@ -9,7 +9,6 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-from dr_ctl.application.caller import Caller
 from dr_ctl.application.plans import title
 from dr_ctl.application.result import Result
 from dr_ctl.core.document import key
@@ -37,13 +36,11 @@ class OpenRun:
     past: RunState | None = None
 
     @classmethod
-    def of(cls, caller: Caller) -> Self | None:
-        files = caller.runs().unfinished()
-        if files is None:
-            return None
-        if is_held(files.journal):
+    def of(cls, runs: Runs) -> Self | None:
+        files = runs.unfinished()
+        if files is not None and is_held(files.journal):
             return cls(files, lives=True)
-        if not files.open():
+        if files is None or not files.open():
             return None  # it ended between the two readings
         try:
             return cls(files, lives=False, past=replay(read_entries(files.journal)))
@@ -56,15 +53,8 @@ class OpenRun:
 
     def process(self, snapshot: Snapshot) -> str:
         """Say where the run's process is. A live process on this host would hold the journal's lock."""
-        lock = next(
-            (
-                document
-                for reading in snapshot.locks
-                for document in reading.documents
-                if document.run == self.files.name
-            ),
-            None,
-        )
+        locks = (lock for reading in snapshot.locks for lock in reading.documents)
+        lock = next((lock for lock in locks if lock.run == self.files.name), None)
         if lock is not None and lock.host and lock.host != socket.gethostname():
             return f"its process {lock.pid} was on {lock.host}, and does not write here any more"
         number = f" {lock.pid}" if lock is not None else ""
@@ -133,13 +123,13 @@ class OpenRun:
 def begun(runs: Runs, how: RunOptions) -> RunFiles | None:
     """The open run. A run without any journal line changed nothing and is closed here."""
     unfinished = runs.unfinished()
-    if unfinished is not None and not read_entries(unfinished.journal):
-        if how.dry_run:
-            return None
-        unfinished.journal.unlink()
-        unfinished.reserve.unlink(missing_ok=True)
-        return runs.unfinished()
-    return unfinished
+    if unfinished is None or read_entries(unfinished.journal):
+        return unfinished
+    if how.dry_run:
+        return None
+    unfinished.journal.unlink()
+    unfinished.reserve.unlink(missing_ok=True)
+    return runs.unfinished()
 
 
 def past(files: RunFiles, clock: Clock, how: RunOptions) -> RunState:
@@ -248,12 +238,5 @@ def open_run_findings(
         return [found("DR-RUN-003.interrupted", run=name)]
     options = run.options(snapshot, links)
     remedy = "; ".join(option.line for option in sorted(options, key=lambda option: not option.recommended))
-    return [
-        found(
-            "DR-RUN-003.ways",
-            operation=run.operation,
-            run=name,
-            process=run.process(snapshot),
-            ways=remedy,
-        )
-    ]
+    process = run.process(snapshot)
+    return [found("DR-RUN-003.ways", operation=run.operation, run=name, process=process, ways=remedy)]

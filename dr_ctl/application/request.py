@@ -7,7 +7,7 @@ A question can be decided several times, each time from a given reading.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -18,11 +18,11 @@ from dr_ctl.application.lost_site import moved_before, offered_for_what_is_lost,
 from dr_ctl.application.standing import of_agent
 from dr_ctl.core.errors import BrokerError, UsageError
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, Finding, Json, Severity
+from dr_ctl.core.model import Finding, Json, Severity
 from dr_ctl.core.notation import matches
 from dr_ctl.engine import operations
 from dr_ctl.engine.journal import RunState
-from dr_ctl.engine.plan import AlreadyThere, Decision, Plan, Refusal, Spec
+from dr_ctl.engine.plan import AlreadyThere, Decision, Plan, Refusal, Spec, plan_of
 from dr_ctl.engine.planner import plan
 from dr_ctl.engine.ports import NO_HINTS
 from dr_ctl.engine.roles import is_split, with_queues
@@ -53,14 +53,20 @@ class Request:
         move. From here on a lost site is waited for within bounds."""
         opened.installation.must_know(spec.target, spec.expect_serving, spec.presume_down)
         _must_be_able(spec, opened)
-        return cls(spec, opened, _exposure(spec, opened, past), past, saved)
+        exposure = None
+        if spec.operation == operations.FAILOVER:
+            lost = opened.other(spec.target)
+            steps = opened.runbook(spec.operation).steps
+            observe = next((step.limits for step in steps if step.verb == "observe"), {})
+            opened.topology.spend_at_most(observe.get("lost", LOST_S), lost)
+            exposure = LossBound(opened, lost, spec.silent_since, begun=past is not None)
+        return cls(spec, opened, exposure, past, saved)
 
     @property
     def site(self) -> str:
         """The site that the command names; some steps name the site that clients leave."""
-        return (
-            self.spec.target if self.spec.operation not in operations.AT_SOURCE else self.opened.other(self.spec.target)
-        )
+        target = self.spec.target
+        return self.opened.other(target) if self.spec.operation in operations.AT_SOURCE else target
 
     @property
     def title(self) -> str:
@@ -106,53 +112,49 @@ class Request:
         return replace(self, spec=replace(spec, units=units))
 
     def decide(self, snapshot: Snapshot) -> Decision:
-        spec, opened = self.spec, self.opened
+        spec, opened, under_way = self.spec, self.opened, self.past is not None
         book = opened.runbook(spec.operation)
         decided = plan(book, opened.topology.recipe, snapshot, spec, self.past, self.exposure, anew=self.anew)
         if spec.operation == operations.FAILOVER:
-            under_way = self.past is not None
-            decided = self._contradicted(reword_refusal(decided, spec, snapshot, opened, under_way=under_way))
+            decided = reword_refusal(decided, spec, snapshot, opened, under_way=under_way)
+            if self.exposure is not None and not under_way and plan_of(decided) is not None:
+                # A reading saw the lost site serve after its end by the operator's word.
+                contradiction = self.exposure.contradiction()
+                decided = decided if contradiction is None else Refusal((contradiction,))
             decided = decided if under_way else moved_before(decided, spec, snapshot, opened)
         if isinstance(decided, Refusal):
             decided = offered_for_what_is_lost(decided, spec, snapshot)
-        if self.past is None and spec.operation in (operations.SWAPOVER, operations.FAILBACK, operations.FAILOVER):
-            mistakes = (*shared_addresses(opened.installation), *self._unknown_queues(snapshot))
-            decided = _without_mistakes(decided, mistakes, spec)
-        is_above = isinstance(decided, Refusal) and decided.code is ExitCode.LOSS_REFUSED
-        is_judged = is_above or isinstance(decided, Plan)
-        against = self.exposure.differ() if self.exposure is not None and is_judged else ()  # against its bounds
+        if not under_way and spec.operation in (operations.SWAPOVER, operations.FAILBACK, operations.FAILOVER):
+            decided = self._without_mistakes(decided, snapshot)
+        planned = plan_of(decided)
+        against = self.exposure.differ() if self.exposure is not None and planned is not None else ()  # its bounds
         beside = (*against, *opened.unverified(), *of_agent(opened, snapshot))
+        planned = None if planned is None else self._based(planned, with_queues((*planned.findings, *beside), spec))
+        if isinstance(decided, Plan) and planned is not None:
+            return planned if self.saved is None else plans.same(self.saved.plan, planned, self.saved.path)
         decided = replace(decided, findings=with_queues((*decided.findings, *beside), spec))
-        if isinstance(decided, Refusal) and decided.plan is not None:
-            findings = with_queues((*decided.plan.findings, *beside), spec)
-            return replace(decided, plan=self._based(replace(decided.plan, findings=findings)))
-        if not isinstance(decided, Plan):
+        return replace(decided, plan=planned) if isinstance(decided, Refusal) else decided
+
+    def _without_mistakes(self, decided: Decision, snapshot: Snapshot) -> Decision:
+        """Refused for mistakes of the settings, and for queues that a difference is accepted of and no broker has (a
+        store shows more than its broker). A failover, which cannot wait for them to be mended, only says them."""
+        mistakes, accepted = shared_addresses(self.opened.installation), self.spec.accept_difference
+        if accepted and not snapshot.one_store and all(broker.silent is None for broker in snapshot.brokers):
+            known = {row.name for row in snapshot.rows(self.opened.clock.now()) if row.kind == "queue"}
+            mistakes += [found("DR-PARITY-006", queue=queue) for queue in accepted if queue not in known]
+        if isinstance(decided, AlreadyThere) or not mistakes:
             return decided
-        decided = self._based(decided)
-        return decided if self.saved is None else plans.same(self.saved.plan, decided, self.saved.path)
+        if self.spec.operation == operations.FAILOVER:
+            milder = (replace(mistake, severity=Severity.WARNING) for mistake in mistakes)
+            return replace(decided, findings=(*decided.findings, *milder))
+        return Refusal((*(decided.findings if isinstance(decided, Refusal) else ()), *mistakes))
 
-    def _unknown_queues(self, snapshot: Snapshot) -> list[Finding]:
-        """The findings for queues that a difference is accepted of, and that no broker has. A store shows more queues
-        than its broker."""
-        accepted = self.spec.accept_difference
-        if not accepted or snapshot.one_store or any(broker.silent is not None for broker in snapshot.brokers):
-            return []
-        known = {row.name for row in snapshot.rows(self.opened.clock.now()) if row.kind == "queue"}
-        return [found("DR-PARITY-006", queue=queue) for queue in accepted if queue not in known]
-
-    def _based(self, decided: Plan) -> Plan:
-        """The plan, whose basis has the settings too."""
+    def _based(self, decided: Plan, findings: tuple[Finding, ...]) -> Plan:
+        """The plan with these findings, whose basis has the settings too."""
         secret = {"sites": {"__all__": {"brokers": _PASSWORDS, "workloads": _PASSWORDS}}}
         settings = self.opened.installation.settings.model_dump_json(exclude=secret)
-        return replace(decided, basis={**decided.basis, "settings": hashlib.sha256(settings.encode()).hexdigest()})
-
-    def _contradicted(self, decided: Decision) -> Decision:
-        """Refused where a reading saw the lost site serve after its end by the operator's word."""
-        is_refused = isinstance(decided, Refusal) and decided.code is ExitCode.LOSS_REFUSED
-        if self.past is not None or self.exposure is None or not (is_refused or isinstance(decided, Plan)):
-            return decided
-        contradiction = self.exposure.contradiction()
-        return decided if contradiction is None else Refusal((contradiction,))
+        basis = {**decided.basis, "settings": hashlib.sha256(settings.encode()).hexdigest()}
+        return replace(decided, findings=findings, basis=basis)
 
     def residue(self, snapshot: Snapshot) -> Mapping[str, Json] | None:
         """The messages that a lost site brings back, and how many may be duplicates. None for other operations, and
@@ -171,16 +173,6 @@ class Request:
         return f"{why}: look at {self.site} first" if why is not None else None
 
 
-def _without_mistakes(decided: Decision, mistakes: Sequence[Finding], spec: Spec) -> Decision:
-    """Refused for mistakes of the settings; a failover, which cannot wait for them to be mended, only says them."""
-    if isinstance(decided, AlreadyThere) or not mistakes:
-        return decided
-    if spec.operation == operations.FAILOVER:
-        mistakes = [replace(mistake, severity=Severity.WARNING) for mistake in mistakes]
-        return replace(decided, findings=(*decided.findings, *mistakes))
-    return Refusal((*(decided.findings if isinstance(decided, Refusal) else ()), *mistakes))
-
-
 _INSTEAD: Final = {
     operations.RESTART: "The links of that topology connect by themselves; its brokers' console stops and starts them.",
     operations.TRIM: "With classic-brokersync `dr-ctl sync` removes copies of what was consumed, and "
@@ -191,35 +183,11 @@ _INSTEAD: Final = {
 def _must_be_able(spec: Spec, opened: Opened) -> None:
     """Raise `UsageError` where this topology has no such step, or moves whole sites and queues were named."""
     recipe, kind = opened.topology.recipe, opened.installation.settings.topology
-    own = (
-        {step.verb for step in operations.single_step(spec.operation).steps}
-        if spec.operation in operations.ALONE
-        else set()
-    )
-    if own - recipe.verbs() - operations.GENERAL:
+    own = operations.single_step(spec.operation).steps if spec.operation in operations.ALONE else ()
+    if {step.verb for step in own} - recipe.verbs() - operations.GENERAL:
         text = f"{spec.operation}: {kind} has nothing that dr-ctl could do this with"
         raise UsageError(text, remedy=_INSTEAD.get(spec.operation, "`dr-ctl --help` has the others."))
-    if (
-        spec.queues is not None
-        and not recipe.moves_parts
-        and spec.operation not in (operations.KEEP_ASIDE, operations.PUT_BACK)
-    ):
+    whole = not recipe.moves_parts and spec.operation not in (operations.KEEP_ASIDE, operations.PUT_BACK)
+    if spec.queues is not None and whole:
         text = f"--queues {spec.queues}: with {kind} all queues of a pair move together"
         raise UsageError(text, remedy="Leave --queues out: what ships between the sites cannot tell queues apart.")
-
-
-def _exposure(spec: Spec, opened: Opened, past: RunState | None) -> LossBound | None:
-    if spec.operation != operations.FAILOVER:
-        return None
-    lost = opened.other(spec.target)
-    steps = opened.runbook(spec.operation).steps
-    observe = next((step.limits for step in steps if step.verb == "observe"), {})
-    opened.topology.spend_at_most(observe.get("lost", LOST_S), lost)
-    return LossBound(
-        opened.installation,
-        lost,
-        opened.clock,
-        spec.silent_since,
-        begun=past is not None,
-        fence_ends=not opened.topology.recipe.moves_parts,
-    )

@@ -2,8 +2,9 @@
 escalation and a dry run use the same sequence with other arguments; an abort undoes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from statistics import median
 from typing import Any, Final
 
@@ -31,7 +32,7 @@ from dr_ctl.engine.operations import FAILBACK, FAILOVER, SWAPOVER, TRIM
 from dr_ctl.engine.plan import AlreadyThere, Call, Decision, Plan, Refusal, RunOptions, Spec
 from dr_ctl.engine.ports import Failed, Move, StepContext
 from dr_ctl.engine.record import record
-from dr_ctl.engine.roles import other_brokers, other_sites, part_of, unexpected
+from dr_ctl.engine.roles import other_brokers, other_sites, part_of, roles_text, unexpected
 from dr_ctl.engine.runs import RunFiles, Runs
 from dr_ctl.topologies.topology import Snapshot
 
@@ -63,35 +64,34 @@ def run(caller: Caller, asked: Spec, how: RunOptions) -> Result:
     if saved is not None:
         asked = replace(saved.spec, reason=asked.reason or saved.spec.reason)
     asked = replace(asked, expect_serving=how.expect_serving)
-    runs = caller.runs()
-    with Opened.of(caller) as opened:
+
+    def begun(opened: Opened) -> Result:
         request = Request.of(asked, opened, saved=saved)
         if not how.dry_run:
-            with runs.lock(request.title):
+            with opened.runs.lock(request.title):
                 pass  # a run of this STATE that lives is named before any broker is asked
-        unfinished = runs.unfinished()
+        unfinished = opened.runs.unfinished()
         if unfinished is not None and not request.goes_beside:
             return still_open(unfinished, request.spec)
-        request = replace(request, anew=unfinished is not None and request.supersedes)
-        return notifying(caller, opened, lambda: _carried_out(caller, request, how))
+        return _carried_out(replace(request, anew=unfinished is not None and request.supersedes), how)
+
+    return notifying(caller, begun)
 
 
 def resume(caller: Caller, timeout_s: float | None, how: RunOptions) -> Result:
     """Plan again with the history of the open run, and carry that out."""
-    with Opened.of(caller) as opened:
-        return notifying(caller, opened, lambda: _resumed(caller, opened, timeout_s, how))
 
+    def resumed(opened: Opened) -> Result:
+        with opened.runs.lock("resume", held=how.dry_run):
+            files = recovery_options.begun(opened.runs, how)
+            if files is None:
+                return no_open_run()
+            past = recovery_options.past(files, caller.clock, how)
+            wait_s = timeout_s if timeout_s is not None else past.plan.spec.timeout_s
+            asked = replace(past.plan.spec, timeout_s=wait_s, expect_serving=how.expect_serving)
+            return _carried_out(Request.of(asked, opened, past=past), how, files)
 
-def _resumed(caller: Caller, opened: Opened, timeout_s: float | None, how: RunOptions) -> Result:
-    runs = caller.runs()
-    with runs.lock("resume", held=how.dry_run):
-        files = recovery_options.begun(runs, how)
-        if files is None:
-            return no_open_run()
-        past = recovery_options.past(files, caller.clock, how)
-        wait_s = timeout_s if timeout_s is not None else past.plan.spec.timeout_s
-        asked = replace(past.plan.spec, timeout_s=wait_s, expect_serving=how.expect_serving)
-        return _carried_out(caller, Request.of(asked, opened, past=past), how, files)
+    return notifying(caller, resumed)
 
 
 def escalate(caller: Caller, name: str | None, asked: Spec, how: RunOptions) -> Result:
@@ -134,68 +134,64 @@ def plan(caller: Caller, asked: Spec, as_if_lost: str | None = None) -> Result:
         snapshot = request.read()
         request = request.narrowed(snapshot)
         decided = request.decide(snapshot)
-        if isinstance(decided, Plan):
-            result = _planned(decided, request)
-        else:
-            result = _with_plan(replace(_without_plan(decided), data=PlanData()), decided)
+        result = _planned(decided, request) if isinstance(decided, Plan) else _without_plan(decided, PlanData())
         return _with(_exposed(result, request), residue=request.residue(snapshot))
 
 
-def _carried_out(caller: Caller, request: Request, how: RunOptions, files: RunFiles | None = None) -> Result:
+def _carried_out(request: Request, how: RunOptions, files: RunFiles | None = None) -> Result:
     """`files` are those of the run that is gone on with."""
-    snapshot = _await_readiness(caller, request)
-    runs, request = caller.runs(), request.narrowed(snapshot)
-    if not how.dry_run:
-        lock.refuse_if_held(snapshot, runs, break_lock=how.break_lock)
+    snapshot = _await_readiness(request)
+    caller, runs, request = request.opened.caller, request.opened.runs, request.narrowed(snapshot)
+    if not (how.dry_run or how.break_lock):
+        lock.refuse_if_held(snapshot, runs)
     decided = request.decide(snapshot)
     if files is None and isinstance(decided, AlreadyThere) and (why := request.why_not_so()) is not None:
         finding = found("DR-ROLE-013", said=decided.text, why=why)
-        return _with_units(caller, Result(ExitCode.UNKNOWN, finding.text, (finding,)), snapshot)
+        return _with_units(caller, Result.of(ExitCode.UNKNOWN, finding), snapshot)
     if isinstance(decided, AlreadyThere) and request.exposure is not None:
         since = taken_over(request.spec, snapshot, request.opened, runs)
         exposure = bounds_text(request.exposure.bounds())
         decided = decided if since is None else replace(decided, text=f"{since}; {exposure}; nothing was changed")
     if not isinstance(decided, Plan):
-        ended = _ended(caller, request, _without_plan(decided), snapshot, files)
-        return _with_plan(ended, decided) if how.dry_run else ended
+        return _ended(request, _without_plan(decided, OperationData() if how.dry_run else None), snapshot, files)
     if how.dry_run:
         residue = request.residue(snapshot) if files is None else None
         planned = _with(_exposed(_planned(decided, request), request), residue=residue)
-        return _trimmed(caller, planned, decided, request) if request.spec.operation == TRIM else planned
+        return _trimmed(planned, decided, request) if request.spec.operation == TRIM else planned
     if request.exposure is not None and files is None:
         caller.say(f"bounds: {bounds_text(request.exposure.bounds())}")
-    approved, refused = None, None
-    if files is None:
-        approved, refused = plans.permit(request.opened.installation, request.spec, request.saved, runs)
-    if (declined := refused or _declined(caller, decided, how, request, snapshot)) is not None:
-        declined = _exposed(declined, request)
+    approved = _allowed(request, decided, how, snapshot)
+    if isinstance(approved, Result):
+        declined = _exposed(approved, request)
         return left_open(declined, files) if files is not None else declined
     name = files.name if files is not None else runs.name(request.spec.operation, request.site)
     title = request.title if how.at is None else lock.planned(request.title, how.at)
     with (
         runs.lock(title, held=files is not None),
-        lock.locked(request.opened, runs, snapshot, name, title, break_lock=how.break_lock) as lease,
+        lock.locked(request.opened, snapshot, name, title, break_lock=how.break_lock) as lease,
     ):
         unfinished = runs.unfinished() if files is None else None
         if unfinished is not None and not request.goes_beside:
             return still_open(unfinished, request.spec)
-        before, (snapshot, decided) = snapshot, _again(caller, request, how, lease, decided)
-        if files is not None and (changed := lock.changed(before, snapshot)) is not None:
-            return Result(ExitCode.PRECHECK_FAILED, changed.text, (changed,), run=name)
+        before, (snapshot, decided) = snapshot, _again(request, how, lease, decided)
+        if files is not None and before.roles != snapshot.roles:
+            changed = found("DR-LOCK-002", roles=roles_text(snapshot))
+            return Result.of(ExitCode.PRECHECK_FAILED, changed, run=name)
         if not isinstance(decided, Plan):
-            return _ended(caller, request, _without_plan(decided), snapshot, files)
+            return _ended(request, _without_plan(decided), snapshot, files)
         residue = request.residue(snapshot) if files is None else None
         if files is None:
             files = runs.create(request.spec.operation, request.site, name)
             files.begin(document(decided))
-        work = execution.Run(caller, request.opened, files, lease, how, approved)
+        work = execution.Run(request.opened, files, lease, how, approved)
         superseded = unfinished if request.supersedes else None
         return work.execute(decided, request.exposure, residue=residue, superseded=superseded)
 
 
-def _again(caller: Caller, request: Request, how: RunOptions, lease: Lease, shown: Plan) -> tuple[Snapshot, Decision]:
+def _again(request: Request, how: RunOptions, lease: Lease, shown: Plan) -> tuple[Snapshot, Decision]:
     """Look and decide again under the lock, and where the run waits for its moment, then."""
     if how.at is not None:
+        caller = request.opened.caller
         if how.yes:
             caller.show(shown)
 
@@ -204,7 +200,7 @@ def _again(caller: Caller, request: Request, how: RunOptions, lease: Lease, show
             return f"{' and '.join(down)} was seen down" if down else None
 
         lock.wait(caller, lease, how.at, lost)
-        snapshot = _await_readiness(caller, request)
+        snapshot = _await_readiness(request)
         decided = request.decide(snapshot)
         return snapshot, plans.same(shown, decided) if isinstance(decided, Plan) else decided
     snapshot = request.read()
@@ -213,18 +209,17 @@ def _again(caller: Caller, request: Request, how: RunOptions, lease: Lease, show
     return snapshot, request.decide(snapshot)
 
 
-def _await_readiness(caller: Caller, request: Request) -> Snapshot:
+def _await_readiness(request: Request) -> Snapshot:
     """A reading; for a planned move once the target's brokers can say whether clients could work there."""
-    snapshot, said = request.read(), ""
+    caller, snapshot, said = request.opened.caller, request.read(), ""
     until = caller.clock.monotonic() + caller.timeouts.measured_s
     is_planned = request.spec.operation in _PLANNED and not (request.past and request.past.activation)
     while is_planned and caller.clock.monotonic() < until:
-        target = [broker for broker in snapshot.brokers if broker.site == request.site]
+        obstacles = ((own, obstacle) for own in snapshot.brokers for obstacle in own.obstacles)
         untold = [
             f"{own.site}/{own.pair}: {obstacle.text}"
-            for own in target
-            for obstacle in own.obstacles
-            if not obstacle.known
+            for own, obstacle in obstacles
+            if own.site == request.site and not obstacle.known
         ]
         if not untold:
             break
@@ -236,35 +231,43 @@ def _await_readiness(caller: Caller, request: Request) -> Snapshot:
     return snapshot
 
 
-def _declined(caller: Caller, decided: Plan, how: RunOptions, request: Request, snapshot: Snapshot) -> Result | None:
-    """Ask a person, if there is one, with the cost beside the question; None is a yes."""
-    if how.yes:
-        return None
-    if not caller.people.present():
-        return Result(ExitCode.DECLINED, NOBODY_ASKED, decided.findings)
-    if caller.people.agrees(decided, cost(decided, snapshot, request.exposure, caller.runs())):
-        return None
-    return Result(ExitCode.DECLINED, SAID_NO, decided.findings, already_read=True)
+def _allowed(request: Request, decided: Plan, how: RunOptions, snapshot: Snapshot) -> plans.Approvals | Result | None:
+    """The approvals of a run that may begin or go on, with the cost beside the question; else why it may not."""
+    caller, runs = request.opened.caller, request.opened.runs
+    approved = None
+    if request.past is None:
+        approved = plans.permit(request.opened.installation, request.spec, request.saved, runs)
+    if isinstance(approved, Result):
+        return approved
+    why_not = _why_not(
+        caller, how, lambda: caller.people.agrees(decided, cost(decided, snapshot, request.exposure, runs))
+    )
+    if why_not is None:
+        return approved
+    return Result(ExitCode.DECLINED, why_not, decided.findings, already_read=why_not == SAID_NO)
 
 
-def _without_plan(decided: AlreadyThere | Refusal) -> Result:
-    """The end of a command whose plan says that there is nothing to do, or that it may not be done."""
+def _why_not(caller: Caller, how: RunOptions, agrees: Callable[[], bool]) -> str | None:
+    """Ask a person, if there is one; None is a yes."""
+    if how.yes or (caller.people.present() and agrees()):
+        return None
+    return SAID_NO if caller.people.present() else NOBODY_ASKED
+
+
+def _without_plan(decided: AlreadyThere | Refusal, shown: PlanData | OperationData | None = None) -> Result:
+    """The end of a command that has nothing to do, or may not do it. `shown` gets the plan that is refused for its loss
+    alone, for whoever asked to see it."""
+    data: Any = shown or {}
     if isinstance(decided, AlreadyThere):
-        return Result(ExitCode.OK, decided.text, decided.findings)
+        return Result(ExitCode.OK, decided.text, decided.findings, data)
     # A takeover is waited for: that is said before any price.
     waits = [replace(finding, severity=Severity.ERROR) for finding in decided.findings if finding.id == TAKEOVER]
     findings = (*waits, *(finding for finding in decided.findings if finding.id != TAKEOVER))
     errors = [finding for finding in findings if finding.severity is Severity.ERROR]
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
     summary = f"refused, nothing was changed: {errors[0].text}{more}"
-    return Result(decided.code, summary, findings)
-
-
-def _with_plan(result: Result, decided: Decision) -> Result:
-    """With the plan that is refused for its loss, for whoever asked to see it."""
-    if not isinstance(decided, Refusal) or decided.plan is None:
-        return result
-    return _with(replace(result, plan=decided.plan), plan=decided.plan)
+    result = Result(decided.code, summary, findings, data)
+    return result if not data else _with(replace(result, plan=decided.plan), plan=decided.plan)
 
 
 def _planned(decided: Plan, request: Request) -> Result:
@@ -274,12 +277,13 @@ def _planned(decided: Plan, request: Request) -> Result:
     return Result(ExitCode.OK, summary, decided.findings, PlanData(plan=decided), plan=decided, text=text)
 
 
-def _trimmed(caller: Caller, planned: Result, decided: Plan, request: Request) -> Result:
+def _trimmed(planned: Result, decided: Plan, request: Request) -> Result:
     """With what the trim itself would find now, as it looks before it removes."""
     [step] = [step for step in decided.steps if step.verb == TRIM]
     move = Move(decided.spec, decided.source, decided.baseline)
     try:
-        outcome = request.opened.topology.driver().apply(step, move, StepContext(caller.listener()))
+        context = StepContext(request.opened.caller.listener())
+        outcome = request.opened.topology.driver().apply(step, move, context)
     except BrokerError as error:
         outcome = Failed(str(error))
     summary = f"{plans.title(decided)}: {outcome.text}; nothing was changed"
@@ -287,8 +291,8 @@ def _trimmed(caller: Caller, planned: Result, decided: Plan, request: Request) -
     return replace(planned, code=code, summary=summary, findings=(*planned.findings, *outcome.findings))
 
 
-def _ended(caller: Caller, request: Request, result: Result, snapshot: Snapshot, files: RunFiles | None) -> Result:
-    result = _with_units(caller, result, snapshot)
+def _ended(request: Request, result: Result, snapshot: Snapshot, files: RunFiles | None) -> Result:
+    result = _with_units(request.opened.caller, result, snapshot)
     if files is not None:
         return replace(result, run=files.name)
     text = result.text
@@ -315,25 +319,24 @@ def _exposed(result: Result, request: Request) -> Result:
 
 def abort(caller: Caller, how: RunOptions) -> Result:
     """Look, agree, lock, look again, undo."""
-    with Opened.of(caller) as opened:
-        return notifying(caller, opened, lambda: _aborted(caller, opened, how))
+    return notifying(caller, lambda opened: _aborted(caller, opened, how))
 
 
 def _aborted(caller: Caller, opened: Opened, how: RunOptions) -> Result:
-    runs = caller.runs()
+    runs = opened.runs
     with runs.lock("abort", held=how.dry_run):
         files = recovery_options.begun(runs, how)
         if files is None:
             return no_open_run()
         past = recovery_options.past(files, caller.clock, how)
         snapshot: Snapshot = opened.topology.observe()
-        if not how.dry_run:
-            lock.refuse_if_held(snapshot, runs, break_lock=how.break_lock)
+        if not (how.dry_run or how.break_lock):
+            lock.refuse_if_held(snapshot, runs)
         asked = replace(past.plan.spec, expect_serving=how.expect_serving)
         opened.installation.must_know(asked.target, asked.expect_serving, asked.presume_down)
         others = other_sites(snapshot, past) or other_brokers(opened.topology.recipe.basis(snapshot), past)
         if (others := others or unexpected(part_of(snapshot, asked), asked)) is not None:
-            return Result(ExitCode.PRECHECK_FAILED, others.text, (others,), run=files.name)
+            return Result.of(ExitCode.PRECHECK_FAILED, others, run=files.name)
         if (refused := _past_no_return(past, snapshot, files)) is not None:
             return refused
         if how.dry_run:
@@ -341,13 +344,13 @@ def _aborted(caller: Caller, opened: Opened, how: RunOptions) -> Result:
         if silent := recovery_options.unreached(past, snapshot):
             away = found("DR-RUN-009", run=files.name, sites=brief(silent))
             return left_open(Result.of(ExitCode.PRECHECK_FAILED, away), files)
-        if (declined := _no_to(caller, how, f"Undo {files.name}?", files)) is not None:
-            return declined
+        if (why_not := _why_not(caller, how, lambda: caller.people.says_yes(f"Undo {files.name}?"))) is not None:
+            return left_open(Result(ExitCode.DECLINED, why_not), files)
         what = f"abort of {past.plan.spec.operation} to {past.plan.spec.target}"
-        with lock.locked(opened, runs, snapshot, files.name, what, break_lock=how.break_lock) as lease:
+        with lock.locked(opened, snapshot, files.name, what, break_lock=how.break_lock) as lease:
             if (refused := _past_no_return(past, opened.topology.observe(), files)) is not None:
                 return refused
-            return execution.Run(caller, opened, files, lease, how).undo(past)
+            return execution.Run(opened, files, lease, how).undo(past)
 
 
 def _undo_planned(past: RunState, files: RunFiles) -> Result:
@@ -371,20 +374,14 @@ def forget(caller: Caller, name: str, how: RunOptions) -> Result:
         return Result.of(ExitCode.PRECHECK_FAILED, found("DR-RUN-004.not_open", run=files.name))
     if how.dry_run:
         return Result(ExitCode.OK, f"{files.name} would be given up; nothing was changed", run=files.name)
-    if (declined := _no_to(caller, how, f"Give up {files.name}? Nothing of it is undone.", files)) is not None:
-        return declined
+    question = f"Give up {files.name}? Nothing of it is undone."
+    if (why_not := _why_not(caller, how, lambda: caller.people.says_yes(question))) is not None:
+        return left_open(Result(ExitCode.DECLINED, why_not), files)
     with runs.lock(f"giving up {files.name}"):
         given_up = Result(ExitCode.UNKNOWN, f"given up: {how.reason}; nothing was undone", run=files.name)
         execution.give_up(caller, files, given_up.envelope(caller.command))
     finding = found("DR-RUN-007", run=files.name)
     return Result(ExitCode.OK, f"{files.name} is given up", (finding,), run=files.name)
-
-
-def _no_to(caller: Caller, how: RunOptions, question: str, files: RunFiles) -> Result | None:
-    """Ask a person, if there is one, about an open run; None is a yes."""
-    if how.yes or caller.people.says_yes(question):
-        return None
-    return left_open(Result(ExitCode.DECLINED, SAID_NO if caller.people.present() else NOBODY_ASKED), files)
 
 
 def _past_no_return(past: RunState, snapshot: Snapshot, files: RunFiles) -> Result | None:
@@ -407,10 +404,8 @@ def cost(plan: Plan, snapshot: Snapshot, exposure: LossBound | None, runs: Runs)
 
 
 def _clients(plan: Plan, snapshot: Snapshot, site: str) -> str:
-    if plan.spec.units is not None:
-        count = len(plan.spec.units)
-    else:
-        count = len({name for broker in snapshot.brokers if broker.site == site for name in broker.depths})
+    queues = {name for broker in snapshot.brokers if broker.site == site for name in broker.depths}
+    count = len(queues if plan.spec.units is None else plan.spec.units)
     return f"clients of {count} queue{'' if count == 1 else 's'}" if count else f"clients of {site}"
 
 
@@ -429,13 +424,8 @@ def _time(plan: Plan, snapshot: Snapshot, runs: Runs) -> str:
 
 def _earlier(runs: Runs) -> Sequence[float]:
     """The outages of the last planned moves that ended well, by the runs of this STATE."""
-    took: list[float] = []
-    for files in reversed(runs.all()):
-        if files.name.split("-")[1:2] not in [[operation] for operation in _PLANNED]:
-            continue
-        run = record(files)
-        if run.exit_code in (ExitCode.OK, ExitCode.WARNINGS) and run.out is not None:
-            took += [run.out.at_most_s] if run.out.at_most_s is not None else []
-        if len(took) == _LATEST:
-            break
-    return took
+    moves = (record(files) for files in reversed(runs.all()) if {*files.name.split("-")[1:2]} & {*_PLANNED})
+    outages = (
+        move.out for move in moves if move.exit_code in (ExitCode.OK, ExitCode.WARNINGS) and move.out is not None
+    )
+    return [*islice((out.at_most_s for out in outages if out.at_most_s is not None), _LATEST)]

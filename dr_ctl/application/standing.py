@@ -3,9 +3,8 @@ answered and from STATE for the silent ones, and how the agent of `dr-ctl sync` 
 somebody holds it, and what it said itself."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from dr_ctl.agents.sync import Phase
 from dr_ctl.application.caller import Caller
@@ -15,7 +14,7 @@ from dr_ctl.core.errors import EnvironmentFault, UsageError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Severity
 from dr_ctl.core.notation import if_known
-from dr_ctl.engine.debts import Debt, known, merged, remember
+from dr_ctl.engine.debts import Debt, Notes, known, merged, remember
 from dr_ctl.engine.roles import sites_serving
 from dr_ctl.engine.runs import DEBTS
 from dr_ctl.topologies.topology import Snapshot
@@ -25,8 +24,7 @@ GONE: Final = timedelta(seconds=10)
 """The agent writes every second; a single removal may take longer, a minute at the very most."""
 
 
-@dataclass(frozen=True, slots=True)
-class PendingDebts:
+class PendingDebts(NamedTuple):
     """The debts; `findings` say where STATE could not be asked or told."""
 
     debts: Sequence[Debt]
@@ -53,8 +51,8 @@ def pending_debts(caller: Caller, snapshot: Snapshot) -> PendingDebts:
 
 def of_agent(opened: Opened, snapshot: Snapshot) -> list[Finding]:
     """What a person must know of the agent; nothing where the topology needs none."""
-    serving = sites_serving(snapshot)
-    last = opened.notes.read()
+    serving, notes = sites_serving(snapshot), Notes(opened.caller.state())
+    last = notes.read()
     site = serving[0] if len(serving) == 1 else last.get("primary")
     try:
         if not opened.has_agent:
@@ -65,10 +63,10 @@ def of_agent(opened: Opened, snapshot: Snapshot) -> list[Finding]:
         return [found("DR-AGENT-008.never")]
     said = last.get("findings", []) if last.get("primary") == site else []  # by the agent itself, as of its last word
     own = [Finding(row["id"], Severity(row["severity"]), row["text"], row["remedy"]) for row in said]
-    return [*_stands(opened, last, site), *own]
+    return [*_stands(opened, notes, last, site), *own]
 
 
-def _stands(opened: Opened, last: Mapping[str, Any], site: str) -> Iterator[Finding]:
+def _stands(opened: Opened, notes: Notes, last: Mapping[str, Any], site: str) -> Iterator[Finding]:
     if last.get("primary") != site:
         yield found("DR-AGENT-008.never_of_site", site=site)
     elif last.get("phase") == Phase.FINISHED.value:
@@ -76,5 +74,5 @@ def _stands(opened: Opened, last: Mapping[str, Any], site: str) -> Iterator[Find
         yield found("DR-AGENT-008.ended", site=site, ended=ended, why=why)
     elif (at := moment(last.get("at"))) is None or opened.clock.now() - at > GONE:
         yield found("DR-AGENT-008.gone", site=site, since=if_known(last.get("at")))
-    if (hold := opened.notes.hold()) is not None:
+    if (hold := notes.hold()) is not None:
         yield found("DR-AGENT-008.held", hold=hold.text)

@@ -74,7 +74,7 @@ class Status:
 def status(caller: Caller, opened: Opened, snapshot: Snapshot) -> Status:
     """Tell what two readings saw, so that rates are known."""
     links = snapshot.links()
-    assessment = Assessment.of(caller, opened, snapshot, links)
+    assessment = Assessment.of(opened, snapshot, links)
     run, site = assessment.open_run, assessment.served_by
     interrupted = assessment.interrupted
     serving = sites_serving(snapshot)

@@ -13,7 +13,6 @@ from datetime import datetime
 from typing import Final, Literal
 
 from dr_ctl.application import lock, plans
-from dr_ctl.application.caller import Caller
 from dr_ctl.application.installation import Opened
 from dr_ctl.application.loss_bound import LossBound
 from dr_ctl.application.lost_site import LossStart
@@ -76,9 +75,10 @@ class Assessment:
     maintenance: Maintenance | None = None
 
     @classmethod
-    def of(cls, caller: Caller, opened: Opened, snapshot: Snapshot, links: Sequence[LinkSnapshot]) -> Assessment:
-        held = lock.in_the_way(snapshot, opened.runs)
-        return cls(opened, snapshot, links, OpenRun.of(caller), held, maintenance=maintenance_now(caller))
+    def of(cls, opened: Opened, snapshot: Snapshot, links: Sequence[LinkSnapshot]) -> Assessment:
+        rival = lock.in_the_way(snapshot, opened.runs)
+        held = None if rival is None else rival[1].described
+        return cls(opened, snapshot, links, OpenRun.of(opened.runs), held, maintenance=maintenance_now(opened.caller))
 
     @property
     def served_by(self) -> str | None:
@@ -95,36 +95,33 @@ class Assessment:
             return Verdict(operation, None, "unknown: no site was seen to wait; name one with --to", ExitCode.UNKNOWN)
         spec = Spec(operation, to)
         if self.open_run is not None and self.open_run.lives:
-            return _refused(spec, f"while the run {self.open_run.files.name} is under way")
+            return _verdict(spec, f"refused while the run {self.open_run.files.name} is under way")
         if (why := self.opened.runs.unwritable()) is not None:
-            return _refused(spec, f"while {why}: name another state directory with --state-dir")
+            return _verdict(spec, f"refused while {why}: name another state directory with --state-dir")
         if self.held is not None:
-            return _refused(spec, f"while another run holds the lock: {self.held}")
+            return _verdict(spec, f"refused while another run holds the lock: {self.held}")
         needs: tuple[str, ...] = ()
         if self.open_run is not None:
             files = self.open_run.files
             if operation != FAILOVER:
-                return _refused(spec, f"while the run {files.name} is open", still_open(files, spec).findings)
+                return _verdict(spec, f"refused while the run {files.name} is open", still_open(files, spec).findings)
             spec, needs = replace(spec, reason="it takes the place of the open run"), (_REASON,)
         exposure = self.exposure(self.opened.other(spec.target)) if spec.operation == FAILOVER else None
         granted, needs, decided = self._needed(spec, needs, exposure)
         judged = self._of(granted, needs, decided)
-        if exposure is None and granted.accept_duplicates is not None:
-            refused = Request(spec, self.opened).decide(self.snapshot)
-            text = (
-                f"refused without {' '.join(judged.needs)}: {refused.findings[0].text}; the owner of that limit decides"
-            )
-            if judged.code is ExitCode.OK:
-                return replace(judged, text=text, code=ExitCode.PRECHECK_FAILED, findings=refused.findings)
-        if exposure is None or not any(option.startswith("--accept") for option in judged.needs):
+        if not any(option.startswith("--accept") for option in judged.needs):
             return judged
-        bounds = bounds_text(exposure.bounds())
-        text = f"refused without {' '.join(judged.needs)}: {bounds}; the owner of that limit decides"
-        costs = exposure.too_high(spec)
+        findings, costs = judged.findings, None
+        if exposure is None:
+            findings = Request(spec, self.opened).decide(self.snapshot).findings
+            why = findings[0].text
+        else:
+            why, costs = bounds_text(exposure.bounds()), exposure.too_high(spec)
         return replace(
             judged,
-            text=text,
+            text=f"refused without {' '.join(judged.needs)}: {why}; the owner of that limit decides",
             code=ExitCode.PRECHECK_FAILED,
+            findings=findings,
             exposure=replace(costs, severity=Severity.WARNING) if costs is not None else None,
         )
 
@@ -144,51 +141,39 @@ class Assessment:
         decided = Request(spec, self.opened, exposure).decide(self.snapshot)
         if not isinstance(decided, Refusal):
             return spec, needs, decided
-        if exposure is None:
-            return self._with_duplicates(spec, needs, decided)
-        if decided.findings[0].id == "DR-LOSS-005" and spec.accept_duplicates is None:
-            duplicates = exposure.now().quoted()[1]
-            return self._needed(
-                replace(spec, accept_duplicates=_anything(duplicates)),
-                (*needs, f"--accept-duplicates {duplicates}"),
-                exposure,
+        id_, errors = decided.findings[0].id, [error for error in decided.findings if error.severity is Severity.ERROR]
+        doubles = None
+        if spec.accept_duplicates is None and exposure is None and all(error.duplicates for error in errors):
+            doubles = str(sum(error.duplicates for error in errors))  # a planned move, refused for these alone
+        elif spec.accept_duplicates is None and exposure is not None and id_ == "DR-LOSS-005":
+            doubles = exposure.now().quoted()[1]
+        # Judged on with whatever it is: of a site that is only silent the figure grows while this is worked out.
+        if doubles is not None:
+            spec, needs = (
+                replace(spec, accept_duplicates=_anything(doubles)),
+                (*needs, f"--accept-duplicates {doubles}"),
             )
-        if decided.code is ExitCode.LOSS_REFUSED and spec.accept_loss is None:
+        elif exposure and decided.code is ExitCode.LOSS_REFUSED and spec.accept_loss is None:
             lost = exposure.now().quoted()[0]
-            # Judged on with whatever it is: of a site that is only silent the figure grows while this is worked out.
-            return self._needed(replace(spec, accept_loss=_anything(lost)), (*needs, f"--accept-loss {lost}"), exposure)
-        silent = decided.findings[0].id in ("DR-ALIVE-002", "DR-NODE-001", "DR-NODE-004")
-        if silent and spec.presume_down is None:
+            spec, needs = replace(spec, accept_loss=_anything(lost)), (*needs, f"--accept-loss {lost}")
+        elif exposure and id_ in ("DR-ALIVE-002", "DR-NODE-001", "DR-NODE-004") and spec.presume_down is None:
             spec = replace(spec, presume_down=exposure.site, reason=spec.reason or "it is lost")
-            return self._needed(spec, (f"--presume-down {exposure.site}", *dict.fromkeys((*needs, _REASON))), exposure)
-        return spec, needs, decided
-
-    def _with_duplicates(
-        self, spec: Spec, needs: tuple[str, ...], decided: Refusal
-    ) -> tuple[Spec, tuple[str, ...], Decision]:
-        """Of a planned move that is refused for the duplicates alone that it may bring."""
-        errors = [finding for finding in decided.findings if finding.severity is Severity.ERROR]
-        most = sum(error.duplicates for error in errors)
-        if not all(error.duplicates for error in errors):
+            needs = (f"--presume-down {exposure.site}", *dict.fromkeys((*needs, _REASON)))
+        else:
             return spec, needs, decided
-        granted = replace(spec, accept_duplicates=_ANYTHING)
-        return granted, (*needs, f"--accept-duplicates {most}"), Request(granted, self.opened).decide(self.snapshot)
+        return self._needed(spec, needs, exposure)
 
     def exposure(self, lost: str) -> LossBound:
         """What a failover costs that leaves this site, as it was seen."""
         key = lost, self.snapshot.roles[lost]
         if key not in self.exposures:
-            ends = not self.opened.topology.recipe.moves_parts
-            self.exposures[key] = LossBound(
-                self.opened.installation, lost, self.opened.clock, once=True, fence_ends=ends
-            )
+            self.exposures[key] = LossBound(self.opened, lost, once=True)
             self.exposures[key].saw(self.snapshot, supposed=self.without == lost)
         return self.exposures[key]
 
     def if_lost(self, site: str) -> LossBound:
         """What a failover would cost, had that site been lost by now."""
-        assessment = self if self.snapshot.roles[site] is Role.DOWN else self._without(site)
-        return assessment.exposure(site)
+        return (self if self.snapshot.roles[site] is Role.DOWN else self._without(site)).exposure(site)
 
     def _without(self, site: str) -> Assessment:
         return replace(self, snapshot=self.snapshot.as_if_lost(site), without=site)
@@ -204,30 +189,28 @@ class Assessment:
             text, code = f"unknown: {_first(decided)}", ExitCode.UNKNOWN
         else:
             text, code = f"not ready: {_first(decided)}", ExitCode.PRECHECK_FAILED
-        return Verdict(spec.operation, spec.target, text, code, (), decided.findings)
+        return _verdict(spec, text, decided.findings, code)
 
     def _ready(self, spec: Spec, needs: tuple[str, ...], decided: Plan) -> Verdict:
         """Ready by its checks; a move also needs a link that ships, and time to drain."""
         wanted = self.opened.installation.settings.approvals
         needed = ("--plan FILE",) if wanted is not None and spec.operation in wanted.of else ()
         if needed and (blind := plans.why_no_approval(self.opened.installation)) is not None:
-            text, findings = f"not ready: {blind.text}", (blind, *decided.findings)
-            return Verdict(spec.operation, spec.target, text, ExitCode.PRECHECK_FAILED, (), findings)
+            return _verdict(spec, f"not ready: {blind.text}", (blind, *decided.findings))
         move = Move(decided.spec, decided.source, decided.baseline)
         checks = self.opened.topology.recipe.checks(self.snapshot, move)
         unread = [check for check in checks if check.evidence is None]
         if spec.operation in (SWAPOVER, FAILBACK):
             away = [f"{link.site}/{link.pair}" for link in self._away(decided)]
             if away:
-                text = f"not ready: the link of {', '.join(away)} is not attached"
-                return Verdict(spec.operation, spec.target, text, ExitCode.PRECHECK_FAILED, (), decided.findings)
+                return _verdict(spec, f"not ready: the link of {', '.join(away)} is not attached", decided.findings)
             takes = max((link.drain_s for link in self.links if link.drain_s is not None), default=0.0)
             if takes > self.opened.installation.settings.drain.timeout:  # what is under way takes longer to drain
                 needs = (*needs, f"--timeout {math.ceil(takes * _ROOM / 60)}m")
         stuck = [link for link in self.links if link.site == decided.source and link.outflow and link.rate == 0]
         if unread and spec.operation != FAILOVER:
             text = f"unknown: not read at {unread[0].where}: {unread[0].name}"
-            return Verdict(spec.operation, spec.target, text, ExitCode.UNKNOWN, (), decided.findings)
+            return _verdict(spec, text, decided.findings, ExitCode.UNKNOWN)
         needs = (*needs, *needed)
         text = f"ready, with {' '.join(needs)}" if needs else "ready"
         if spec.operation == FAILBACK and not self._has_debt(spec):
@@ -244,7 +227,7 @@ class Assessment:
         if spec.operation == SWAPOVER and is_split(self.snapshot):
             served = by_site(self.snapshot.units)
             text += f"; moves {brief(served.get(decided.source, []))}, and {spec.target} serves the others already"
-        return Verdict(spec.operation, spec.target, text, ExitCode.OK, needs, decided.findings)
+        return replace(_verdict(spec, text, decided.findings, ExitCode.OK), needs=needs)
 
     def _away(self, decided: Plan) -> list[LinkSnapshot]:
         """The links that are not attached, without those that the move itself starts; none where it takes a lost site
@@ -264,13 +247,13 @@ class Assessment:
         lost = self.opened.other(spec.target)
         role = self.snapshot.roles[lost]
         if lost == self.without:  # something there would live on, a node that the settings do not name
-            return _refused(spec, f"as {findings[0].text}", findings)
+            return _verdict(spec, f"refused as {findings[0].text}", findings)
         assessment = self._without(lost)
         then = assessment.verdict(FAILOVER, spec.target)
         lives = {Role.SERVING: f"{lost} serves", Role.UNKNOWN: f"{lost} may serve"}
-        text = f"while {lives.get(role) or role_text(self.snapshot, lost)}; if {lost} is lost: {then.text}"
+        text = f"refused while {lives.get(role) or role_text(self.snapshot, lost)}; if {lost} is lost: {then.text}"
         costs = assessment.exposure(lost).refused_today(spec)
-        return replace(_refused(spec, text, (*findings, *besides(then.findings, lost))), exposure=costs)
+        return replace(_verdict(spec, text, (*findings, *besides(then.findings, lost))), exposure=costs)
 
 
 def besides(findings: Sequence[Finding], lost: str) -> tuple[Finding, ...]:
@@ -291,20 +274,19 @@ def default_target(snapshot: Snapshot, operation: str) -> str | None:
     return waiting or (others[0] if serving else None)
 
 
-def _refused(spec: Spec, why: str, findings: Sequence[Finding] = ()) -> Verdict:
-    return Verdict(spec.operation, spec.target, f"refused {why}", ExitCode.PRECHECK_FAILED, (), findings)
+def _verdict(
+    spec: Spec, text: str, findings: Sequence[Finding] = (), code: ExitCode = ExitCode.PRECHECK_FAILED
+) -> Verdict:
+    return Verdict(spec.operation, spec.target, text, code, (), findings)
 
 
 def _first(decided: Refusal) -> str:
     return next(finding.text for finding in decided.findings if finding.severity is Severity.ERROR)
 
 
-_ANYTHING: Final = 1 << 62
-
-
 def _anything(quoted: str) -> int | Literal["unknown"]:
     """What accepts any such bounds, for judging on."""
-    return "unknown" if quoted == "unknown" else _ANYTHING
+    return "unknown" if quoted == "unknown" else 1 << 62
 
 
 def headline(assessment: Assessment, site: str, away: Collection[LossStart], now: datetime) -> str:

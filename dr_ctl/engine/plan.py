@@ -262,3 +262,8 @@ class AlreadyThere:
 
 
 Decision = Plan | Refusal | AlreadyThere
+
+
+def plan_of(decided: Decision) -> Plan | None:
+    """The plan that was decided, or is refused for its loss alone."""
+    return decided if isinstance(decided, Plan) else decided.plan if isinstance(decided, Refusal) else None

@@ -14,7 +14,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Final
+from typing import Final, Self
 
 from dr_ctl.core.errors import Stopped
 from dr_ctl.core.model import Json
@@ -22,7 +22,7 @@ from dr_ctl.core.system import in_background, system
 from dr_ctl.engine.context import StopRequest
 from dr_ctl.engine.ports import Done, Failed, Outcome
 from dr_ctl.processes.secrets import masked, secret_values, variables
-from dr_ctl.settings.model import Settings
+from dr_ctl.settings.model import Installation
 
 _KEPT: Final = 2000  # characters of what it said, the last ones
 _READ: Final = 100_000  # bytes: a secret that begins before what is kept is masked whole
@@ -31,10 +31,9 @@ _READ: Final = 100_000  # bytes: a secret that begins before what is kept is mas
 class HookRunner:
     """Implements `Hooks` with the settings' own; `facts` are told to each of them beside those of its step."""
 
-    def __init__(self, settings: Settings, folder: Path, facts: Mapping[str, Json]) -> None:
-        """Commands and their relative paths are looked for in `folder`."""
-        self._hooks, self._facts = settings.hooks, dict(facts)
-        self._context = CommandContext(folder, variables(settings))
+    def __init__(self, installation: Installation, facts: Mapping[str, Json]) -> None:
+        self._hooks, self._facts = installation.settings.hooks, facts
+        self._context = CommandContext.of(installation)
 
     def run(self, name: str, facts: Mapping[str, Json]) -> Outcome:
         hook = self._hooks.get(name)
@@ -49,6 +48,11 @@ class CommandContext:
 
     folder: Path
     hidden: frozenset[str]
+
+    @classmethod
+    def of(cls, installation: Installation) -> Self:
+        """Commands and their relative paths are looked for beside the settings; passwords are hidden."""
+        return cls(installation.file.parent, variables(installation.settings))
 
     def run(
         self,

@@ -338,7 +338,9 @@ def test_a_site_that_was_down_and_is_unseen_may_have_lived(tmp_path: Path, capsy
     began = row.moment(PARIS.now_ms * 1000)
     write([replace(item, ts=began + (item.ts - at(0))) for item in STEADY], tmp_path / "history")
     clock = FixedClock(began)
-    exposure = LossBound(load(path), "london", clock)
+    topology = SimpleNamespace(recipe=SimpleNamespace(moves_parts=True))
+    opened: Any = SimpleNamespace(installation=load(path), clock=clock, topology=topology)
+    exposure = LossBound(opened, "london")
     items = []
     for second, view in ((12, REFUSED), (14, REFUSED), (16, AWAY), (18, REFUSED)):
         clock.moment = began + timedelta(seconds=second)

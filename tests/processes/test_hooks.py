@@ -18,7 +18,7 @@ from dr_ctl.engine.ports import Done, Failed, Outcome
 from dr_ctl.processes.hooks import HookRunner
 from dr_ctl.processes.secrets import resolve
 from dr_ctl.settings.loader import load
-from dr_ctl.settings.model import Settings
+from dr_ctl.settings.model import Installation, Settings
 from dr_ctl.settings.parts import Secret
 from tests.cli.conftest import Shell
 
@@ -34,7 +34,9 @@ def script(folder: Path, text: str) -> Path:
 
 def run(folder: Path, *words: str, timeout: str = "10s", name: str = "tell") -> Outcome:
     written = settings(folder, {"run": list(words or ("./hook.sh",)), "timeout": timeout})
-    return HookRunner(written, folder, {"run": "20261121T020000Z"}).run(name, FACTS)
+    return HookRunner(Installation(settings=written, file=folder / "dr-ctl.yaml"), {"run": "20261121T020000Z"}).run(
+        name, FACTS
+    )
 
 
 def settings(folder: Path, hook: Mapping[str, Any], password: Mapping[str, str] | None = None) -> Settings:
@@ -109,7 +111,7 @@ def test_it_has_no_password_and_none_that_it_prints_is_kept(tmp_path: Path, monk
     written = settings(tmp_path, {}, password={"env": "LONDON_PASSWORD"})
     assert resolve(Secret(env="LONDON_PASSWORD"), tmp_path) == "b1rd-song"
 
-    outcome = HookRunner(written, tmp_path, {}).run("tell", FACTS)
+    outcome = HookRunner(Installation(settings=written, file=tmp_path / "dr-ctl.yaml"), {}).run("tell", FACTS)
 
     assert isinstance(outcome, Failed)
     assert outcome.evidence["said"] == "unset kept ***\n"
