@@ -5,7 +5,7 @@ site that is back is reinstated, one that can get in in spite of its quarantine 
 Which site served last stands in STATE too, so that a monitor that was restarted, perhaps with the host, knows it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -62,7 +62,7 @@ def served_after(snapshot: Snapshot, before: Served | None, now: datetime) -> Se
     lock = newest_lock(snapshot)
     for site in opened:
         starts = {broker.pair: broker.start for broker in _of(snapshot, site) if _serves(broker) and broker.start}
-        if len(starts) == len([*_of(snapshot, site)]):
+        if len(starts) == len(_of(snapshot, site)):
             return Served(site, starts, lock.epoch if lock is not None else 0, now)
     if before is None or opened - {before.site}:
         return None
@@ -82,13 +82,13 @@ def why_not_unfenced(snapshot: Snapshot, served: Served) -> str | None:
         return f"{site} was lost before, and the other site served"
     if lock is not None and (lock.epoch != served.epoch or not lock.released):
         return f"a run took the lock since {site} was seen serving, or never ended: {lock.described}"
-    epochs = (document.epoch for reading in snapshot.locks if reading.site == site for document in reading.documents)
-    if lock is not None and lock.epoch not in epochs:
+    at_site = (own for reading in snapshot.locks if reading.site == site for own in reading.documents)
+    if lock is not None and lock.epoch not in {own.epoch for own in at_site}:
         return f"the newest lock does not lie at {site}: {lock.described}"
     return None
 
 
-def _of(snapshot: Snapshot, site: str) -> Iterable[BrokerSnapshot]:
+def _of(snapshot: Snapshot, site: str) -> list[BrokerSnapshot]:
     return [broker for broker in snapshot.brokers if broker.site == site]
 
 
@@ -110,10 +110,8 @@ def _as_it_served(broker: BrokerSnapshot, served: Served) -> bool:
 
 def reinstatable(snapshot: Snapshot) -> tuple[str, ...]:
     """The sites that were lost, that answer, and that need no person."""
-    answer = (Role.STANDBY, Role.SERVING)
-    return tuple(
-        sorted({debt.lost_site for debt in _certain(snapshot) if snapshot.roles.get(debt.lost_site) in answer})
-    )
+    answering = {site for site, role in snapshot.roles.items() if role in (Role.STANDBY, Role.SERVING)}
+    return tuple(sorted({debt.lost_site for debt in _certain(snapshot)} & answering))
 
 
 def let_in_again(snapshot: Snapshot) -> tuple[str, ...]:
@@ -128,15 +126,11 @@ def _certain(snapshot: Snapshot) -> list[Debt]:
     reading."""
     if renamed_sites(snapshot) is not None or len({debt.kept_at for debt in snapshot.debts}) > 1:
         return []  # lost in turn: which of them really serves is for a person to say
-    epochs = dict.fromkeys(snapshot.roles, 0)
-    for reading in snapshot.locks:
-        epochs[reading.site] = max(epochs[reading.site], reading.highest.epoch if reading.highest is not None else 0)
-    highest = max(epochs.values())
-    return [
-        debt
-        for debt in snapshot.debts
-        if epochs[debt.kept_at] == highest and snapshot.roles[debt.kept_at] is Role.SERVING
-    ]
+    epochs = {(reading.site, lock.epoch) for reading in snapshot.locks for lock in reading.documents}
+    highest = max((epoch for _, epoch in epochs), default=0)
+    newest = {site for site in snapshot.roles if not highest or (site, highest) in epochs}
+    serving = {site for site in newest if snapshot.roles[site] is Role.SERVING}
+    return [debt for debt in snapshot.debts if debt.kept_at in serving]
 
 
 @dataclass
@@ -169,9 +163,9 @@ class Automatic:
         how = RunOptions(yes=True, after=lock.epoch if lock is not None else 0, expect_serving=asked.expect_serving)
         try:
             result = run(self.caller, asked, how)
-        except Stopped:
-            raise
         except DrCtlError as error:
+            if isinstance(error, Stopped):
+                raise
             result = of_error(error)
         is_own = result.run is not None and all(finding.id != "DR-RUN-003" for finding in result.findings)
         if is_own:  # refused beside an open run, a result names that one

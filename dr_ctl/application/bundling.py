@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote, quote_plus
 
 import yaml
@@ -72,9 +72,7 @@ def bundle(caller: Caller, files: RunFiles, out: Path | None, *, has_settings: b
     findings += missing
     secret = frozenset() if installation is None else texts(installation)
     clean = {name: content for name, content in parts.items() if not any(password in content for password in secret)}
-    for name in parts.keys() - clean.keys():
-        findings.append(found("DR-BUNDLE-001.secret", file=name))
-    sealed = check(files)
+    findings += [found("DR-BUNDLE-001.secret", file=name) for name in parts.keys() - clean.keys()]
     listed: dict[str, Json] = {
         name: {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()} for name, content in clean.items()
     }
@@ -82,7 +80,7 @@ def bundle(caller: Caller, files: RunFiles, out: Path | None, *, has_settings: b
         "schema": SCHEMA,
         "run": files.name,
         "made_at": stamp(now),
-        "verified": document(sealed),
+        "verified": document(check(files)),
         "files": listed,
         "left_out": [finding.text for finding in findings],
     }
@@ -134,20 +132,15 @@ def _readings(installation: Installation, run: Record) -> tuple[dict[str, bytes]
 
 
 def _versions(parts: Mapping[str, bytes]) -> dict[str, Json]:
-    try:
-        names = [match[0] for requirement in requires("dr-ctl") or () if (match := _PACKAGE.match(requirement))]
-    except PackageNotFoundError:
-        names = []
     packages: dict[str, Json] = {}
-    for name in dict.fromkeys(names):
-        try:
+    with suppress(PackageNotFoundError):
+        packages = {match[0]: None for row in requires("dr-ctl") or () if (match := _PACKAGE.match(row))}
+    for name in packages:
+        with suppress(PackageNotFoundError):
             packages[name] = version(name)
-        except PackageNotFoundError:
-            packages[name] = None
-    try:
+    plan: Mapping[str, Any] = {}
+    with suppress(ValueError):
         plan = mapping(json.loads(parts.get("plan.json", b"{}")))
-    except ValueError:
-        plan = {}
     return {
         "dr-ctl": __version__,
         "python": platform.python_version(),
@@ -173,13 +166,10 @@ def _json(document: Mapping[str, Json]) -> bytes:
 
 def redacted(part: Section) -> dict[str, Json]:
     """What somebody wrote into this part of the settings, without secrets."""
-    values: dict[str, Json] = {}
-    for name in sorted(part.model_fields_set, key=[*type(part).model_fields].index):
-        value = getattr(part, name)
-        if isinstance(part, SparkSettings) and name == "conf":
-            values[name] = dict.fromkeys(value, MASK)
-        else:
-            values[name] = _shown(name, value)
+    names = sorted(part.model_fields_set, key=[*type(part).model_fields].index)
+    values = {name: _shown(name, getattr(part, name)) for name in names}
+    if isinstance(part, SparkSettings) and "conf" in values:
+        values["conf"] = dict.fromkeys(part.conf, MASK)
     return values
 
 
@@ -187,12 +177,14 @@ def texts(installation: Installation) -> frozenset[bytes]:
     """Each password of the settings that can be had without a command, in every form that a file may hold it in. One
     that is also an open word of the settings, as `admin` of a user, cannot be told from that word."""
     settings = installation.settings
-    secrets = [secret for _, secret in model.secrets(settings) if secret.command is None]
-    values = {value for secret in secrets if (value := _value(secret, installation))}
+    values = set[str]()
+    for secret in [secret for _, secret in model.secrets(settings) if secret.command is None]:
+        with suppress(SecretMissing):
+            values.add(resolve(secret, installation.file.parent))
     open_words = {*_words(redacted(settings))}
     users = {user for user in (getattr(part, "username", None) for _, part in model.parts(settings)) if user}
-    forms = {form for value in values - open_words if len(value) >= _LEAST for form in _forms(value, sorted(users))}
-    return frozenset(forms)
+    hidden = (value for value in values - open_words if len(value) >= _LEAST)
+    return frozenset(form for value in hidden for form in _forms(value, sorted(users)))
 
 
 def _shown(name: str, value: object) -> Json:
@@ -212,32 +204,17 @@ def _shown(name: str, value: object) -> Json:
     return value if value is None or isinstance(value, bool | int | float) else str(value)
 
 
-def _value(secret: Secret, installation: Installation) -> str | None:
-    with suppress(SecretMissing):
-        return resolve(secret, installation.file.parent)
-    return None
-
-
 def _forms(value: str, users: list[str]) -> Iterator[bytes]:
     """As it is, escaped as in JSON, HTML and addresses, and in what a login over HTTP sends."""
-    yield value.encode()
-    yield json.dumps(value)[1:-1].encode()
-    yield json.dumps(value, ensure_ascii=False)[1:-1].encode()
-    yield html.escape(value).encode()
-    yield quote(value, safe="").encode()
-    yield quote_plus(value).encode()
-    yield base64.b64encode(value.encode())
-    for user in users:
-        yield base64.b64encode(f"{user}:{value}".encode())
+    escaped = (json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], html.escape(value))
+    yield from (form.encode() for form in (value, *escaped, quote(value, safe=""), quote_plus(value)))
+    yield from (base64.b64encode(login.encode()) for login in (value, *(f"{user}:{value}" for user in users)))
 
 
 def _words(value: Json) -> Iterator[str]:
     """Every text that stands alone in the redacted settings."""
     if isinstance(value, str):
         yield value
-    elif isinstance(value, dict):
-        for inner in value.values():
-            yield from _words(inner)
-    elif isinstance(value, list):
-        for inner in value:
+    elif isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
             yield from _words(inner)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Final, Protocol
 
 from dr_ctl.core.system import Clock, SystemClock
 from dr_ctl.core.timeouts import Timeouts
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from dr_ctl.telemetry.events import EventSink
 
 
+SAID_NO: Final = "a person said no"
+
+
 class People(Protocol):
     """The person at the terminal. Where there is none nothing is asked, and that is no yes."""
 
-    def present(self) -> bool:
-        """Say whether somebody can be asked."""
-
-    def says_yes(self, sentence: str) -> bool:
-        """Ask for a yes."""
+    def present(self) -> bool: ...
+    def says_yes(self, sentence: str) -> bool: ...
 
     def secret(self, sentence: str) -> str | None:
         """Ask for what nobody may read on the screen; None where nobody can be asked."""
@@ -39,8 +39,7 @@ class People(Protocol):
     def approves(self, plan: Plan) -> bool:
         """Show a plan, and ask whether this person stands for it with a signature."""
 
-    def stepwise(self, step: PlannedStep, may_undo: bool, /) -> Answer:
-        """Ask before a step."""
+    def stepwise(self, step: PlannedStep, may_undo: bool, /) -> Answer: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +70,6 @@ class Caller:
         return self._read[file]
 
     def has_settings(self) -> bool:
-        """Say whether a settings file was named or exists at a default place."""
         from dr_ctl.settings.loader import find  # noqa: PLC0415
 
         return self.config is not None or find(None).exists()
@@ -79,9 +77,8 @@ class Caller:
     def state(self) -> Path:
         from platformdirs import user_state_path  # noqa: PLC0415
 
-        named = os.environ.get("DR_CTL_STATE_DIR")
-        if self.state_dir or named:
-            return self.state_dir or Path(str(named))
+        if named := self.state_dir or os.environ.get("DR_CTL_STATE_DIR"):
+            return Path(named)
         everything = user_state_path("dr-ctl")
         if not self.has_settings():
             return everything
@@ -100,8 +97,7 @@ class Caller:
         """Raises `Foreign` where another installation's lie in that place."""
         from dr_ctl.engine.runs import Runs  # noqa: PLC0415
 
-        state = self.state()
-        claimed = self.state_dir is not None
+        state, claimed = self.state(), self.state_dir is not None
         return Runs(state, self.clock, self._owner(), claimed=claimed, namesakes=[*self._namesakes])
 
     def past(self) -> Runs:
@@ -116,12 +112,15 @@ class Caller:
         installation = self.installation()
         return Owner(installation.settings.name, installation.addresses)
 
-    def called(self, command: str) -> Self:
-        return replace(self, command=command)
-
     @property
     def people(self) -> People:
         raise NotImplementedError
+
+    def why_not(self, agrees: Callable[[], bool], *, yes: bool) -> str | None:
+        """Ask a person, if there is one; None is a yes, as where `--yes` was given."""
+        if yes or (self.people.present() and agrees()):
+            return None
+        return SAID_NO if self.people.present() else "nobody could be asked, and --yes was not given"
 
     def listener(self) -> EventSink:
         raise NotImplementedError

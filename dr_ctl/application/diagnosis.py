@@ -112,15 +112,12 @@ def open_again(assessment: Assessment) -> Iterator[Finding]:
     """A lost site that serves again although it was to be kept closed. Beside an open run nothing else begins than what
     closes a site, and the way out is the one that the run's own finding recommends."""
     snapshot, interrupted = assessment.snapshot, assessment.interrupted
-    survivor_of = {
-        debt.lost_site: debt.kept_at for debt in snapshot.debts if snapshot.roles.get(debt.lost_site) is Role.SERVING
-    }
     survivors = {debt.kept_at for debt in snapshot.debts if debt.kind is DebtKind.QUARANTINE}
-    for site, survivor in survivor_of.items():
+    for site, survivor in {debt.lost_site: debt.kept_at for debt in snapshot.debts}.items():
         split = snapshot.roles.get(survivor) is Role.SERVING
         closed = snapshot.roles.get(survivor) is Role.STANDBY
-        if closed and site in survivors:
-            continue  # it took over itself since
+        if snapshot.roles.get(site) is not Role.SERVING or (closed and site in survivors):
+            continue  # or it took over itself since
         state = "keeps clients out" if closed else roles.role_text(snapshot, survivor).removeprefix(f"{survivor} ")
         if interrupted is not None:
             run = interrupted.files.name
@@ -200,41 +197,29 @@ def _closed(assessment: Assessment) -> Finding:
     """Both sites are closed: the commands that open one, as far as each would be taken now."""
     snapshot, (first, second) = assessment.snapshot, assessment.snapshot.roles
     away = lost_alone(snapshot.debts)
+    both = f"{first} and {second}"
     if snapshot.debts and away is None:
-        return found("DR-ROLE-015.each_lost", sites=f"{first} and {second}")
-    answering = {broker.site for broker in snapshot.brokers if broker.listeners}
-    closed = {
-        site: way
-        for site in (first, second)
-        if site != away and site in answering and (way := assessment.way_to_open(site)) is not None
-    }
-    if closed:
-        several = len(closed) > 1
-        which = "the site that served last" if several else next(iter(closed))
-        if (
-            several
-            and (last := lost_site.served_last(assessment.opened.installation, assessment.opened.runs)) in closed
-        ):
+        return found("DR-ROLE-015.each_lost", sites=both)
+    answering = {broker.site for broker in snapshot.brokers if broker.listeners} - {away}
+    ways = ((site, assessment.way_to_open(site)) for site in (first, second) if site in answering)
+    closed = {site: way for site, way in ways if way is not None}
+    if not closed and away is None:
+        return found("DR-ROLE-015", sites=both)
+    if not closed:
+        return found("DR-ROLE-015.failover", sites=both, site=second if away == first else first, away=away)
+    which = next(iter(closed))
+    if len(closed) > 1:
+        which, last = "the site that served last", lost_site.served_last(assessment.opened)
+        if last in closed:
             which, closed = f"{last}, which served last", {last: closed[last]}
-        commands = " or ".join(closed.values())
-        lost = f"; {away} was lost before" if away is not None else ""
-        return found("DR-ROLE-015.unfence", sites=f"{first} and {second}", which=which, ways=commands, lost=lost)
-    if away is not None:
-        site = second if away == first else first
-        return found("DR-ROLE-015.failover", sites=f"{first} and {second}", site=site, away=away)
-    return found("DR-ROLE-015", sites=f"{first} and {second}")
+    lost = f"; {away} was lost before" if away is not None else ""
+    return found("DR-ROLE-015.unfence", sites=both, which=which, ways=" or ".join(closed.values()), lost=lost)
 
 
-def _pauses(snapshot: Snapshot) -> list[Finding]:
-    findings = []
+def _pauses(snapshot: Snapshot) -> Iterator[Finding]:
     for broker in snapshot.brokers:
         by = lock.pausers(snapshot, broker)
         for run in sorted({by.get(queue, "") for queue in broker.paused}):
-            names = [queue for queue in broker.paused if by.get(queue, "") == run]
-            name, paused = f"{broker.site}/{broker.pair}", brief(names)
-            findings.append(
-                found("DR-QUEUE-001.by_run", broker=name, run=run, paused=paused, site=broker.site)
-                if run
-                else found("DR-QUEUE-001", broker=name, paused=paused)
-            )
-    return findings
+            paused = brief([queue for queue in broker.paused if by.get(queue, "") == run])
+            key, name = "DR-QUEUE-001.by_run" if run else "DR-QUEUE-001", f"{broker.site}/{broker.pair}"
+            yield found(key, broker=name, run=run, paused=paused, site=broker.site)

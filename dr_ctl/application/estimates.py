@@ -79,8 +79,8 @@ def beside_plan(installation: Installation, result: Result) -> Result:
 
 @dataclass(frozen=True, slots=True)
 class NoEstimator(Estimator):
-    """For a failover of a `lost` site it gives the stored estimate, without
-    Spark. Behind a fence, where clients are out and no figure is worth their waiting, it skips the step."""
+    """Gives the stored estimate of a site that is `lost`, without Spark. Behind a fence, where clients are out and no
+    figure is worth their waiting, it skips the step."""
 
     installation: Installation
     lost: str | None = None
@@ -174,9 +174,9 @@ class _Limited(NamedTuple):
 
 
 def _limited(data: Mapping[str, Any], objectives: Objectives) -> Iterator[_Limited]:
-    scopes = [((), data["total"]), *((tuple(row["queues"]), row) for row in data.get("classes", ()))]
     by_queues = limits(objectives)
-    for queues, scope in scopes:
+    for scope in (data["total"], *data.get("classes", ())):
+        queues = tuple(scope.get("queues", ()))
         of = f" of {', '.join(queues)}" if queues else ""
         for figure, most in by_queues.get(queues, {}).items():
             likely = scope[figure].get("likely", {}).get("p99")
@@ -197,15 +197,13 @@ class Preflight(Estimator):
         self._lacking = machine.missing("pyspark")
 
     def begin(self) -> None:
-        estimate, _ = stored(self._installation.history, self._source)
+        history = self._installation.history
+        estimate, _ = stored(history, self._source)
         # An estimate dated in the future, by a clock that ran ahead, is not fresh.
         if estimate is not None and timedelta() <= system().now() - estimate.made_at <= timedelta(seconds=FRESH_S):
             self._stored = estimate
-            return
-        history = self._installation.history
         # What a store elsewhere has is for the estimate to find out: nobody waits for it here.
-        has_samples = history.folder is None or next(history.near.glob("date=*/site=*/*.parquet"), None) is not None
-        if has_samples and self._lacking is None:
+        elif self._lacking is None and (history.folder is None or any(history.near.glob("date=*/site=*/*.parquet"))):
             self._estimating = Estimating(request(self._installation))
 
     def end(self, *, within_s: float, wait: Callable[[float], None]) -> Outcome:
@@ -217,8 +215,7 @@ class Preflight(Estimator):
             return Done(text, {"estimate": document(self._stored.as_of(now))}, _findings(self._stored.findings))
         if self._lacking is not None:  # a shape of the installation, which no move waits for
             return NotNeeded.of(found("DR-PART-002", remedy=self._lacking.remedy))
-        estimating = self._estimating
-        if estimating is None:
+        if (estimating := self._estimating) is None:
             return NotNeeded.of(found("DR-RPO-001.no_history", severity=Severity.INFO))
         until = system().monotonic() + within_s
         while estimating.runs and system().monotonic() < until:

@@ -45,12 +45,8 @@ def words() -> Mapping[str, GlossaryEntry]:
 
 
 def codes() -> Mapping[ExitCode, Entry]:
-    return {
-        code: Entry(
-            str(int(code)), f"{meaning.what} {meaning.elsewhere}".rstrip(), meaning.do, meaning.costs, meaning.undo
-        )
-        for code, meaning in meanings().items()
-    }
+    whats = {code: f"{of.what} {of.elsewhere}".rstrip() for code, of in meanings().items()}
+    return {code: Entry(f"{code:d}", whats[code], of.do, of.costs, of.undo) for code, of in meanings().items()}
 
 
 def findings() -> Mapping[str, Entry]:
@@ -91,6 +87,5 @@ def _named(word: str) -> Entry | None:
     """By its number, its outcome, its id, or the id that the end of a command has: DR-LOCKED is what 13 is."""
     if re.fullmatch(r"[0-9]+", word):
         return next((entry for code, entry in codes().items() if int(code) == int(word)), None)
-    ends = {f"DR-{code.name.replace('_', '-')}": entry for code, entry in codes().items()}
     outcomes = {code.name: entry for code, entry in codes().items()}
-    return findings().get(word) or ends.get(word) or outcomes.get(word.replace("-", "_").replace(" ", "_"))
+    return findings().get(word) or outcomes.get(word.removeprefix("DR-").replace("-", "_").replace(" ", "_"))

@@ -8,6 +8,7 @@ from typing import Final
 from dr_ctl.application import lost_site, rehearsing
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.diagnosis import paged, split_brain
+from dr_ctl.application.estimates import objectives
 from dr_ctl.application.installation import Opened
 from dr_ctl.application.maintenance import Maintenance
 from dr_ctl.application.result import Result, of_error
@@ -15,7 +16,7 @@ from dr_ctl.application.standing import pending_debts
 from dr_ctl.application.verdicts import Assessment
 from dr_ctl.core.document import optional
 from dr_ctl.core.errors import DrCtlError
-from dr_ctl.core.model import ExitCode, Finding, Health, Role
+from dr_ctl.core.model import ExitCode, Finding, Health, Role, total
 from dr_ctl.core.notation import duration
 from dr_ctl.engine.ports import UnitSnapshot
 from dr_ctl.engine.roles import is_split, served_where
@@ -62,20 +63,19 @@ def unknown(error: DrCtlError) -> Result:
 
 def _judged(caller: Caller, opened: Opened, snapshot: Snapshot) -> Result:
     now, debts = caller.clock.now(), pending_debts(caller, snapshot).debts
-    last_sample = lost_site.last_sample(opened.installation)
     assessment = Assessment.of(opened, snapshot, snapshot.links())
-    problems = paged(assessment, debts, last_sample, now)
+    problems = paged(assessment, debts, lost_site.last_sample(opened.installation), now)
     health = problems[0].page or Health.OK if problems else Health.OK
     site, run = assessment.served_by, assessment.open_run
     bounds = assessment.if_lost(site).now() if site is not None else None
     read_at = bounds.lost.read_at if bounds is not None else None
-    sample_s = (caller.clock.now() - read_at).total_seconds() if read_at is not None else None
-    rehearsed = rehearsing.last(caller.runs())
+    sample_s = (now - read_at).total_seconds() if read_at is not None else None
+    rehearsed = rehearsing.last(opened.runs)
+    days = None if rehearsed is None else (now - rehearsed).days
+    serves = site if site and not (lost_site.keeps_roles_out(snapshot, site) or split_brain(problems)) else None
     texts = [
         assessment.maintenance.text if assessment.maintenance is not None else "",
-        f"{site} serves"
-        if site is not None and not (lost_site.keeps_roles_out(snapshot, site) or split_brain(problems))
-        else "",
+        f"{serves} serves" if serves is not None else "",
         f"both sites serve: {served_where(snapshot)}" if is_split(snapshot) else "",
         *(problem.text for problem in problems[:NAMED]),
         f"{len(problems) - NAMED} more by `dr-ctl status`" if len(problems) > NAMED else "",
@@ -83,19 +83,11 @@ def _judged(caller: Caller, opened: Opened, snapshot: Snapshot) -> Result:
         f"newest sample {duration(round(sample_s, 1))} old"
         if sample_s is not None and sample_s <= lost_site.LATE_S
         else "",
-        f"rehearsed {(now - rehearsed).days} d ago" if rehearsed is not None and (now - rehearsed).days else "",
-        "rehearsed today" if rehearsed is not None and not (now - rehearsed).days else "",
+        "" if days is None else f"rehearsed {days} d ago" if days else "rehearsed today",
     ]
-    data = CheckData(
-        {site: SiteRole(role) for site, role in snapshot.roles.items()},
-        snapshot.units,
-        problems,
-        run.files.name if run is not None else None,
-        sample_s,
-        rehearsed,
-        bounds,
-        assessment.maintenance,
-    )
+    sites = {name: SiteRole(role) for name, role in snapshot.roles.items()}
+    name = run.files.name if run is not None else None
+    data = CheckData(sites, snapshot.units, problems, name, sample_s, rehearsed, bounds, assessment.maintenance)
     code = ExitCode.OK if health is Health.OK else ExitCode.UNKNOWN
     line = f"{health.name} - {'; '.join(filter(None, texts))}"
     return Result(code, line, problems, data, debts=debts, health=health, text=_figures(opened, snapshot, bounds))
@@ -103,19 +95,14 @@ def _judged(caller: Caller, opened: Opened, snapshot: Snapshot) -> Result:
 
 def _figures(opened: Opened, snapshot: Snapshot, bounds: Bounds | None) -> str:
     """What a plugin tells behind its line, for those who draw it; U is not known."""
-    limits = opened.installation.settings.objectives
+    limits = objectives(opened.installation)
     brokers = [broker for broker in snapshot.brokers if broker.role is Role.SERVING]
-    ships, clients = ([getattr(broker, name) for broker in brokers] for name in ("to_ship", "clients"))
     lost, duplicates = (None, None) if bounds is None else (bounds.lost.at_most, bounds.duplicates.at_most)
-    allowed = (
-        limits.loss.messages if limits else None,
-        limits.duplicates.messages if limits and limits.duplicates else None,
-    )
     rows = {
-        "loss_bound": (lost, allowed[0]),
-        "duplicates_bound": (duplicates, allowed[1]),
-        "outflow": (None if None in ships or not brokers else sum(ships), None),
-        "clients": (None if None in clients or not brokers else sum(clients), None),
+        "loss_bound": (lost, limits.loss.messages if limits else None),
+        "duplicates_bound": (duplicates, limits.duplicates if limits else None),
+        "outflow": (total(broker.to_ship for broker in brokers) if brokers else None, None),
+        "clients": (total(broker.clients for broker in brokers) if brokers else None, None),
     }
     return " ".join(
         f"{name}={'U' if value is None else value};{'' if limit is None else limit};;0"

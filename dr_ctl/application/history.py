@@ -94,20 +94,13 @@ class ServiceChange:
 
     @property
     def cells(self) -> tuple[str, ...]:
-        run = self.run
-        by = (
-            "-"
-            if self.serving is None and run is None
-            else "no run of this STATE"
-            if run is None
-            else run.by or "not known"
-        )
+        nobody = "-" if self.serving is None else "no run of this STATE"
         return (
             f"{self.at:%Y-%m-%d %H:%M:%S}{' about' if self.approximate else ''}",
             self.serves,
             "-" if self.out is None else self.out.text,
-            "-" if run is None or run.epoch is None else str(run.epoch),
-            by,
+            "-" if self.done.epoch is None else str(self.done.epoch),
+            nobody if self.run is None else self.run.by or "not known",
             self.text,
         )
 
@@ -127,11 +120,10 @@ def history(runs: Sequence[RunFiles], installation: Installation | None, since: 
         all_ = _with_takeovers(all_, installation, since or periods[0].first)
     turns = [turn for turn in all_ if since is None or turn.at >= since]
     data = HistoryData(turns, len(periods) > 0)
-    last = turns[-1] if turns else None
-    summary = "nothing is known" if last is None else f"{last.serves} serves since {stamp(last.at)}"
-    summary += "" if last is None else ", as far as runs and samples show"
-    text = table(_HEADING, [turn.cells for turn in turns]) if turns else ""
-    return Result(ExitCode.OK, summary, findings, data, text=text)
+    if not turns:
+        return Result(ExitCode.OK, "nothing is known", findings, data)
+    summary = f"{turns[-1].serves} serves since {stamp(turns[-1].at)}, as far as runs and samples show"
+    return Result(ExitCode.OK, summary, findings, data, text=table(_HEADING, [turn.cells for turn in turns]))
 
 
 def _readings(installation: Installation | None, since: datetime | None) -> tuple[list[RolePeriod], list[Finding]]:
@@ -143,12 +135,10 @@ def _readings(installation: Installation | None, since: datetime | None) -> tupl
     try:
         from dr_ctl.rpo.history.newest import role_periods  # noqa: PLC0415 - runs are shown without pyarrow too
     except ModuleNotFoundError as error:
-        lacks = error.name or str(error)
-        return [], [found("DR-HISTORY-001.not_read", place=history.shown, package=lacks)]
+        return [], [found("DR-HISTORY-001.not_read", place=history.shown, package=error.name or error)]
     # What served before has to be known for the first turn after `since`.
-    return role_periods(
-        history, tuple(installation.settings.sites), None if since is None else since - timedelta(days=1)
-    )
+    begin = None if since is None else since - timedelta(days=1)
+    return role_periods(history, tuple(installation.settings.sites), begin)
 
 
 def _with_takeovers(turns: Sequence[ServiceChange], installation: Installation, since: datetime) -> list[ServiceChange]:
@@ -185,19 +175,17 @@ _SERVES_NOT: Final = (Role.DOWN.value, Role.STANDBY.value)
 def _by_runs(records: Sequence[Record], periods: Sequence[RolePeriod]) -> list[ServiceChange]:
     turns = []
     for run in records:
-        if run.outcome == NEVER_BEGAN:
-            continue
         what = f"{run.operation} {run.outcome}" if run.outcome != "ok" else run.operation
         text = f"{what}{f': {run.reason}' if run.reason else ''} ({run.run})"
         opened = run.let_in if run.let_in is not None and run.let_in.site else None
         if run.fenced is not None and (opened is None or opened.at < run.fenced.at):
-            last, opened = run.fenced, None
-        elif opened is not None:
-            last = opened
-        else:
+            opened = None
+        if run.outcome == NEVER_BEGAN or (last := opened or run.fenced) is None:
             continue
         serving, known, left = _served(run, opened)
-        out = _out(run, periods, last.at) if opened is not None else None
+        out = run.out if opened is not None else None
+        if opened is not None and out is None and run.operation in (FAILOVER, UNFENCE) and run.source:
+            out = loss(periods, run.source, last.at)
         turns.append(ServiceChange(last.at, serving, f"{text}{left}", out, run, known=known))
     return turns
 
@@ -216,12 +204,6 @@ def _served(run: Record, opened: Listener | None) -> tuple[str | None, bool, str
         return opened.site, True, ""
     others = [site for site in run.served_before if run.fenced is None or site != run.fenced.site]
     return " and ".join(others) or None, True, ""
-
-
-def _out(run: Record, periods: Sequence[RolePeriod], let_in: datetime) -> OutageBounds | None:
-    if run.out is None and run.operation in (FAILOVER, UNFENCE) and run.source:
-        return loss(periods, run.source, let_in)
-    return run.out
 
 
 def _by_no_run(records: Sequence[Record], periods: Sequence[RolePeriod]) -> list[ServiceChange]:
@@ -244,9 +226,8 @@ def _by_no_run(records: Sequence[Record], periods: Sequence[RolePeriod]) -> list
             text = f"seen from {stamp(now.first)} on; {was.site} was last seen serving at {stamp(before)}"
             turns.append(ServiceChange(now.first, now.site, text, _between(periods, was, now), approximate=True))
         elif (closed := _closed_between(periods, was, now)) is not None:
-            text = (
-                f"{now.site} serves again; it was seen {closed.role} from {stamp(closed.first)} to {stamp(closed.last)}"
-            )
+            text = f"{now.site} serves again; it was seen {closed.role} from {stamp(closed.first)}"
+            text += f" to {stamp(closed.last)}"
             turns.append(ServiceChange(now.first, now.site, text, _between(periods, was, now), approximate=True))
     return [*turns, *_ends(records, periods)]
 
@@ -276,8 +257,8 @@ def _closed_between(periods: Sequence[RolePeriod], was: RolePeriod, now: RolePer
 def _between(periods: Sequence[RolePeriod], was: RolePeriod, now: RolePeriod) -> OutageBounds:
     """Out from the last reading that saw the one serve to the first that saw the other: at most that long. At least as
     long as both were seen closed or down."""
-    closed = [_closed_between(periods, was, now)] if was.site == now.site else []
-    at_least = _seconds(closed[0].first, closed[0].last) if closed and closed[0] is not None else None
+    closed = _closed_between(periods, was, now) if was.site == now.site else None
+    at_least = None if closed is None else _seconds(closed.first, closed.last)
     return OutageBounds(at_least, _seconds(was.last, now.first))
 
 

@@ -73,8 +73,7 @@ class InitData:
 
 def begin(caller: Caller, wanted: Wanted) -> Result:
     """Look, propose, write; `data.to_decide` are the lines that only a person knows. Raises `UsageError`."""
-    if wanted.out.exists():
-        raise UsageError(f"{wanted.out} is there already", remedy="Name another file: --out FILE. Nothing was written.")
+    _must_be_new(wanted.out)
     addresses = list(_addresses(wanted.urls))
     if len({url.rstrip("/").lower() for _, url in addresses}) < len(addresses):
         raise UsageError(
@@ -96,12 +95,9 @@ def begin(caller: Caller, wanted: Wanted) -> Result:
             remedy=f"Where addresses of a site are nodes of one broker: `dr-ctl init {typed}`, with the active node's "
             "alone, then the others under `nodes:` in the file. Else name as many at both sites, in the same order.",
         )
-    pairs = [
-        (at_first, at_second, registry.proposed(at_first, at_second, wanted.topology))
-        for at_first, at_second in zip(first, second, strict=True)
-    ]
-    proposals = [proposal for _, _, proposal in pairs if proposal is not None]
-    if len(proposals) < len(pairs) or len({proposal.topology for proposal in proposals}) != 1:
+    both = [*zip(first, second, strict=True)]
+    proposals = [proposal for pair in both if (proposal := registry.proposed(*pair, wanted.topology)) is not None]
+    if len(proposals) < len(both) or len({proposal.topology for proposal in proposals}) != 1:
         seen = brief([f"{place.site}: {_seen(place)}" for place in places])
         if silent := [place.url for place in places if place.probed is None]:
             finding = found("DR-INIT-001.refused", seen=seen, addresses=brief(silent))
@@ -112,9 +108,7 @@ def begin(caller: Caller, wanted: Wanted) -> Result:
         else:
             finding = found("DR-INIT-001.not_recognized", seen=seen)
         return Result(ExitCode.UNKNOWN, f"nothing was written: {finding.text}", (finding,))
-    text = _document(
-        wanted, [(at_first, at_second, proposal) for at_first, at_second, proposal in pairs if proposal is not None]
-    )
+    text = _document(wanted, [(*pair, proposal) for pair, proposal in zip(both, proposals, strict=True)])
     with writing(wanted.out, "Name another file: --out FILE."):
         write_text(wanted.out, text)
     decide = [line.strip() for line in text.splitlines() if f"# {DECIDE}: " in line]
@@ -124,15 +118,15 @@ def begin(caller: Caller, wanted: Wanted) -> Result:
         for proposal in proposals
         for site, listener in proposal.shared.items()
     ]
-    data = InitData(
-        wanted.out,
-        proposals[0].topology,
-        proposals[0].why,
-        decide,
-        [ProbedBroker(place.site, place.url, _seen(place)) for place in places],
-    )
+    brokers = [ProbedBroker(place.site, place.url, _seen(place)) for place in places]
+    data = InitData(wanted.out, proposals[0].topology, proposals[0].why, decide, brokers)
     summary = f"{wanted.out}: {proposals[0].topology}, by {proposals[0].why}"
     return Result(ExitCode.OK, summary, findings, data, text=text)
+
+
+def _must_be_new(out: Path, remedy: str = "Name another file: --out FILE.") -> None:
+    if out.exists():
+        raise UsageError(f"{out} is there already", remedy=f"{remedy} Nothing was written.")
 
 
 def _addresses(urls: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -173,14 +167,9 @@ def _place(site: str, url: str, wanted: Wanted, password: str) -> BrokerAddress:
     parts = urlsplit(url)
     if parts.username or parts.password or not parts.hostname:
         raise UsageError(f"{site}: the address must name a host, and hold no login", remedy="Use --username.")
-    account = Account(
-        url,
-        wanted.username,
-        password,
-        f"{parts.scheme}://{parts.hostname}",
-        TlsFiles(str(wanted.ca) if wanted.ca else None),
-        source=f"the environment variable {variable(site)}",
-    )
+    origin, source = f"{parts.scheme}://{parts.hostname}", f"the environment variable {variable(site)}"
+    tls = TlsFiles(str(wanted.ca) if wanted.ca else None)
+    account = Account(url, wanted.username, password, origin, tls, source)
     try:
         return BrokerAddress(site, url, parts.hostname, registry.probed(account, timeout_s=READ_S))
     except Unreachable as error:
@@ -223,10 +212,9 @@ def _document(wanted: Wanted, pairs: Sequence[tuple[BrokerAddress, BrokerAddress
         "sites:",
     ]
     for number in range(SITES):
-        site = (pairs[0][0] if number == 0 else pairs[0][1]).site
-        lines += [f"  {site}:", "    brokers:"]
+        lines += [f"  {pairs[0][:2][number].site}:", "    brokers:"]
         for at_first, at_second, proposal in pairs:
-            place = at_first if number == 0 else at_second
+            place = (at_first, at_second)[number]
             name = _pair(at_first, at_second) if len(pairs) > 1 or at_first.probed is not None else wanted.name
             lines += _keys(_broker(place, name, wanted, proposal), "        ", first="      - ")
             lines += _nodes(place, _listener(place, proposal))
@@ -319,8 +307,7 @@ def write_example(topology: str, out: Path) -> Result:
     """Write the example of a topology, which came with dr-ctl, for installations whose brokers cannot be asked yet.
     Raises `UsageError`."""
     registry.PROPOSERS.named(topology)
-    if out.exists():
-        raise UsageError(f"{out} is there already", remedy="Name another file: --out FILE. Nothing was written.")
+    _must_be_new(out)
     with writing(out, "Name another file: --out FILE."):
         write_text(out, (machine.shipped("examples") / f"{topology}.yaml").read_text(encoding="utf-8"))
     text = f"{out}: the example of {topology}; adapt it, then `dr-ctl validate`"
@@ -344,8 +331,7 @@ def write_examples(out: Path) -> Result:
 @contextmanager
 def new_folder(out: Path) -> Iterator[None]:
     """A folder that this block fills: it is there whole, or not at all. Raises `UsageError`."""
-    if out.exists():
-        raise UsageError(f"{out} is there already", remedy="Name a directory that is not. Nothing was written.")
+    _must_be_new(out, "Name a directory that is not.")
     with writing(out, "Name a directory that can be written. Nothing was left there."):
         try:
             out.mkdir(parents=True)

@@ -225,9 +225,9 @@ def unserved(installation: Installation, runs: Runs, *, sure: bool) -> LossStart
     return LossStart(stamp(at), f"{nobody}; {site} was last seen serving at {stamp(at)}")
 
 
-def served_last(installation: Installation, runs: Runs) -> str:
+def served_last(opened: Opened) -> str:
     """The site that the newest sample or run shows to have served last; empty where none does."""
-    return _last_served(installation, runs)[1]
+    return _last_served(opened.installation, opened.runs)[1]
 
 
 def _last_served(installation: Installation, runs: Runs) -> tuple[datetime | None, str, str]:

@@ -4,7 +4,7 @@ runs by itself where it is told to."""
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -27,7 +27,7 @@ from dr_ctl.core.errors import Stopped
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Role
 from dr_ctl.core.system import stamp
-from dr_ctl.engine.debts import DebtKind
+from dr_ctl.engine.debts import Debt, DebtKind
 from dr_ctl.engine.operations import ALL, FAILBACK, FAILOVER, REHEARSE, SWAPOVER
 from dr_ctl.engine.record import Record, record
 from dr_ctl.engine.runs import Runs
@@ -55,7 +55,9 @@ def monitor(caller: Caller, lasting_s: float | None, does: Sequence[str], *, met
     set."""
     installation, clock = caller.installation(), caller.clock
     until = clock.monotonic() + lasting_s if lasting_s is not None else None
-    automatics = [kind(caller.called(kind.operation)) if option in does else None for option, kind in AUTOMATIC.items()]
+    automatics = [
+        kind(replace(caller, command=kind.operation)) if option in does else None for option, kind in AUTOMATIC.items()
+    ]
     recorded = Recorded(caller)
     with (
         exposing(metrics) as board,
@@ -88,15 +90,14 @@ def monitor(caller: Caller, lasting_s: float | None, does: Sequence[str], *, met
     text = "; ".join([f"{watching.readings} reading(s), {watching.rows} row(s) written to {place}", *runs])
     made = (None if automatic is None else automatic.runs for automatic in automatics)
     data = MonitorData(watching.readings, watching.rows, *made)
-    return Result(ExitCode.OK, text, recorded.findings, data=data)
+    return Result(ExitCode.OK, text, [*recorded.troubles.values()], data=data)
 
 
 def _refreshing(installation: Installation) -> AbstractContextManager[Refresher | None]:
     how = installation.settings.monitor.estimate
-    if how == "off":
-        return nullcontext()
     has_room = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >= MIN_MEMORY
-    return closing(Refresher(request(installation), stays=has_room if how is None else how == "resident"))
+    stays = has_room if how is None else how == "resident"
+    return nullcontext() if how == "off" else closing(Refresher(request(installation), stays=stays))
 
 
 @dataclass
@@ -107,11 +108,7 @@ class Recorded:
     _trouble: str | None = None
     _maintenance: Maintenance | None = None
     _dropped: int = 0
-    _troubles: dict[str, Finding] = field(default_factory=dict)
-
-    @property
-    def findings(self) -> list[Finding]:
-        return [*self._troubles.values()]
+    troubles: dict[str, Finding] = field(default_factory=dict)
 
     def maintained(self, going_on: Maintenance | None) -> None:
         if going_on != self._maintenance:
@@ -126,7 +123,7 @@ class Recorded:
                 f"{reading.trouble}; the monitor goes on, and keeps {reading.waiting} row(s) until it is over"
             )
             finding = found("DR-MON-001", trouble=reading.trouble, at=stamp(reading.at))
-            self._troubles.setdefault(reading.trouble, finding)
+            self.troubles.setdefault(reading.trouble, finding)
         if reading.trouble is None and before is not None:
             lost = reading.dropped - self._dropped
             loss = f"{lost} row(s) were dropped meanwhile, the oldest of queues first" if lost else "nothing was lost"
@@ -147,14 +144,9 @@ class Figures:
         now = self.caller.clock.monotonic()
         if self._seldom is None or now - self._seldom[0] >= SELDOM_S:
             assessment = Assessment.of(self.opened, snapshot, snapshot.links())
-            figures = [
-                *self._standing(snapshot),
-                *self._estimate(assessment),
-                *self._runs(),
-                *self._ready(snapshot, assessment),
-            ]
-            self._seldom = now, figures
             debts, last = pending_debts(self.caller, snapshot).debts, lost_site.last_sample(self.opened.installation)
+            standing, estimate = self._standing(snapshot, debts), self._estimate(assessment)
+            self._seldom = now, [*standing, *estimate, *self._runs(), *self._ready(snapshot, assessment)]
             self.problems = paged(assessment, debts, last, self.caller.clock.now())
         return [*self._seen(snapshot, at), *self._seldom[1]]
 
@@ -179,7 +171,7 @@ class Figures:
             yield Metric("dr_ctl_outflow_messages", "what a broker still has to ship", ships, labels)
             yield Metric("dr_ctl_queue_messages", "messages in the business queues of a broker", lies, labels)
 
-    def _standing(self, snapshot: Snapshot) -> Iterator[Metric]:
+    def _standing(self, snapshot: Snapshot, debts: Sequence[Debt]) -> Iterator[Metric]:
         settings = self.opened.installation.settings
         build = (("version", __version__), ("installation", settings.name), ("topology", settings.topology))
         yield Metric("dr_ctl_build_info", "this dr-ctl, and what it watches", 1, build)
@@ -196,7 +188,6 @@ class Figures:
         }
         for name, most in wanted.items():
             yield Metric(f"dr_ctl_objective_{name}", "what the settings allow at most", most)
-        debts = pending_debts(self.caller, snapshot).debts
         for kind in DebtKind:
             since = [datetime.fromisoformat(debt.since) for debt in debts if debt.kind is kind]
             labels = (("kind", kind.value),)
@@ -210,21 +201,21 @@ class Figures:
     def _estimate(self, assessment: Assessment) -> Iterator[Metric]:
         site = assessment.served_by
         estimate = stored(self.opened.installation.history, site)[0] if site is not None else None
-        made = estimate.made_at if estimate is not None else None
+        made = None if estimate is None else estimate.made_at
+        data: Mapping[str, Any] = {"verdict": "unknown"} if estimate is None else estimate.data
         yield Metric("dr_ctl_estimate_timestamp_seconds", "when the stored estimate was made", made)
-        verdict = estimate.data.get("verdict") if estimate is not None else "unknown"
         for word in ("met", "missed", "unknown"):
             text, which = "1 for what the estimate says of the objectives", (("verdict", word),)
-            yield Metric("dr_ctl_estimate_verdict", text, verdict == word, which)
-        total: Mapping[str, Any] = estimate.data["total"] if estimate is not None else {}
+            yield Metric("dr_ctl_estimate_verdict", text, data.get("verdict") == word, which)
+        total = data.get("total", {})
         for key, (name, text) in _ESTIMATED.items():
             row = total.get(key) or {}
             for basis, of in (("bound", row), ("likely", row.get("likely") or {})):
                 for quantile in QUANTILES:
                     yield Metric(name, text, of.get(quantile), (("basis", basis), ("of", quantile)))
         # A failover's own bound, as if the serving site was lost at the newest sample.
-        bounds = assessment.if_lost(site).now() if site is not None else None
         unread = Bound(None, None)
+        bounds = assessment.if_lost(site).now() if site is not None else None
         lost, duplicates = (unread, unread) if bounds is None else (bounds.lost, bounds.duplicates)
         for key, what, bound in (("lost", "loss", lost), ("duplicates", "duplicate", duplicates)):
             name, text = f"dr_ctl_failover_{what}_messages", f"what a failover now would state as {key}"

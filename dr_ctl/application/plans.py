@@ -114,7 +114,7 @@ def load(path: Path, again: str, *, named: str = "") -> Saved:
 
 
 def read(path: Path, asked: Spec) -> Saved:
-    """Read a saved plan for the command that names it; raises `UsageError` where it is none, or for another one."""
+    """As `load`, for the command that names it; raises `UsageError` also where it is for another one."""
     again = f"`dr-ctl plan {asked.operation} --to {asked.target} --out {path}` writes it anew."
     saved = load(path, again, named="--plan ")
     if (saved.spec.operation, saved.spec.target) != (asked.operation, asked.target):
@@ -257,10 +257,8 @@ def approve(caller: Caller, path: Path, key: Path | None, *, yes: bool) -> Resul
         raise UsageError(text, remedy=f"`approvals.of` in {installation.file.name} lists: {', '.join(wanted.of)}.")
     if (blind := why_no_approval(installation)) is not None:
         return _refused(blind)
-    if not yes and not caller.people.present():
-        return Result(ExitCode.DECLINED, "nobody could be asked, and --yes was not given; nothing was signed")
-    if not yes and not caller.people.approves(saved.plan):
-        return Result(ExitCode.DECLINED, "a person said no; nothing was signed", already_read=True)
+    if (why_not := caller.why_not(lambda: caller.people.approves(saved.plan), yes=yes)) is not None:
+        return Result(ExitCode.DECLINED, f"{why_not}; nothing was signed")
     used = key or Path.home() / ".ssh" / "id_ed25519"
     signature = ssh.sign(saved.content, used)
     signer = ssh.signer_of(saved.content, signature, installation.path(wanted.signers))

@@ -4,7 +4,8 @@ the gate now. They only look."""
 import os
 import shutil
 import ssl
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -84,7 +85,6 @@ def validate(caller: Caller, operation: str | None, to: str | None = None, *, ve
         forbidden = lock.forbidden(opened, snapshot)
         target = to or default_target(snapshot, SWAPOVER) or next(iter(snapshot.roles))
         move = Move(Spec(SWAPOVER, target), opened.other(target), {})
-        # The installation's own first.
         checks = [*_installed(assessment, forbidden), *opened.topology.recipe.checks(snapshot, move)]
         last = lost_site.last_sample(opened.installation)
         # Nobody has to agree to anything where a site is only not read for a reason that lies here.
@@ -140,39 +140,37 @@ def _unprepared(assessment: Assessment, last: lost_site.LastSample, now: datetim
         return
     estimate, _, findings = with_age(assessment.opened.installation, assessment.served_by)
     yield from findings
-    if estimate is None and not findings:
-        lacking = machine.missing("pyspark")
-        no_spark = found("DR-PART-002", remedy=lacking.remedy) if lacking is not None else None
-        yield no_spark or found("DR-RPO-040", site=assessment.served_by)
+    if estimate is None and not findings and (lacking := machine.missing("pyspark")) is not None:
+        yield found("DR-PART-002", remedy=lacking.remedy)
+    elif estimate is None and not findings:
+        yield found("DR-RPO-040", site=assessment.served_by)
 
 
-def _without_login(opened: Opened, snapshot: Snapshot) -> list[Finding]:
-    """Findings for sites that serve by their flags but let no test login in. A later test of such a listener cannot
-    show that the site went down."""
-    findings = []
+def _without_login(opened: Opened, snapshot: Snapshot) -> Iterator[Finding]:
+    """Sites that serve by their flags but let no test login in. A later test of such a listener cannot show that the
+    site went down."""
     for site in sites_serving(snapshot):
         try:
             why = opened.topology.why_not_so(site, serving=True)
         except BrokerError as error:
             why = str(error)
         if why is not None:
-            findings.append(found("DR-DOOR-010", site=site, why=why))
-    return findings
+            yield found("DR-DOOR-010", site=site, why=why)
 
 
 def _findings(
     assessment: Assessment, verdicts: Sequence[Verdict], forbidden: Mapping[tuple[str, str], Finding], move: Move
 ) -> list[Finding]:
-    """The obstacles to the operations, each once. The brokers' own findings are included even where the roles alone
-    refuse a move."""
+    """The obstacles to the operations. The brokers' own findings are included even where the roles alone refuse a
+    move."""
     snapshot, recipe = assessment.snapshot, assessment.opened.topology.recipe
     findings = open_run_findings(assessment.open_run, snapshot, assessment.links)
     if len(verdicts) == 1 and verdicts[0].findings and verdicts[0].operation != SWAPOVER:
-        return list(dict.fromkeys([*findings, *verdicts[0].findings]))
+        return [*findings, *verdicts[0].findings]
     if assessment.open_run is None:
         findings += [*unserved(snapshot, parts=recipe.moves_parts), *lost_pairs(snapshot)]
     findings += Request(move.spec, assessment.opened).decide(snapshot).findings
-    return list(dict.fromkeys([*findings, *recipe.why_not(snapshot, move), *forbidden.values()]))
+    return [*findings, *recipe.why_not(snapshot, move), *forbidden.values()]
 
 
 def verify(caller: Caller, asked: Spec) -> Result:
@@ -247,17 +245,13 @@ def grouped(
 
 def _rank(installation: Installation) -> Callable[[str], tuple[int, str]]:
     """The settings first, then each site with its brokers, then pairs; operations at the end."""
-    settings = installation.settings
-    sites = [*settings.sites]
-    pairs = {broker.name for site in settings.sites.values() for broker in site.brokers}
+    sites = installation.settings.sites
+    pairs = {broker.name for site in sites.values() for broker in site.brokers}
+    order = [SETTINGS, *sites]
 
     def rank(title: str) -> tuple[int, str]:
         site = title.partition("/")[0]
-        if title == SETTINGS:
-            return 0, title
-        if site in sites:
-            return 1 + sites.index(site), title
-        return 1 + len(sites) + (title not in pairs), title
+        return order.index(site) if site in order else len(order) + (title not in pairs), title
 
     return rank
 
@@ -300,9 +294,9 @@ def validate_offline(caller: Caller, *, verbose: bool = False) -> Result:
     settings = installation.settings
     pairs = {broker.name for site in settings.sites.values() for broker in site.brokers}
     about = f"{installation.file.name}: {settings.topology}, {' and '.join(settings.sites)}, {len(pairs)} pair(s)"
-    failed = any(finding.severity is Severity.ERROR for finding in findings)
     data = OfflineData(installation.file, settings.topology, [check.aged(0.0) for check in checks])
     groups = grouped(installation, findings, checks, (), verbose=verbose)
+    failed = any(finding.severity is Severity.ERROR for finding in findings)
     code = ExitCode.PRECHECK_FAILED if failed else ExitCode.OK
     summary = f"{about}: {counted(findings, code)}; no broker was asked"
     return Result(code, summary, findings, data, groups=groups)
@@ -331,14 +325,11 @@ def checked(installation: Installation) -> Iterator[Check]:
 
 
 def _commands(installation: Installation) -> Check:
-    problems: dict[Finding, list[str]] = {}
-    names: list[str] = []
-    for where, words in model.commands(installation.settings):
-        names.append(words[0])
-        for finding in _command(installation, words):
-            problems.setdefault(finding, []).append(where)
+    commands = [*model.commands(installation.settings)]
+    problems = ((finding, where) for where, words in commands for finding in _command(installation, words))
+    programs = brief([*dict.fromkeys(words[0] for _, words in commands)])
     name = "every command that the settings name can be started"
-    return Check(name, SETTINGS, brief([*dict.fromkeys(names)]) or "no command", _placed(problems))
+    return Check(name, SETTINGS, programs or "no command", _placed(problems))
 
 
 def _command(installation: Installation, words: Sequence[str]) -> Iterator[Finding]:
@@ -356,33 +347,34 @@ def _command(installation: Installation, words: Sequence[str]) -> Iterator[Findi
             yield found("DR-SETTINGS-002.argument", path=path)
 
 
-def _placed(problems: Mapping[Finding, Sequence[str]]) -> list[Finding]:
+def _placed(problems: Iterable[tuple[Finding, str]]) -> list[Finding]:
     """Each problem once, with all the places in the settings that name it."""
-    return [replace(finding, text=f"{finding.text} ({brief(places)})") for finding, places in problems.items()]
+    places = defaultdict[Finding, list[str]](list)
+    for finding, where in problems:
+        places[finding].append(where)
+    return [replace(finding, text=f"{finding.text} ({brief(of)})") for finding, of in places.items()]
 
 
 def _missing(name: str, path: Path) -> Finding:
     """An absolute path may be there on another machine; a relative one is kept with the settings."""
-    if Path(name).is_absolute():
-        return found("DR-SETTINGS-002.file", path=path)
-    return found("DR-SETTINGS-001.not_there", path=path)
+    return found("DR-SETTINGS-002.file" if Path(name).is_absolute() else "DR-SETTINGS-001.not_there", path=path)
 
 
 def _files(installation: Installation) -> Check:
     files = dict(model.files(installation.settings))
-    problems: dict[Finding, list[str]] = {}
-    for where, name in files.items():
-        path = installation.path(name)
-        if not path.exists():
-            problems.setdefault(_missing(name, path), []).append(where)
-        elif where.endswith(".tls.ca"):
-            try:
-                ssl.create_default_context(cafile=str(path))
-            except (OSError, ssl.SSLError) as error:
-                why = f"holds no certificates: {error.strerror or error}"
-                problems.setdefault(found("DR-SETTINGS-001.not_pem", path=path, why=why), []).append(where)
+    problems = ((finding, at) for at, file in files.items() for finding in _file(at, file, installation.path(file)))
     name = "every file that is kept with the settings is there"
     return Check(name, SETTINGS, brief([*files.values()]) or "no file", _placed(problems))
+
+
+def _file(where: str, name: str, path: Path) -> Iterator[Finding]:
+    if not path.exists():
+        yield _missing(name, path)
+    elif where.endswith(".tls.ca"):
+        try:
+            ssl.create_default_context(cafile=str(path))
+        except (OSError, ssl.SSLError) as error:
+            yield found("DR-SETTINGS-001.not_pem", path=path, why=f"holds no certificates: {error.strerror or error}")
 
 
 def _runbooks(installation: Installation) -> Iterator[Check]:
@@ -397,13 +389,13 @@ def _runbooks(installation: Installation) -> Iterator[Check]:
         book, problems = runbook.lint(path, installation.settings.order)
         against = [replace(problem, remedy=f"Mend {path}; `dr-ctl runbook lint` checks it.") for problem in problems]
         whole = whole and book is not None
-        for step in book.steps if book is not None else ():
-            if step.verb == HOOK and (name := str(step.words["name"])) not in hooks:
-                against.append(
-                    found("DR-SETTINGS-004", runbook=path.name, line=step.line, hook=name, file=installation.file.name)
-                )
-            elif step.verb == HOOK:
-                called.add(str(step.words["name"]))
+        named = [(step.line, str(step.words["name"])) for step in (book.steps if book else ()) if step.verb == HOOK]
+        called |= {name for _, name in named}
+        against += [
+            found("DR-SETTINGS-004", runbook=path.name, line=line, hook=name, file=installation.file.name)
+            for line, name in named
+            if name not in hooks
+        ]
         steps = ", ".join(step.verb for step in book.steps) if book is not None else f"{path} cannot be read"
         yield Check(f"the runbook of {operation} can be read", SETTINGS, steps, against)
     unused = [name for name in hooks if name not in called] if whole else []

@@ -2,14 +2,15 @@
 escalation and a dry run use the same sequence with other arguments; an abort undoes.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from statistics import median
 from typing import Any, Final
 
 from dr_ctl.application import execution, lock, plans, recovery_options, verdicts
-from dr_ctl.application.caller import Caller
+from dr_ctl.application.caller import SAID_NO, Caller
 from dr_ctl.application.execution import OperationData, notifying
 from dr_ctl.application.installation import Opened
 from dr_ctl.application.loss_bound import LossBound
@@ -22,7 +23,7 @@ from dr_ctl.application.standing import pending_debts
 from dr_ctl.core.document import document, optional
 from dr_ctl.core.errors import BrokerError, UsageError
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, Role, Severity, brief, total
+from dr_ctl.core.model import ExitCode, Finding, Role, Severity, brief, total
 from dr_ctl.core.notation import duration, if_known, page
 from dr_ctl.engine import executor
 from dr_ctl.engine.ending import bounds_text
@@ -37,8 +38,6 @@ from dr_ctl.engine.runs import RunFiles, Runs
 from dr_ctl.topologies.topology import Snapshot
 
 TAKEOVER = "DR-NODE-004"
-NOBODY_ASKED = "nobody could be asked, and --yes was not given; nothing was changed"
-SAID_NO = "a person said no; nothing was changed"
 _PLANNED: Final = (SWAPOVER, FAILBACK)
 _LATEST: Final = 5  # how long a move takes is told by the newest of this number
 
@@ -239,19 +238,14 @@ def _allowed(request: Request, decided: Plan, how: RunOptions, snapshot: Snapsho
         approved = plans.permit(request.opened.installation, request.spec, request.saved, runs)
     if isinstance(approved, Result):
         return approved
-    why_not = _why_not(
-        caller, how, lambda: caller.people.agrees(decided, cost(decided, snapshot, request.exposure, runs))
-    )
-    if why_not is None:
+    price = partial(cost, decided, snapshot, request.exposure, runs)
+    if (why_not := caller.why_not(lambda: caller.people.agrees(decided, price()), yes=how.yes)) is None:
         return approved
-    return Result(ExitCode.DECLINED, why_not, decided.findings, already_read=why_not == SAID_NO)
+    return _declined(why_not, decided.findings)
 
 
-def _why_not(caller: Caller, how: RunOptions, agrees: Callable[[], bool]) -> str | None:
-    """Ask a person, if there is one; None is a yes."""
-    if how.yes or (caller.people.present() and agrees()):
-        return None
-    return SAID_NO if caller.people.present() else NOBODY_ASKED
+def _declined(why_not: str, findings: Sequence[Finding] = ()) -> Result:
+    return Result(ExitCode.DECLINED, f"{why_not}; nothing was changed", findings, already_read=why_not == SAID_NO)
 
 
 def _without_plan(decided: AlreadyThere | Refusal, shown: PlanData | OperationData | None = None) -> Result:
@@ -344,8 +338,8 @@ def _aborted(caller: Caller, opened: Opened, how: RunOptions) -> Result:
         if silent := recovery_options.unreached(past, snapshot):
             away = found("DR-RUN-009", run=files.name, sites=brief(silent))
             return left_open(Result.of(ExitCode.PRECHECK_FAILED, away), files)
-        if (why_not := _why_not(caller, how, lambda: caller.people.says_yes(f"Undo {files.name}?"))) is not None:
-            return left_open(Result(ExitCode.DECLINED, why_not), files)
+        if why_not := caller.why_not(lambda: caller.people.says_yes(f"Undo {files.name}?"), yes=how.yes):
+            return left_open(_declined(why_not), files)
         what = f"abort of {past.plan.spec.operation} to {past.plan.spec.target}"
         with lock.locked(opened, snapshot, files.name, what, break_lock=how.break_lock) as lease:
             if (refused := _past_no_return(past, opened.topology.observe(), files)) is not None:
@@ -375,8 +369,8 @@ def forget(caller: Caller, name: str, how: RunOptions) -> Result:
     if how.dry_run:
         return Result(ExitCode.OK, f"{files.name} would be given up; nothing was changed", run=files.name)
     question = f"Give up {files.name}? Nothing of it is undone."
-    if (why_not := _why_not(caller, how, lambda: caller.people.says_yes(question))) is not None:
-        return left_open(Result(ExitCode.DECLINED, why_not), files)
+    if why_not := caller.why_not(lambda: caller.people.says_yes(question), yes=how.yes):
+        return left_open(_declined(why_not), files)
     with runs.lock(f"giving up {files.name}"):
         given_up = Result(ExitCode.UNKNOWN, f"given up: {how.reason}; nothing was undone", run=files.name)
         execution.give_up(caller, files, given_up.envelope(caller.command))

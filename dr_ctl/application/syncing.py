@@ -16,14 +16,13 @@ from dr_ctl.application.result import Result
 from dr_ctl.core.document import document, optional
 from dr_ctl.core.errors import LoginRefused, Stopped
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, Finding, Json, Role, brief
+from dr_ctl.core.model import ExitCode, Json, Role, brief
 from dr_ctl.core.system import stamp
 from dr_ctl.engine.debts import Hold, Notes
 from dr_ctl.engine.operations import KEEP_ASIDE
 from dr_ctl.engine.plan import RunOptions, Spec
 from dr_ctl.engine.roles import roles_text
 from dr_ctl.engine.runs import Runs
-from dr_ctl.topologies.topology import Progress
 
 LINE_EVERY_S: Final = 5.0
 FIGURES: Final = (
@@ -60,7 +59,7 @@ def sync(caller: Caller, lasting_s: float | None, *, metrics: str | None) -> Res
             refused = (broker.silent for broker in snapshot.brokers if isinstance(broker.silent, LoginRefused))
             if (error := next(refused, None)) is not None:
                 return _not_let_in(error)
-            return _refused(found("DR-AGENT-004", roles=roles_text(snapshot)))
+            return Result.of(ExitCode.PRECHECK_FAILED, found("DR-AGENT-004", roles=roles_text(snapshot)))
         primary, standby = serving[0], opened.other(serving[0])
         with closing(opened.topology.cleaner(primary, _remembered(notes, runs, primary))) as cleaner:
             agent = SyncAgent(cleaner, runs, notes, clock, {"primary": primary, "standby": standby})
@@ -73,14 +72,15 @@ def sync(caller: Caller, lasting_s: float | None, *, metrics: str | None) -> Res
                 agent.end(str(error))
                 return _not_let_in(error)
     kept = standing.kept
-    deleted, left = _sum(kept, "deleted"), _sum(kept, "waiting") + _sum(kept, "unconfirmed")
+    deleted = sum(queue.deleted for queue in kept.queues)
+    left = sum(queue.waiting + queue.unconfirmed for queue in kept.queues)
     text = f"{standing.why}; {deleted} copies deleted, {left} announced and not deleted"
     return Result(ExitCode.OK, text, kept.findings, SettleData(deleted=deleted, left=left, queues=kept.queues))
 
 
 def hold(caller: Caller, reason: str) -> Result:
     """Keep the agent from deleting, whether it runs now or later."""
-    notes = Notes(_own(caller))
+    notes = _notes(caller)
     notes.put_hold(Hold("an operator", reason, stamp(caller.clock.now())))
     text = "the agent deletes nothing until `dr-ctl sync --go-on`; wait for `held` in sync.json before you purge"
     return Result(ExitCode.OK, text, data=SettleData(standing=notes.standing))
@@ -88,7 +88,7 @@ def hold(caller: Caller, reason: str) -> Result:
 
 def go_on(caller: Caller) -> Result:
     """Let the agent delete again; messages that vanished meanwhile count as consumed."""
-    notes = Notes(_own(caller))
+    notes = _notes(caller)
     was = notes.hold()
     notes.go_on(caller.clock.now())
     before = f"it was held by {was.text}; " if was is not None else "nothing held it; "
@@ -106,7 +106,7 @@ def settle(caller: Caller, asked: Spec, how: RunOptions) -> Result:
         waiting = opened.other(asked.target)
         snapshot = opened.topology.read()
         if (snapshot.roles[asked.target], snapshot.roles[waiting]) != (Role.SERVING, Role.STANDBY):
-            return _refused(found("DR-AGENT-004.settle", roles=roles_text(snapshot)))
+            return Result.of(ExitCode.PRECHECK_FAILED, found("DR-AGENT-004.settle", roles=roles_text(snapshot)))
         unproven = opened.topology.unproven(waiting, asked.queues)
     texts = [copies.why_not or f"{len(copies.ids)} of {copies.name}, the first {copies.ids[0]}" for copies in unproven]
     text = f"{waiting}: nothing proves that these copies were consumed: {brief(texts)}" if texts else ""
@@ -125,14 +125,13 @@ def _remembered(notes: Notes, runs: Runs, primary: str) -> Mapping[str, Json]:
     return {pair: {**known, "known": {}} if moved else known for pair, known in memory.items()}
 
 
-def _own(caller: Caller) -> Path:
+def _notes(caller: Caller) -> Notes:
     caller.runs().own()
-    return caller.state()
+    return Notes(caller.state())
 
 
 def _followed(caller: Caller, agent: SyncAgent, board: Board | None, until: float | None) -> SyncStatus:
-    clock = caller.clock
-    before: tuple[Phase, str] | None = None
+    clock, before = caller.clock, None
     line_at = clock.monotonic()
     while True:
         standing = agent.step()
@@ -147,17 +146,9 @@ def _followed(caller: Caller, agent: SyncAgent, board: Board | None, until: floa
             return agent.end("the time is over")
 
 
-def _refused(finding: Finding) -> Result:
-    return Result.of(ExitCode.PRECHECK_FAILED, finding)
-
-
 def _not_let_in(error: LoginRefused) -> Result:
     """As wrong settings: a service that starts the agent again would lock the account out."""
     return Result.of(ExitCode.USAGE, found("DR-AGENT-009", remedy=error.remedy, why=error))
-
-
-def _sum(kept: Progress, what: str) -> int:
-    return sum(int(getattr(queue, what)) for queue in kept.queues)
 
 
 def _shown(standing: SyncStatus) -> Shown:

@@ -191,7 +191,9 @@ def command(
         every = [parameter for parameter in everywhere(before=False, forms=forms) if parameter.name not in taken]
 
         def run(ctx: typer.Context, **options: Any) -> None:
-            session = _with(ctx.obj.called(whole), {parameter.name: options.pop(parameter.name) for parameter in every})
+            session = _with(
+                replace(ctx.obj, command=whole), {parameter.name: options.pop(parameter.name) for parameter in every}
+            )
             acts = bool(changes) and not options.get("dry_run")
             try:
                 _refuse_form(session.form, whole, (*FORMS, *forms))
