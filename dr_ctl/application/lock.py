@@ -21,7 +21,7 @@ from dr_ctl.core.notation import duration
 from dr_ctl.core.system import stamp
 from dr_ctl.engine.context import stoppable
 from dr_ctl.engine.holding import Lease, auto_renewed
-from dr_ctl.engine.lease import LockDocument, LockReading, against, held_by, per_machine
+from dr_ctl.engine.lease import LockDocument, LockReading, against, held_by
 from dr_ctl.engine.runs import Locked, Runs
 from dr_ctl.topologies.topology import BrokerSnapshot, Snapshot
 
@@ -196,7 +196,7 @@ def forbidden(opened: Opened, snapshot: Snapshot) -> dict[tuple[str, str], Findi
         with closing(store), suppress(BrokerError):
             why = store.why_forbidden() if (store.site, store.pair) in _answered(snapshot) else None
             if why is not None:
-                findings[store.site, store.pair] = per_machine(f"{store.site}/{store.pair}", why)
+                findings[store.site, store.pair] = found("DR-LOCK-001", name=f"{store.site}/{store.pair}", why=why)
     return findings
 
 

@@ -92,8 +92,7 @@ def stoppable() -> Iterator[StopRequest]:
         request.ask(signum)
 
     before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
-    before[signal.SIGHUP] = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    before[signal.SIGPIPE] = signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    before |= {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGHUP, signal.SIGPIPE)}
     try:
         yield request
     finally:
@@ -160,10 +159,9 @@ class JournalledStep(StepContext):
     ) -> None:
         """`stop` is None where a signal must wait: past the point of no return, and while undoing. `findings` are those
         of the run."""
-        self._journal, self._step, self._stop = journal, step, stop
-        self._findings = findings if findings is not None else []
         super().__init__(listener)
-        self._clock, self._outage = clock, outage
+        self._journal, self._step, self._stop, self._clock, self._outage = journal, step, stop, clock, outage
+        self._findings = findings if findings is not None else []
         self._trail: list[tuple[float, int]] = []
         self._shown = self._sampled = float("-inf")
         self._began = clock.monotonic()
@@ -178,11 +176,8 @@ class JournalledStep(StepContext):
         if self._step.verb == FENCING:
             self._outage.begins()
         outcomes = list(send(calls))
-        results = [
-            (seq, outcome.word, {"text": outcome.text, **outcome.evidence})
-            for seq, outcome in zip(intents, outcomes, strict=True)
-        ]
-        self._journal.results(self._step, results)
+        told = [(outcome.word, {"text": outcome.text, **outcome.evidence}) for outcome in outcomes]
+        self._journal.results(self._step, [(seq, *row) for seq, row in zip(intents, told, strict=True)])
         return outcomes
 
     def sample(self, evidence: Mapping[str, Json]) -> None:
@@ -240,10 +235,9 @@ class JournalledStep(StepContext):
         return wait
 
     def hold(self, seconds: float, subject: str) -> None:
-        until = self.monotonic() + seconds
+        until, wait = self.monotonic() + seconds, self.counting(subject, seconds)
         while (left := until - self.monotonic()) > 0:
-            self._listener(WaitProgress(subject, None, None, left, None, self._outage.so_far_s()))
-            self.wait(min(left, _SLICE_S))
+            wait(min(left, _SLICE_S))
 
     def monotonic(self) -> float:
         return self._clock.monotonic()

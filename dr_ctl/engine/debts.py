@@ -7,9 +7,7 @@ stands. `sync-hold.json` keeps it from deleting until it is removed. `sync-go-on
 the vanished messages; the agent removes that document.
 """
 
-import fcntl
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,7 +20,7 @@ from dr_ctl.core.document import derived, document, key, of_file, read
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.model import Json
 from dr_ctl.core.system import stamp
-from dr_ctl.engine.disk import private
+from dr_ctl.engine.disk import alone, private
 from dr_ctl.engine.runs import Locked, write, write_text
 
 
@@ -56,11 +54,8 @@ class Debt:
     def remedy(self) -> str:
         if self.kind is DebtKind.FENCE:
             return f"`dr-ctl reinstate {self.lost_site}` once it is back: it is closed first where it came back open."
-        return (
-            f"`dr-ctl reinstate {self.lost_site}` once it is back: it compares both sites, names possible "
-            "duplicates, and then "
-            "lets that in."
-        )
+        compares = "it compares both sites, names possible duplicates, and then lets that in."
+        return f"`dr-ctl reinstate {self.lost_site}` once it is back: {compares}"
 
 
 def lost_alone(debts: Iterable[Debt]) -> str | None:
@@ -170,14 +165,9 @@ class Notes:
     def only_agent(self) -> Iterator[None]:
         """Be the only agent of this STATE until the block or the process ends; raises `Locked`."""
         private(self.state)
-        file = os.open(self.state / "sync.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
+        with alone(self.state / "sync.lock") as file:
+            if file is None:
                 document = self.read()
                 text = f"an agent runs already: process {document.get('pid', '?')} on {document.get('host', '?')}"
-                raise Locked(text, remedy=f"{self.standing} says how it stands.") from error
+                raise Locked(text, remedy=f"{self.standing} says how it stands.")
             yield
-        finally:
-            os.close(file)

@@ -1,6 +1,7 @@
 """What a run needs of the disk: room reserved before its first call, so that a full disk refuses it there instead of
 ending it in its middle, names that survive a power cut, and folders that nobody else may look into."""
 
+import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -50,6 +51,22 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+@contextmanager
+def alone(path: Path) -> Iterator[int | None]:
+    """A file that is locked for this block, made where it is missing; None where another process holds it."""
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(file)
+        yield None
+        return
+    try:
+        yield file
+    finally:
+        os.close(file)
 
 
 class Reserve:

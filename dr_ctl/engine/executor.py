@@ -163,10 +163,9 @@ class Execution(Generic[O]):
 
     def _from_drain(self, step: PlannedStep) -> list[PlannedStep]:
         """The steps that prove the source empty, up to this one; none where the plan has no drain."""
-        steps = [
-            done for done in self.plan.steps if done.verb in operations.DRAIN_TO_ACTIVATE and done.number <= step.number
-        ]
-        return steps if steps and steps[0].verb == operations.DRAIN_TO_ACTIVATE[0] else []
+        verbs = operations.DRAIN_TO_ACTIVATE
+        steps = [done for done in self.plan.steps if done.verb in verbs and done.number <= step.number]
+        return steps if steps and steps[0].verb == verbs[0] else []
 
     def _asked_to_end(self, step: PlannedStep) -> RunResult[O] | None:
         """Hear signals, and the person who is asked before each step."""
@@ -281,9 +280,7 @@ class Execution(Generic[O]):
     def _past_no_return(self) -> ports.Outcome:
         """Compare the bounds with the accepted loss once more: the bounds of a failover grow while the run waits."""
         above = self.exposure.too_high(self._spec) if self.exposure is not None and self._revertible else None
-        if above is not None:
-            return ports.Failed(above.text, findings=(above,), code=ExitCode.LOSS_REFUSED)
-        return ports.Done("passed")
+        return ports.Done("passed") if above is None else ports.Failed.of(above, code=ExitCode.LOSS_REFUSED)
 
     def _asked(self, step: PlannedStep) -> ports.Outcome:
         """A signal counts as a no while all can be undone; later the question waits for a person."""
@@ -330,9 +327,8 @@ class Execution(Generic[O]):
     def _back(self, cause: ports.Failed) -> RunResult[O]:
         """Undo all that was started, the last first; a step that cannot be undone does not stop the others."""
         if not self.journal.changed:
-            code = cause.code
-            if code in (ExitCode.REVERTED, ExitCode.DRAIN_TIMEOUT):
-                code = ExitCode.PRECHECK_FAILED
+            undone = cause.code in (ExitCode.REVERTED, ExitCode.DRAIN_TIMEOUT)
+            code = ExitCode.PRECHECK_FAILED if undone else cause.code
             return self._ended(code, f"{cause.text}; nothing was changed", undone=True)
         self.listener(Notice(f"{cause.text}: undoing"))
         failed: dict[str, list[str]] = {}
@@ -357,15 +353,13 @@ class Execution(Generic[O]):
                 if isinstance(outcome, ports.Failed) and outcome.code is ExitCode.STRANDED:
                     stranded_by = outcome.text
         before_anything = cause.code in (ExitCode.PRECHECK_FAILED, ExitCode.LOSS_REFUSED, ExitCode.DECLINED)
-        code = ExitCode.REVERTED if before_anything else cause.code
-        code = ExitCode.STRANDED if failed else code
+        code = ExitCode.STRANDED if failed else ExitCode.REVERTED if before_anything else cause.code
         left = "; ".join(f"{', '.join(verbs)}: {why}" for why, verbs in failed.items())
         end = f"; not everything could be undone: {left}" if failed else f"{self._kept()}; undone"
         text = f"{cause.text}{end}"
         if stranded_by and len(failed) == 1:  # what came of the rest is a consequence of that
             text = f"{stranded_by}; so not undone: {', '.join(failed[stranded_by])}; before that: {cause.text}"
-            target_served = self.plan.serving == (self._move.target,)
-            if target_served:  # as it does now: only the cause is news
+            if self.plan.serving == (self._move.target,):  # as it does now: only the cause is news
                 text = f"{cause.text}; {stranded_by}"
         return self._ended(code, text, undone=not failed)
 
@@ -394,15 +388,11 @@ class Execution(Generic[O]):
             outcome=done[-1] if done else "",
         )
         end = ending.of(facts, code, text or "")
-        findings = with_queues((*self._findings, *end.findings, *self._left_to_do(end)), self._spec)
+        findings = (*self._findings, *end.findings)
+        if end.code is ExitCode.INCOMPLETE and all(finding.severity is not Severity.ERROR for finding in findings):
+            findings = (*findings, found("DR-RUN-008", what=end.text))  # where no other one says what to do
+        findings = with_queues(findings, self._spec)
         return RunResult(end.code, end.text, findings, snapshot, end.undone, outage, bounds, self._left, self._evidence)
-
-    def _left_to_do(self, end: ending.End) -> tuple[Finding, ...]:
-        """What to do after an end that leaves something, where no other finding says it."""
-        has_error = any(finding.severity is Severity.ERROR for finding in (*self._findings, *end.findings))
-        if end.code is not ExitCode.INCOMPLETE or has_error:
-            return ()
-        return (found("DR-RUN-008", what=end.text),)
 
     def _bounds(self) -> Mapping[str, Json] | None:
         """The last bounds on the loss in the journal, also those of the process that a resumed run follows."""

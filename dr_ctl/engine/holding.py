@@ -12,6 +12,7 @@ from functools import partial
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding
 from dr_ctl.core.system import Clock, Event, Mutex, in_background, system
 from dr_ctl.engine import lease
@@ -67,11 +68,12 @@ class Lease:
     def epoch(self) -> int:
         return self._who.epoch
 
+    def _at(self, site: str, pair: str) -> BrokerLock:
+        return next(broker for broker in self.locks if broker.key == (site, pair))
+
     def findings(self) -> list[Finding]:
         """Say where the lock could not be had because the broker does not let this user create it."""
-        return [
-            lease.per_machine(broker.name, broker.forbidden) for broker in self.locks if broker.forbidden is not None
-        ]
+        return [found("DR-LOCK-001", name=at.name, why=at.forbidden) for at in self.locks if at.forbidden is not None]
 
     def held_at(self) -> list[str]:
         return [broker.name for broker in self.locks if broker.held is not None]
@@ -171,7 +173,7 @@ class Lease:
     def why_not(self, site: str, pair: str, timeout_s: float) -> str | None:
         """Say why no call may go out to that broker now, or return None if a call that takes `timeout_s` may. An old
         reading is made anew; a lock with too little time left is renewed."""
-        broker = next(broker for broker in self.locks if broker.key == (site, pair))
+        broker = self._at(site, pair)
         try:
             if broker.forbidden is None and (self._old(broker) or self._left_s(broker) < timeout_s):
                 with broker.mutex:
@@ -223,7 +225,7 @@ class Lease:
 
     def paused(self, site: str, pair: str, names: Iterable[str]) -> str | None:
         """Write down which queues are about to be paused; says why not where that cannot be done."""
-        broker = next(broker for broker in self.locks if broker.key == (site, pair))
+        broker = self._at(site, pair)
         with broker.mutex:
             broker.own = tuple(sorted({*broker.own, *names}))
             if broker.held is None:
@@ -236,14 +238,11 @@ class Lease:
 
     def still_paused(self, site: str, pair: str, names: Collection[str]) -> None:
         """Note which queues of a broker were seen paused at the end: the lock forgets what runs have lifted."""
-        broker = next(broker for broker in self.locks if broker.key == (site, pair))
+        broker = self._at(site, pair)
         with broker.mutex:
             broker.own = tuple(name for name in broker.own if name in names)
             if broker.held is not None:
-                left = {
-                    run: tuple(queue for queue in queues if queue in names)
-                    for run, queues in broker.held.paused.items()
-                }
+                left = {run: tuple(name for name in of if name in names) for run, of in broker.held.paused.items()}
                 broker.held = replace(broker.held, paused={run: queues for run, queues in left.items() if queues})
 
     def before(self, site: str, pair: str, names: Iterable[str]) -> None:

@@ -346,8 +346,7 @@ class Journal:
         except DrCtlError:
             os.close(self._file)
             raise
-        size = sum(len(entry.to_line().encode("utf-8", ANY)) for entry in entries)
-        self._path, self._size = path, size
+        self._path, self._size = path, sum(len(entry.to_line().encode("utf-8", ANY)) for entry in entries)
         self._reserve = Reserve(path.with_name(RESERVE))
         self._cut()
         sync_folder(path.parent)
@@ -433,13 +432,10 @@ class Journal:
     ) -> int:
         with self._mutex:
             now = stamp(self._clock.now())
-            seq, sealed = self.count, self.last_hash
-            entries = []
-            for kind, step, call, outcome, evidence in rows:
-                seq += 1
-                entry = Entry(seq, now, kind, step, call, outcome, evidence, sealed)
-                sealed = entry.hash()
-                entries.append(entry)
+            sealed, entries = self.last_hash, list[Entry]()
+            for seq, row in enumerate(rows, self.count + 1):
+                entries.append(Entry(seq, now, *row, sealed))
+                sealed = entries[-1].hash()
             block = "".join(entry.to_line() for entry in entries).encode("utf-8", ANY)
             try:
                 if not self._write(block, needed=sync):
@@ -448,9 +444,9 @@ class Journal:
                     self._sync()
             except OSError as error:
                 raise EnvironmentFault(f"the journal could not be written: {error.strerror or error}") from error
-            self.count, self.last_hash = seq, sealed
+            self.count, self.last_hash = self.count + len(entries), sealed
             self._entries += [entry for entry in entries if entry.kind != _SAMPLE]
-            return entries[0].seq if entries else seq
+            return self.count - len(entries) + 1
 
     def _sync(self) -> None:
         """Put the lines on disk. Some file systems only notice here that there is no room; then the reserve is used."""

@@ -27,8 +27,6 @@ from typing import Final, Protocol
 from dr_ctl.core import machine
 from dr_ctl.core.document import document, key, read
 from dr_ctl.core.errors import UNREADABLE, BrokerError
-from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding
 from dr_ctl.core.system import Clock, stamp
 from dr_ctl.engine.disk import private
 from dr_ctl.engine.runs import Locked, write_text
@@ -228,10 +226,6 @@ def held_by(name: str, document: LockDocument) -> Locked:
         remedy="Wait for it to end. Only if its process is certain to be gone: --break-lock --reason TEXT; a lock that "
         "nobody renews runs out within a minute.",
     )
-
-
-def per_machine(name: str, why: str) -> Finding:
-    return found("DR-LOCK-001", name=name, why=why)
 
 
 class FolderStore:

@@ -169,27 +169,22 @@ def _lines(runbook: Runbook, snapshot: Observation, move: Move, past: RunState |
     """The runbook's lines that the operation needs. A reinstatement ends where both sites are shown to hold the same; a
     resumed failback does not reinstate a site twice. A site that answers is fenced at its listeners; only
     a silent site is cut off by a hook."""
-    lines = runbook.steps
+    lines: Sequence[RunbookStep] = runbook.steps
     hooks = cutting_off(lines) if move.spec.operation in (operations.FAILOVER, operations.FENCE) else []
     if snapshot.roles[move.source] in (Role.SERVING, Role.STANDBY):
         lines = tuple(line for line in lines if line not in hooks)
     elif hooks:
-        lines = tuple(
-            replace(line, words={**line.words, CUT_OFF: True}) if line.verb == operations.FENCING else line
-            for line in lines
-        )
+        told = {CUT_OFF: True}
+        lines = [replace(at, words={**at.words, **told}) if at.verb == operations.FENCING else at for at in lines]
     if move.spec.operation == operations.REINSTATE:
         ends = [number for number, line in enumerate(lines, start=1) if line.verb == operations.RECONCILE]
         lines = lines[: ends[0]] if ends else lines
-    rejoined = past is not None and any(
-        step.step.verb == operations.RECONCILE and step.succeeded for step in past.steps
-    )
+    steps = past.steps if past is not None else ()
+    rejoined = any(step.step.verb == operations.RECONCILE and step.succeeded for step in steps)
     # A site that a failback has opened in part is not a returned site that came back open.
     has_debt = any(move.target == debt.lost_site for debt in snapshot.debts)
-    interrupted = (
-        move.spec.operation == operations.FAILBACK and snapshot.roles[move.source] is not Role.SERVING and not has_debt
-    )
-    if rejoined or interrupted:
+    closed = snapshot.roles[move.source] is not Role.SERVING
+    if rejoined or (move.spec.operation == operations.FAILBACK and closed and not has_debt):
         return [line for line in lines if line.verb not in operations.REJOINING]
     return lines
 

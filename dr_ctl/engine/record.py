@@ -171,12 +171,9 @@ def read_run(files: RunFiles) -> Material:
     """Read journal, plan and result, up to the first line that does not fit; what is missing or damaged is a problem
     that the run's page shows."""
     entries, problem = _fitting(files.journal)
-    problems = [problem] if problem else []
-    result: Mapping[str, Any] | None = None
-    if files.result.exists():
-        result = of_file(files.result)
-        if result is None:
-            problems.append("result.json could not be read: how the run ended is taken from the journal")
+    problems, result = [problem] if problem else [], of_file(files.result)
+    if result is None and files.result.exists():
+        problems.append("result.json could not be read: how the run ended is taken from the journal")
     if result is None:
         result = next((entry.evidence for entry in reversed(entries) if entry.kind == "end"), None)
         if result is not None and not files.result.exists():
@@ -223,6 +220,9 @@ def record(files: RunFiles) -> Record:
     fenced = next((run.listener(entry) for entry in entries if entry.fences), None)
     epochs = [number(mapping(author.get("lock")).get("epoch")) for author in run.authors]
     epochs += [number(entry.evidence.get("epoch")) for entry in entries if entry.kind == "lock"]
+    units, out, last = map(mapping, items(run.data.get("pairs"))), _out(run.data), entries[-1].at if entries else None
+    if out is None and outcome == ExitCode.STRANDED.outcome and fenced is not None and last and last >= fenced.at:
+        out = OutageBounds((last - fenced.at).total_seconds(), None)  # clients are locked out: while it went on
     return Record(
         run=files.name,
         outcome=outcome,
@@ -233,17 +233,17 @@ def record(files: RunFiles) -> Record:
         queues=text(run.spec.get("queues")) or None,
         reason=text(run.spec.get("reason")),
         began=entries[0].at if entries else None,
-        ended=entries[-1].at if entries and outcome != OPEN else None,
+        ended=last if outcome != OPEN else None,
         authors=tuple("@".join(filter(None, (text(by.get("user")), text(by.get("host"))))) for by in run.authors),
         approved_by=approvers(run.authors),
         plan_sha256=None if run.approved is None else text(run.approved.get("plan_sha256")),
         exit_code=None if (code := number(result.get("exit_code"))) is None else int(code),
-        out=_out(run.data) or (_since(fenced, entries) if outcome == ExitCode.STRANDED.outcome else None),
+        out=out,
         debts=tuple(text(mapping(debt).get("text")) for debt in items(result.get("debts"))),
         epoch=max((int(epoch) for epoch in epochs if epoch is not None), default=None),
         let_in=let_in,
         fenced=fenced,
-        served=_served(run.data),
+        served={text(unit.get("name")): text(unit.get("serving")) or None for unit in units} or None,
         served_before=tuple(map(text, items(run.plan.get("serving")))),
         installation=run.installation,
     )
@@ -270,13 +270,6 @@ def approvers(by: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(text(row.get("name")) for row in signed if text(row.get("name"))))
 
 
-def _served(data: Mapping[str, Any]) -> Mapping[str, str | None] | None:
-    units = {
-        text(unit.get("name")): text(unit.get("serving")) or None for unit in map(mapping, items(data.get("pairs")))
-    }
-    return units or None
-
-
 def _out(data: Mapping[str, Any]) -> OutageBounds | None:
     """The outage as the run measured it; of a failover, by the readings that bound it."""
     measured, bounds = number(data.get("outage_s")), mapping(data.get("out_s"))
@@ -284,14 +277,6 @@ def _out(data: Mapping[str, Any]) -> OutageBounds | None:
         return OutageBounds(measured, measured)
     at_least, at_most = number(bounds.get("at_least")), number(bounds.get("at_most"))
     return None if at_least is None and at_most is None else OutageBounds(at_least, at_most)
-
-
-def _since(fenced: Listener | None, entries: Sequence[Entry]) -> OutageBounds | None:
-    """Of a run that left clients locked out: for as long as it went on."""
-    last = entries[-1].at if entries else None
-    if fenced is None or last is None or last < fenced.at:
-        return None
-    return OutageBounds((last - fenced.at).total_seconds(), None)
 
 
 class Verdict(Enum):
@@ -331,12 +316,9 @@ def check(files: RunFiles) -> Checked:
         return Checked(Verdict.ALTERED, len(past), f"line {place} of journal.jsonl {checked.wrong[1]}", place)
     is_complete = raw.endswith(b"\n")
     if not has_ended:
-        so_far = f"the run has not ended; its {len(past)} line(s) so far fit together"
-        if not checked.torn:
-            return Checked(Verdict.OPEN, len(past), so_far)
-        if is_complete:
-            return Checked(Verdict.OPEN, len(past), f"{so_far}; line {place} is torn, as a crash leaves it", place)
-        return Checked(Verdict.OPEN, len(past), f"{so_far}; line {place} is torn, or being written")
+        torn = f"; line {place} is torn, {'as a crash leaves it' if is_complete else 'or being written'}"
+        so_far = f"the run has not ended; its {len(past)} line(s) so far fit together{torn if checked.torn else ''}"
+        return Checked(Verdict.OPEN, len(past), so_far, place if checked.torn and is_complete else None)
     if checked.torn:
         what = "was altered" if is_complete else "is torn, although the run has ended"
         return Checked(Verdict.ALTERED, len(past), f"line {place} of journal.jsonl {what}", place)
@@ -351,12 +333,10 @@ def _against_result(path: Path, past: list[Entry]) -> Checked:
         count, last_hash = int(sealed["count"]), str(sealed["last_hash"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return Checked(Verdict.ALTERED, len(past), "result.json cannot be read")
-    if count > len(past):
-        text = f"line {len(past) + 1} of journal.jsonl is missing: result.json counts {count}"
-        return Checked(Verdict.ALTERED, len(past), text, len(past) + 1)
-    if count < len(past):
-        text = f"line {count + 1} of journal.jsonl was added: result.json counts {count}"
-        return Checked(Verdict.ALTERED, len(past), text, count + 1)
+    if count != len(past):
+        place, what = min(count, len(past)) + 1, "is missing" if count > len(past) else "was added"
+        text = f"line {place} of journal.jsonl {what}: result.json counts {count}"
+        return Checked(Verdict.ALTERED, len(past), text, place)
     last = past[-1] if past else None
     if last is None or last.hash() != last_hash:
         text = f"line {count} of journal.jsonl, the last, and result.json do not fit: one of them was altered"

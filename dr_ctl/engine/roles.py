@@ -109,17 +109,13 @@ def served_where(snapshot: Observation) -> str:
 def _where(unit: UnitSnapshot, snapshot: Observation) -> str:
     if len(unit.open_at) > 1:
         return "at both"
-    if unit.serving is not None:
-        return f"at {unit.serving}"
-    return "at neither" if {*unit.closed_at} >= {*snapshot.roles} else "not known where"
+    nowhere = "at neither" if {*unit.closed_at} >= {*snapshot.roles} else "not known where"
+    return nowhere if unit.serving is None else f"at {unit.serving}"
 
 
 def by_site(units: Sequence[UnitSnapshot]) -> Mapping[str, list[str]]:
-    units_by_site: dict[str, list[str]] = {}
-    for unit in units:
-        if unit.serving is not None:
-            units_by_site.setdefault(unit.serving, []).append(unit.name)
-    return units_by_site
+    sites = dict.fromkeys(unit.serving for unit in units if unit.serving is not None)
+    return {site: [unit.name for unit in units if unit.serving == site] for site in sites}
 
 
 NODES: Final = "nodes"
@@ -237,9 +233,8 @@ def _alone(snapshot: Observation, spec: Spec, *, cut_off: bool, under_way: bool)
         return _in_place(snapshot, spec) or source
     if spec.operation in (operations.QUIESCE, operations.FENCE, operations.RESTART, operations.TRIM):
         return source
-    return (
-        _of_both(snapshot, spec, "`dr-ctl status` says what ends the open run; then: " if under_way else "") or source
-    )
+    first = "`dr-ctl status` says what ends the open run; then: " if under_way else ""
+    return _of_both(snapshot, spec, first) or source
 
 
 def _in_place(snapshot: Observation, spec: Spec) -> Finding | None:
@@ -267,9 +262,8 @@ def _of_both(snapshot: Observation, spec: Spec, first: str) -> Finding | None:
     if spec.operation == operations.UNFENCE and target_role is Role.SERVING and source_role is Role.STANDBY:
         return None  # no listener is opened, but pauses that runs left there may be lifted
     if snapshot.roles[shut] is Role.SERVING:
-        return found(
-            "DR-ROLE-011", opened=opened, other=shut, roles=summary, way=f"{first}{moves_it(snapshot, opened)}"
-        )
+        way = f"{first}{moves_it(snapshot, opened)}"
+        return found("DR-ROLE-011", opened=opened, other=shut, roles=summary, way=way)
     if spec.operation == operations.UNFENCE and any({opened, shut} <= {*unit.closed_at} for unit in snapshot.units):
         return None  # units that answer at both sites are enough; the result names the others
     if source_role not in _ANSWERING or target_role not in _ANSWERING:
@@ -453,10 +447,8 @@ def _renamed(basis: Mapping[str, Any], before: Mapping[str, Any]) -> Finding | N
     for site, units in before.get(PAIRS, {}).items():
         for unit in sorted({*units} - {*now.get(site, units)}):
             node = before.get(NODES, {}).get(site, {}).get(unit)
-            today = next(
-                (name for name, identity in nodes.get(site, {}).items() if node is not None and identity == node), None
-            )
-            is_now = "" if today is None else f"; that broker is called {today} now"
+            today = [name for name, identity in nodes.get(site, {}).items() if node is not None and identity == node]
+            is_now = f"; that broker is called {today[0]} now" if today else ""
             return found("DR-ROLE-017.renamed", site=site, unit=unit, is_now=is_now)
     return None
 

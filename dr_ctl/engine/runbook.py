@@ -141,61 +141,45 @@ def load(operation: str, folder: Path, more: Sequence[Rule] = ()) -> Runbook:
     """Read the runbook of one operation; raises `UsageError` with every finding if the lint has any."""
     path = folder / f"{operation}.yaml"
     if not path.is_file():
-        raise UsageError(
-            f"no runbook for {operation} in {folder}",
-            remedy="Set `runbooks:` in the settings file to a folder that has it, or leave it out.",
-        )
+        remedy = "Set `runbooks:` in the settings file to a folder that has it, or leave it out."
+        raise UsageError(f"no runbook for {operation} in {folder}", remedy=remedy)
     runbook, findings = lint(path, more)
     if runbook is None:
-        raise UsageError(
-            "\n".join(finding.text for finding in findings), remedy=f"Mend {path}; `dr-ctl runbook lint` checks it."
-        )
+        text = "\n".join(finding.text for finding in findings)
+        raise UsageError(text, remedy=f"Mend {path}; `dr-ctl runbook lint` checks it.")
     if runbook.operation != operation:
-        raise UsageError(
-            f"{path} is a runbook for {runbook.operation}, not for {operation}", remedy="Give each file its own name."
-        )
+        text = f"{path} is a runbook for {runbook.operation}, not for {operation}"
+        raise UsageError(text, remedy="Give each file its own name.")
     return runbook
 
 
 def lint(path: Path, more: Sequence[Rule] = ()) -> tuple[Runbook | None, list[Finding]]:
     """Check one file; the runbook is None when any finding is an error. `more` are the order rules of this
     installation, beside those of `ORDER`."""
-    findings = _Findings(path)
+    findings, runbook = _Findings(path), None
     try:
-        root = composed(path.read_text(encoding="utf-8"))
+        runbook = _runbook(composed(path.read_text(encoding="utf-8")), findings, more)
     except (OSError, UnicodeDecodeError) as error:
         findings.add(0, f"cannot be read: {error}")
-        return None, findings.all()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         findings.add(mark.line + 1 if mark else 0, f"is not YAML: {error.problem or error}")
-        return None, findings.all()
     except (yaml.YAMLError, RecursionError) as error:
         findings.add(0, f"is not YAML: {error}")
-        return None, findings.all()
-    runbook = _runbook(root, findings, more)
-    return (None if findings.errors() else runbook), findings.all()
+    every = [finding for _, finding in sorted(findings.by_line, key=lambda row: row[0])]
+    return (None if any(finding.severity is Severity.ERROR for finding in every) else runbook), every
 
 
 class _Findings:
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._list: list[tuple[int, Finding]] = []
+        self.path = path
+        self.by_line: list[tuple[int, Finding]] = []
 
     def add(self, line: int, text: str, *, severity: Severity = Severity.ERROR) -> None:
-        self.put(line, found("DR-BOOK-001", severity=severity, line=self.place(line), wrong=text))
+        self.put(line, "DR-BOOK-001", severity=severity, wrong=text)
 
-    def place(self, line: int) -> str:
-        return f"{self._path.name}:{line}"
-
-    def put(self, line: int, finding: Finding) -> None:
-        self._list.append((line, finding))
-
-    def errors(self) -> bool:
-        return any(finding.severity is Severity.ERROR for _, finding in self._list)
-
-    def all(self) -> list[Finding]:
-        return [finding for _, finding in sorted(self._list, key=lambda pair: pair[0])]
+    def put(self, line: int, key: str, **seen: Any) -> None:
+        self.by_line.append((line, found(key, line=f"{self.path.name}:{line}", **seen)))
 
 
 def _line(node: yaml.Node) -> int:
@@ -234,7 +218,7 @@ def _runbook(root: yaml.Node | None, findings: _Findings, more: Sequence[Rule]) 
     steps = [step for step in (_step(node, findings) for node in listed.value) if step is not None]
     rules = (*ORDER.get(operation, ()), *(more if ORDER.get(operation) is _MOVE else ()))
     _order(operation, rules, steps, findings, _line(listed))
-    return Runbook(operation, _word(about) if about is not None else "", tuple(steps), findings._path)  # noqa: SLF001
+    return Runbook(operation, _word(about) if about is not None else "", tuple(steps), findings.path)
 
 
 def _step(node: yaml.Node, findings: _Findings) -> RunbookStep | None:
@@ -296,24 +280,19 @@ def _order(operation: str, rules: Sequence[Rule], steps: Sequence[RunbookStep], 
     place: dict[str, int] = {}
     for number, step in enumerate(steps):
         if step.verb in at and step.verb not in ("observe", "hook", "ask", "hold"):
-            findings.put(step.line, found("DR-BOOK-002", line=findings.place(step.line), verb=step.verb))
+            findings.put(step.line, "DR-BOOK-002", verb=step.verb)
         # A rule may name a hook, too.
         for name in (step.verb, f"hook {step.words.get('name', '')}" if step.verb == "hook" else step.verb):
             at.setdefault(name, step)
             place.setdefault(name, number)
     for first, then, because in rules:
-        if then not in at:
-            if first in at and then in ("activate", "probe", "verify", "drain", "fence"):
-                at_line, key = line, "DR-BOOK-003.missing"
-            else:
-                continue
-        elif first not in at or place[first] > place[then]:
-            at_line, key = at[then].line, "DR-BOOK-003" if first in at else "DR-BOOK-003.without"
-        else:
-            continue
-        findings.put(at_line, found(key, line=findings.place(at_line), first=first, then=then, because=because))
+        words = {"first": first, "then": then, "because": because}
+        if then in at and (first not in at or place[first] > place[then]):
+            findings.put(at[then].line, "DR-BOOK-003" if first in at else "DR-BOOK-003.without", **words)
+        elif then not in at and first in at and then in ("activate", "probe", "verify", "drain", "fence"):
+            findings.put(line, "DR-BOOK-003.missing", **words)
     if operation in ORDER and "activate" not in at:
-        findings.put(line, found("DR-BOOK-003.no_activate", line=findings.place(line)))
+        findings.put(line, "DR-BOOK-003.no_activate")
     for step in steps:
         if step.verb == "check" and step.words.get("operation", operation) != operation:
             findings.add(step.line, f"check: is for {step.words['operation']}, but the runbook is for {operation}")

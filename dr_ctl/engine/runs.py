@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
 import re
 import secrets
 import socket
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -21,7 +21,7 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.machine import machine_id
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity
 from dr_ctl.core.system import Clock, SystemClock, stamp
-from dr_ctl.engine.disk import RESERVE, private, refusing, sync_folder
+from dr_ctl.engine.disk import RESERVE, alone, private, refusing, sync_folder
 
 _OWNER: Final = "installation.json"
 DEBTS: Final = "debts.json"  # there only while a debt is pending
@@ -59,7 +59,7 @@ class Owner:
 
     @property
     def _by_name(self) -> dict[str, list[str]]:
-        """The addresses of each broker by SITE/PAIR, without what people spell one way or the other."""
+        """By SITE/PAIR, without what people spell one way or the other."""
         return {
             f"{site}/{pair}": [address.partition("://")[2].lower().rstrip("/") or address for address in addresses]
             for site, pairs in self.brokers.items()
@@ -129,9 +129,8 @@ def unclaimed(namesakes: Iterable[Path]) -> list[Finding]:
         if not runs.all() and not has_debts:
             continue
         what = f"the open run {open_.name}" if open_ is not None else f"{len(runs.all())} run(s)"
-        what += " and debts" if has_debts else ""
-        severity = Severity.WARNING if open_ is None and not has_debts else Severity.ERROR
-        findings.append(found("DR-STATE-001", place=place, what=what, severity=severity))
+        accepted, what = open_ is None and not has_debts, f"{what}{' and debts' if has_debts else ''}"
+        findings.append(found("DR-STATE-001", place=place, what=what, accepted=accepted))
     return findings
 
 
@@ -172,15 +171,7 @@ class RunFiles:
             write(self.plan, plan)
 
 
-def _written_ns(path: Path) -> int:
-    try:
-        return path.stat().st_mtime_ns
-    except OSError:
-        return 0
-
-
 def write(path: Path, document: Mapping[str, Json]) -> None:
-    """Write a document as `write_bytes` does."""
     write_text(path, json.dumps(document, ensure_ascii=False, indent=1) + "\n")
 
 
@@ -214,10 +205,10 @@ class Runs:
     ) -> None:
         """Without an owner the runs are only read. `claimed`: a person says that these are its runs. `namesakes` as of
         `folder_in`. Raises `Foreign`."""
-        self._state = state
-        self._clock = clock
-        self._owner = owner
-        self._namesakes = namesakes
+        self._state, self._clock, self._owner, self._namesakes = state, clock, owner, namesakes
+        self.documents = state / "documents"  # of brokers that can keep none
+        self.rehearsals = state / "rehearsals"  # the evidence of those on simulated brokers
+        self.index = state / "index.html"
         if owner is not None and (recorded := Owner.read(state / _OWNER)) is not None:
             if not recorded.is_same(owner):
                 text = f"the runs in {state} are of {recorded.name}, whose brokers are not those of {owner.name}"
@@ -228,34 +219,23 @@ class Runs:
                     if file is not None:
                         self.own()
 
-    @property
-    def documents(self) -> Path:
-        """Where the documents of brokers stand that can keep none."""
-        return self._state / "documents"
-
-    @property
-    def rehearsals(self) -> Path:
-        """Where rehearsals on simulated brokers leave their evidence."""
-        return self._state / "rehearsals"
-
-    @property
-    def index(self) -> Path:
-        return self._state / "index.html"
-
     def all(self) -> list[RunFiles]:
         """The oldest first; a name tells the second in which its run began, and no more."""
         folder = self._state / "runs"
         runs = [RunFiles(path.name, path) for path in folder.iterdir()] if folder.is_dir() else []
-        return sorted(runs, key=lambda run: (run.name.partition("-")[0], _written_ns(run.plan), run.name))
+        written_ns = defaultdict[str, int](int)
+        for run in runs:
+            with suppress(OSError):
+                written_ns[run.name] = run.plan.stat().st_mtime_ns
+        return sorted(runs, key=lambda run: (run.name.partition("-")[0], written_ns[run.name], run.name))
 
     def find(self, name: str | None) -> RunFiles:
         """Find a run by its name, a unique beginning of it, or the last one; raises `UsageError`."""
         runs = self.all()
         if name is None:
             if not runs:
-                raise UsageError(
-                    "there is no run yet", remedy="`dr-ctl plan swapover --to SITE` shows what one would do."
-                )
+                remedy = "`dr-ctl plan swapover --to SITE` shows what one would do."
+                raise UsageError("there is no run yet", remedy=remedy)
             return runs[-1]
         matching = [run for run in runs if run.name.startswith(name)]
         if len(matching) != 1:
@@ -291,9 +271,8 @@ class Runs:
     def unwritable(self) -> str | None:
         """Why no run can be begun here, as far as can be seen without writing."""
         there = next(folder for folder in (self._state, *self._state.parents) if os.path.lexists(folder))
-        if there.is_dir() and os.access(there, os.W_OK | os.X_OK):
-            return None
-        return f"{there} cannot be written"
+        writable = there.is_dir() and os.access(there, os.W_OK | os.X_OK)
+        return None if writable else f"{there} cannot be written"
 
     def create(self, operation: str, target: str, name: str | None = None) -> RunFiles:
         name = name or self.name(operation, target)
@@ -352,18 +331,11 @@ class Runs:
     @contextmanager
     def _alone(self) -> Iterator[int | None]:
         """The lock's file, held for this block; None where another process holds it. Raises `CannotWrite`."""
-        with refusing(self._state):
-            private(self._state)
-            file = os.open(self._state / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                yield None
-            else:
-                yield file
-        finally:
-            os.close(file)
+        with ExitStack() as stack:
+            with refusing(self._state):
+                private(self._state)
+                file = stack.enter_context(alone(self._state / "lock"))
+            yield file
 
 
 def _holder(file: Path) -> str:

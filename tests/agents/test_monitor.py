@@ -350,7 +350,7 @@ def test_a_trouble_is_said_once_and_so_is_its_end_with_what_it_cost() -> None:
     assert [said.partition(";")[0] for said in heard] == ["full", "the history is written again"] * 2
     assert "5 row(s) were dropped" in heard[1]
     assert "nothing was lost" in heard[3]
-    assert [finding.id for finding in recorded.findings] == ["DR-MON-001"]
+    assert [finding.id for finding in recorded.troubles.values()] == ["DR-MON-001"]
 
 
 REQUEST = Request(history=Path("h"), store=True)
