@@ -172,9 +172,7 @@ def number(value: object) -> float | None:
 def moment(value: object) -> datetime | None:
     """An ISO 8601 time, in UTC."""
     try:
-        at = datetime.fromisoformat(value) if isinstance(value, str) else None
+        at = datetime.fromisoformat(text(value))
     except ValueError:
-        return None
-    if at is None:
         return None
     return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)

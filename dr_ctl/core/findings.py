@@ -7,7 +7,8 @@ finding, of what was seen. Help, `explain`, the report, README, docs and the lis
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import cache
+from functools import cache, reduce
+from operator import or_
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -44,12 +45,8 @@ class Meaning:
 @cache
 def meanings() -> Mapping[ExitCode, Meaning]:
     """Every exit code, in the order of their numbers; read once, when the first is needed."""
-    return {ExitCode[name.upper()]: _meaning(table) for name, table in _tables("exit_codes.toml").items()}
-
-
-def _meaning(table: Mapping[str, Any]) -> Meaning:
-    texts = _texts(table)
-    return Meaning(Tone(texts.pop("tone")), **texts)
+    rows = ((name, _texts(table)) for name, table in _tables("exit_codes.toml").items())
+    return {ExitCode[name.upper()]: Meaning(Tone(texts.pop("tone")), **texts) for name, texts in rows}
 
 
 class Case(NamedTuple):
@@ -95,9 +92,8 @@ def _tables(name: str) -> Mapping[str, Any]:
 
 def _kind(id_: str, severity: str, table: Mapping[str, Any]) -> FindingKind:
     texts = _texts(table)
-    weighs = RefusalScope.NONE
-    for name in table.get("weighs", ()):
-        weighs |= RefusalScope[name.upper().replace(" ", "_")]
+    scopes = (RefusalScope[name.upper().replace(" ", "_")] for name in table.get("weighs", ()))
+    weighs = reduce(or_, scopes, RefusalScope.NONE)
     of_case = {"text": "", "remedy": "", "severity": severity, "page": ""}
     kind = {**of_case, **{key: texts.pop(key) for key in of_case if key in texts}}
     cases = {"": _case(kind)}

@@ -119,13 +119,11 @@ def without(error: ModuleNotFoundError) -> PartMissing | None:
     if package is None:
         return None
     # Whoever needs one of these needs the other.
-    packages = [
-        package,
-        *(module for module in _TOGETHER if package in _TOGETHER and module != package and not _is_installed(module)),
-    ]
-    are = "s {} are" if len(packages) > 1 else " {} is"
+    others = [module for module in _TOGETHER if module != package and not _is_installed(module)]
+    packages = [package, *(others if package in _TOGETHER else ())]
+    are, it = ("s {} are", "them") if len(packages) > 1 else (" {} is", "it")
     text = f"the Python package{are.format(' and '.join(packages))} not installed"
-    return PartMissing(text, remedy=f"{_installing(packages)} installs {'them' if len(packages) > 1 else 'it'}.")
+    return PartMissing(text, remedy=f"{_installing(packages)} installs {it}.")
 
 
 def missing(module: str) -> PartMissing | None:
@@ -157,13 +155,5 @@ def _requirement(package: str) -> str:
         wanted = requires(NAME) or []
     except PackageNotFoundError:
         return package
-    plain = [requirement.partition(";")[0].strip() for requirement in wanted]
-    size = len(package)
-    return next(
-        (
-            requirement
-            for requirement in plain
-            if requirement[:size].lower() == package.lower() and requirement[size] in "<>=~!"
-        ),
-        package,
-    )
+    pattern = re.compile(rf"{re.escape(package)}[<>=~!][^;]*", re.IGNORECASE)
+    return next((match[0].strip() for requirement in wanted if (match := pattern.match(requirement))), package)

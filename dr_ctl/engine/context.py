@@ -235,9 +235,10 @@ class JournalledStep(StepContext):
         return wait
 
     def hold(self, seconds: float, subject: str) -> None:
-        until, wait = self.monotonic() + seconds, self.counting(subject, seconds)
+        until = self.monotonic() + seconds
         while (left := until - self.monotonic()) > 0:
-            wait(min(left, _SLICE_S))
+            self._listener(WaitProgress(subject, None, None, left, None, self._outage.so_far_s()))
+            self.wait(min(left, _SLICE_S))
 
     def monotonic(self) -> float:
         return self._clock.monotonic()

@@ -125,15 +125,13 @@ class MayCall:
 
 @dataclass(slots=True)
 class Answer:
-    """The answer to one request: a value, or an error in the value's place. That of a `Post` is there once it was
-    sent."""
+    """A value, or an error in the value's place. That of a `Post` is there once it was sent."""
 
     error: Exception | None
     _value: Any = None
     bean: str = ""
 
     def value(self) -> Any:
-        """Give the value; raises the error if there is one."""
         if self.error is not None:
             raise self.error
         return self._value
@@ -190,7 +188,7 @@ class Wire:
     """A keep-alive connection to one broker. After a refused login no request is sent any more."""
 
     def __init__(self, account: Account) -> None:
-        self._account = account
+        self._account, self.url = account, account.url
         headers = {"Content-Type": "application/json", "Origin": account.origin}
         if account.username:
             login = b64encode(f"{account.username}:{account.password}".encode()).decode()
@@ -199,19 +197,13 @@ class Wire:
         self._refused: LoginRefused | None = None
         self.activation = ""
 
-    @property
-    def url(self) -> str:
-        return self._account.url
-
     def close(self) -> None:
         self._http.close()
 
     def post(self, bodies: Sequence[dict[str, Json]], timeout_s: float) -> list[Answer]:
-        """Send all requests in one POST; returns their answers in order. Raises the errors that concern the whole
-        POST."""
         if self._refused is not None:
             raise self._refused
-        url, body = self._account.url, json.dumps(list(bodies)).encode()
+        url, body = self.url, json.dumps(list(bodies)).encode()
         reply = self._http.ask("POST", url, body=body, timeout_s=timeout_s, most=MAX_BYTES)
         if reply.status in (401, 403):
             remedy = (
@@ -244,14 +236,9 @@ class Reader:
         return self._wire.post([request.body() for request in requests_], timeout_s)
 
 
-class Changer:
-    """Changes; held by the driver of a real run only."""
-
-    def __init__(self, wire: Transport) -> None:
-        self._wire = wire
-
-    def change(self, changes: Sequence[Change], *, timeout_s: float = CHANGE_S) -> list[Answer]:
-        return self._wire.post([change.body() for change in changes], timeout_s)
+def make_changes(wire: Transport, changes: Sequence[Change], *, timeout_s: float = CHANGE_S) -> list[Answer]:
+    """Only the driver of a real run calls this."""
+    return wire.post([change.body() for change in changes], timeout_s)
 
 
 def _answers(url: str, answered: http.HttpReply, wanted: int) -> list[Answer]:
@@ -273,10 +260,9 @@ def _answers(url: str, answered: http.HttpReply, wanted: int) -> list[Answer]:
         if start[:1] in ("[", "{"):
             raise http.Torn(f"{url}: the JSON of the answer ends early or is damaged") from error
         raise http.NotJolokia(f"{url}: HTTP {status}, and no JSON but {start!r}") from error
+    # A refusal of the whole POST comes as one object, but a single value answers one request.
     if isinstance(rows, dict) and "value" not in rows and isinstance(rows.get("status"), int):
-        rows = [
-            rows
-        ] * wanted  # a refusal of the whole POST comes as one object, but a single value answers one request
+        rows = [rows] * wanted
     if not isinstance(rows, list) or not all(isinstance(row, dict) and "status" in row for row in rows):
         raise http.NotJolokia(f"{url}: HTTP {status}, and JSON that is not an answer of Jolokia")
     if status != 200 and any("value" in row for row in rows):  # noqa: PLR2004
@@ -304,16 +290,10 @@ def _answer(url: str, row: dict[str, Any]) -> Answer:
     if status == 200 and "value" in row:  # noqa: PLR2004
         return Answer(None, row["value"])
     text = f"{url}: {row.get('error', 'no reason given')}"
-    kind = str(row.get("error_type", ""))
-    match status:
-        case 403:
-            return Answer(http.PolicyRefused(text))
-        case 404:
-            return Answer(http.NoSuchBean(text))
-        case _ if kind.endswith(("InstanceNotFoundException", "AttributeNotFoundException")):
-            return Answer(http.NoSuchBean(text))
-        case _:
-            return Answer(http.OperationFailed(text))
+    missing = str(row.get("error_type", "")).endswith(("InstanceNotFoundException", "AttributeNotFoundException"))
+    if status == 403:  # noqa: PLR2004
+        return Answer(http.PolicyRefused(text))
+    return Answer(http.NoSuchBean(text) if missing or status == 404 else http.OperationFailed(text))  # noqa: PLR2004
 
 
 class Post:

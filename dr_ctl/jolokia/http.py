@@ -113,12 +113,8 @@ class Http:
     def _begun(self, method: str, url: str, body: bytes | None, timeout_s: float) -> requests.Response:
         connect_s = min(CONNECT_S, timeout_s)
         try:
-            return self._opened(url).send(
-                self._prepared(method, url, body),
-                stream=True,
-                timeout=(connect_s, timeout_s),
-                verify=self._tls.verify,
-            )
+            request, limits = self._prepared(method, url, body), (connect_s, timeout_s)
+            return self._opened(url).send(request, stream=True, timeout=limits, verify=self._tls.verify)
         except requests.exceptions.SSLError as error:
             raise Unreachable(f"{url}: TLS failed: {error}", refused=False, remedy=_NO_TLS) from error
         except requests.ConnectTimeout as error:
@@ -176,17 +172,13 @@ class _TlsAdapter(HTTPAdapter):
 
 def _unconnected(url: str, error: requests.ConnectionError) -> Unreachable:
     """By the system's own error, never by the text, which holds the address."""
-    by_system = [
-        error_behind for error_behind in _causes(error) if not isinstance(error_behind, requests.RequestException)
-    ]
-    cause = next((error_behind for error_behind in reversed(by_system) if isinstance(error_behind, OSError)), None)
+    by_system = [behind for behind in _causes(error) if not isinstance(behind, requests.RequestException)]
+    cause = next((behind for behind in reversed(by_system) if isinstance(behind, OSError)), None)
     if isinstance(cause, socket.gaierror):
         return NameUnknown(f"{url}: its name cannot be resolved", refused=False)
     if isinstance(cause, ConnectionRefusedError):
         return NotConnected(f"{url}: connection refused", refused=True)
-    if any(
-        hasattr(error_behind, "reason") for error_behind in by_system
-    ):  # the reason why nothing was tried again: no connection
+    if any(hasattr(behind, "reason") for behind in by_system):  # why nothing was tried again: no connection
         return NotConnected(f"{url}: no connection: {cause or error}", refused=False)
     return Unreachable(f"{url}: the connection failed: {error}", refused=False)
 

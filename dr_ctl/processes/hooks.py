@@ -36,8 +36,7 @@ class HookRunner:
         self._context = CommandContext.of(installation)
 
     def run(self, name: str, facts: Mapping[str, Json]) -> Outcome:
-        hook = self._hooks.get(name)
-        if hook is None:
+        if (hook := self._hooks.get(name)) is None:
             return Failed(f"the settings have no hook {name}")
         return self._context.run(f"hook {name}", hook.run, hook.timeout, {**self._facts, **facts, "hook": name})
 

@@ -27,7 +27,7 @@ class SecretMissing(BrokerError):
 
 
 def resolve(secret: Secret, folder: Path) -> str:
-    """Give the secret's text without its last newline; paths and commands are relative to `folder`."""
+    """The secret's text without its last newline; paths and commands are relative to `folder`."""
     text = _read(secret, folder)
     if not text and secret.plain is None:
         # Repeated logins with a wrong password lock the account out.

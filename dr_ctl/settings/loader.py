@@ -82,8 +82,8 @@ def load(file: Path) -> Installation:
     if not named and "topology" in document:
         *most, last = (f"'{topology_id}'" for topology_id in TOPOLOGIES)
         problems.add(_problem(root, ("topology",), f"should be {', '.join(most)} or {last}", ""))
-    problems |= {*_twice(root, ""), *_contradictions(root, {pair for kind in kinds for pair in kind.apart})}
-    problems |= {*_same_addresses(root)}
+    apart = {pair for kind in kinds for pair in kind.apart}
+    problems |= {*_twice(root), *_contradictions(root, apart), *_same_addresses(root)}
     settings, _ = read[0]
     if settings is None or problems:
         raise SettingsError(file, sorted(problems))
@@ -92,45 +92,49 @@ def load(file: Path) -> Installation:
 
 def _mapping(file: Path) -> yaml.MappingNode:
     """The file as YAML has it, every key and value readable."""
+
+    def wrong(text: str, line: int = 0, column: int = 0, remedy: str | None = None) -> SettingsError:
+        return SettingsError(file, [Problem(line, column, "", text)], remedy=remedy)
+
     try:
-        text = file.read_text(encoding="utf-8")
+        root = composed(file.read_text(encoding="utf-8"))
     except OSError as error:
         remedy = (
             "Name it with --config or DR_CTL_CONFIG, or run where dr-ctl.yaml is. `dr-ctl init URL URL` writes one "
             "from your running brokers, `dr-ctl lab up` one of a lab."
         )
-        raise SettingsError(
-            file, [Problem(0, 0, "", f"cannot be read: {error.strerror or error}")], remedy=remedy
-        ) from error
+        raise wrong(f"cannot be read: {error.strerror or error}", remedy=remedy) from error
     except UnicodeDecodeError as error:
-        raise SettingsError(file, [Problem(0, 0, "", "is not UTF-8 text")]) from error
-    try:
-        root = composed(text)
+        raise wrong("is not UTF-8 text") from error
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = (mark.line + 1, mark.column + 1) if mark else (0, 0)
-        raise SettingsError(file, [Problem(*place, "", f"is not YAML: {error.problem or error}")]) from error
+        raise wrong(f"is not YAML: {error.problem or error}", *place) from error
     except yaml.YAMLError as error:
-        raise SettingsError(file, [Problem(0, 0, "", f"is not YAML: {error}")]) from error
+        raise wrong(f"is not YAML: {error}") from error
     except RecursionError as error:
-        raise SettingsError(file, [Problem(0, 0, "", "is nested too deeply")]) from error
+        raise wrong("is nested too deeply") from error
     if not isinstance(root, yaml.MappingNode):
-        raise SettingsError(file, [Problem(1, 1, "", "is not a mapping; it begins with `version: 1`")])
+        raise wrong("is not a mapping; it begins with `version: 1`", 1, 1)
     if unreadable := _unreadable(root, ()):
         raise SettingsError(file, unreadable)
-    _keys_are_words(root)
+    for _, node in _every(root):
+        for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+            # `on:`, `off:`, `yes:` and `no:` are words here, where YAML means true and false by them.
+            key.tag = "tag:yaml.org,2002:str" if key.tag == "tag:yaml.org,2002:bool" else key.tag
     return root
 
 
-def _keys_are_words(node: yaml.Node) -> None:
-    """Take `on:`, `off:`, `yes:` and `no:` for the words that they are, where YAML means true and false by them."""
+def _every(node: yaml.Node, where: str = "") -> Iterator[tuple[str, yaml.Node]]:
+    """A node and all behind it, each with the keys that lead there."""
+    yield where, node
+    behind: Iterable[tuple[object, yaml.Node]] = ()
     if isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            key.tag = "tag:yaml.org,2002:str" if key.tag == "tag:yaml.org,2002:bool" else key.tag
-            _keys_are_words(value)
+        behind = ((key.value, value) for key, value in node.value)
     elif isinstance(node, yaml.SequenceNode):
-        for item in node.value:
-            _keys_are_words(item)
+        behind = enumerate(node.value)
+    for key, value in behind:
+        yield from _every(value, f"{where}.{key}" if where else str(key))
 
 
 def _read(
@@ -175,21 +179,14 @@ def _unreadable(node: yaml.Node, within: tuple[yaml.Node, ...]) -> list[Problem]
     return []
 
 
-def _twice(node: yaml.Node, where: str) -> list[Problem]:
+def _twice(root: yaml.Node) -> Iterator[Problem]:
     """Keys that stand twice in one mapping: YAML would take the last in silence."""
-    problems: list[Problem] = []
-    if isinstance(node, yaml.MappingNode):
-        seen: set[str] = set()
-        for key, value in node.value:
-            place = f"{where}.{key.value}" if where else str(key.value)
+    for where, node in _every(root):
+        seen = set[str]()
+        for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
             if key.value in seen:
-                problems.append(_at(key, place, "stands a second time"))
+                yield _at(key, f"{where}.{key.value}" if where else str(key.value), "stands a second time")
             seen.add(str(key.value))
-            problems += _twice(value, place)
-    elif isinstance(node, yaml.SequenceNode):
-        for number, value in enumerate(node.value):
-            problems += _twice(value, f"{where}.{number}")
-    return problems
 
 
 def _contradictions(root: yaml.Node, apart: Iterable[tuple[str, str]]) -> list[Problem]:

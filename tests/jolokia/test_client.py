@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from dr_ctl.core.errors import BrokerError, LoginRefused, Sick, Throttled, TimedOut, Unreachable
 from dr_ctl.core.tls import TlsFiles
 from dr_ctl.jolokia import client
-from dr_ctl.jolokia.client import Account, Change, Changer, Listing, Post, Query, Read, Reader, Search, Wire
+from dr_ctl.jolokia.client import Account, Change, Listing, Post, Query, Read, Reader, Search, Wire, make_changes
 from dr_ctl.jolokia.http import (
     BadValue,
     ElementError,
@@ -199,7 +199,7 @@ def test_after_one_refused_login_nothing_is_sent_any_more_and_a_policy_that_refu
         for act in (
             lambda: Reader(asking).read([Read(BEAN, ("Depth",))]),
             lambda: Reader(asking).read([Search("a:b=*")]),
-            lambda: Changer(asking).change([Change(BEAN, "pause()")]),
+            lambda: make_changes(asking, [Change(BEAN, "pause()")]),
         ):
             with pytest.raises(LoginRefused, match=f"the login of dr-ctl was refused \\(HTTP {status}\\)"):
                 act()
@@ -276,7 +276,7 @@ def body(act: Callable[[Wire], object]) -> list[dict[str, object]]:
         (lambda asking: Reader(asking).read([Search("a:b=*")]), {"type": "search", "mbean": "a:b=*"}),
         (lambda asking: Reader(asking).read([Query("a:b=c", Listing.BROWSE, (1, 10))]),
          {"type": "exec", "mbean": "a:b=c", "operation": "browse(int,int)", "arguments": [1, 10]}),
-        (lambda asking: Changer(asking).change([Change("a:b=c", "stop(java.lang.String)", ("x",))]),
+        (lambda asking: make_changes(asking, [Change("a:b=c", "stop(java.lang.String)", ("x",))]),
          {"type": "exec", "mbean": "a:b=c", "operation": "stop(java.lang.String)", "arguments": ["x"]}),
     ],
     ids=["read", "search", "ask", "change"],

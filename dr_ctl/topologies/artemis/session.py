@@ -9,7 +9,7 @@ from typing import Any, Final
 from dr_ctl.core.model import Json
 from dr_ctl.core.system import boottime_s
 from dr_ctl.engine.lease import NOBODYS, Forbidden, Store
-from dr_ctl.jolokia.client import Answer, Change, Changer, Listing, Query, Read, Reader, Transport
+from dr_ctl.jolokia.client import Answer, Change, Listing, Query, Read, Reader, Transport, make_changes
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.artemis import ArtemisBroker
 from dr_ctl.topologies.artemis import beans, reading
@@ -135,7 +135,7 @@ class Documents:
 
     def _change(self, operation: str, arguments: tuple[Json, ...]) -> Answer:
         server = beans.server(self._session.names().broker)
-        return Changer(self._open()).change([Change(server, operation, arguments)], timeout_s=WRITE_S)[0]
+        return make_changes(self._open(), [Change(server, operation, arguments)], timeout_s=WRITE_S)[0]
 
     def _open(self) -> Transport:
         if self._wire is None:

@@ -16,7 +16,7 @@ from dr_ctl.core.system import Clock, boottime_s, in_parallel
 from dr_ctl.engine.lease import Store
 from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Done, Failed, Outcome
-from dr_ctl.jolokia.client import READ_S, Account, Change, Changer, Reader, Wire
+from dr_ctl.jolokia.client import READ_S, Account, Change, Reader, Wire, make_changes
 from dr_ctl.processes.secrets import resolve
 from dr_ctl.settings.model import Grouped, Installation, ManagedBroker, Node
 from dr_ctl.settings.parts import Secret
@@ -201,7 +201,7 @@ class Session(ABC, Generic[V_co]):
         """A connection of its own: a change never waits behind a reading. It reaches every node that is active."""
         if self._changing is None:
             self._changing = self.wire(every=True)
-        answers = Changer(self._changing).change([change(call) for call in calls])
+        answers = make_changes(self._changing, [change(call) for call in calls])
         return [Done("answered") if answer.error is None else Failed(str(answer.error)) for answer in answers]
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Done, Failed, Outcome, Unknown
 from dr_ctl.jolokia import values
-from dr_ctl.jolokia.client import Changer, Read, Reader, Wire
+from dr_ctl.jolokia.client import Read, Reader, Wire, make_changes
 from dr_ctl.jolokia.http import ElementError, Http, NotConnected
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.processes.hooks import CommandContext
@@ -75,7 +75,7 @@ class CamelClient:
 
     def send(self, call: Call) -> Outcome:
         within_s = self._settings.timeout + ANSWER_S
-        [answer] = Changer(self._wire("change")).change([change(call)], timeout_s=within_s)
+        [answer] = make_changes(self._wire("change"), [change(call)], timeout_s=within_s)
         try:
             finished = answer.value()
         except ElementError as error:

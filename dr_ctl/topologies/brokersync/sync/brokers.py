@@ -8,7 +8,7 @@ from typing import Final
 
 from dr_ctl.core.errors import BrokerError, TimedOut, UsageError
 from dr_ctl.core.system import boottime_s
-from dr_ctl.jolokia.client import Answer, Change, Changer, Read, Search, Transport
+from dr_ctl.jolokia.client import Answer, Change, Read, Search, Transport, make_changes
 from dr_ctl.jolokia.http import NoSuchBean
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.stomp_io.client import Connection, ConnectionLost, Frame
@@ -236,5 +236,5 @@ class Standby(End):
             raise Opened(f"{self.site} lets clients in")
         change = Change(beans.queue(self.broker, beans.part(queue)), REMOVE_MATCHING, (by_ids(sorted(gone.ids)),))
         self._changing = self._changing or self._session.wire()
-        (answer,) = Changer(self._changing).change([change], timeout_s=REMOVE_S)
+        (answer,) = make_changes(self._changing, [change], timeout_s=REMOVE_S)
         return 0 if isinstance(answer.error, NoSuchBean) else int(answer.value())
