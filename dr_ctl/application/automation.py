@@ -187,8 +187,6 @@ class Automatic:
 
 
 class AutoReinstate(Automatic):
-    """Reinstates a lost site that is back."""
-
     operation, purpose = REINSTATE, "reinstate a lost site"
 
     def act(self, snapshot: Snapshot) -> None:
@@ -197,8 +195,6 @@ class AutoReinstate(Automatic):
 
 
 class AutoQuarantine(Automatic):
-    """Makes the failover's quarantine again."""
-
     operation, purpose = FAILOVER, "keep a lost site out"
 
     def act(self, snapshot: Snapshot) -> None:

@@ -57,7 +57,6 @@ class Caller:
 
     @property
     def typed(self) -> str:
-        """The command line, as a shell takes it."""
         return shlex.join(["dr-ctl", *self.words])
 
     def installation(self) -> Installation:

@@ -180,7 +180,6 @@ def shown(command: str | None) -> Result:
 
 
 def write_schemas(folder: Path) -> Sequence[str]:
-    """Write all of them into a new folder, and say which."""
     folder.mkdir()
     files = {f"{command.replace(' ', '-')}.json": command for command in data_types()}
     for name, command in {"settings.json": None, **files}.items():

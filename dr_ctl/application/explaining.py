@@ -50,7 +50,6 @@ def codes() -> Mapping[ExitCode, Entry]:
 
 
 def findings() -> Mapping[str, Entry]:
-    """Every finding that dr-ctl can make, in the order of their ids."""
     kinds = sorted(catalogue().items())
     return {id_: Entry(id_, kind.what, kind.do, kind.costs, kind.undo) for id_, kind in kinds}
 

@@ -83,8 +83,6 @@ class PlanData:
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A plan that was written to a file."""
-
     path: Path
     content: bytes
     plan: Plan

@@ -151,7 +151,6 @@ def still_open(unfinished: RunFiles, asked: Spec) -> Result:
 
 
 def left_open(declined: Result, files: RunFiles) -> Result:
-    """Say in a declined resume or abort that the run stays open."""
     text = f"{declined.summary}, and {files.name} stays open: `dr-ctl status` says who is served"
     return replace(declined, summary=text, run=files.name)
 

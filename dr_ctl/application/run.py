@@ -307,7 +307,6 @@ def _with_units(caller: Caller, result: Result, snapshot: Snapshot) -> Result:
 
 
 def _exposed(result: Result, request: Request) -> Result:
-    """Say what a failover may cost beside whatever came of it."""
     return result if request.exposure is None else _with(result, bounds=request.exposure.now())
 
 

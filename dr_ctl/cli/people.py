@@ -19,8 +19,6 @@ T = TypeVar("T")
 
 
 class Terminal:
-    """Implements `People`."""
-
     def present(self) -> bool:
         return sys.stdin.isatty() and sys.stderr.isatty()
 

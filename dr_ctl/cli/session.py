@@ -30,8 +30,6 @@ class Time:
 
 @dataclass(frozen=True, slots=True)
 class Session(Caller):
-    """A `Caller` at this process's streams."""
-
     verbose: bool = False
     color: bool = True
     json: bool = False

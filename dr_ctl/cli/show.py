@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 
 def status(session: Session, site: str | None = None) -> Result:
-    """`site`: the one to show, of both."""
     with looking(session) as (opened, readings):
         from dr_ctl.application import status as telling  # noqa: PLC0415 - loaded while the readings are made
 

@@ -37,8 +37,6 @@ UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError, Arithmetic
 
 
 class DrCtlError(Exception):
-    """Base of everything raised on purpose."""
-
     exit_code: ClassVar[ExitCode] = ExitCode.INTERNAL
     finding: ClassVar[str | None] = None  # the id of its finding; None: the id of the exit code's finding
     remedy = "Run again with --verbose for the cause."
@@ -51,8 +49,6 @@ class DrCtlError(Exception):
 
 
 class UsageError(DrCtlError):
-    """Arguments or settings are wrong; no broker was asked."""
-
     exit_code: ClassVar[ExitCode] = ExitCode.USAGE
     remedy = "See `dr-ctl COMMAND --help`."
 
@@ -67,8 +63,6 @@ def writing(where: object, remedy: str = "Name a file that can be written.") -> 
 
 
 class EnvironmentFault(DrCtlError):
-    """The machine lacks a program, a port or disk space that the command needs."""
-
     exit_code: ClassVar[ExitCode] = ExitCode.INTERNAL
     remedy = "Mend what the message names and run the same command again."
 
@@ -94,8 +88,6 @@ class Unreachable(BrokerError):
 
 
 class TimedOut(BrokerError):
-    """It took the connection, and its answer did not come in that time."""
-
     remedy = "The broker may be frozen or overloaded; it may still serve its clients."
 
 
@@ -116,8 +108,6 @@ class Sick(BrokerError):
 
 
 class StartingOrEnding(BrokerError):
-    """A broker that is starting or ending: it cannot be managed yet, or not any more."""
-
     remedy = "Look again in a moment."
 
 
@@ -135,16 +125,12 @@ class Passive(BrokerError):
 
 
 class TooOld(BrokerError):
-    """A broker whose version does not tell what a topology has to know of it: its figures would be none."""
-
     is_local = True
     shows_life = True
     remedy = "Bring its brokers to that version; until then move by hand, with their clients stopped at both sites."
 
 
 class Stopped(DrCtlError):
-    """A wait was ended by SIGINT or SIGTERM."""
-
     exit_code: ClassVar[ExitCode] = ExitCode.INTERRUPTED
     remedy = "`dr-ctl status` says where things stand."
 

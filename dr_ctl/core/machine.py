@@ -87,8 +87,6 @@ def give_back() -> None:
 
 
 class PartMissing(EnvironmentFault):
-    """This machine lacks a program or a package that the command needs. Nothing was asked of a broker for it."""
-
     exit_code = ExitCode.MISSING
 
 

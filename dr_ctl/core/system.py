@@ -87,8 +87,6 @@ class NetworkAccess(Protocol):
 
 
 class Clock(Protocol):
-    """Where time comes from."""
-
     def now(self) -> datetime:
         """Say the wall-clock time, in UTC: for people and file names, never for order."""
 
@@ -144,8 +142,6 @@ class ThisMachine:
 
 
 class _Job(Generic[T]):
-    """Work, and how it ended."""
-
     def __init__(self, work: Callable[[], T]) -> None:
         self._work = work
         self._results: list[T] = []

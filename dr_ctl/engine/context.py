@@ -33,8 +33,6 @@ class StopAtOnce(BaseException):
 
 
 class StopRequest:
-    """Whether a stop was asked for, and by which signal."""
-
     def __init__(self) -> None:
         self._asked = system().event()
         self._question_open = False
@@ -143,8 +141,6 @@ class Outage:
 
 
 class JournalledStep(StepContext):
-    """The context of one step of a run."""
-
     read_only = False
 
     def __init__(

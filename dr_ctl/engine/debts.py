@@ -115,8 +115,6 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """The documents in one STATE."""
-
     state: Path
 
     @property

@@ -102,8 +102,6 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The code and sentence of a run, and whether all was put back."""
-
     code: ExitCode
     text: str
     undone: bool | None

@@ -31,8 +31,6 @@ SOON_S: Final = 0.1
 
 @dataclass
 class BrokerLock:
-    """The lock at one broker, as this run knows it."""
-
     store: lease.Store
     mutex: Mutex = field(default_factory=lambda: system().mutex())
     held: lease.LockDocument | None = None

@@ -235,8 +235,6 @@ def after(state: StepState, event: StepEvent) -> StepState:
 
 @dataclass(frozen=True, slots=True)
 class StepPast:
-    """A step of the run, and how far it came."""
-
     step: PlannedStep
     state: StepState
 

@@ -196,7 +196,6 @@ def inherited(reading: LockReading) -> dict[str, tuple[str, ...]]:
 
 
 def read_locks(store: Store) -> LockReading:
-    """Look at the locks of one broker. Raises `BrokerError`."""
     return _read(store, *store.read(LOCK))
 
 

@@ -30,15 +30,11 @@ _DIGITS: Final = 12
 
 
 class Locked(DrCtlError):
-    """Another run of this STATE is under way."""
-
     exit_code = ExitCode.LOCKED
     remedy = "Wait for it to end, or look at it: `dr-ctl status`."
 
 
 class Foreign(UsageError):
-    """The files under STATE belong to another installation."""
-
     remedy = "Give each installation a place of its own: leave --state-dir out, or name another one."
 
 
@@ -136,8 +132,6 @@ def unclaimed(namesakes: Iterable[Path]) -> list[Finding]:
 
 @dataclass(frozen=True, slots=True)
 class RunFiles:
-    """Where one run keeps what it wrote."""
-
     name: str
     folder: Path
 
@@ -244,7 +238,6 @@ class Runs:
         return matching[0]
 
     def unfinished(self) -> RunFiles | None:
-        """The newest run that began and has not ended."""
         return next((run for run in reversed(self.all()) if run.open()), None)
 
     def name(self, operation: str, target: str) -> str:

@@ -81,8 +81,6 @@ class Listing(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """An operation that only looks."""
-
     bean: str
     listing: Listing
     arguments: tuple[Json, ...] = ()

@@ -46,8 +46,6 @@ class NotConnected(Unreachable):
 
 
 class NameUnknown(NotConnected):
-    """The name in the address cannot be resolved."""
-
     is_local = True
     remedy = "Is the address in the settings right, and does this machine's name service know it?"
 

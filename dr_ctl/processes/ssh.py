@@ -24,8 +24,6 @@ _SIGNED_S: Final = 120.0  # a person may have to type a passphrase, or to touch 
 
 
 class SshFailed(DrCtlError):
-    """`ssh-keygen` is not there, hung, or refused."""
-
     exit_code = ExitCode.PRECHECK_FAILED
     remedy = "Install OpenSSH's client, version 8.9 or newer."
 

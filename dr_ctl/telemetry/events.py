@@ -50,5 +50,4 @@ EventSink = Callable[[Event], None]
 
 
 def nobody(event: Event) -> None:
-    """Listen and do nothing."""
     del event
