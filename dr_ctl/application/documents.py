@@ -136,10 +136,8 @@ class _OfDocuments(GenerateJsonSchema):
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
     """Of a value that has no key where it is null."""
     kinds = [kind for kind in schema.get("anyOf", ()) if kind != {"type": "null"}]
-    if not kinds:
-        return schema
     bare = {word: value for word, value in schema.items() if word != "anyOf"}
-    return {**kinds[0], **bare} if len(kinds) == 1 else {**bare, "anyOf": kinds}
+    return {**kinds[0], **bare} if len(kinds) == 1 else {**bare, "anyOf": kinds} if kinds else schema
 
 
 def data_types() -> Mapping[str, Any]:

@@ -56,10 +56,8 @@ class Opened:
         """The lines of an operation; raises `UsageError` where they name a hook that the settings do not have."""
         hooks = self.installation.settings.hooks
         if operation in ALONE:
-            book = single_step(operation)
-            if operation == FENCE:
-                book = replace(book, steps=with_hooks(book.steps, [name for name in hooks if name.startswith(FENCING)]))
-            return book
+            book, fencing = single_step(operation), [name for name in hooks if name.startswith(FENCING)]
+            return replace(book, steps=with_hooks(book.steps, fencing)) if operation == FENCE else book
         of = FAILBACK if operation == REINSTATE else operation
         book = runbook.load(of, folder(self.installation), self.installation.settings.order)
         for step in book.steps:

@@ -17,7 +17,7 @@ from dr_ctl.core.system import stamp
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.journal import fenced_at, read_entries, replay
 from dr_ctl.engine.operations import ACTIVATING, FAILOVER, UNFENCE
-from dr_ctl.engine.plan import AlreadyThere, Decision, Plan, Refusal, Spec
+from dr_ctl.engine.plan import AlreadyThere, Decision, Plan, Refusal, Spec, plan_of
 from dr_ctl.engine.ports import NO_HINTS
 from dr_ctl.engine.record import OutageBounds
 from dr_ctl.engine.roles import lives_by, presumed, serves_all, sites_serving
@@ -40,11 +40,10 @@ def reword_refusal(
     A site that is silent and was sick lately is refused as a sick one. A person's word still counts: a host that was
     switched off is as silent as a process that froze for good, and waiting would only keep the service down."""
     lost = opened.other(spec.target)
-    silent = snapshot.roles[lost] is Role.UNKNOWN
     if (refused := _answered(decided, spec, snapshot, lost)) is not None:
         return refused
-    if isinstance(decided, Plan):
-        return replace(decided, findings=(*_by_word(snapshot, lost, opened), *decided.findings)) if silent else decided
+    if isinstance(decided, Plan) and snapshot.roles[lost] is Role.UNKNOWN:
+        return replace(decided, findings=(*_by_word(snapshot, lost, opened), *decided.findings))
     if not isinstance(decided, Refusal):
         return decided
     away = [link.site for link in snapshot.links() if link.attached is False]
@@ -73,17 +72,10 @@ def _by_word(snapshot: Snapshot, lost: str, opened: Opened) -> Iterator[Finding]
 def _answered(decided: Decision, spec: Spec, snapshot: Snapshot, lost: str) -> Refusal | None:
     """The refusal of a failover that rests on nothing but a person's word, or on nothing yet, beside a site that
     refused a login: its process lives."""
-    refused = isinstance(decided, Refusal)
-    above = isinstance(decided, Refusal) and decided.code is ExitCode.LOSS_REFUSED
-    worded = spec.presume_down == lost and (above or isinstance(decided, Plan))
-    silent = refused and decided.findings[0].id in ("DR-ALIVE-002", "DR-NODE-001", "DR-NODE-004")
-    if (
-        not (worded or silent)
-        or snapshot.roles[lost] is not Role.UNKNOWN
-        or snapshot.roles[spec.target] is Role.SERVING
-    ):
-        return None
-    for broker in snapshot.brokers:
+    worded = spec.presume_down == lost and plan_of(decided) is not None
+    silent = isinstance(decided, Refusal) and decided.findings[0].id in ("DR-ALIVE-002", "DR-NODE-001", "DR-NODE-004")
+    is_open = snapshot.roles[lost] is Role.UNKNOWN and snapshot.roles[spec.target] is not Role.SERVING
+    for broker in snapshot.brokers if is_open and (worded or silent) else ():
         if broker.site == lost and broker.silent is not None and broker.silent.shows_life:
             answers = found("DR-ALIVE-001.answers", remedy=broker.silent.remedy, site=lost, why=broker.silent)
             return Refusal((answers, *presumed(snapshot, spec)), ExitCode.SERVING_SITE_ALIVE)
@@ -113,10 +105,9 @@ def offered_for_what_is_lost(decided: Refusal, spec: Spec, snapshot: Snapshot) -
     if first.id not in ("DR-ROLE-005", "DR-ROLE-004"):
         return decided
     sites = [spec.target] if first.id == "DR-ROLE-004" else [*snapshot.roles.keys() - {spec.target}]
-    unread = next((finding for site in sites if (finding := not_read(snapshot, site))), None)
-    if unread is None:
-        return decided
-    return replace(decided, findings=(replace(first, remedy=unread.remedy), unread, *decided.findings[1:]))
+    for unread in filter(None, (not_read(snapshot, site) for site in sites)):
+        return replace(decided, findings=(replace(first, remedy=unread.remedy), unread, *decided.findings[1:]))
+    return decided
 
 
 def behind_rights(snapshot: Snapshot) -> str | None:
@@ -178,12 +169,11 @@ def moved_before(decided: Decision, spec: Spec, snapshot: Snapshot, opened: Open
     """The decision on a failover, or that nothing is to be moved: the newest run of this STATE that let clients in did
     so at the target, whose lock nobody else has taken since, no debt is left, and the other site was not seen serving
     after it."""
-    priced = isinstance(decided, Plan) or (isinstance(decided, Refusal) and decided.code is ExitCode.LOSS_REFUSED)
     alone = sites_serving(snapshot) == [spec.target] and serves_all(snapshot, spec.target)
     own = {files.name for files in opened.runs.all()}
     locks = [reading.highest for reading in snapshot.locks if reading.site == spec.target]
     untouched = bool(locks) and all(lock is not None and lock.run in own for lock in locks)
-    if not (priced and alone and untouched) or snapshot.debts:
+    if plan_of(decided) is None or not (alone and untouched) or snapshot.debts:
         return decided
     lost, (at, site, closed_by) = opened.other(spec.target), _moved_by(opened.runs)
     seen = _last_seen(opened.installation, lost, Role.SERVING)
@@ -195,7 +185,7 @@ def moved_before(decided: Decision, spec: Spec, snapshot: Snapshot, opened: Open
 
 
 def _lately_sick(site: str, opened: Opened) -> datetime | None:
-    """The latest time in the history when the silent site was sick, and so alive; None if that is long ago."""
+    """When the silent site was seen sick last, and so alive; None if that is long ago."""
     at = _last_seen(opened.installation, site, Role.SICK)
     return at if at is not None and opened.clock.now() - at < LATELY else None
 
@@ -220,9 +210,8 @@ def unserved(installation: Installation, runs: Runs, *, sure: bool) -> LossStart
     at, site, run = _last_served(installation, runs)
     if at is None:
         return LossStart(None, f"{nobody}; start of the outage unknown")
-    if run:
-        return LossStart(stamp(at), f"{nobody} since {stamp(at)}: {run} keeps clients out")
-    return LossStart(stamp(at), f"{nobody}; {site} was last seen serving at {stamp(at)}")
+    by_run, by_sample = f" since {stamp(at)}: {run} keeps clients out", f"; {site} was last seen serving at {stamp(at)}"
+    return LossStart(stamp(at), f"{nobody}{by_run if run else by_sample}")
 
 
 def served_last(opened: Opened) -> str:
@@ -249,13 +238,13 @@ def _moved_by(runs: Runs) -> tuple[datetime | None, str, str]:
             past = replay(entries)
         except (DrCtlError, OSError):
             break
+        unknown = None, "", ""
         if (last := next((entry for entry in reversed(entries) if entry.lets_in), None)) is not None:
             sites = {step.step.id: step.step.site for step in past.steps}
-            return (
-                (last.let_in_at, sites.get(last.step or "", ""), "") if past.plan.spec.units is None else (None, "", "")
-            )
+            whole = past.plan.spec.units is None
+            return (last.let_in_at, sites.get(last.step or "", ""), "") if whole else unknown
         if (at := fenced_at(entries)) is not None:
-            return (at, past.plan.source, files.name) if past.plan.serving == (past.plan.source,) else (None, "", "")
+            return (at, past.plan.source, files.name) if past.plan.serving == (past.plan.source,) else unknown
         if {ACTIVATING, UNFENCE} & {step.step.verb for step in past.steps}:
             break
     return None, "", ""
@@ -297,12 +286,10 @@ def unwatched(installation: Installation, last: LastSample, now: datetime) -> It
     looked (`never_watched`)."""
     # A monitor that lives looks several times within `history.every`.
     late_s = max(LATE_S, 3 * installation.settings.history.every)
-    if last.at is not None and (now - last.at).total_seconds() <= late_s:
-        return
-    yield from last.silent
-    if last.at is None or last.silent:
-        return
-    yield found("DR-MON-002.since", at=stamp(last.at))
+    if last.at is None or (now - last.at).total_seconds() > late_s:
+        yield from last.silent
+        if last.at is not None and not last.silent:
+            yield found("DR-MON-002.since", at=stamp(last.at))
 
 
 def never_watched(last: LastSample) -> Iterator[Finding]:
@@ -316,25 +303,19 @@ def links(
 ) -> dict[tuple[str, str], LossStart]:
     """Since when each link is down that is not attached, or why it is not to be attached."""
     down = [link for link in shown if link.attached is False]
-    if not down:
-        return {}
-    newest = samples()
-    kept = {
-        debt.lost_site: debt.kept_at
-        for debt in snapshot.debts
-        if debt.kind is DebtKind.QUARANTINE and snapshot.roles.get(debt.lost_site) is Role.STANDBY
-    }
+    newest = samples() if down else None
+    quarantines = (debt for debt in snapshot.debts if debt.kind is DebtKind.QUARANTINE)
+    kept = {debt.lost_site: debt.kept_at for debt in quarantines}
     since = {}
     for link in down:
-        of_link = (installation.history, link.site, link.pair)
-        at = None if isinstance(newest, Finding) else newest.link_lost(*of_link)
+        at = None
+        if newest is not None and not isinstance(newest, Finding):
+            at = newest.link_lost(installation.history, link.site, link.pair)
         moment = None if at is None else stamp(at)
         text = f"the link is down: {'not known since when' if moment is None else f'last seen attached at {moment}'}"
-        if (kept_by := kept.get(link.site)) is not None:
-            text = (
-                f"{kept_by} blocks it on purpose until `dr-ctl reinstate {link.site}`; it grows by echoes of what "
-                f"{kept_by} does, which is harmless"
-            )
+        if (kept_by := kept.get(link.site)) is not None and snapshot.roles.get(link.site) is Role.STANDBY:
+            text = f"{kept_by} blocks it on purpose until `dr-ctl reinstate {link.site}`; it grows by echoes of what "
+            text += f"{kept_by} does, which is harmless"
         since[link.site, link.pair] = LossStart(moment, text)
     return since
 
@@ -366,12 +347,8 @@ def out_of_lost(
             gone = min((moment(int(times[0])) for times in after if len(times)), default=None)
     if seen_down is not None and seen_down <= let_in and (served is None or seen_down > served):
         gone = seen_down if gone is None else min(gone, seen_down)
-    return LostSiteOutage(
-        None if gone is None else (let_in - gone).total_seconds(),
-        None if served is None else (let_in - served).total_seconds(),
-        served,
-        gone,
-    )
+    at_least, at_most = (None if since is None else (let_in - since).total_seconds() for since in (gone, served))
+    return LostSiteOutage(at_least, at_most, served, gone)
 
 
 def samples() -> ModuleType | Finding:
@@ -385,7 +362,6 @@ def samples() -> ModuleType | Finding:
 
 def missing_package(error: ModuleNotFoundError) -> Finding:
     """Raises the error again where it is of no such package."""
-    lacking = without(error)
-    if lacking is None:
+    if (lacking := without(error)) is None:
         raise error
     return found("DR-PART-001", remedy=lacking.remedy, lacking=lacking)

@@ -73,9 +73,8 @@ def begin(caller: Caller, until: datetime, reason: str) -> Result:
     """Begin one, in the place of one that goes on. Raises `UsageError`."""
     at = caller.clock.now()
     if until - at > LONGEST:
-        raise UsageError(
-            f"--until {stamp(until)}: more than {LONGEST.days} days from now", remedy="Begin it anew then."
-        )
+        text = f"--until {stamp(until)}: more than {LONGEST.days} days from now"
+        raise UsageError(text, remedy="Begin it anew then.")
     who = lock.by()
     caller.runs()  # raises where another installation's runs lie there
     private(caller.state())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
@@ -48,11 +49,9 @@ class Group:
 
 def counted(findings: Sequence[Finding], code: ExitCode) -> str:
     """How many errors and warnings there are: "2 errors, 1 warning". "no errors" is said of a good end alone."""
-    numbers = [
-        (sum(finding.severity is severity for finding in findings), word)
-        for severity, word in ((Severity.ERROR, "error"), (Severity.WARNING, "warning"))
-    ]
-    said = [(number, word) for number, word in numbers if number or code in (ExitCode.OK, ExitCode.WARNINGS)]
+    count = Counter(finding.severity for finding in findings)
+    good = code in (ExitCode.OK, ExitCode.WARNINGS)
+    said = [(count[of], of.value) for of in (Severity.ERROR, Severity.WARNING) if count[of] or good]
     return ", ".join(f"{number or 'no'} {word}{'' if number == 1 else 's'}" for number, word in said)
 
 

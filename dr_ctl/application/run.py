@@ -301,9 +301,8 @@ def _with(result: Result, **more: Any) -> Result:
 
 
 def _with_units(caller: Caller, result: Result, snapshot: Snapshot) -> Result:
-    debts = pending_debts(caller, snapshot)
-    result = _with(result, pairs=snapshot.units)
-    return replace(result, debts=debts.debts, findings=(*result.findings, *debts.findings))
+    debts, more = pending_debts(caller, snapshot)
+    return replace(_with(result, pairs=snapshot.units), debts=debts, findings=(*result.findings, *more))
 
 
 def _exposed(result: Result, request: Request) -> Result:

@@ -75,11 +75,10 @@ def status(caller: Caller, opened: Opened, snapshot: Snapshot) -> Status:
     """Tell what two readings saw, so that rates are known."""
     links = snapshot.links()
     assessment = Assessment.of(opened, snapshot, links)
-    run, site = assessment.open_run, assessment.served_by
-    interrupted = assessment.interrupted
-    serving = sites_serving(snapshot)
+    run, site, interrupted = assessment.open_run, assessment.served_by, assessment.interrupted
+    now, serving = caller.clock.now(), sites_serving(snapshot)
     last_sample = lost_site.last_sample(opened.installation)
-    findings = diagnose(assessment, last_sample, caller.clock.now())
+    findings = diagnose(assessment, last_sample, now)
     estimated, line, stale = with_age(opened.installation, site) if site is not None else (None, "", [])
     exposed = None if is_split(snapshot) else site
     bounds = assessment.if_lost(exposed).now() if exposed is not None else None
@@ -88,14 +87,14 @@ def status(caller: Caller, opened: Opened, snapshot: Snapshot) -> Status:
     down = lost_site.links(opened.installation, snapshot, links)
     if exposed is not None:
         away = [since for (of, _), since in down.items() if of == exposed]
-        head = verdicts.headline(assessment, exposed, away, caller.clock.now())
+        head = verdicts.headline(assessment, exposed, away, now)
         # What was usual while all was well says nothing of now.
         line, stale = (head, []) if away else ("\n".join(filter(None, (head, line))), stale)
         findings += verdicts.differing(opened, snapshot, exposed, assessment.if_lost(exposed).differ())
-    takeovers = lost_site.last_takeovers(opened.installation, snapshot, caller.clock.now())
+    takeovers = lost_site.last_takeovers(opened.installation, snapshot, now)
     data = StatusData(
         sites={
-            name: _at_work(snapshot, name, role, bounds if name == exposed else None, caller.clock.now())
+            name: _at_work(snapshot, name, role, bounds if name == exposed else None, now)
             for name, role in snapshot.roles.items()
         },
         nodes={f"{broker.site}/{broker.pair}": broker.nodes for broker in snapshot.brokers if broker.nodes},
@@ -136,9 +135,9 @@ def status(caller: Caller, opened: Opened, snapshot: Snapshot) -> Status:
             summary = f"{opened.other(fenced)} serves; at {fenced} listeners are open, and no role may do anything"
     if split := [f"{broker.site}/{broker.pair}" for broker in snapshot.brokers if broker.is_split]:
         summary = f"split brain: two nodes of {brief(split)} are active; {summary}"
-    debts = pending_debts(caller, snapshot)
+    debts, more = pending_debts(caller, snapshot)
     serves = by_site(snapshot.units) if opened.topology.recipe.moves_parts else {}
-    result = Result(code, summary, [*findings, *stale, *debts.findings], data, debts=debts.debts)
+    result = Result(code, summary, [*findings, *stale, *more], data, debts=debts)
     lines = "\n".join(filter(None, (out.text if out else "", line)))
     return Status(result, snapshot, links, lines, down, serves, takeovers)
 

@@ -28,10 +28,12 @@ def asked(session: Session, operation: str, given: Mapping[str, Any], reason: st
     without = ("operation", "to", "site", *(_OTHERS.get(operation, _LOSS) if "operation" in given else ()))
     read = {name: _read(session, name, value) for name, value in given.items() if name not in without}
     options = {"reason": reason} | read
-    if options.get("presume_down") is not None and not options["reason"]:
-        raise UsageError("--presume-down needs --reason", remedy="Say why that site is taken for down: --reason TEXT.")
-    if options.get("silent_since") is not None and not options["reason"]:
-        raise UsageError("--silent-since needs --reason", remedy="Say how that moment is known: --reason TEXT.")
+    for name, say in (
+        ("presume_down", "why that site is taken for down"),
+        ("silent_since", "how that moment is known"),
+    ):
+        if options.get(name) is not None and not options["reason"]:
+            raise UsageError(f"--{name.replace('_', '-')} needs --reason", remedy=f"Say {say}: --reason TEXT.")
     if operation in (SWAPOVER, FAILBACK) and options["max_outage_s"] is None:
         objectives = session.installation().settings.objectives
         options["max_outage_s"] = objectives.recovery if objectives is not None else None
@@ -74,14 +76,12 @@ def run_options(session: Session, given: Mapping[str, Any]) -> RunOptions:
     how = RunOptions(**given)
     if given.get("at") is not None:
         how = replace(how, at=moment(session, "--at", given["at"], ahead=True))
-    if how.step and how.at is not None:
-        raise UsageError("--step asks before each step, --at waits for nobody", remedy="Leave one of them out.")
-    if how.step and how.yes:
-        raise UsageError("--step asks before each step, --yes asks nothing", remedy="Leave one of them out.")
+    if how.step and (how.at is not None or how.yes):
+        other = "--yes asks nothing" if how.at is None else "--at waits for nobody"
+        raise UsageError(f"--step asks before each step, {other}", remedy="Leave one of them out.")
     if how.break_lock and not how.reason:
-        raise UsageError(
-            "--break-lock needs --reason", remedy="Say why the other run is certain to be gone: --reason TEXT."
-        )
+        remedy = "Say why the other run is certain to be gone: --reason TEXT."
+        raise UsageError("--break-lock needs --reason", remedy=remedy)
     return how
 
 

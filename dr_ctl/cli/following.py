@@ -1,6 +1,7 @@
 """`runs show --follow`: a run as it goes, from a second terminal. Reads its journal; touches neither run nor broker."""
 
 import sys
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +16,7 @@ from dr_ctl.core.model import ExitCode
 from dr_ctl.core.notation import if_known, line
 from dr_ctl.core.system import boottime_s
 from dr_ctl.engine.journal import Entry, is_held, read_entries
-from dr_ctl.engine.record import how_ended
+from dr_ctl.engine.record import OPEN, how_ended
 
 POLL_S: Final = 0.1
 BEGINS_WITHIN_S: Final = 2.0  # how long a run may take between its directory and its journal
@@ -38,12 +39,10 @@ class Tail:
         except FileNotFoundError:
             return []
         entries = []
-        for row in added.split(b"\n")[:-1]:
-            try:
+        with suppress(ValueError):  # a torn line, after a crash or during a write, stays unread
+            for row in added.split(b"\n")[:-1]:
                 entries.append(Entry.of_line(row)[0])
-            except ValueError:
-                break  # a torn line, after a crash or during a write, stays unread
-            self._read += len(row) + 1
+                self._read += len(row) + 1
         self.count += len(entries)
         return entries
 
@@ -71,7 +70,7 @@ def follow(session: Session, run: str | None) -> Result:
         read_entries(files.journal)  # a line damaged in the middle hid those after it: say so as `runs show` does
     outcome, summary, _ = how_ended(files)
     data = RunData(outcome, tail.count)
-    if outcome != "open":
+    if outcome != OPEN:
         return Result(ExitCode.OK, f"{files.name}: {outcome}: {summary}", data=data, run=files.name)
     return Result.of(ExitCode.OK, found("DR-RUN-003.gone", run=files.name), data=data, run=files.name)
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _NAMES: Final = {"stdin": "r", "stdout": "w", "stderr": "w"}
 _USUAL: Final = 80
 _LEAST: Final = 40  # columns: what is narrower is not wrapped for
-_VERDICTS: Final = {"holds": "hold", "warns": "warn", "fails": "fail", "not read": "not read"}
+_VERDICTS: Final = (("holds", "hold"), ("warns", "warn"), ("fails", "fail"), ("not read", "not read"))
 """The word of a check's verdict, and of several."""
 
 
@@ -198,10 +198,8 @@ def groups_text(groups: Sequence[Group], columns: int | None, code: ExitCode = E
     lines = [text for group in groups if group.findings or group.checks for text in _group(group, columns)]
     if checks:
         count = Counter[str](check.verdict for check in checks)
-        verdicts = ", ".join(
-            f"{count[one]} {one if count[one] == 1 else several}" for one, several in _VERDICTS.items() if count[one]
-        )
-        lines.append(f"{len(checks)} check{'' if len(checks) == 1 else 's'}: {verdicts}")
+        verdicts = [f"{count[one]} {one if count[one] == 1 else several}" for one, several in _VERDICTS if count[one]]
+        lines.append(f"{len(checks)} check{'' if len(checks) == 1 else 's'}: {', '.join(verdicts)}")
     return "\n".join([*lines, *filter(None, [counted(findings, code)])])
 
 
@@ -210,14 +208,8 @@ def _wrapped(text: str, columns: int | None, first: str = "", then: str | None =
     if columns is None:
         return first + line(text)
     indent = " " * len(first) if then is None else then
-    return textwrap.fill(
-        line(text),
-        columns,
-        initial_indent=first,
-        subsequent_indent=indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    fold = textwrap.TextWrapper(columns, first, indent, break_long_words=False, break_on_hyphens=False)
+    return fold.fill(line(text))
 
 
 def _group(group: Group, columns: int | None) -> Iterator[str]:

@@ -167,14 +167,9 @@ def reconcile(session: Session, files: list[str], out: Path | None, property_nam
         findings.append(found("DR-RPO-016", count=unexpected.count, file=unexpected.file))
     code = ExitCode.UNKNOWN if result.parts["unknown"].count else ExitCode.OK
     code = code if result.is_clean else ExitCode.LOSS_REFUSED
-    return Result(code, _counted(result), findings, document(result), text=_counts(result))
-
-
-def _counted(result: Reconciled) -> str:
-    if not result.events:
-        return "the ledgers tell of no message"
     counts = [f"{result.parts[kind].count} {kind}" for kind in KINDS if result.parts[kind].count]
-    return ", ".join(counts) or "nothing lost, nothing doubled"
+    said = ", ".join(counts) or "nothing lost, nothing doubled" if result.events else "the ledgers tell of no message"
+    return Result(code, said, findings, document(result), text=_counts(result))
 
 
 def _counts(result: Reconciled) -> str:

@@ -11,7 +11,7 @@ from dr_ctl.cli.command import command, group
 from dr_ctl.cli.options import argument
 from dr_ctl.cli.session import Session
 from dr_ctl.core.errors import UsageError
-from dr_ctl.core.model import ExitCode, Finding, Severity
+from dr_ctl.core.model import ExitCode, Severity
 
 if TYPE_CHECKING:
     from dr_ctl.engine.runbook import Rule
@@ -39,15 +39,13 @@ def runbook_list(session: Session) -> Result:
     from dr_ctl.engine import runbook  # noqa: PLC0415
 
     place, order = _in_force(session)
-    rows: list[tuple[str, str]] = []
-    for path in runbook.files(place):
-        book, findings = runbook.lint(path, order)
-        rows.append(
-            (path.stem, book.summary if book is not None else f"has {len(findings)} finding(s): see runbook lint")
-        )
-    data = RunbooksData([RunbookEntry(*row) for row in rows])
-    text = "\n".join(f"{name:<12} {summary}" for name, summary in rows)
-    return Result(ExitCode.OK, f"{len(rows)} runbook(s) in {place}", data=data, text=text)
+    linted = [(path.stem, *runbook.lint(path, order)) for path in runbook.files(place)]
+    rows = [
+        RunbookEntry(name, book.summary if book is not None else f"has {len(findings)} finding(s): see runbook lint")
+        for name, book, findings in linted
+    ]
+    text = "\n".join(f"{row.name:<12} {row.summary}" for row in rows)
+    return Result(ExitCode.OK, f"{len(rows)} runbook(s) in {place}", data=RunbooksData(rows), text=text)
 
 
 @command(runbook_app, "show", example="runbook show swapover")
@@ -77,9 +75,7 @@ def runbook_lint(session: Session, *, files: Annotated[list[Path] | None, argume
 
     place, order = _in_force(session)
     paths = files or runbook.files(place)
-    findings: list[Finding] = []
-    for path in paths:
-        findings += runbook.lint(path, order)[1]
+    findings = [finding for path in paths for finding in runbook.lint(path, order)[1]]
     errors = sum(finding.severity is Severity.ERROR for finding in findings)
     code = ExitCode.PRECHECK_FAILED if errors else ExitCode.OK
     return Result(code, f"{len(paths)} runbook(s), {errors} error(s)", findings, LintData(paths))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from dr_ctl.application.installation import looking
 from dr_ctl.application.result import Result
-from dr_ctl.core.model import Role, brief
+from dr_ctl.core.model import Role, brief, total
 from dr_ctl.core.notation import NOT_KNOWN, duration, if_known, page, table
 from dr_ctl.core.system import stamp
 from dr_ctl.engine.roles import sites_serving
@@ -79,22 +79,15 @@ def _text(state: Status, now: datetime, sites: Sequence[str]) -> str:
             if not broker.listeners:
                 lines += [f"  {broker.pair}: {line}" for line in links.get((site, broker.pair), ())]
                 continue
-            listeners = ", ".join(
-                f"{name} {'open' if is_open else 'closed'}" for name, is_open in broker.listeners.items()
-            )
-            listeners += (
-                f", {'but' if any(broker.listeners.values()) else 'and'} the clients' roles kept out"
-                if broker.kept_out
-                else ""
-            )
-            read = [depth for depth in broker.depths.values() if depth is not None]
-            unread = f", {len(broker.depths) - len(read)} of them not counted" if len(read) < len(broker.depths) else ""
-            room = f"; {1 - broker.disk_used:.0%} of its disk free" if broker.disk_used is not None else ""
-            room = room if role is Role.SERVING else ""
-            lines.append(
-                f"  {broker.pair}: {listeners}; {sum(read)} message(s) in {len(broker.depths)} queue(s){unread}{room}"
-            )
-            if role is Role.SERVING and any(broker.listeners.values()):
+            is_open, serves = any(broker.listeners.values()), role is Role.SERVING
+            doors = ", ".join(f"{name} {'open' if opened else 'closed'}" for name, opened in broker.listeners.items())
+            doors += f", {'but' if is_open else 'and'} the clients' roles kept out" if broker.kept_out else ""
+            read, count = [depth for depth in broker.depths.values() if depth is not None], len(broker.depths)
+            unread = f", {count - len(read)} of them not counted" if len(read) < count else ""
+            free = 1 - broker.disk_used if broker.disk_used is not None and serves else None
+            room = f"; {free:.0%} of its disk free" if free is not None else ""
+            lines.append(f"  {broker.pair}: {doors}; {sum(read)} message(s) in {count} queue(s){unread}{room}")
+            if serves and is_open:
                 lines.append(f"    {_at_work(broker, _ago(state, site, now))}")
             lines += _nodes(state, broker)
             lines += [f"    {line}" for line in links.get((site, broker.pair), ())]
@@ -123,15 +116,10 @@ def _lacking(state: Status, broker: BrokerSnapshot) -> str | None:
     """How many messages the peer lacks at least, by the depths: it may hold others that were consumed here. An outflow
     counts events, acknowledgements included, but an operator asks for messages."""
     link = next((link for link in state.links if (link.site, link.pair) == (broker.site, broker.pair)), None)
-    peer = next(
-        (other for other in state.snapshot.brokers if other.pair == broker.pair and other.site != broker.site), None
-    )
+    others = (other for other in state.snapshot.brokers if other.site != broker.site)
+    peer = next((other for other in others if other.pair == broker.pair), None)
     if link is None or not link.outflow or link.messages_alone or peer is None or peer.silent is not None:
         return None
-    messages = 0
-    for name, depth in broker.depths.items():
-        at_peer = peer.depths.get(name, 0)
-        if depth is None or at_peer is None:
-            return None
-        messages += max(0, depth - at_peer)
+    depths = [(depth, peer.depths.get(name, 0)) for name, depth in broker.depths.items()]
+    messages = total(None if None in both else max(0, (both[0] or 0) - (both[1] or 0)) for both in depths)
     return f"at least {messages} unshipped message(s) exist only at {broker.site}" if messages else None
