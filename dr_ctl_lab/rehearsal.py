@@ -23,7 +23,7 @@ from dr_ctl.application.installation import folder
 from dr_ctl.application.rehearsing import TwinData
 from dr_ctl.application.result import Result
 from dr_ctl.cli.app import run
-from dr_ctl.cli.session import Time
+from dr_ctl.cli.session import Session
 from dr_ctl.core.document import document, key
 from dr_ctl.core.errors import BrokerError, DrCtlError
 from dr_ctl.core.findings import found
@@ -308,7 +308,7 @@ class _Play:
         out, quiet = io.StringIO(), io.StringIO()
         options = ("--config", str(self._twin.settings_path), "--state-dir", str(self._state), "--json", "--quiet")
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(quiet):
-            code = run([*words, *options], Time(timeouts=PATIENCE))
+            code = run([*words, *options], Session(timeouts=PATIENCE))
         envelope: Mapping[str, Any] = json.loads(out.getvalue())
         self._played.ends.append(End(" ".join(words), code, str(envelope["summary"])))
         outage = envelope["data"].get("outage_s")

@@ -6,10 +6,9 @@ from __future__ import annotations
 import gc
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import compress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -19,12 +18,12 @@ import typer
 from dr_ctl.application.result import Result
 from dr_ctl.cli.command import UsageErrors, app, command, failed, wants_json
 from dr_ctl.cli.operations import link_app
-from dr_ctl.cli.options import CHANGE, NO_DRAIN, argument, option
+from dr_ctl.cli.options import CHANGE, NO_DRAIN, argument, option, switch
 from dr_ctl.cli.output import end_of_help, make_lasting
 from dr_ctl.cli.rpo_app import rpo_app
 from dr_ctl.cli.runbooks import runbook_app
 from dr_ctl.cli.runs import runs_app
-from dr_ctl.cli.session import Session, Time
+from dr_ctl.cli.session import Session
 from dr_ctl.core.errors import Stopped, UsageError
 from dr_ctl.core.model import ExitCode, Finding, Severity
 
@@ -35,16 +34,14 @@ for added in (runs_app, runbook_app, rpo_app, link_app):
     app.add_typer(added, name=str(added.info.name))
 
 METRICS = Annotated[str | None, option("--metrics HOST:PORT", "Serve /metrics, /health and /ready there.")]
-AUTO_REINSTATE = Annotated[
-    bool, option("--auto-reinstate", "The monitor reinstates a lost site once it is back, under the lock.")
-]
-AUTO_UNFENCE = Annotated[
-    bool,
-    option("--auto-unfence", "The monitor opens the site that served last if a restart closed it, under the lock."),
-]
-AUTO_QUARANTINE = Annotated[
-    bool, option("--auto-quarantine", "The monitor keeps a lost site out again if a restart let it in, under the lock.")
-]
+_REINSTATES = "The monitor reinstates a lost site once it is back, under the lock."
+_UNFENCES = "The monitor opens the site that served last if a restart closed it, under the lock."
+_QUARANTINES = "The monitor keeps a lost site out again if a restart let it in, under the lock."
+AUTO = (
+    switch("auto_reinstate", "--auto-reinstate", _REINSTATES),
+    switch("auto_unfence", "--auto-unfence", _UNFENCES),
+    switch("auto_quarantine", "--auto-quarantine", _QUARANTINES),
+)
 
 
 @command(
@@ -71,9 +68,7 @@ def init(
         Path | None, option("--kubernetes DIR", "The same as manifests: monitor, probes, rehearsal.")
     ] = None,
     image: Annotated[str | None, option("--image NAME", "With --kubernetes: the image that has dr-ctl.")] = None,
-    auto_reinstate: AUTO_REINSTATE = False,
-    auto_unfence: AUTO_UNFENCE = False,
-    auto_quarantine: AUTO_QUARANTINE = False,
+    does: Annotated[Sequence[str], AUTO] = (),
 ) -> Result:
     """Write a settings file from what the brokers behind two or more management addresses say. Never a secret."""
     from dr_ctl.application import init  # noqa: PLC0415
@@ -82,9 +77,7 @@ def init(
         return init.write_examples(examples)
     if systemd is not None or kubernetes is not None:
         from dr_ctl.application import deploying  # noqa: PLC0415
-        from dr_ctl.application.automation import AUTOMATIC  # noqa: PLC0415
 
-        does = [*compress(AUTOMATIC, (auto_reinstate, auto_unfence, auto_quarantine))]
         if systemd is not None:
             return deploying.systemd(session, systemd, session.state_dir, does)
         assert kubernetes is not None
@@ -203,9 +196,7 @@ def monitor(
     session: Session,
     *,
     lasting: Annotated[str | None, option("--for T", "End after this time.")] = None,
-    auto_reinstate: AUTO_REINSTATE = False,
-    auto_unfence: AUTO_UNFENCE = False,
-    auto_quarantine: AUTO_QUARANTINE = False,
+    does: Annotated[Sequence[str], AUTO] = (),
     metrics: METRICS = None,
 ) -> Result:
     """Sample both sites into the history, refresh the stored estimate. Changes nothing, unless an `--auto-` says so."""
@@ -213,11 +204,9 @@ def monitor(
 
     machine.give_back()
     from dr_ctl.application import monitoring  # noqa: PLC0415
-    from dr_ctl.application.automation import AUTOMATIC  # noqa: PLC0415
     from dr_ctl.cli import asking  # noqa: PLC0415
 
     lasting_s = asking.seconds_of("--for", lasting) if lasting is not None else None
-    does = [*compress(AUTOMATIC, (auto_reinstate, auto_unfence, auto_quarantine))]
     return monitoring.monitor(session, lasting_s, does, metrics=metrics)
 
 
@@ -290,17 +279,17 @@ def main() -> None:
     sys.exit(code)
 
 
-def run(arguments: list[str], time: Time | None = None) -> int:
-    """Run one command: every path ends with its document or its text, and with its exit code. `time` is what its waits
-    are made of; default: the machine's own, and all of it."""
+def run(arguments: list[str], session: Session | None = None) -> int:
+    """Run one command: every path ends with its document or its text, and with its exit code. `session` is what its
+    options add to."""
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGINT, _stop)
     if arguments[:1] == ["help"]:
         arguments = [*arguments[1:], "--help"]
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))  # what came while modules loaded
-        time = replace(time or Time(), typed=arguments)
-        ended = declared()(args=arguments, prog_name="dr-ctl", standalone_mode=False, obj=time)
+        session = replace(session or Session(), words=tuple(arguments))
+        ended = declared()(args=arguments, prog_name="dr-ctl", standalone_mode=False, obj=session)
         return end_of_help(ended if isinstance(ended, int) else 0)
     except typer.Exit as exit_:
         return end_of_help(exit_.exit_code)

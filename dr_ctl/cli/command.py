@@ -21,7 +21,7 @@ from typer.main import get_command
 from dr_ctl import __version__
 from dr_ctl.application.result import Result, of_error
 from dr_ctl.cli.options import FORMS, everywhere, switch
-from dr_ctl.cli.session import Session, Time
+from dr_ctl.cli.session import Session
 from dr_ctl.core.errors import NO_ROOM, OF_MACHINE, DrCtlError, EnvironmentFault, UsageError
 from dr_ctl.core.model import ExitCode, Finding, Severity
 
@@ -152,10 +152,7 @@ def group(name: str | None, text: str) -> typer.Typer:
 def common(**options: Any) -> None:
     """Move a messaging service between two sites of ActiveMQ brokers: checked, stepwise, undone when it fails."""
     ctx: typer.Context = options["ctx"]
-    time: Time = ctx.obj or Time()
-    color = not os.environ.get("NO_COLOR")
-    session = Session(clock=time.clock, timeouts=time.timeouts, color=color, words=tuple(time.typed))
-    ctx.obj = _with(session, options)
+    ctx.obj = _with(replace(ctx.obj or Session(), color=not os.environ.get("NO_COLOR")), options)
 
 
 # The first line keeps the lines as they are.
@@ -175,18 +172,15 @@ def command(
 ) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
     """Register a function as a command: gives it the session, adds the options that every command takes, and ends with
     its result's exit code. `example` stands at the end of its help, as it is typed. The options `asks` become the
-    function's argument `asked`; those of `changes` become its argument `how`. `forms` are outputs that others have not:
-    `wide`, `name`."""
+    function's argument `asked`; those of `changes` become its argument `how`; its argument `does` are those of several
+    switches that are on. `forms` are outputs that others have not: `wide`, `name`."""
     whole = f"{app.info.name} {name}" if app.info.name else name
 
     def register(function: Callable[..., Result]) -> Callable[..., Result]:
         signature = inspect.signature(function, locals=_UNREAD, eval_str=True)
-        own = [
-            parameter
-            for parameter in signature.parameters.values()
-            if parameter.name not in ("session", "asked", "how")
-        ]
-        parameters = [*asks, *own, *changes]
+        declared = [of for of in signature.parameters.values() if of.name not in ("session", "asked", "how")]
+        switches = [own for of in declared if of.name == "does" for own in of.annotation.__metadata__[0]]
+        parameters = [*asks, *(own for of in declared for own in (switches if of.name == "does" else (of,))), *changes]
         taken = {parameter.name for parameter in parameters}
         every = [parameter for parameter in everywhere(before=False, forms=forms) if parameter.name not in taken]
 
@@ -206,6 +200,8 @@ def command(
                     )
                     options |= {"asked": asking.asked(session, whole, request, how.reason)} if asks else {}
                     options |= {"how": how} if changes else {}
+                if switches:
+                    options["does"] = [f"--{of.name.replace('_', '-')}" for of in switches if options.pop(of.name)]
                 result = function(session, **options)
                 result = replace(result, findings=(*result.findings, *session.unclaimed))
             except Exception as error:  # noqa: BLE001 - the outermost edge: a defect still ends with a document

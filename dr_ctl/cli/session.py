@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import typer
 
 from dr_ctl.application.caller import Caller
 from dr_ctl.core.notation import line
-from dr_ctl.core.system import Clock, SystemClock
-from dr_ctl.core.timeouts import Timeouts
 
 if TYPE_CHECKING:
     from dr_ctl.application.caller import People
     from dr_ctl.core.model import Json
     from dr_ctl.engine.plan import Plan
     from dr_ctl.telemetry.events import EventSink
-
-
-@dataclass(frozen=True, slots=True)
-class Time:
-    clock: Clock = field(default_factory=SystemClock)
-    timeouts: Timeouts = field(default_factory=Timeouts)
-    typed: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
