@@ -122,8 +122,7 @@ def let_in_again(snapshot: Snapshot) -> tuple[str, ...]:
 
 
 def _certain(snapshot: Snapshot) -> list[Debt]:
-    """The debts that stand where the highest epoch is, at the site that took over, which is seen serving in the same
-    reading."""
+    """Those that stand where the highest epoch is: at the site that took over, seen serving in the same reading."""
     if renamed_sites(snapshot) is not None or len({debt.kept_at for debt in snapshot.debts}) > 1:
         return []  # lost in turn: which of them really serves is for a person to say
     epochs = {(reading.site, lock.epoch) for reading in snapshot.locks for lock in reading.documents}
@@ -135,8 +134,7 @@ def _certain(snapshot: Snapshot) -> list[Debt]:
 
 @dataclass
 class Automatic:
-    """Makes one kind of run, of that operation and for that purpose. `runs` are those that it made, by name and
-    outcome."""
+    """Makes one kind of run, for that purpose. `runs` are those that it made, by name and outcome."""
 
     operation: ClassVar[str]
     purpose: ClassVar[str]

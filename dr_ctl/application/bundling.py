@@ -61,8 +61,7 @@ class BundleData:
 
 
 def bundle(caller: Caller, files: RunFiles, out: Path | None, *, has_settings: bool) -> Result:
-    """Write the bundle of a run, and say what is in it. Raises `UsageError` where it cannot be written. Settings that
-    cannot be read are missing in it, and told."""
+    """Raises `UsageError` where it cannot be written. Settings that cannot be read are missing in it, and told."""
     now, installation, findings = caller.clock.now(), None, list[Finding]()
     try:
         installation = caller.installation() if has_settings else None

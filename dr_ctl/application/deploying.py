@@ -87,8 +87,7 @@ def kubernetes(caller: Caller, out: Path, image: str, does: Sequence[str] = ()) 
 
 
 def credentials(installation: Installation) -> Mapping[str, Path]:
-    """The files of passwords, by the name that a service gets them under. Raises `UsageError` for a password that a
-    service cannot be given so."""
+    """The files of passwords, by the name that a service gets them under. Raises `UsageError` for any other one."""
     named = [*secrets(installation.settings)]
     loose = [where for where, secret in named if secret.env is not None or secret.plain is not None]
     if loose:

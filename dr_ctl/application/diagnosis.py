@@ -73,8 +73,7 @@ def silent_of(broker: BrokerSnapshot, snapshot: Snapshot) -> list[Finding]:
 
 
 def _links(assessment: Assessment) -> Iterator[Finding]:
-    """The links that are not attached. One to a broker that did not answer says nothing more than that, and of one that
-    a quarantine keeps out the debt tells."""
+    """Those that are not attached, where neither a silent peer nor the debt of a quarantine says so already."""
     snapshot = assessment.snapshot
     silent = {(broker.site, broker.pair) for broker in snapshot.brokers if broker.silent is not None}
     kept_out = {debt.lost_site for debt in snapshot.debts if debt.kind is DebtKind.QUARANTINE}

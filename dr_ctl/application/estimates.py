@@ -68,8 +68,7 @@ def with_age(installation: Installation, site: str) -> tuple[AgedEstimate | None
 
 
 def beside_plan(installation: Installation, result: Result) -> Result:
-    """Add the stored estimate of the source to a plan. A refusal and a failover's plan stay unchanged: a failover has
-    its own bounds."""
+    """Add the stored estimate of the source. A refusal stays as it is, and a failover has its own bounds."""
     if result.plan is None:
         return result
     estimate, line, findings = with_age(installation, result.plan.source)

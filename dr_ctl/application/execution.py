@@ -254,8 +254,7 @@ def _seal(journal: Journal, files: RunFiles, result: Mapping[str, Json]) -> None
 
 
 def notifying(caller: Caller, act: Callable[[Opened], Result]) -> Result:
-    """Open the installation and call `act`; if that was a run, call the hooks that settings have for such an end. The
-    caller holds no lock."""
+    """If `act` was a run, call the hooks that settings have for such an end. The caller holds no lock."""
     with Opened.of(caller) as opened:
         try:
             result = act(opened)
@@ -274,8 +273,7 @@ def _where(opened: Opened) -> dict[str, Json]:
 
 
 def _notified(opened: Opened, result: Result) -> tuple[list[Finding], int | None]:
-    """Tell each command that listens for this end; gives a finding for each that could not be told, and the signal that
-    came meanwhile."""
+    """Gives a finding for each command that could not be told, and the signal that came meanwhile."""
     if result.ended is None:
         return [], None
     caller, words = opened.caller, {result.code.outcome, *([DEBT] if result.debts else [])}

@@ -255,8 +255,7 @@ def _closed_between(periods: Sequence[RolePeriod], was: RolePeriod, now: RolePer
 
 
 def _between(periods: Sequence[RolePeriod], was: RolePeriod, now: RolePeriod) -> OutageBounds:
-    """Out from the last reading that saw the one serve to the first that saw the other: at most that long. At least as
-    long as both were seen closed or down."""
+    """At most from the last reading of the one to the first of the other; at least while both were seen closed."""
     closed = _closed_between(periods, was, now) if was.site == now.site else None
     at_least = None if closed is None else _seconds(closed.first, closed.last)
     return OutageBounds(at_least, _seconds(was.last, now.first))

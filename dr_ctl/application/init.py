@@ -304,8 +304,7 @@ def _value(value: Json) -> str:
 
 
 def write_example(topology: str, out: Path) -> Result:
-    """Write the example of a topology, which came with dr-ctl, for installations whose brokers cannot be asked yet.
-    Raises `UsageError`."""
+    """For installations whose brokers cannot be asked yet. Raises `UsageError`."""
     registry.PROPOSERS.named(topology)
     _must_be_new(out)
     with writing(out, "Name another file: --out FILE."):

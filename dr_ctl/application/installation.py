@@ -142,8 +142,7 @@ def shared_addresses(installation: Installation) -> list[Finding]:
 
 @contextmanager
 def looking(caller: Caller) -> Iterator[tuple[Opened, BackgroundTask[Snapshot]]]:
-    """Begin to look, twice, so that rates are known. The topology is closed after the block, which also ends a reading
-    that still runs."""
+    """Begin to look, twice, so that rates are known. The end of the block ends a reading that still runs."""
     snapshot: BackgroundTask[Snapshot] | None = None
     try:
         with Opened.of(caller) as opened:

@@ -30,8 +30,7 @@ LATE_S: Final = 60.0  # a run that begins later than so long after its moment is
 
 
 def by() -> dict[str, Json]:
-    """The user and host of this process, for the lock and the journal: behind sudo the person who typed that. A user
-    without a name gets a number."""
+    """The user (behind sudo the person; a number without a name), host and version, for the lock and the journal."""
     try:
         user = os.environ.get("SUDO_USER") or getpass.getuser()
     except (KeyError, OSError):

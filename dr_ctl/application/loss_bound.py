@@ -38,17 +38,10 @@ def _load_bounds() -> None:
 
 
 class LossBound:
-    """Implements `LossExposure` for one lost site. Read the bounds anew each time: the loss may grow until the site is
-    seen down."""
+    """Implements `LossExposure`. Read the bounds anew each time: they may grow until the site is seen down."""
 
     def __init__(
-        self,
-        opened: Opened,
-        lost: str,
-        silent_since: str | None = None,
-        *,
-        begun: bool = False,
-        once: bool = False,
+        self, opened: Opened, lost: str, silent_since: str | None = None, *, begun: bool = False, once: bool = False
     ) -> None:
         """`begun`: a run was interrupted that is gone on with, by the words that it began with. `once`: all that a
         command says rests on one reading of the history."""

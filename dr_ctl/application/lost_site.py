@@ -70,8 +70,7 @@ def _by_word(snapshot: Snapshot, lost: str, opened: Opened) -> Iterator[Finding]
 
 
 def _answered(decided: Decision, spec: Spec, snapshot: Snapshot, lost: str) -> Refusal | None:
-    """The refusal of a failover that rests on nothing but a person's word, or on nothing yet, beside a site that
-    refused a login: its process lives."""
+    """The refusal of a failover beside a site that has refused a login: its process lives, whatever a person says."""
     worded = spec.presume_down == lost and plan_of(decided) is not None
     silent = isinstance(decided, Refusal) and decided.findings[0].id in ("DR-ALIVE-002", "DR-NODE-001", "DR-NODE-004")
     is_open = snapshot.roles[lost] is Role.UNKNOWN and snapshot.roles[spec.target] is not Role.SERVING
@@ -83,8 +82,7 @@ def _answered(decided: Decision, spec: Spec, snapshot: Snapshot, lost: str) -> R
 
 
 def not_read(snapshot: Snapshot, site: str) -> Finding | None:
-    """The finding for a site of which nothing is known because of this machine or its settings: no failover is offered
-    for that."""
+    """For a site that is silent because of this machine or its settings: no failover is offered for that."""
     for broker in (own for own in snapshot.brokers if own.site == site):
         if broker.silent is None and broker.role is Role.UNKNOWN:
             return found("DR-ROLE-019.not_told", site=site, pair=broker.pair)
@@ -99,8 +97,7 @@ def not_read(snapshot: Snapshot, site: str) -> Finding | None:
 
 
 def offered_for_what_is_lost(decided: Refusal, spec: Spec, snapshot: Snapshot) -> Refusal:
-    """The refusal with the reason in place of an offer that does not help, where a site is silent for a reason of this
-    machine, or of the settings."""
+    """With why a site is silent, where that lies at this machine or its settings, in place of an offer."""
     first = decided.findings[0]
     if first.id not in ("DR-ROLE-005", "DR-ROLE-004"):
         return decided
@@ -131,8 +128,7 @@ def serves_no_role(snapshot: Snapshot, site: str) -> bool:
 
 
 def without_rights(snapshot: Snapshot) -> Iterator[Finding]:
-    """The brokers of serving sites whose listeners are open to clients that may do nothing there. Beside a site that
-    serves nobody gives them their rights again."""
+    """Brokers that are open to clients without rights. Beside a site that serves nobody gives them back."""
     fenced = behind_rights(snapshot)
     for broker in [broker for broker in snapshot.brokers if broker.site != fenced]:
         if broker.role is Role.SERVING and broker.kept_out and any(broker.listeners.values()):
@@ -282,8 +278,7 @@ def last_takeovers(installation: Installation, snapshot: Snapshot, now: datetime
 
 
 def unwatched(installation: Installation, last: LastSample, now: datetime) -> Iterator[Finding]:
-    """That no monitor looks any more, or that nobody can tell; nothing while one lives, or where none has ever
-    looked (`never_watched`)."""
+    """That no monitor looks any more, or that nobody can tell; nothing where none has ever looked."""
     # A monitor that lives looks several times within `history.every`.
     late_s = max(LATE_S, 3 * installation.settings.history.every)
     if last.at is None or (now - last.at).total_seconds() > late_s:

@@ -51,8 +51,7 @@ MIN_MEMORY: Final = 4 << 30  # a machine with less has no room for a session of 
 
 
 def monitor(caller: Caller, lasting_s: float | None, does: Sequence[str], *, metrics: str | None) -> Result:
-    """Look at least once, until the time is over or a signal ends it. `does`: the options of `AUTOMATIC` that are
-    set."""
+    """Look at least once, until the time is over or a signal ends it. `does`: options of `AUTOMATIC`."""
     installation, clock = caller.installation(), caller.clock
     until = clock.monotonic() + lasting_s if lasting_s is not None else None
     automatics = [

@@ -93,8 +93,7 @@ class Saved:
 
 
 def load(path: Path, again: str, *, named: str = "") -> Saved:
-    """Read a saved plan that can be carried out. Raises `UsageError` with the remedy `again` where it is none. `named`
-    is what stands before the file in errors."""
+    """Raises `UsageError` with the remedy `again` where it cannot be carried out. `named` stands before the file then."""
     try:
         content = path.read_bytes()
         row = json.loads(content)

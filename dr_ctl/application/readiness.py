@@ -147,8 +147,7 @@ def _unprepared(assessment: Assessment, last: lost_site.LastSample, now: datetim
 
 
 def _without_login(opened: Opened, snapshot: Snapshot) -> Iterator[Finding]:
-    """Sites that serve by their flags but let no test login in. A later test of such a listener cannot show that the
-    site went down."""
+    """Sites that serve by their flags and let no test login in, which could show that they went down."""
     for site in sites_serving(snapshot):
         try:
             why = opened.topology.why_not_so(site, serving=True)
@@ -161,8 +160,7 @@ def _without_login(opened: Opened, snapshot: Snapshot) -> Iterator[Finding]:
 def _findings(
     assessment: Assessment, verdicts: Sequence[Verdict], forbidden: Mapping[tuple[str, str], Finding], move: Move
 ) -> list[Finding]:
-    """The obstacles to the operations. The brokers' own findings are included even where the roles alone refuse a
-    move."""
+    """The obstacles to the operations, with the brokers' own also where the roles alone refuse a move."""
     snapshot, recipe = assessment.snapshot, assessment.opened.topology.recipe
     findings = open_run_findings(assessment.open_run, snapshot, assessment.links)
     if len(verdicts) == 1 and verdicts[0].findings and verdicts[0].operation != SWAPOVER:

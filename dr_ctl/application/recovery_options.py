@@ -171,8 +171,7 @@ def why_not_undone(past: RunState, snapshot: Snapshot, run: str) -> Finding | No
 
 
 def unreached(past: RunState, snapshot: Snapshot) -> list[str]:
-    """The sites that an undo has to reach, and of which no broker answers: one that did not serve, and is down, needs
-    nothing before it is back."""
+    """The silent sites that an undo has to reach: one that did not serve, and is down, needs nothing before it is back."""
     sites = dict.fromkeys(
         call.site
         for step in to_undo(past)

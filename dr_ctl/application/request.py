@@ -157,8 +157,7 @@ class Request:
         return replace(decided, findings=findings, basis=basis)
 
     def residue(self, snapshot: Snapshot) -> Mapping[str, Json] | None:
-        """The messages that a lost site brings back, and how many may be duplicates. None for other operations, and
-        where the topology cannot count beforehand."""
+        """What a lost site brings back, and how many duplicates; None where nothing is counted beforehand."""
         return (snapshot.residue(self.spec.target) or None) if self.spec.operation in operations.REINSTATING else None
 
     def why_not_so(self) -> str | None:

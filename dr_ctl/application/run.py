@@ -57,8 +57,7 @@ class AbortData(OperationData):
 
 
 def run(caller: Caller, asked: Spec, how: RunOptions) -> Result:
-    """Carry out an operation. The order of checks: another run's lock, an open run, a state that holds already; then
-    lock and look again."""
+    """In this order: another run's lock, an open run, a state that holds already; then lock and look again."""
     saved = plans.read(how.saved, asked) if how.saved is not None else None
     if saved is not None:
         asked = replace(saved.spec, reason=asked.reason or saved.spec.reason)
@@ -94,8 +93,7 @@ def resume(caller: Caller, timeout_s: float | None, how: RunOptions) -> Result:
 
 
 def escalate(caller: Caller, name: str | None, asked: Spec, how: RunOptions) -> Result:
-    """Replace a planned move that cannot finish by a failover, with what `asked` accepts of that. The source is
-    fenced, so its messages are counted."""
+    """Replace a planned move that cannot finish by a failover. The source is fenced, so its messages are counted."""
     runs = caller.runs()
     files = runs.unfinished() if name is None else runs.find(name)
     if files is None or not files.open() or not read_entries(files.journal):
@@ -124,8 +122,7 @@ def escalate(caller: Caller, name: str | None, asked: Spec, how: RunOptions) -> 
 
 
 def plan(caller: Caller, asked: Spec, as_if_lost: str | None = None) -> Result:
-    """The plan as it is decided now, whatever is under way: takes no lock, asks nothing. `as_if_lost`: a site that is
-    taken for lost, for this plan alone."""
+    """Whatever is under way: takes no lock, asks nothing. `as_if_lost`: a site that is taken for lost here alone."""
     with Opened.of(caller) as opened:
         if as_if_lost is not None:
             return verdicts.planned_as_if_lost(opened, asked, as_if_lost)
@@ -249,8 +246,7 @@ def _declined(why_not: str, findings: Sequence[Finding] = ()) -> Result:
 
 
 def _without_plan(decided: AlreadyThere | Refusal, shown: PlanData | OperationData | None = None) -> Result:
-    """The end of a command that has nothing to do, or may not do it. `shown` gets the plan that is refused for its loss
-    alone, for whoever asked to see it."""
+    """Nothing is to be done, or may be done. `shown` gets the plan that is refused for its loss alone."""
     data: Any = shown or {}
     if isinstance(decided, AlreadyThere):
         return Result(ExitCode.OK, decided.text, decided.findings, data)

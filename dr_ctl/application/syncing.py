@@ -98,8 +98,7 @@ def go_on(caller: Caller) -> Result:
 
 
 def settle(caller: Caller, asked: Spec, how: RunOptions) -> Result:
-    """Keep aside at the waiting site the copies that nothing proves, or put back what was kept aside, as a run. A dry
-    run lists the ids of such copies."""
+    """Keep aside the waiting site's copies that nothing proves, or put them back. A dry run lists their ids."""
     if not (how.dry_run and asked.operation == KEEP_ASIDE):
         return run.run(caller, asked, how)
     with Opened.of(caller) as opened:
@@ -114,8 +113,7 @@ def settle(caller: Caller, asked: Spec, how: RunOptions) -> Result:
 
 
 def _remembered(notes: Notes, runs: Runs, primary: str) -> Mapping[str, Json]:
-    """The last agent's knowledge, if it followed that site. What left by no client is counted anew after a run, which
-    cuts clients off."""
+    """Of that site. What left by no client is counted anew after a run, which cuts clients off."""
     last = notes.read()
     if last.get("primary") != primary:
         return {}

@@ -62,8 +62,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """Judges by one reading; `links` are what was seen to move in it. All that it says of the loss of a site rests on
-    one reading of the history (`exposures`)."""
+    """Judges by one reading, in which `links` were seen to move, and of a loss by one reading of the history."""
 
     opened: Opened
     snapshot: Snapshot
@@ -230,8 +229,7 @@ class Assessment:
         return replace(_verdict(spec, text, decided.findings, ExitCode.OK), needs=needs)
 
     def _away(self, decided: Plan) -> list[LinkSnapshot]:
-        """The links that are not attached, without those that the move itself starts; none where it takes a lost site
-        in, as that lets them in."""
+        """Not attached, and not started by the move itself; none where it takes a lost site in and so lets them in."""
         if self._has_debt(decided.spec):
             return []
         calls = [call for step in decided.steps for call in step.calls if call.goal is Goal.LINK_UP]
@@ -303,8 +301,7 @@ def headline(assessment: Assessment, site: str, away: Collection[LossStart], now
 
 
 def differing(opened: Opened, snapshot: Snapshot, site: str, by_history: Sequence[Finding]) -> Sequence[Finding]:
-    """That the sites differ by more than what was on its way, by this reading; where it does not tell, by the
-    history."""
+    """The sites differ by more than what was on its way: by this reading, else by the history."""
     move = Move(Spec(SWAPOVER, opened.other(site)), site, {})
     findings = [finding for check in opened.topology.recipe.checks(snapshot, move) for finding in check.found]
     own = [replace(finding, severity=Severity.WARNING) for finding in findings if finding.id == "DR-PARITY-001"]
@@ -312,8 +309,7 @@ def differing(opened: Opened, snapshot: Snapshot, site: str, by_history: Sequenc
 
 
 def planned_as_if_lost(opened: Opened, asked: Spec, lost: str) -> Result:
-    """Decide from a reading in which no port of that site answers. What a person would have to accept is accepted for
-    the plan, and told."""
+    """Decide as if no port of that site answered. What a person would have to accept is accepted, and told."""
     opened.installation.must_know(lost)
     if asked.operation != FAILOVER or lost == asked.target:
         remedy = f"As in `dr-ctl plan failover --to {opened.other(lost)} --as-if-lost {lost}`."

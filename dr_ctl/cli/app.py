@@ -280,8 +280,7 @@ def main() -> None:
 
 
 def run(arguments: list[str], session: Session | None = None) -> int:
-    """Run one command: every path ends with its document or its text, and with its exit code. `session` is what its
-    options add to."""
+    """Every path ends with its document or its text, and its exit code. `session`: what the options add to."""
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGINT, _stop)
     if arguments[:1] == ["help"]:

@@ -56,8 +56,7 @@ def _read(session: Session, name: str, value: Any) -> Any:
 
 
 def _target(session: Session, operation: str, given: Mapping[str, str | None]) -> str:
-    """The site that shall serve; "" for a command that names none. Of a step that is done at the site it names that is
-    the other one."""
+    """The site that shall serve: of a step at the site it names the other one; "" where none is named."""
     to, site = given.get("to"), given.get("site")
     if to is not None and site is not None and to != site:
         raise UsageError(f"--to {to} and {site}: two sites were named", remedy="Name one of them.")
@@ -86,8 +85,7 @@ def run_options(session: Session, given: Mapping[str, Any]) -> RunOptions:
 
 
 def settling(session: Session, how: RunOptions, site: str | None, queues: str | None, *, put_back: bool) -> Spec:
-    """The question of `sync --settle`; raises `UsageError` where it names no site, or would change something without a
-    reason."""
+    """Raises `UsageError` where it names no site, or would change something without a reason."""
     if site is None:
         raise UsageError("--settle names no site", remedy="Say --site SITE: the site where the copies lie.")
     if how.reason is None and not how.dry_run:

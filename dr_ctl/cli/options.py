@@ -149,8 +149,7 @@ FORMS: Final = ("text", "json", "yaml")  # what `--output` of any command may be
 
 
 def everywhere(*, before: bool, forms: Sequence[str] = ("wide", "name")) -> list[Parameter]:
-    """What every command takes. The first four work before the command as well, and help shows them there. `forms`:
-    the outputs that only this command has."""
+    """The first four work before the command as well, and help shows them there. `forms`: outputs of this one alone."""
     first = {"hidden": not before}
     every = "|".join((*FORMS, *forms))
     text = "Text, or one document as JSON or YAML; wide: more columns; name: names alone."

@@ -20,8 +20,7 @@ runbook_app = group("runbook", "The runbooks in force: list, show, lint.")
 
 
 def _in_force(session: Session) -> tuple[Path, Sequence[Rule]]:
-    """Where the installation's runbooks are, and what it asks of them beside what all do; without a settings file
-    those that came with dr-ctl."""
+    """Their place and the order that the installation asks for; without settings those that came with dr-ctl."""
     if not session.has_settings():
         from dr_ctl.engine import runbook  # noqa: PLC0415
 

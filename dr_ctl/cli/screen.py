@@ -124,8 +124,7 @@ def watch(session: Session, site: str | None, every_s: float) -> Result:
 
 
 class _Watched:
-    """On a terminal the newest reading in place, and the last one stays there when the watch ends; in a pipe or a file
-    one below the other."""
+    """On a terminal the newest reading in place, where the last one stays; elsewhere one below the other."""
 
     def __init__(self, session: Session, every_s: float) -> None:
         # What is wrong with the settings is said before the screen is taken.

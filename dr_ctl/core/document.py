@@ -47,8 +47,7 @@ def key(name: str | None = None, **how: Any) -> dict[str, Any]:
 
 
 def option(typed: str, text: str, default: Any = None, **how: Any) -> Any:
-    """A field that an option of the command line sets: how that is typed, as in `--timeout T`, and its help. `how` is
-    as in `key`."""
+    """A field that an option sets: how that is typed, as in `--timeout T`, and its help; `how` as in `key`."""
     initial: dict[str, Any] = {"default_factory" if callable(default) else "default": default}
     return field(**initial, metadata={"typed": typed, "help": text, **how})
 

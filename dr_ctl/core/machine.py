@@ -48,8 +48,7 @@ def shipped(name: str) -> Path:
 
 
 def machine_id() -> str:
-    """Tell this machine from others; empty where the system does not say. In other words than its own, which are to be
-    kept confidential."""
+    """Tell this machine from others, not in its own words, which are confidential; empty where it does not say."""
     identity = _read(MACHINE)
     return hashlib.sha256(f"dr-ctl {identity}".encode()).hexdigest()[:12] if identity else ""
 

@@ -45,8 +45,7 @@ def line(text: str) -> str:
 
 
 def shell_command(words: Iterable[str]) -> str:
-    """The words of a command as any POSIX shell takes them from one line: `printf` makes the control characters of a
-    word, but for line ends at its end."""
+    """As any POSIX shell takes them from one line: `printf` makes control characters, but for last line ends."""
     return " ".join(quote(word) if line(word) == word else f'"$(printf %b {quote(_octal(word))})"' for word in words)
 
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """The authorities to trust (None: those that this machine does), and an own certificate with its key; the key may
-    be in the certificate's file."""
+    """Authorities (None: those of this machine), and a certificate with its key, which may be in the same file."""
 
     ca: str | None = None
     cert: str | None = None

@@ -40,8 +40,7 @@ class StopRequest:
         self.signum: int | None = None
 
     def ask(self, signum: int) -> None:
-        """Note the first signal; raise `StopAtOnce` on the second. Raises `Stopped` where a person is being asked: a
-        signal is their answer."""
+        """Note the first signal. Raises `StopAtOnce` on the second, `Stopped` where it answers a question."""
         if self._over:
             self.signum = self.signum or signum
             return
@@ -153,8 +152,7 @@ class JournalledStep(StepContext):
         outage: Outage,
         findings: list[Finding] | None = None,
     ) -> None:
-        """`stop` is None where a signal must wait: past the point of no return, and while undoing. `findings` are those
-        of the run."""
+        """`stop` is None where a signal must wait: past the point of no return, and while undoing."""
         super().__init__(listener)
         self._journal, self._step, self._stop, self._clock, self._outage = journal, step, stop, clock, outage
         self._findings = findings if findings is not None else []

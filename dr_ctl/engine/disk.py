@@ -36,8 +36,7 @@ class CannotWrite(DrCtlError):
 
 @contextmanager
 def refusing(where: Path) -> Iterator[None]:
-    """Turn a disk that is full, or cannot be written, into `CannotWrite`. Only for what is written before the first
-    call."""
+    """Turn a disk that takes nothing into `CannotWrite`. Only for what is written before the first call."""
     try:
         yield
     except OSError as error:

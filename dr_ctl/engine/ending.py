@@ -85,8 +85,7 @@ class Facts:
 
     @property
     def goes_on(self) -> str:
-        """The units that nobody asked for, and their sites; of a fence also those that the other site serves, for it
-        takes only their copies away from clients."""
+        """Units that nobody asked for, by site; a fence takes only copies of those that the other site serves."""
         is_fence = self.spec.operation == operations.FENCE
         served = [unit for unit in self.units if is_fence and unit.serving not in (self.source, None)]
         units = sorted((*served, *self.others), key=lambda unit: unit.name) if self.others else []

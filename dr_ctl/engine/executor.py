@@ -300,8 +300,7 @@ class Execution(Generic[O]):
         return ports.Done(bounds_text(bounds), {"bounds": bounds}, tuple(self.exposure.findings()))
 
     def _hooked(self, step: PlannedStep, context: JournalledStep) -> ports.Outcome:
-        """Run a command of the installation's own. A failure ends a run that can still be undone; later a failure is a
-        warning."""
+        """A failure ends a run that can still be undone; later it is a warning."""
         [call] = step.calls
         assert self.callbacks.hooks is not None  # a plan names those of the settings alone
         hooks = self.callbacks.hooks

@@ -77,8 +77,7 @@ class Lease:
         return [broker.name for broker in self.locks if broker.held is not None]
 
     def take(self, among: Collection[tuple[str, str]] | None = None, *, break_lock: bool = False) -> None:
-        """Take it at every broker that answers, of those named by site and pair where they are; raises `Locked` naming
-        who has it, with nothing taken."""
+        """At every broker that answers, of those named where any are; raises `Locked`, with nothing taken."""
         before, self._lost = self._lost, None
         for attempt in range(TRIES):
             rival = self._try(among, break_lock=break_lock)
@@ -200,8 +199,7 @@ class Lease:
         return f"the lock at {name} is not this run's any more: {holder.described}"
 
     def _glance(self, broker: BrokerLock) -> None:
-        """Look at a broker that the call does not go to. A silent broker here does not hold up the call to the
-        other."""
+        """Look at a broker that the call does not go to, and whose silence must not hold it up."""
         if self._clock.monotonic() - broker.silent_at > SILENT_S and broker.mutex.acquire(blocking=False):
             try:
                 if broker.held is not None:
@@ -286,8 +284,7 @@ class Lease:
             self._lost = self._lost or (broker.name, other)
 
     def _document(self, broker: BrokerLock, reading: lease.LockReading) -> lease.LockDocument:
-        """The document for one broker, with the queues that dead runs left paused there, before their documents are
-        removed."""
+        """With the queues that dead runs left paused there, before their documents are removed."""
         paused = lease.inherited(reading)
         broker.own = tuple(sorted({*broker.own, *paused.get(self._who.run, ())}))
         return replace(

@@ -114,8 +114,7 @@ class Entry:
 
     @classmethod
     def of_line(cls, line: bytes, *, exact: bool = False) -> tuple[Entry, str]:
-        """The entry of a line, and the hash that seals it; raises ValueError saying what does not fit. `exact`: the
-        journal would write the same bytes."""
+        """With the hash that seals it; raises ValueError. `exact`: the journal would write the same bytes."""
         try:
             row = json.loads(line)
             sealed = str(row.pop("hash"))
@@ -262,8 +261,7 @@ class RunState:
 
 
 def replay(entries: Sequence[Entry]) -> RunState:
-    """Replay a journal through the table of states; raises `JournalDamaged` when it holds no run, or one that does not
-    fit what dr-ctl writes."""
+    """Through the table of states; raises `JournalDamaged` where there is no run, or one that dr-ctl does not write."""
     try:
         plans = [read(Plan, entry.evidence["plan"]) for entry in entries if entry.kind == "run"]
         if not plans:
@@ -326,8 +324,7 @@ _ASKED_WITHIN_S: Final = 0.05
 
 
 class Journal:
-    """The one writer of a run's journal. Safe to use from several threads; held by a lock on the file itself. It has
-    `count` lines, and `last_hash` seals them."""
+    """The one writer, for several threads; locks the file itself. It has `count` lines, which `last_hash` seals."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
         self._clock = clock
@@ -458,8 +455,7 @@ class Journal:
                 return
 
     def _write(self, block: bytes, *, needed: bool) -> bool:
-        """Append a block whole or not at all. A needed block may use the reserve; other blocks are given up on a full
-        disk."""
+        """Append a block whole or not at all. Only a needed one uses the reserve of a full disk."""
         while True:
             full: OSError | None = None
             try:

@@ -121,8 +121,7 @@ class Store(Protocol):
         them; `NOBODYS` for what clients can have made."""
 
     def lately(self, kind: str) -> tuple[float, int, Sequence[tuple[int, str]]] | None:
-        """How many seconds ago the newest sample at the broker began, for whatever purpose, then what `read` would have
-        returned. None where no reading was made."""
+        """The age in seconds of the newest sample, for whatever purpose, and what `read` would have returned then."""
 
     def create(self, kind: str, number: int, text: str) -> bool:
         """Create a document atomically: of several runs that try, one succeeds. Raises `Forbidden`."""
@@ -134,8 +133,7 @@ class Store(Protocol):
         """Remove a document; raises where the document is gone."""
 
     def why_forbidden(self) -> str | None:
-        """Say, without trying, why no document can be created there. Returns None where creating is allowed or the
-        right is unknown."""
+        """Why no document can be created there, without trying; None where the right is unknown."""
 
     def close(self) -> None: ...
 

@@ -108,8 +108,7 @@ _CALL: Final = ("site", "pair", "goal", "thing", "part", "about", "when", "at_mo
 
 
 class Goal(Enum):
-    """The purpose of a call, whichever request serves it at one kind of broker: the state there after a successful call
-    on its `thing`."""
+    """The state of a call's `thing` after it has succeeded, whichever request serves that at one kind of broker."""
 
     OPEN = "open"  # a listener lets in
     CLOSE = "close"
@@ -245,8 +244,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """All reasons at once why no plan may run; no call was made, whatever the code. `plan` is the one that is refused
-    for its loss alone."""
+    """All reasons at once; no call was made. `plan` is the one that is refused for its loss alone."""
 
     findings: tuple[Finding, ...]
     code: ExitCode = ExitCode.PRECHECK_FAILED

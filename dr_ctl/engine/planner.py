@@ -146,8 +146,7 @@ def _already_there(recipe: Recipe[O], snapshot: O, move: Move) -> AlreadyThere |
 
 
 def _moved(snapshot: Observation, move: Move) -> bool:
-    """Say whether the service moved: the other site is closed, and the target serves every unit. A returning site may
-    be open by mistake."""
+    """Say whether the target serves every unit. A returning site may be open by mistake."""
     return roles.serves_all(snapshot, move.target) and snapshot.roles[move.source] is not Role.SERVING
 
 

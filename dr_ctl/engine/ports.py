@@ -221,12 +221,10 @@ class Recipe(Protocol[O_contra]):
         """Decide a step with its exact calls, and the complete inverse from the baseline."""
 
     def basis(self, snapshot: O_contra) -> Mapping[str, Json]:
-        """The state that a plan rests on beside the roles: listeners, links, queues and their pauses, versions; no
-        counters."""
+        """What a plan rests on beside the roles: listeners, links, queues, pauses, versions; no counters."""
 
     def holds_already(self, snapshot: O_contra, move: Move) -> str | None:
-        """The sentence to say where there is nothing to do, else None: of a reinstatement, a single step, and a
-        failover whose target is open."""
+        """What to say of a reinstatement, a single step or an open target where nothing is to be done."""
 
     def not_replicated(self, snapshot: O_contra, move: Move) -> Sequence[str]:
         """Sentences on what will not be at the target."""
@@ -260,8 +258,7 @@ class StepContext:
         self._listener(Notice(text))
 
     def report(self, finding: Finding, out_s: float = 0.0) -> None:
-        """Add a finding to those of the run, whatever becomes of the step. `out_s`: for how long at most clients were
-        out once more before it."""
+        """Add a finding to those of the run. `out_s`: how long at most clients were out once more before it."""
 
     def outage_over(self) -> None:
         """Note that clients get in at the target: their outage is over, whatever else the step still waits for."""
@@ -283,8 +280,7 @@ class Driver(Protocol[O_co]):
         """Say what is true now at both sites, in bounded time. Unreachable is a view, not an error."""
 
     def apply(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-        """Bring about the step's goal and verify the goal. Returns NotNeeded, without a call, if the goal holds
-        already."""
+        """Bring about the goal of the step and verify it. NotNeeded, without a call, where it holds already."""
 
     def undo(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
         """Make those calls of `step.inverse` whose effect does not hold, and verify all of it."""
@@ -294,8 +290,7 @@ class Driver(Protocol[O_co]):
 
 
 class Estimator:
-    """The pre-flight estimate, made beside the checks in a process of its own. One that is made already has nothing to
-    start and nothing to end."""
+    """The pre-flight estimate, made beside the checks; one that is made already begins and ends nothing."""
 
     def begin(self) -> None:
         """Start it; returns at once."""
@@ -316,8 +311,7 @@ class Hooks(Protocol):
 
 
 class LossExposure(Protocol):
-    """The messages that a failover may lose or bring twice, from the last knowledge of the lost site. Contacts no
-    broker."""
+    """What a failover may lose or bring twice, from the last knowledge of the lost site. Contacts no broker."""
 
     def bounds(self) -> Mapping[str, Json]:
         """The bounds as of now, in the shape of `data.bounds`; null stands for not known."""

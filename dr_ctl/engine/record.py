@@ -168,8 +168,7 @@ def authors(entries: Iterable[Entry]) -> list[Mapping[str, Any]]:
 
 
 def read_run(files: RunFiles) -> Material:
-    """Read journal, plan and result, up to the first line that does not fit; what is missing or damaged is a problem
-    that the run's page shows."""
+    """Up to the first line that does not fit; what is missing or damaged is a problem that the run's page shows."""
     entries, problem = _fitting(files.journal)
     problems, result = [problem] if problem else [], of_file(files.result)
     if result is None and files.result.exists():

@@ -88,8 +88,7 @@ def is_split(snapshot: Observation) -> bool:
 
 
 def unserved(snapshot: Observation, *, parts: bool) -> Iterator[Finding]:
-    """The units that are known to be closed at every site while a site serves others; `parts` says whether a unit can
-    be opened by itself."""
+    """Units that are closed everywhere while a site serves others. `parts`: each can be opened by itself."""
     serving = sites_serving(snapshot)
     shut = [unit.name for unit in snapshot.units if not unit.open_at and {*unit.closed_at} >= {*snapshot.roles}]
     if not serving or not shut:
@@ -252,8 +251,7 @@ def _in_place(snapshot: Observation, spec: Spec) -> Finding | None:
 
 
 def _of_both(snapshot: Observation, spec: Spec, first: str) -> Finding | None:
-    """Refuse to let clients in, or to prepare that, while the other site is open or silent. `first`: what is to be done
-    before anything moves."""
+    """Refuse to let clients in while the other site is open or silent. `first`: what is to be done before that."""
     source, target, summary = other(snapshot, spec.target), spec.target, roles_text(snapshot)
     source_role, target_role = snapshot.roles[source], snapshot.roles[target]
     opened, shut = (source, target) if spec.operation == operations.UNFENCE else (target, source)
@@ -426,8 +424,7 @@ def other_sites(snapshot: Observation, past: RunState) -> Finding | None:
 
 
 def other_brokers(basis: Mapping[str, Any], past: RunState) -> Finding | None:
-    """The finding for a run of other brokers than the observed ones, whatever the sites are called. Brokers without an
-    identity are not compared."""
+    """For a run of other brokers, whatever the sites are called. Those without an identity are not compared."""
     before: Mapping[str, Any] = past.plan.basis
     if (renamed := _renamed(basis, before)) is not None:
         return renamed
@@ -441,8 +438,7 @@ def other_brokers(basis: Mapping[str, Any], past: RunState) -> Finding | None:
 
 
 def _renamed(basis: Mapping[str, Any], before: Mapping[str, Any]) -> Finding | None:
-    """The finding for a run of a pair that the settings do not name any more; by the broker's own identity it says
-    what they call it now."""
+    """For a pair that the settings do not name any more, with what they call its broker now."""
     now, nodes = basis.get(PAIRS, {}), basis.get(NODES, {})
     for site, units in before.get(PAIRS, {}).items():
         for unit in sorted({*units} - {*now.get(site, units)}):

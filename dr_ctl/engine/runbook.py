@@ -154,8 +154,7 @@ def load(operation: str, folder: Path, more: Sequence[Rule] = ()) -> Runbook:
 
 
 def lint(path: Path, more: Sequence[Rule] = ()) -> tuple[Runbook | None, list[Finding]]:
-    """Check one file; the runbook is None when any finding is an error. `more` are the order rules of this
-    installation, beside those of `ORDER`."""
+    """The runbook is None when any finding is an error. `more` are order rules of this installation."""
     findings, runbook = _Findings(path), None
     try:
         runbook = _runbook(composed(path.read_text(encoding="utf-8")), findings, more)

@@ -197,8 +197,7 @@ class Runs:
         claimed: bool = False,
         namesakes: Sequence[Path] = (),
     ) -> None:
-        """Without an owner the runs are only read. `claimed`: a person says that these are its runs. `namesakes` as of
-        `folder_in`. Raises `Foreign`."""
+        """Without an owner only to read. `claimed`: by a person. `namesakes` as of `folder_in`. Raises `Foreign`."""
         self._state, self._clock, self._owner, self._namesakes = state, clock, owner, namesakes
         self.documents = state / "documents"  # of brokers that can keep none
         self.rehearsals = state / "rehearsals"  # the evidence of those on simulated brokers
@@ -244,8 +243,7 @@ class Runs:
         return f"{self._clock.now():%Y%m%dT%H%M%SZ}-{operation.replace(' ', '-')}-{target}-{secrets.token_hex(2)}"
 
     def identity(self) -> str:
-        """Identify this STATE, to tell its runs from others on a broker. A copy has another identity, and so has a
-        shared file system on each machine."""
+        """Tell this STATE from its copies, and a shared file system of each machine from that of others."""
         path = self._state / "id"
         with refusing(self._state):
             private(self._state)
@@ -277,8 +275,7 @@ class Runs:
         return RunFiles(name, folder)
 
     def own(self) -> None:
-        """Write down the owner of this STATE. The documents of a broker go along with its name. Raises
-        `CannotWrite`."""
+        """Write down the owner. A broker's documents go along with its name. Raises `CannotWrite`."""
         path, owner = self._state / _OWNER, self._owner
         if owner is None or (recorded := Owner.read(path)) == owner:
             return

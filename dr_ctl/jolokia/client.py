@@ -167,8 +167,7 @@ class Account:
 
 
 class Transport(Protocol):
-    """How requests travel to a broker. `activation` tells one turn of a node that answers from another, empty where the
-    broker has a single process."""
+    """`activation` tells one turn of a node that answers from another, empty where there is one process."""
 
     @property
     def url(self) -> str: ...

@@ -253,8 +253,7 @@ def _words(broker: yaml.Node, key: str) -> list[str]:
 def _problem(
     root: yaml.Node, loc: Sequence[int | str], text: str, error: str, kind: type[Settings] | None = None
 ) -> Problem:
-    """Find the place in the text: the deepest node on the way that is there. An item of a list is named where it has a
-    name."""
+    """At the deepest node on the way that is there. An item of a list is called by its name, if it has one."""
     node: yaml.Node = root
     at: yaml.Node = root
     path = []

@@ -170,8 +170,7 @@ def _reachable(value: object) -> object:
 
 
 class HistoryLocation(NamedTuple):
-    """Where a history lies: a folder of this machine, or a URL. `near`: the folder of this machine that has its last
-    minute, or hours, in any case."""
+    """A folder, or a URL. `near`: the folder of this machine that has the last minute, or hours, in any case."""
 
     where: str
     near: Path
@@ -396,8 +395,7 @@ def commands(settings: Settings) -> Iterator[tuple[str, Sequence[str]]]:
 
 
 def files(settings: Settings) -> Iterator[tuple[str, str]]:
-    """The files and folders that are kept beside the settings, with their places: none that only the operators' host
-    has, as keys and passwords."""
+    """What is kept beside the settings, with its places: nothing that only the operators' host has, as keys."""
     for where, part in parts(settings):
         for key in part.files:
             if (path := getattr(part, key)) is not None:

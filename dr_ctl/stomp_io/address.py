@@ -160,8 +160,7 @@ _VERSION: Final = b"\x00\x01\x00\x00"
 
 
 def speaks_amqp(address: Address, *, timeout_s: float) -> bool:
-    """Say whether a broker answers there as one that speaks AMQP: unlike a proxy, which takes a connection all the
-    same. False says nothing of what is there."""
+    """Unlike a proxy, which takes a connection all the same. False says nothing of what is there."""
     try:
         stream = connected(replace(address, tls=False), None, within_s=timeout_s)
     except OSError:

@@ -126,8 +126,7 @@ class _Writer(BaseTransport):  # type: ignore[misc] # stomp.py has no types
 
 
 class Connection:
-    """An open STOMP session; `stomp` sends. Every method, and each of `stomp`, raises ConnectionLost once the broker is
-    gone or has said ERROR."""
+    """An open session. Each method, and `stomp`, raises ConnectionLost once the broker is gone or said ERROR."""
 
     def __init__(self, address: Address, stream: Stream, reader: FrameReader, waiting: list[Frame]) -> None:
         self.address = address
@@ -322,8 +321,7 @@ def put(account: StompAccount, *, queue: str, token: str, count: int, timeout_s:
 
 
 def take(account: StompAccount, *, queue: str, token: str | None, count: int, timeout_s: float) -> RoundTrip:
-    """Receive and acknowledge `count` messages that bear `token`, without one that bear any; passed once the broker has
-    confirmed each acknowledgement."""
+    """Without a token messages that bear any; passed once the broker has confirmed each acknowledgement."""
 
     def work(stomp: Protocol12, inbox: Inbox) -> None:
         which = f"{PROBE_HEADER} = '{token}'" if token is not None else f"{PROBE_HEADER} IS NOT NULL"
