@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.cli.session import Time
+from dr_ctl.cli.session import Session
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.runbook import files, shipped
 
@@ -27,9 +27,9 @@ def impatient(monkeypatch: pytest.MonkeyPatch, of: type[Any] | None = None, **le
     return brief
 
 
-def time_now() -> Time:
-    """What the waits of the next command are made of."""
-    return Time(timeouts=PATIENCE)
+def time_now() -> Session:
+    """What the next command begins with."""
+    return Session(timeouts=PATIENCE)
 
 
 def runbooks(folder: Path, old: str, new: str) -> str:

@@ -93,7 +93,7 @@ class Saved:
 
 
 def load(path: Path, again: str, *, named: str = "") -> Saved:
-    """Raises `UsageError` with the remedy `again` where it cannot be carried out. `named` stands before the file then."""
+    """Raises `UsageError` with the remedy `again` where it cannot be carried out. `named` stands before the file."""
     try:
         content = path.read_bytes()
         row = json.loads(content)

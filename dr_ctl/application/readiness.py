@@ -109,10 +109,8 @@ def validate(caller: Caller, operation: str | None, to: str | None = None, *, ve
         checks=[check.aged(age_s) for check in checks] if verbose else None,
     )
     lines = [verdict.line for verdict in verdicts]
-    groups = [
-        replace(group, findings=_since_the_loss(snapshot, group.findings))
-        for group in grouped(opened.installation, findings, checks, verdicts, verbose=verbose)
-    ]
+    groups = grouped(opened.installation, findings, checks, verdicts, verbose=verbose)
+    groups = [replace(group, findings=_since_the_loss(snapshot, group.findings)) for group in groups]
     findings = _since_the_loss(snapshot, findings)
     return Result(verdicts[0].code, "; ".join(lines), findings, data, closing="\n".join(lines), groups=groups)
 
@@ -124,12 +122,8 @@ def _since_the_loss(snapshot: Snapshot, findings: Sequence[Finding]) -> list[Fin
     if lost is None or sites_serving(snapshot) in ([], [lost]):
         return [*findings]
     expected = {"DR-SITE-001": Severity.WARNING, "DR-ROLE-004": Severity.INFO, "DR-RETURN-008": Severity.INFO}
-    return [
-        replace(finding, severity=expected[finding.id])
-        if finding.id in expected and lost in finding.text and finding.severity is Severity.ERROR
-        else finding
-        for finding in findings
-    ]
+    made = {of for of in findings if of.id in expected and lost in of.text and of.severity is Severity.ERROR}
+    return [replace(of, severity=expected[of.id]) if of in made else of for of in findings]
 
 
 def _unprepared(assessment: Assessment, last: lost_site.LastSample, now: datetime) -> Iterator[Finding]:

@@ -171,15 +171,11 @@ def why_not_undone(past: RunState, snapshot: Snapshot, run: str) -> Finding | No
 
 
 def unreached(past: RunState, snapshot: Snapshot) -> list[str]:
-    """The silent sites that an undo has to reach: one that did not serve, and is down, needs nothing before it is back."""
-    sites = dict.fromkeys(
-        call.site
-        for step in to_undo(past)
-        for call in step.inverse
-        if call.site in past.plan.serving or snapshot.roles[call.site] is not Role.DOWN
-    )
+    """The silent sites that an undo has to reach: one that is down and never served needs nothing before it is back."""
+    sites = dict.fromkeys(call.site for step in to_undo(past) for call in step.inverse)
+    needed = [site for site in sites if site in past.plan.serving or snapshot.roles[site] is not Role.DOWN]
     answering = {broker.site for broker in snapshot.brokers if broker.silent is None}
-    return [site for site in sites if site not in answering]
+    return [site for site in needed if site not in answering]
 
 
 def refused_onward(past: RunState, snapshot: Snapshot) -> bool:

@@ -114,10 +114,8 @@ def escalate(caller: Caller, name: str | None, asked: Spec, how: RunOptions) -> 
     result = run(caller, asked, how)
     # No swapover is made beside an open run.
     onward = "`dr-ctl resume` continues the open run; `dr-ctl abort` undoes it."
-    findings = [
-        replace(finding, remedy=onward) if "`dr-ctl swapover" in finding.remedy else finding
-        for finding in result.findings
-    ]
+    said = result.findings
+    findings = [replace(of, remedy=onward) if "`dr-ctl swapover" in of.remedy else of for of in said]
     return result if result.code is not ExitCode.SERVING_SITE_ALIVE else replace(result, findings=findings)
 
 
@@ -211,12 +209,9 @@ def _await_readiness(request: Request) -> Snapshot:
     until = caller.clock.monotonic() + caller.timeouts.measured_s
     is_planned = request.spec.operation in _PLANNED and not (request.past and request.past.activation)
     while is_planned and caller.clock.monotonic() < until:
-        obstacles = ((own, obstacle) for own in snapshot.brokers for obstacle in own.obstacles)
-        untold = [
-            f"{own.site}/{own.pair}: {obstacle.text}"
-            for own, obstacle in obstacles
-            if own.site == request.site and not obstacle.known
-        ]
+        target = (broker for broker in snapshot.brokers if broker.site == request.site)
+        obstacles = ((f"{own.site}/{own.pair}", obstacle) for own in target for obstacle in own.obstacles)
+        untold = [f"{name}: {obstacle.text}" for name, obstacle in obstacles if not obstacle.known]
         if not untold:
             break
         if not said:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from inspect import Parameter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from dr_ctl.cli import options
 from dr_ctl.cli.command import app, command, group
@@ -56,67 +56,55 @@ def plan_approve(
     return plans.approve(session, file, key, yes=yes)
 
 
-def _operation(
-    name: str, about: str, example: str, asks: Sequence[Parameter], changes: Sequence[Parameter] = options.CHANGE
-) -> None:
-    """Declare an operation. Of a name of two words the first is its group."""
+_ABOUT: Final = {
+    "swapover": "Move the service, or some queues, to the other site, without loss or duplicates.",
+    "failover": "The serving site is lost: serve at the other now, and say what is lost.",
+    "reinstate": "Make a lost site that is back the standby again, without the move back.",
+    "failback": "The lost site is back: reinstate it, ask, then move the service back to it (as `swapover`).",
+    "quiesce": "One step: let the clients of a site finish what they hold. `unfence` undoes it.",
+    "fence": "One step: keep clients out of a site, proven; a silent one is cut off by a hook. `unfence` undoes it.",
+    "drain": "One step: wait until both sites hold the same, and write the receipt. The other site must be fenced.",
+    "activate": "One step: make a site serve, proven. Needs the receipt of a drain, or outflows that are read as "
+    "empty.",
+    "unfence": "One step: undo a fence where nothing has moved since, and lift what runs have paused.",
+    "link restart": "One step: stop and start the link of a site's brokers, and see that it attaches. Clients stay "
+    "where they are.",
+    "trim": "Remove from a waiting site the copies of what both sites have processed; say --dry-run first.",
+}
+# What an example says behind the name, and the options. Of a name of two words the first is its group.
+_OPERATIONS: Final = (
+    ("swapover", "--to paris --max-outage 10s", options.MOVE, options.AT),
+    (
+        "failover",
+        '--to paris --silent-since 03:02 --reason "power cut, seen on the PDU"',
+        options.FAILOVER,
+        options.WHOLE,
+    ),
+    ("reinstate", "london --dry-run", options.REINSTATE, options.WHOLE),
+    ("failback", "--to london --dry-run", options.MOVE, options.AT),
+    ("quiesce", "london", options.STEP, options.CHANGE),
+    ("fence", "london --yes", options.STEP, options.CHANGE),
+    ("drain", "--to paris --accept-difference orders.in=3", options.DRAIN, options.CHANGE),
+    ("activate", "paris", options.STEP, options.CHANGE),
+    ("unfence", "london", options.STEP, options.CHANGE),
+    ("link restart", "london", options.LINK, options.CHANGE),
+    ("trim", "paris --dry-run", options.STEP, options.CHANGE),
+)
 
+
+def _operation(name: str, words: str, asks: Sequence[Parameter], changes: Sequence[Parameter]) -> None:
     def run_it(session: Session, asked: Spec, how: RunOptions) -> Result:
         from dr_ctl.application import run  # noqa: PLC0415
 
         return run.run(session, asked, how)
 
-    run_it.__doc__ = about
+    run_it.__doc__ = _ABOUT[name]
     of = link_app if " " in name else app
-    command(of, name.rsplit(maxsplit=1)[-1], example=example, asks=asks, changes=changes)(run_it)
+    command(of, name.rsplit(maxsplit=1)[-1], example=f"{name} {words}", asks=asks, changes=changes)(run_it)
 
 
-_operation(
-    "swapover",
-    "Move the service, or some queues, to the other site, without loss or duplicates.",
-    "swapover --to paris --max-outage 10s",
-    options.MOVE,
-    options.AT,
-)
-_operation(
-    "failover",
-    "The serving site is lost: serve at the other now, and say what is lost.",
-    'failover --to paris --silent-since 03:02 --reason "power cut, seen on the PDU"',
-    options.FAILOVER,
-    options.WHOLE,
-)
-_operation(
-    "reinstate",
-    "Make a lost site that is back the standby again, without the move back.",
-    "reinstate london --dry-run",
-    options.REINSTATE,
-    options.WHOLE,
-)
-_operation(
-    "failback",
-    "The lost site is back: reinstate it, ask, then move the service back to it (as `swapover`).",
-    "failback --to london --dry-run",
-    options.MOVE,
-    options.AT,
-)
-_operation(
-    "quiesce",
-    "One step: let the clients of a site finish what they hold. `unfence` undoes it.",
-    "quiesce london",
-    options.STEP,
-)
-_operation(
-    "fence",
-    "One step: keep clients out of a site, proven; a silent one is cut off by a hook. `unfence` undoes it.",
-    "fence london --yes",
-    options.STEP,
-)
-_operation(
-    "drain",
-    "One step: wait until both sites hold the same, and write the receipt. The other site must be fenced.",
-    "drain --to paris --accept-difference orders.in=3",
-    options.DRAIN,
-)
+for _row in _OPERATIONS:
+    _operation(*_row)
 
 
 @command(app, "verify", example="verify --to paris", asks=options.DRAIN)
@@ -125,34 +113,6 @@ def verify(session: Session, asked: Spec) -> Result:
     from dr_ctl.application import readiness  # noqa: PLC0415
 
     return readiness.verify(session, asked)
-
-
-_operation(
-    "activate",
-    "One step: make a site serve, proven. Needs the receipt of a drain, or outflows that are read as empty.",
-    "activate paris",
-    options.STEP,
-)
-_operation(
-    "unfence",
-    "One step: undo a fence where nothing has moved since, and lift what runs have paused.",
-    "unfence london",
-    options.STEP,
-)
-_operation(
-    "link restart",
-    "One step: stop and start the link of a site's brokers, and see that it attaches. Clients stay where they are.",
-    "link restart london",
-    options.LINK,
-)
-
-
-_operation(
-    "trim",
-    "Remove from a waiting site the copies of what both sites have processed; say --dry-run first.",
-    "trim paris --dry-run",
-    options.STEP,
-)
 
 
 @command(app, "rehearse", example="rehearse --on canary", asks=of("timeout_s"), changes=options.CHANGE)

@@ -61,11 +61,8 @@ def optional(description: str | None = None, **how: Any) -> Any:
 @cache
 def _keys(of: Any) -> tuple[tuple[str, str, Mapping[str, Any]], ...]:
     """The attributes of a class that stand in its document, by which key, and how."""
-    shown = [
-        (member.metadata.get("of", member.name), member.metadata.get("alias", member.name), member.metadata)
-        for member in fields(of)
-        if not member.metadata.get("exclude")
-    ]
+    told = [(member.name, member.metadata) for member in fields(of) if not member.metadata.get("exclude")]
+    shown = ((how.get("of", name), how.get("alias", name), how) for name, how in told)
     return (*shown, *((name, name, {}) for name in derived_of(of)))
 
 

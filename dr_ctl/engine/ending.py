@@ -4,7 +4,7 @@ A code that claims success is kept only where the roles show it. Observations ca
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from shlex import quote
 from typing import Any, Final
 
@@ -109,11 +109,8 @@ class End:
 
 def shut_beside(units: Sequence[UnitSnapshot], served: Mapping[str, str]) -> Mapping[str, str]:
     """The units that were served before a run, each at the site named, and are seen closed there and open nowhere."""
-    return {
-        unit.name: served[unit.name]
-        for unit in units
-        if unit.name in served and served[unit.name] in unit.closed_at and not unit.open_at
-    }
+    shut = (unit.name for unit in units if served.get(unit.name) in unit.closed_at and not unit.open_at)
+    return {name: served[name] for name in shut}
 
 
 def of(facts: Facts, code: ExitCode, text: str) -> End:
@@ -125,13 +122,8 @@ def of(facts: Facts, code: ExitCode, text: str) -> End:
     unit, site = next(iter(facts.shut.items()))
     finding = found("DR-RUN-001.not_asked", site=site, unit=quote(unit), units=named)
     whole = end.code is ExitCode.OK or (end.undone and end.code is not ExitCode.STRANDED)
-    return replace(
-        end,
-        code=ExitCode.INCOMPLETE if whole else end.code,
-        text=f"{end.text}; served nowhere any more: {named}",
-        undone=False if end.undone else end.undone,
-        findings=(*end.findings, finding),
-    )
+    text, undone = f"{end.text}; served nowhere any more: {named}", False if end.undone else end.undone
+    return End(ExitCode.INCOMPLETE if whole else end.code, text, undone, (*end.findings, finding))
 
 
 def _of_asked(facts: Facts, code: ExitCode, text: str) -> End:
@@ -201,17 +193,10 @@ def _success(facts: Facts) -> tuple[ExitCode, str]:
     if operation in operations.CLOSING:
         return _closed(facts)
     if operation in operations.IN_PLACE and sorted(facts.serving) == sorted(facts.before):
-        text = (
-            facts.outcome
-            if operation == operations.TRIM and facts.outcome
-            else _IN_PLACE[operation].format(facts.source)
-        )
-        return ExitCode.OK, f"{text}; {facts.roles_text}"
-    if (
-        operation == operations.UNFENCE
-        and facts.before == (facts.spec.target,)
-        and facts.serving == [facts.spec.target]
-    ):
+        trimmed = facts.outcome if operation == operations.TRIM else ""
+        return ExitCode.OK, f"{trimmed or _IN_PLACE[operation].format(facts.source)}; {facts.roles_text}"
+    target_alone = facts.before == (facts.spec.target,) and facts.serving == [facts.spec.target]
+    if operation == operations.UNFENCE and target_alone:
         return ExitCode.OK, f"{facts.source} stays closed while {facts.spec.target} serves; its pauses are lifted"
     # A lost site is not shown to be closed where its fence is a debt; of a step at one site the other is just not open.
     apart = operation == operations.FAILOVER or operation in operations.AT_SOURCE

@@ -143,14 +143,9 @@ class Store(Protocol):
 
 def against(reading: LockReading, me: LockDocument, broken: Collection[LockDocument] = ()) -> LockDocument | None:
     """The lock that keeps this run out, if any. A lock broken at one broker counts as broken at the others too."""
-    return next(
-        (
-            lock
-            for lock in sorted(reading.documents, key=lambda lock: -lock.epoch)
-            if lock.live(reading.now_ms) and not ended(lock, me) and not any(lock.same(other) for other in broken)
-        ),
-        None,
-    )
+    newest = sorted(reading.documents, key=lambda lock: -lock.epoch)
+    live = (lock for lock in newest if lock.live(reading.now_ms) and not ended(lock, me))
+    return next((lock for lock in live if not any(lock.same(other) for other in broken)), None)
 
 
 def ended(lock: LockDocument, me: LockDocument) -> bool:

@@ -167,10 +167,8 @@ class Call:
 
 def _gathered(row: Mapping[str, Json]) -> dict[str, Any]:
     """The row of a call with the keys of its request as one."""
-    return {
-        **{name: value for name, value in row.items() if name in _CALL},
-        "request": {name: value for name, value in row.items() if name not in _CALL},
-    }
+    own = {name: value for name, value in row.items() if name in _CALL}
+    return {**own, "request": {name: value for name, value in row.items() if name not in own}}
 
 
 def in_phase(phase: str, calls: Iterable[Call]) -> list[Call]:

@@ -59,13 +59,9 @@ def plan(
             source = found("DR-ROLE-001.fence_refused", roles=roles.roles_text(asked))
             others = [*dict.fromkeys([*chain(*against), *others])]
         return Refusal((source, *others))
-    move = Move(
-        spec,
-        source,
-        past.plan.baseline if past is not None else recipe.baseline(snapshot),
-        _moved_units(asked, spec.target, past),
-        sent=past is not None and past.activation,
-    )
+    baseline = past.plan.baseline if past is not None else recipe.baseline(snapshot)
+    sent = past is not None and past.activation
+    move = Move(spec, source, baseline, _moved_units(asked, spec.target, past), sent)
     if past is None and not anew and (held_already := _already_there(recipe, snapshot, move)) is not None:
         return held_already
     of_lost = (*roles.lives_beside(asked, spec), *roles.takeover_risks(asked, spec)) if loses else ()
@@ -134,11 +130,9 @@ def _already_there(recipe: Recipe[O], snapshot: O, move: Move) -> AlreadyThere |
         return None
     if operation == operations.FAILOVER and recipe.holds_already(snapshot, move) is None:
         return None  # somebody else opened the target; the lost site's messages must still be kept out, at a price
-    findings = [
-        replace(finding, severity=_milder(finding))
-        for finding in recipe.why_not(snapshot, move)
-        if finding.severity is not Severity.ERROR or RefusalScope.WHERE_IT_SERVES in finding.weighs
-    ]
+    against = recipe.why_not(snapshot, move)
+    told = [of for of in against if of.severity is not Severity.ERROR or RefusalScope.WHERE_IT_SERVES in of.weighs]
+    findings = [replace(finding, severity=_milder(finding)) for finding in told]
     are_all = all(move.spec.includes(unit.name) for unit in snapshot.units)
     serves = f"{target} serves{'' if are_all else f' {brief(move.spec.units or ())}'}"
     beside = roles.lives_beside(snapshot, move.spec) if operation == operations.FAILOVER else ()

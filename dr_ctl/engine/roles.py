@@ -217,37 +217,27 @@ def _surprise(snapshot: Observation, spec: Spec, then: str) -> Finding:
 
 
 def _alone(snapshot: Observation, spec: Spec, *, cut_off: bool, under_way: bool) -> str | Finding:
-    source, summary = other(snapshot, spec.target), roles_text(snapshot)
-    answers = snapshot.roles[source] in _ANSWERING
+    """Of a step at one site what it needs stands in a table; every other one needs both."""
+    source, target, summary = other(snapshot, spec.target), spec.target, roles_text(snapshot)
     if (surprise := unexpected(snapshot, spec)) is not None:
         return surprise
-    if spec.operation in (operations.QUIESCE, operations.RESTART) and not answers:
-        key = "DR-ROLE-009.quiesce" if spec.operation == operations.QUIESCE else "DR-ROLE-009.restart"
-        return found(key, source=source, roles=summary)
-    if spec.operation == operations.FENCE and not answers and not cut_off:
-        return found("DR-FENCE-003", site=source, summary=summary)
-    if spec.operation == operations.TRIM and not (answers and snapshot.roles[spec.target] is Role.SERVING):
-        return found("DR-ROLE-009.trim", source=source, target=spec.target, roles=summary)
-    if spec.operation in (operations.KEEP_ASIDE, operations.PUT_BACK, operations.REHEARSE, operations.REHEARSE_CLEAN):
-        return _in_place(snapshot, spec) or source
-    if spec.operation in (operations.QUIESCE, operations.FENCE, operations.RESTART, operations.TRIM):
-        return source
-    first = "`dr-ctl status` says what ends the open run; then: " if under_way else ""
-    return _of_both(snapshot, spec, first) or source
-
-
-def _in_place(snapshot: Observation, spec: Spec) -> Finding | None:
-    """Refuse to rehearse where one site does not serve, or the other does not wait; to decide of copies at a site that
-    does not wait; and to put back, or to clean, where nobody answers."""
-    source, summary = other(snapshot, spec.target), roles_text(snapshot)
-    roles = snapshot.roles[source], snapshot.roles[spec.target]
-    if spec.operation == operations.REHEARSE and roles != (Role.SERVING, Role.STANDBY):
-        return found("DR-ROLE-009.rehearse", roles=summary)
-    if spec.operation == operations.KEEP_ASIDE and roles != (Role.STANDBY, Role.SERVING):
-        return found("DR-ROLE-009.keep_aside", roles=summary)
-    if spec.operation == operations.PUT_BACK and roles[0] not in _ANSWERING:
-        return found("DR-ROLE-009.put_back", source=source, roles=summary)
-    return None if {*roles} & {*_ANSWERING} else found("DR-ROLE-009.clean", roles=summary)
+    roles = snapshot.roles[source], snapshot.roles[target]
+    answers = roles[0] in _ANSWERING
+    needs = {
+        operations.QUIESCE: (answers, "DR-ROLE-009.quiesce"),
+        operations.RESTART: (answers, "DR-ROLE-009.restart"),
+        operations.FENCE: (answers or cut_off, "DR-FENCE-003"),
+        operations.TRIM: (answers and roles[1] is Role.SERVING, "DR-ROLE-009.trim"),
+        operations.REHEARSE: (roles == (Role.SERVING, Role.STANDBY), "DR-ROLE-009.rehearse"),
+        operations.REHEARSE_CLEAN: (answers or roles[1] in _ANSWERING, "DR-ROLE-009.clean"),
+        operations.KEEP_ASIDE: (roles == (Role.STANDBY, Role.SERVING), "DR-ROLE-009.keep_aside"),
+        operations.PUT_BACK: (answers, "DR-ROLE-009.put_back"),
+    }
+    if spec.operation not in needs:
+        first = "`dr-ctl status` says what ends the open run; then: " if under_way else ""
+        return _of_both(snapshot, spec, first) or source
+    holds, key = needs[spec.operation]
+    return source if holds else found(key, source=source, target=target, site=source, roles=summary, summary=summary)
 
 
 def _of_both(snapshot: Observation, spec: Spec, first: str) -> Finding | None:

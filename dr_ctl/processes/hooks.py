@@ -69,11 +69,8 @@ class CommandContext:
             work = in_background(program, what)
             late = not work.wait(timeout_s)
             return _outcome(what, timeout_s, -signal.SIGKILL if late else work.result(), "", late=late)
-        variables = {
-            f"DR_CTL_{key.upper()}": value if isinstance(value, str) else json.dumps(value)
-            for key, value in facts.items()
-            if value is not None
-        }
+        told = {f"DR_CTL_{key.upper()}": value for key, value in facts.items() if value is not None}
+        variables = {key: value if isinstance(value, str) else json.dumps(value) for key, value in told.items()}
         environment = {key: value for key, value in os.environ.items() if key not in self.hidden}
         # Files, not pipes: a daemon that the command leaves behind may hold both for ever.
         with TemporaryFile() as given, TemporaryFile() as said:

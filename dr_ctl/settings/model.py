@@ -352,11 +352,8 @@ class Installation(Section):
     @property
     def history(self) -> HistoryLocation:
         place = self.settings.history
-        return (
-            HistoryLocation(place.path, self.path(place.near))
-            if "://" in place.path
-            else HistoryLocation.at(self.path(place.path))
-        )
+        near = HistoryLocation(place.path, self.path(place.near))
+        return near if "://" in place.path else HistoryLocation.at(self.path(place.path))
 
     def of(self, kind: type[S]) -> S:
         """The settings of a topology. Raises TypeError where they are another's."""
