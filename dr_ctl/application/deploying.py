@@ -28,8 +28,7 @@ _STARTED: Final = ("monitor.service", "rehearsal.timer", "sync.service")
 
 
 def systemd(caller: Caller, out: Path, state: Path | None, does: Sequence[str] = ()) -> Result:
-    """Write the units for this dr-ctl, this settings file and the state directory named, or that of a service. `does`
-    are options of the monitor, for the runs that it makes by itself."""
+    """For this dr-ctl, this settings file and the state directory. `does`: options of the monitor."""
     installation = caller.installation()
     state = (state or STATE).absolute()
     handed = credentials(installation)

@@ -78,8 +78,7 @@ def beside_plan(installation: Installation, result: Result) -> Result:
 
 @dataclass(frozen=True, slots=True)
 class NoEstimator(Estimator):
-    """Gives the stored estimate of a site that is `lost`, without Spark. Behind a fence, where clients are out and no
-    figure is worth their waiting, it skips the step."""
+    """Gives the stored estimate of a `lost` site, without Spark, or skips it behind a fence: clients are out."""
 
     installation: Installation
     lost: str | None = None

@@ -86,8 +86,7 @@ class Run:
         residue: Mapping[str, Json] | None,
         superseded: RunFiles | None = None,
     ) -> Result:
-        """Execute a plan; `residue`, what a lost site brings back, goes into the result. A `superseded` run is
-        closed once this one has begun, without undoing its changes."""
+        """A `superseded` run is closed once this one has begun, without undoing its changes."""
         decided = replace(decided, findings=(*decided.findings, *self.lease.findings()))
         people = self.opened.caller.people
 

@@ -191,9 +191,8 @@ def _by_runs(records: Sequence[Record], periods: Sequence[RolePeriod]) -> list[S
 
 
 def _served(run: Record, opened: Listener | None) -> tuple[str | None, bool, str]:
-    """Where clients were served after a run, whether that is known, and what is served nowhere: by its result. A run
-    without one is judged by its last step: a fence takes the service from the site that served before, and from no
-    other."""
+    """Where clients were served after a run, whether that is known, and what nowhere. A run without a result is judged
+    by its last step: a fence takes the service from the site that served before alone."""
     if run.served is not None:
         sites = list(dict.fromkeys(site for site in run.served.values() if site is not None))
         known = bool(sites) or run.outcome != ExitCode.UNKNOWN.outcome

@@ -255,8 +255,7 @@ def _listener(place: BrokerAddress, proposal: Proposal) -> Key | None:
 
 
 def _others(place: BrokerAddress) -> list[tuple[str, str]]:
-    """The consoles of the broker's other nodes, each with what it rests on. One that was not given is guessed: like the
-    one that was, at the host that the broker lists."""
+    """The other nodes' consoles, each with what it rests on: given, or guessed by the host that is listed."""
     others = [(node.url, _seen(node)) for node in place.nodes]
     listed = place.probed.others if place.probed is not None else ()
     for host in listed[len(others) :]:

@@ -43,8 +43,7 @@ class LossBound:
     def __init__(
         self, opened: Opened, lost: str, silent_since: str | None = None, *, begun: bool = False, once: bool = False
     ) -> None:
-        """`begun`: a run was interrupted that is gone on with, by the words that it began with. `once`: all that a
-        command says rests on one reading of the history."""
+        """`begun`: an interrupted run is gone on with, by its words. `once`: all rests on one reading."""
         self.site, self._begun, self._once = lost, begun, once
         self._silent_since = datetime.fromisoformat(silent_since) if silent_since is not None else None
         self._ahead = timedelta(0)  # by how much at least a broker's clock is ahead of this machine's

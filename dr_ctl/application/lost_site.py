@@ -149,8 +149,7 @@ def lost_pairs(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def taken_over(spec: Spec, snapshot: Snapshot, opened: Opened, runs: Runs) -> str | None:
-    """Since when the target serves a store that it took by itself, for a person who finds that so; None where a run of
-    this STATE moved the service since, or the history does not tell."""
+    """Since when the target serves a store that it took by itself; None after a run, or where nothing tells."""
     lost = opened.other(spec.target)
     if spec.operation != FAILOVER or not snapshot.one_store or snapshot.roles[lost] is Role.SERVING:
         return None
@@ -162,9 +161,8 @@ def taken_over(spec: Spec, snapshot: Snapshot, opened: Opened, runs: Runs) -> st
 
 
 def moved_before(decided: Decision, spec: Spec, snapshot: Snapshot, opened: Opened) -> Decision:
-    """The decision on a failover, or that nothing is to be moved: the newest run of this STATE that let clients in did
-    so at the target, whose lock nobody else has taken since, no debt is left, and the other site was not seen serving
-    after it."""
+    """The decision, or that nothing is to be moved: this STATE's newest run let clients in at the target, whose lock
+    nobody has taken since; no debt is left, and the other site was not seen serving after it."""
     alone = sites_serving(snapshot) == [spec.target] and serves_all(snapshot, spec.target)
     own = {files.name for files in opened.runs.all()}
     locks = [reading.highest for reading in snapshot.locks if reading.site == spec.target]

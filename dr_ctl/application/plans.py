@@ -126,8 +126,8 @@ def read(path: Path, asked: Spec) -> Saved:
 
 
 def same(before: Plan, now: Plan, saved: Path | None = None) -> Plan | Refusal:
-    """The new plan, or a refusal that names every difference from the one before: of the file `saved`, else from the
-    one that was shown before its run waited for its moment."""
+    """The new plan, or a refusal with each difference from that of the file `saved`, else from the one that was
+    shown."""
     again, how = f"dr-ctl plan {before.spec.operation} --to {before.spec.target}", "shown" if saved is None else "saved"
     again = f"`{again}`" if saved is None else f"`{again} --out {saved}`"
     was, is_ = (json.loads(json.dumps(dict(plan.basis))) for plan in (before, now))

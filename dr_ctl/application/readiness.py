@@ -116,8 +116,7 @@ def validate(caller: Caller, operation: str | None, to: str | None = None, *, ve
 
 
 def _since_the_loss(snapshot: Snapshot, findings: Sequence[Finding]) -> list[Finding]:
-    """The findings, of which none is an error that the failover from a lost site has made: while the other one serves
-    that site is away, and no move goes there until it is reinstated."""
+    """None is an error that a failover has made: the lost site is away, and no move goes there yet."""
     lost = lost_alone(snapshot.debts)
     if lost is None or sites_serving(snapshot) in ([], [lost]):
         return [*findings]
@@ -213,8 +212,7 @@ def grouped(
     *,
     verbose: bool,
 ) -> list[Group]:
-    """The findings by the place of the check that makes them, else by the operation that they are against; those of
-    neither are the installation's. `verbose` adds the checks."""
+    """By the check that makes them, else by the operation that they are against, else the installation's."""
     of_check = {finding: check.where for check in checks for finding in check.found}
     of_operation = {
         finding: verdict.title for verdict in reversed(verdicts) for finding in (*verdict.findings, verdict.exposure)

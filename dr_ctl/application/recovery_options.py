@@ -28,8 +28,7 @@ from dr_ctl.topologies.topology import LinkSnapshot, Snapshot
 
 @dataclass(frozen=True, slots=True)
 class OpenRun:
-    """The newest run that has not ended, and whether its process lives on this host. `past` is what its journal tells
-    of an interrupted one; None where that cannot be read."""
+    """The newest one, and whether its process lives here. `past`: of an interrupted one, where it can be read."""
 
     files: RunFiles
     lives: bool

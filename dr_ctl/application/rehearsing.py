@@ -37,8 +37,7 @@ class TwinData:
 
 
 def on_brokers(caller: Caller, how: RunOptions, *, clean: bool, timeout_s: float | None) -> Result:
-    """A run from the site that serves (else the first of the settings) to the other one, with a queue of dr-ctl's own;
-    or one that removes at both sites what rehearsals have left."""
+    """With a queue of dr-ctl's own from the serving site (else the first); or removes what is left of that."""
     with Opened.of(caller) as opened:
         serving = sites_serving(opened.topology.read())
         target = opened.other(serving[0]) if len(serving) == 1 else opened.sites[1]
@@ -47,8 +46,7 @@ def on_brokers(caller: Caller, how: RunOptions, *, clean: bool, timeout_s: float
 
 
 def on_twin(caller: Caller, *, variations: int, seed: int) -> Result:
-    """Have the package that has twins play so many variations of moves on one of the caller's installation, each from
-    its own seed. Raises `UsageError` without such a package."""
+    """Moves on a twin of the installation, each from its own seed. Raises `UsageError` without that package."""
     for entry_point in entry_points(group=GROUP, name="twin"):
         played: Result = entry_point.load()(caller, variations=variations, seed=seed)
         return played

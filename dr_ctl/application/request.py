@@ -35,8 +35,7 @@ _PASSWORDS: Final = {"__all__": {"password"}}
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """`past` is the history of the run that is gone on with, None for a new one; `anew`: a failover in the place of an
-    open run; `saved`: the plan that the decision has to be equal to."""
+    """`past`: of the run that is gone on with; `anew`: in an open run's place; `saved`: what the plan has to equal."""
 
     spec: Spec
     opened: Opened
@@ -49,8 +48,7 @@ class Request:
     def of(
         cls, spec: Spec, opened: Opened, *, past: RunState | None = None, saved: plans.Saved | None = None
     ) -> Request:
-        """Check what is asked; raises `UsageError` for a site or a step that there is not, or queues where whole sites
-        move. From here on a lost site is waited for within bounds."""
+        """Raises `UsageError` for what there is not. From here on a lost site is waited for within bounds."""
         opened.installation.must_know(spec.target, spec.expect_serving, spec.presume_down)
         _must_be_able(spec, opened)
         exposure = None
@@ -98,8 +96,7 @@ class Request:
         return snapshot
 
     def narrowed(self, snapshot: Snapshot) -> Request:
-        """With the units that its pattern names, of those that were seen. A step at one site that names none is about
-        what the other does not serve, where both serve a part."""
+        """With the units of its pattern; else, where both sites serve a part, what the other one does not serve."""
         spec = self.spec
         if spec.units is not None or not self.opened.topology.recipe.moves_parts:
             return self

@@ -18,7 +18,7 @@ import typer
 from dr_ctl.application.result import Result
 from dr_ctl.cli.command import UsageErrors, app, command, failed, wants_json
 from dr_ctl.cli.operations import link_app
-from dr_ctl.cli.options import CHANGE, NO_DRAIN, argument, option, switch
+from dr_ctl.cli.options import CHANGE, NO_DRAIN, argument, moment, option, seconds_of, settling, switch
 from dr_ctl.cli.output import end_of_help, make_lasting
 from dr_ctl.cli.rpo_app import rpo_app
 from dr_ctl.cli.runbooks import runbook_app
@@ -132,7 +132,7 @@ def status(
     every: Annotated[str | None, option("--every T", "With --watch: interval between readings; default 2s.")] = None,
 ) -> Result:
     """Serving sites, links, outflows with rates, the last estimate, open runs, pauses, debts (`$`)."""
-    from dr_ctl.cli import asking, show  # noqa: PLC0415
+    from dr_ctl.cli import show  # noqa: PLC0415
 
     if site is not None:
         session.installation().must_know(site)
@@ -142,7 +142,7 @@ def status(
         return show.status(session, site)
     from dr_ctl.cli import screen  # noqa: PLC0415
 
-    return screen.watch(session, site, asking.seconds_of("--every", every or "2s") or screen.EVERY_S)
+    return screen.watch(session, site, seconds_of("--every", every or "2s") or screen.EVERY_S)
 
 
 @command(app, "check", example="check --within 5s")
@@ -151,10 +151,9 @@ def check(
 ) -> Result:
     """For machines: one line; 0 well, 1 warning, 2 critical, 3 unknown."""
     from dr_ctl.application import health  # noqa: PLC0415
-    from dr_ctl.cli import asking  # noqa: PLC0415
 
     try:
-        within_s = asking.seconds_of("--within", within)
+        within_s = seconds_of("--within", within)
     except UsageError as error:  # 2 would be read as critical
         return health.unknown(error)
     return health.check(session, within_s)
@@ -204,9 +203,8 @@ def monitor(
 
     machine.give_back()
     from dr_ctl.application import monitoring  # noqa: PLC0415
-    from dr_ctl.cli import asking  # noqa: PLC0415
 
-    lasting_s = asking.seconds_of("--for", lasting) if lasting is not None else None
+    lasting_s = seconds_of("--for", lasting) if lasting is not None else None
     return monitoring.monitor(session, lasting_s, does, metrics=metrics)
 
 
@@ -224,7 +222,6 @@ def maintenance(
 ) -> Result:
     """Let the monitor and `check` wake nobody for what is expected, until T. Never silences split brain."""
     from dr_ctl.application import maintenance  # noqa: PLC0415
-    from dr_ctl.cli import asking  # noqa: PLC0415
 
     if what != "on":
         if until is not None or reason is not None:
@@ -232,7 +229,7 @@ def maintenance(
         return maintenance.end(session) if what == "off" else maintenance.shown(session)
     if until is None or not reason:
         raise UsageError("maintenance on needs --until and --reason", remedy="As in --until 90m --reason CHG-4711.")
-    return maintenance.begin(session, asking.moment(session, "--until", until, ahead=True), reason)
+    return maintenance.begin(session, moment(session, "--until", until, ahead=True), reason)
 
 
 @command(app, "sync", example='sync --hold "a purge of orders.in, ticket 4711"', asks=NO_DRAIN, changes=CHANGE)
@@ -255,17 +252,16 @@ def sync(
     """The agent that keeps a Classic standby clean of messages already consumed. Ends when its site serves no more."""
     del asked  # it drains nothing
     from dr_ctl.application import syncing  # noqa: PLC0415
-    from dr_ctl.cli import asking  # noqa: PLC0415
 
     if sum((hold is not None, go_on, settle)) > 1:
         raise UsageError("--hold, --go-on and --settle contradict each other")
     if settle:
-        return syncing.settle(session, asking.settling(session, how, site, queues, put_back=put_back), how)
+        return syncing.settle(session, settling(session, how, site, queues, put_back=put_back), how)
     if hold is not None:
         return syncing.hold(session, hold)
     if go_on:
         return syncing.go_on(session)
-    lasting_s = asking.seconds_of("--for", lasting) if lasting is not None else None
+    lasting_s = seconds_of("--for", lasting) if lasting is not None else None
     return syncing.sync(session, lasting_s, metrics=metrics)
 
 

@@ -20,7 +20,7 @@ from typer.main import get_command
 
 from dr_ctl import __version__
 from dr_ctl.application.result import Result, of_error
-from dr_ctl.cli.options import FORMS, everywhere, switch
+from dr_ctl.cli.options import FORMS, asked_of, everywhere, run_options, switch
 from dr_ctl.cli.session import Session
 from dr_ctl.core.errors import NO_ROOM, OF_MACHINE, DrCtlError, EnvironmentFault, UsageError
 from dr_ctl.core.model import ExitCode, Finding, Severity
@@ -192,13 +192,9 @@ def command(
             try:
                 _refuse_form(session.form, whole, (*FORMS, *forms))
                 if asks or changes:
-                    from dr_ctl.cli import asking  # noqa: PLC0415
-
                     request = {parameter.name: options.pop(parameter.name) for parameter in asks}
-                    how = asking.run_options(
-                        session, {parameter.name: options.pop(parameter.name) for parameter in changes}
-                    )
-                    options |= {"asked": asking.asked(session, whole, request, how.reason)} if asks else {}
+                    how = run_options(session, {parameter.name: options.pop(parameter.name) for parameter in changes})
+                    options |= {"asked": asked_of(session, whole, request, how.reason)} if asks else {}
                     options |= {"how": how} if changes else {}
                 if switches:
                     options["does"] = [f"--{of.name.replace('_', '-')}" for of in switches if options.pop(of.name)]

@@ -8,7 +8,7 @@ from typing import Any, Final
 from dr_ctl.application import estimates
 from dr_ctl.application.estimates import figure, request
 from dr_ctl.application.result import Result
-from dr_ctl.cli.asking import moment, seconds_of
+from dr_ctl.cli.options import moment, seconds_of
 from dr_ctl.cli.screen import status_line
 from dr_ctl.cli.session import Session
 from dr_ctl.core.document import document, stamp

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 from dr_ctl.application.result import Result
 from dr_ctl.cli.command import app, command, group
-from dr_ctl.cli.options import argument, option
+from dr_ctl.cli.options import argument, moment, option
 from dr_ctl.cli.session import Session
 from dr_ctl.core.errors import UsageError, writing
 from dr_ctl.core.model import ExitCode
@@ -29,7 +29,6 @@ def runs_list(
 ) -> Result:
     """List the runs, by time."""
     from dr_ctl.application.history import RunsData  # noqa: PLC0415
-    from dr_ctl.cli import asking  # noqa: PLC0415
     from dr_ctl.cli.output import fits  # noqa: PLC0415
     from dr_ctl.core.notation import duration  # noqa: PLC0415
     from dr_ctl.engine.record import record  # noqa: PLC0415
@@ -37,7 +36,7 @@ def runs_list(
     known = dict.fromkeys((*(code.outcome for code in ExitCode), "open", "none", "aborted"))
     if outcome is not None and outcome not in known:
         raise UsageError(f"--outcome {outcome}: no run ends so", remedy=f"One of {', '.join(known)}.")
-    began = asking.moment(session, "--since", since) if since is not None else None
+    began = moment(session, "--since", since) if since is not None else None
     records = [
         run
         for run in map(record, session.past().all())
@@ -133,7 +132,6 @@ def runs_report(
 ) -> Result:
     """Write one run's HTML report anew, or one page over all of them, and say where it is."""
     from dr_ctl.application.history import ReportData  # noqa: PLC0415
-    from dr_ctl.cli import asking  # noqa: PLC0415
     from dr_ctl.report.html import render, write_report  # noqa: PLC0415
 
     runs = session.past()
@@ -143,7 +141,7 @@ def runs_report(
 
         now = session.clock.now()
         path = (out or runs.index).absolute()
-        began = asking.moment(session, "--since", since) if since is not None else now - timedelta(days=365)
+        began = moment(session, "--since", since) if since is not None else now - timedelta(days=365)
         made = IndexPage(runs.all(), runs.rehearsals, began, now, folder=path.parent)
         with writing(path, "Name a file that can be written: --out FILE."):
             write_text(path, render(made))
@@ -178,8 +176,7 @@ def history(
     """Which site served since when, by whom and why, and how long clients were out: by runs and the monitor's
     samples."""
     from dr_ctl.application import history  # noqa: PLC0415
-    from dr_ctl.cli import asking  # noqa: PLC0415
 
     installation = session.installation() if session.has_settings() else None
-    began = asking.moment(session, "--since", since) if since is not None else None
+    began = moment(session, "--since", since) if since is not None else None
     return history.history(session.past().all(), installation, began)

@@ -50,8 +50,8 @@ def meanings() -> Mapping[ExitCode, Meaning]:
 
 
 class Case(NamedTuple):
-    """`text` and `remedy` are what a person reads, with {places} for what was seen; `page` is what `check` answers, and
-    `always` whether it does so in a maintenance too."""
+    """`text` and `remedy` have {places} for what was seen; `page` is what `check` answers, `always` in a maintenance
+    too."""
 
     text: str
     remedy: str

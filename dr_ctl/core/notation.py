@@ -114,9 +114,8 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def composed(text: str) -> yaml.Node | None:
-    """Compose the one document of a text as nodes that know their lines; None where the text is empty. Raises YAMLError
-    and RecursionError. libyaml takes a tenth of the time; Python's parser reads again what it refuses: its messages are
-    the same on every machine."""
+    """The document of a text as nodes that know their lines, by libyaml; what that refuses Python's parser reads again,
+    whose messages are the same everywhere. None: the text is empty. Raises YAMLError and RecursionError."""
     import yaml  # noqa: PLC0415 - only who reads a file by hand pays for it
 
     try:

@@ -69,8 +69,7 @@ class Callbacks:
 
 
 def to_undo(past: RunState) -> list[PlannedStep]:
-    """The steps that an undo puts back, in its order: begun, with something to put back, and behind the
-    last reinstatement that succeeded: that one stays."""
+    """Begun, with something to put back, and behind the last reinstatement that succeeded; in this order."""
     kept = max(
         (step.step.number for step in past.steps if step.step.verb == operations.RECONCILE and step.succeeded),
         default=0,

@@ -168,8 +168,7 @@ class Lease:
     # While holding.
 
     def why_not(self, site: str, pair: str, timeout_s: float) -> str | None:
-        """Say why no call may go out to that broker now, or return None if a call that takes `timeout_s` may. An old
-        reading is made anew; a lock with too little time left is renewed."""
+        """Why no call may go out to that broker now, renewing what is old; None if one of `timeout_s` may."""
         broker = self._at(site, pair)
         try:
             if broker.forbidden is None and (self._old(broker) or self._left_s(broker) < timeout_s):
@@ -310,8 +309,7 @@ class Lease:
             self._read(broker, broker.held)
 
     def _shown_lately(self, broker: BrokerLock, me: lease.LockDocument, no_older_s: float) -> bool:
-        """True if a recent reading already shows our lock and no renewal is due. A reading without our lock may be
-        older than the lock; the caller then looks again."""
+        """Our lock, and that no renewal is due. A reading without it may be older: the caller looks again."""
         recent = lease.recent_reading(broker.store)
         if recent is None or recent[0] > no_older_s or lease.lost_to(recent[1], me) is not None:
             return False

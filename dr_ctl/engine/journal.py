@@ -143,8 +143,7 @@ def is_held(path: Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """The lines of a journal that fit together, from the first on. `wrong` is the number of the one that does not, and
-    why; `torn` says that one more begins, as a crash leaves it."""
+    """Lines that fit together. `wrong`: the number of the first that does not, and why; `torn`: one more begins."""
 
     entries: list[Entry]
     wrong: tuple[int, str] | None = None
@@ -152,8 +151,7 @@ class Chain:
 
 
 def chain(raw: bytes, *, exact: bool = False) -> Chain:
-    """Read what a journal holds, as far as it fits together. `exact`: each line is as the journal would write it, byte
-    by byte, and one that follows no other is not left by a crash."""
+    """As far as it fits together. `exact`: byte by byte as the journal writes, and no crash explains a lonely line."""
     entries: list[Entry] = []
     previous = GENESIS
     *whole, rest = raw.split(b"\n")

@@ -31,8 +31,7 @@ def plan(
     *,
     anew: bool = False,
 ) -> Decision:
-    """Decide every step, in order, with the reason for each. A failover's loss bound is judged too. `anew`: plan a run
-    although the wanted state holds, to replace another run."""
+    """Every step, or all that refuses. `anew`: to replace another run, although the wanted state holds."""
     renamed = roles.renamed_sites(snapshot) if spec.operation != operations.FENCE else None
     if (nothing := roles.not_there(snapshot, spec) or renamed) is not None:
         return Refusal((nothing,))
@@ -159,9 +158,8 @@ def _moved_units(snapshot: Observation, target: str, past: RunState | None) -> t
 
 
 def _lines(runbook: Runbook, snapshot: Observation, move: Move, past: RunState | None) -> Sequence[RunbookStep]:
-    """The runbook's lines that the operation needs. A reinstatement ends where both sites are shown to hold the same; a
-    resumed failback does not reinstate a site twice. A site that answers is fenced at its listeners; only
-    a silent site is cut off by a hook."""
+    """A reinstatement ends where both hold the same; a resumed failback does not reinstate twice. A site that answers
+    is fenced at its listeners; only a silent one is cut off by a hook."""
     lines: Sequence[RunbookStep] = runbook.steps
     hooks = cutting_off(lines) if move.spec.operation in (operations.FAILOVER, operations.FENCE) else []
     if snapshot.roles[move.source] in (Role.SERVING, Role.STANDBY):

@@ -54,9 +54,8 @@ class NotNeeded(_OutcomeBase):
 
 @dataclass(frozen=True, slots=True)
 class Failed(_OutcomeBase):
-    """The goal was certainly not reached: journals call that refused. `code` is the exit code that an undone run then
-    ends with. `outdated`: what the steps since the drain have proven holds no more, and they can be done again with the
-    clients kept out."""
+    """Certainly not reached: journals call that refused. `code`: of the undone run. `outdated`: what was proven since
+    the drain holds no more, and can be proven again with the clients kept out."""
 
     word = "refused"
 
@@ -169,8 +168,7 @@ class StepPlan:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A named check before a move. `evidence` is the text that was read, or None where nothing was read; such a check
-    never holds. `found` are the findings against the move."""
+    """`evidence` is what was read; a check without it never holds. `found` are the findings against the move."""
 
     name: str
     where: str

@@ -190,8 +190,7 @@ def _twice(root: yaml.Node) -> Iterator[Problem]:
 
 
 def _contradictions(root: yaml.Node, apart: Iterable[tuple[str, str]]) -> list[Problem]:
-    """Contradictions between parts of the file; `_read` reports malformed parts. `apart`: keys of a broker that may not
-    list the same listener, the key for clients first."""
+    """Beside what `_read` reports. `apart`: keys of a broker that list no listener both, clients' first."""
     step = _into(root, "sites")
     if step is None or not isinstance(step[1], yaml.MappingNode):
         return []

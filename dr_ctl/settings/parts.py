@@ -65,9 +65,8 @@ StompAddress = Annotated[str, AfterValidator(_stomp)]
 
 
 class Section(BaseModel):
-    """Every part of the file: unknown keys are errors, types are not converted, no text is empty, nothing changes after
-    loading. `commands`: fields with the words of a command. `files`: fields that name a file kept beside the
-    settings."""
+    """No key is unknown, no type converted, no text empty, nothing changes after loading. `commands`: fields with the
+    words of a command, `files` those that name a file kept beside the settings."""
 
     commands: ClassVar[tuple[str, ...]] = ()
     files: ClassVar[tuple[str, ...]] = ()

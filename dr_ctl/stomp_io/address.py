@@ -125,8 +125,7 @@ RoundTrip = Passed | NotPassed
 
 
 def connected(address: Address, tls: TlsFiles | None, *, within_s: float) -> Stream:
-    """Connect to the first end point that takes a connection. Raises OSError: ConnectionRefusedError where all refuse,
-    TimeoutError where none answers in time; ssl.SSLError is one too."""
+    """Raises OSError: ConnectionRefusedError where all end points refuse, TimeoutError where none answers."""
     if (wires := system().wires) is not None:
         return wires.connect(address.host, address.port, within_s)
     context = None if not address.tls else tls.context() if tls else ssl.create_default_context()

@@ -20,7 +20,7 @@ import pytest
 
 from dr_ctl.application.automation import reinstatable
 from dr_ctl.application.loss_bound import LossBound
-from dr_ctl.cli.asking import moment
+from dr_ctl.cli.options import moment
 from dr_ctl.core.errors import Unreachable
 from dr_ctl.core.system import SystemClock, stamp, system
 from dr_ctl.engine.debts import DebtKind
