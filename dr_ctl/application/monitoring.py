@@ -9,8 +9,8 @@ from datetime import datetime
 from typing import Any, Final
 
 from dr_ctl import __version__
-from dr_ctl.agents import exposing as own_exposing
-from dr_ctl.agents.exposing import Metric, MonitorData, Sample, exposing
+from dr_ctl.agents import exposing
+from dr_ctl.agents.exposing import Metric, MonitorData, Sample
 from dr_ctl.agents.monitor import Monitor, Refresher, shown
 from dr_ctl.application import lost_site, maintenance, rehearsing
 from dr_ctl.application.automation import AUTOMATIC, AutoQuarantine
@@ -18,7 +18,6 @@ from dr_ctl.application.caller import Caller
 from dr_ctl.application.diagnosis import paged
 from dr_ctl.application.estimates import request
 from dr_ctl.application.installation import Opened
-from dr_ctl.application.maintenance import Maintenance, MaintenanceData
 from dr_ctl.application.result import Result
 from dr_ctl.application.standing import of_agent, pending_debts
 from dr_ctl.application.verdicts import Assessment, default_target
@@ -59,7 +58,7 @@ def monitor(caller: Caller, lasting_s: float | None, does: Sequence[str], *, met
     ]
     recorded = Recorded(caller)
     with (
-        exposing(metrics) as board,
+        exposing.exposing(metrics) as board,
         Opened.of(caller) as opened,
         closing(Monitor(installation, opened.topology, clock)) as watching,
         _refreshing(installation) as refreshing,
@@ -73,7 +72,7 @@ def monitor(caller: Caller, lasting_s: float | None, does: Sequence[str], *, met
                 recorded.tell(reading)
                 if figures is not None:
                     board.shown = shown(watching, reading, figures.of(reading.snapshot, reading.at), figures.problems)
-                own_exposing.notify(own_exposing.READY, own_exposing.ALIVE, f"STATUS={reading.line}")
+                exposing.notify(exposing.READY, exposing.ALIVE, f"STATUS={reading.line}")
                 caller.line(document(reading), reading.line)
                 going_on = maintenance.now(caller)
                 recorded.maintained(going_on)
@@ -83,7 +82,7 @@ def monitor(caller: Caller, lasting_s: float | None, does: Sequence[str], *, met
                 watching.wait(until)
         except Stopped:
             pass
-    own_exposing.notify(own_exposing.STOPPING)
+    exposing.notify(exposing.STOPPING)
     runs = [f"{len(automatic.runs)} run(s) to {automatic.purpose}" for automatic in automatics if automatic is not None]
     place = installation.history.shown
     text = "; ".join([f"{watching.readings} reading(s), {watching.rows} row(s) written to {place}", *runs])
@@ -105,14 +104,14 @@ class Recorded:
 
     caller: Caller
     _trouble: str | None = None
-    _maintenance: Maintenance | None = None
+    _maintenance: maintenance.Maintenance | None = None
     _dropped: int = 0
     troubles: dict[str, Finding] = field(default_factory=dict)
 
-    def maintained(self, going_on: Maintenance | None) -> None:
+    def maintained(self, going_on: maintenance.Maintenance | None) -> None:
         if going_on != self._maintenance:
             text = "the maintenance has ended" if going_on is None else going_on.text
-            self.caller.line(document(MaintenanceData(going_on)), text)
+            self.caller.line(document(maintenance.MaintenanceData(going_on)), text)
         self._maintenance = going_on
 
     def tell(self, reading: Sample) -> None:

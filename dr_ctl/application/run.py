@@ -15,7 +15,6 @@ from dr_ctl.application.execution import OperationData, notifying
 from dr_ctl.application.installation import Opened
 from dr_ctl.application.loss_bound import LossBound
 from dr_ctl.application.lost_site import taken_over
-from dr_ctl.application.plans import PlanData
 from dr_ctl.application.recovery_options import left_open, no_open_run, still_open, why_not_undone
 from dr_ctl.application.request import Request
 from dr_ctl.application.result import Result
@@ -128,7 +127,7 @@ def plan(caller: Caller, asked: Spec, as_if_lost: str | None = None) -> Result:
         snapshot = request.read()
         request = request.narrowed(snapshot)
         decided = request.decide(snapshot)
-        result = _planned(decided, request) if isinstance(decided, Plan) else _without_plan(decided, PlanData())
+        result = _planned(decided, request) if isinstance(decided, Plan) else _without_plan(decided, plans.PlanData())
         return _with(_exposed(result, request), residue=request.residue(snapshot))
 
 
@@ -240,7 +239,7 @@ def _declined(why_not: str, findings: Sequence[Finding] = ()) -> Result:
     return Result(ExitCode.DECLINED, f"{why_not}; nothing was changed", findings, already_read=why_not == SAID_NO)
 
 
-def _without_plan(decided: AlreadyThere | Refusal, shown: PlanData | OperationData | None = None) -> Result:
+def _without_plan(decided: AlreadyThere | Refusal, shown: plans.PlanData | OperationData | None = None) -> Result:
     """Nothing is to be done, or may be done. `shown` gets the plan that is refused for its loss alone."""
     data: Any = shown or {}
     if isinstance(decided, AlreadyThere):
@@ -259,7 +258,7 @@ def _planned(decided: Plan, request: Request) -> Result:
     calls = sum(call.when is None for step in decided.steps for call in step.calls)
     summary = f"{plans.title(decided)}: {calls} call(s) for certain; nothing was changed"
     text = "" if request.exposure is None else f"bounds: {bounds_text(request.exposure.bounds())}"
-    return Result(ExitCode.OK, summary, decided.findings, PlanData(plan=decided), plan=decided, text=text)
+    return Result(ExitCode.OK, summary, decided.findings, plans.PlanData(plan=decided), plan=decided, text=text)
 
 
 def _trimmed(planned: Result, decided: Plan, request: Request) -> Result:

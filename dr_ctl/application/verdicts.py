@@ -12,12 +12,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final, Literal
 
-from dr_ctl.application import lock, plans
+from dr_ctl.application import lock, maintenance, plans
 from dr_ctl.application.installation import Opened
 from dr_ctl.application.loss_bound import LossBound
 from dr_ctl.application.lost_site import LossStart
-from dr_ctl.application.maintenance import Maintenance
-from dr_ctl.application.maintenance import now as maintenance_now
 from dr_ctl.application.recovery_options import OpenRun, still_open
 from dr_ctl.application.request import Request
 from dr_ctl.application.result import Result
@@ -71,13 +69,13 @@ class Assessment:
     held: str | None
     exposures: dict[tuple[str, Role], LossBound] = field(default_factory=dict)
     without: str | None = None  # a site that is taken for lost
-    maintenance: Maintenance | None = None
+    maintenance: maintenance.Maintenance | None = None
 
     @classmethod
     def of(cls, opened: Opened, snapshot: Snapshot, links: Sequence[LinkSnapshot]) -> Assessment:
         rival = lock.in_the_way(snapshot, opened.runs)
         held = None if rival is None else rival[1].described
-        return cls(opened, snapshot, links, OpenRun.of(opened.runs), held, maintenance=maintenance_now(opened.caller))
+        return cls(opened, snapshot, links, OpenRun.of(opened.runs), held, maintenance=maintenance.now(opened.caller))
 
     @property
     def served_by(self) -> str | None:
