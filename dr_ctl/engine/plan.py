@@ -108,7 +108,8 @@ _CALL: Final = ("site", "pair", "goal", "thing", "part", "about", "when", "at_mo
 
 
 class Goal(Enum):
-    """The state of a call's `thing` after it has succeeded, whichever request serves that at one kind of broker."""
+    """The purpose of a call, whichever request serves it at one kind of broker: the state there after a successful call
+    on its `thing`."""
 
     OPEN = "open"  # a listener lets in
     CLOSE = "close"

@@ -168,7 +168,8 @@ class StepPlan:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """`evidence` is what was read; a check without it never holds. `found` are the findings against the move."""
+    """A named check before a move. `evidence` is the text that was read, or None where nothing was read; such a check
+    never holds. `found` are the findings against the move."""
 
     name: str
     where: str
