@@ -1,6 +1,5 @@
-"""JSON Schema of the settings and of each command's document, made of the classes that write the documents.
-
-A document may get further keys with a later version; none is taken away or means something else.
+"""JSON Schema of the settings and of each command's document, made of the classes that write the documents. Later
+versions may add keys to a document; none is taken away or means something else.
 """
 
 import json

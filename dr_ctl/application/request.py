@@ -1,7 +1,5 @@
 """The question of one command as a value: checked against settings and topology, narrowed to its units, with its loss
-bound.
-
-A question can be decided several times, each time from a given reading.
+bound. It can be decided several times, each time from a given reading.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """The answer that a command would give now, and its conditions, also as if a site was lost: `validate`, `status`, `plan
---as-if-lost` and the command share this judgement.
-
-A verdict comes from a reading that was made, without asking a broker.
+--as-if-lost` and the command share this judgement. It comes from a reading that was made, without asking a broker.
 """
 
 from __future__ import annotations

@@ -15,8 +15,7 @@
     │   └── …                   the ways of one management protocol, beside it
     └── Stopped             a signal asked for the end of a wait           (130, 143)
 
-A broker's failure is data for the planner and for outcomes; it leaves the layer that met it as a view or an
-outcome, not as an exception that ends the command.
+A broker's failure leaves the layer that met it as a view or an outcome, not as an exception that ends the command.
 """
 
 import errno

@@ -1,7 +1,6 @@
-"""Findings by their ids and exit codes by their meaning: what dr-ctl knows of each beforehand.
+"""What dr-ctl knows beforehand of findings, by their ids (`findings.toml`), and of exit codes (`exit_codes.toml`).
 
-That of findings stands in the catalogue, `findings.toml`, that of exit codes in `exit_codes.toml`. `found` makes a
-finding, of what was seen. Help, `explain`, the report, README, docs and the list of checks are made of both.
+`found` makes a finding, of what was seen. Help, `explain`, the report, README, docs and the list of checks use both.
 """
 
 from collections.abc import Mapping, Sequence

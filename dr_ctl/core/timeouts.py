@@ -1,6 +1,5 @@
-"""How long each wait lasts, as a value: handed in where a topology is opened, so that a test can be brief.
-
-Waits that one topology alone has stand in its package, in a class of its own.
+"""How long each wait lasts, as a value: handed in where a topology is opened, so that a test can be brief. Waits that
+one topology alone has stand in its package, in a class of its own.
 """
 
 from dataclasses import dataclass

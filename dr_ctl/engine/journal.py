@@ -15,9 +15,6 @@ made.
 | `signal` | a stop was asked for |
 | `end` | the run is over; evidence is the result |
 
-The lines of a journal, each held against all before it, a torn last one cut off; the life of a step, as a table; and
-the run so far, replayed through that table: the steps, the sites opened, how long clients were out.
-
 A step is pending until its start is on disk. After a crash, a started step without an end is in doubt: dr-ctl looks at
 the brokers and never repeats it blindly. Undoing is a second life after the first: only a started step can be undone,
 also when its end is not known. An illegal move raises and changes nothing.

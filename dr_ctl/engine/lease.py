@@ -3,9 +3,7 @@
 A lock is a document that a broker keeps. Creating one is atomic, so of two runs one gets it. The document's number is
 the epoch, one higher than every epoch seen at any broker, so a run notices when its lock was taken over. The lock
 expires by the clock of the broker that keeps it, the only clock that all runs share. A released lock stays there,
-marked, so the highest epoch is never forgotten.
-
-This module reads locks and decides; `engine.holding` takes and holds them.
+marked, so the highest epoch is never forgotten. `engine.holding` takes and holds them.
 
 Where brokers create nothing atomically, `FolderStore` keeps their documents in files: creating one is atomic on this
 machine, and such a lock holds for one machine only.
