@@ -108,8 +108,6 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Proposer:
-    """How a topology is recognized: the family of its brokers, the beans that it looks for, and what it proposes."""
-
     family: Family
     signs: Sequence[str]
     propose: Callable[[BrokerAddress, BrokerAddress], Proposal | None]
@@ -187,7 +185,6 @@ def link_listeners(local: Probed, peer: Probed, *protocols: str) -> LinkListener
 
 
 def moving(local: Probed, peer: Probed) -> frozenset[str]:
-    """The listeners that are open at one site and closed at the other."""
     states = {listener.name: listener.started for listener in peer.listeners}
     return frozenset(
         listener.name

@@ -1,8 +1,5 @@
-"""The contract of a topology: the values and protocols that a command needs. `registry` opens it by its id.
-
-Nothing outside `topologies/` looks behind these: a value that was not read is None everywhere, never zero and
-never no.
-"""
+"""The contract of a topology: the values and protocols that a command needs. A value that was not read is None
+everywhere, never zero and never no."""
 
 from __future__ import annotations
 
@@ -113,7 +110,6 @@ class BrokerSnapshot:
 
     @property
     def is_split(self) -> bool:
-        """Say whether two of its nodes are active."""
         return sum(node.state is NodeState.ACTIVE for node in self.nodes) > 1
 
 
@@ -163,7 +159,6 @@ class LinkSnapshot:
 
 
 def drain_s(depth: int | None, rate: float | None) -> float | None:
-    """Seconds to ship so much at that rate; returns None where a figure is unknown, or no message moves."""
     if depth == 0:
         return 0.0
     return round(depth / rate, 2) if depth is not None and rate is not None and rate > 0 else None
@@ -230,8 +225,7 @@ class Snapshot(Observation, Protocol):
     """A reading of both sites. A broker that did not answer is part of it."""
 
     @property
-    def brokers(self) -> Sequence[BrokerSnapshot]:
-        """Every broker of the settings, site by site."""
+    def brokers(self) -> Sequence[BrokerSnapshot]: ...
 
     @property
     def one_store(self) -> bool:
@@ -321,8 +315,7 @@ class Cleaner(Protocol):
     def go_on(self) -> None:
         """Go on because a person answers for vanished messages: count them as consumed and compare both sites."""
 
-    def close(self) -> None:
-        """Let go of everything that was opened."""
+    def close(self) -> None: ...
 
 
 class NoCleaner(UsageError):
@@ -362,8 +355,7 @@ class Topology(Protocol[S]):
     """An installation for one command, opened for looking; `driver` adds the acts that change brokers."""
 
     @property
-    def recipe(self) -> Recipe[S]:
-        """How each verb is done here, as values."""
+    def recipe(self) -> Recipe[S]: ...
 
     def read(self, *, over_s: float = 0.0) -> S:
         """Look once; with `over_s` twice, so far apart, which shows what moves."""
@@ -382,8 +374,7 @@ class Topology(Protocol[S]):
     def stores(self) -> Sequence[Store]:
         """The documents of each broker, for the lock. The caller closes them."""
 
-    def driver(self, lease: Lease | None = None) -> Driver[S]:
-        """The driver that acts under that lock."""
+    def driver(self, lease: Lease | None = None) -> Driver[S]: ...
 
     def why_not_so(self, site: str, *, serving: bool) -> str | None:
         """Attempt what a reading says of a site: that it serves, or lets nobody in; flags lie. Returns None where the
@@ -397,8 +388,7 @@ class Topology(Protocol[S]):
         """Of each queue that the pattern names the copies at that waiting site that nothing proves to be consumed, by
         listings of both sites. Raises `NoCleaner` where no copies are made, and `BrokerError`."""
 
-    def close(self) -> None:
-        """Let go of everything that was opened."""
+    def close(self) -> None: ...
 
 
 Opens = Callable[[Installation, Clock, Timeouts, Path], Topology[Any]]

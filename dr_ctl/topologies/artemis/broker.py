@@ -66,7 +66,6 @@ class BrokerStore:
         return CREATE_QUEUE, (json.dumps(internal_queue(name, _lasting(text)) | self.shown), True)
 
     def update(self, name: str, text: str, *, kind: str) -> Operation:
-        """Replace the text of one of a numbered kind."""
         # Send all fields: a field left out would be set to its default.
         return UPDATE, (json.dumps(_numbered(name, _lasting(text), kind) | self.shown),)
 
@@ -128,8 +127,6 @@ STOP_LOCK: Final = f"stopLockCoordinator({_TEXT})"
 
 @dataclass(frozen=True, slots=True)
 class ArtemisRequests(Requests):
-    """For a broker whose documents are kept as `document_queue` says."""
-
     document_queue: BrokerStore
 
     def of_server(self, operation: Operation) -> Request:
@@ -300,7 +297,6 @@ SESSIONS: Final = "$sys.mqtt.sessions"
 
 
 def of_mqtt(view: Broker, peer: Broker) -> Iterator[Finding]:
-    """Tell what stays at the serving site."""
     if stays := " and ".join(view.stays):
         again = f"Publish with retain again once {peer.site} serves: until then it gives what it retained itself."
         remedies = {

@@ -1,8 +1,4 @@
-"""What all Artemis brokers are asked alike: the questions, and the way from answers to values.
-
-Among them: what keeps clients from working at open listeners, what a browse shows of a message, and what a broker is
-before there are settings for it.
-"""
+"""What all Artemis brokers are asked alike: the questions, and the way from answers to values."""
 
 from __future__ import annotations
 
@@ -325,26 +321,14 @@ def prepared(answer: Answer) -> tuple[str, ...]:
     return tuple(str(row.get("xid_as_base64", row)) if isinstance(row, dict) else str(row) for row in listed)
 
 
-def uncovered(reader: Reader, view: Broker) -> list[str]:
-    lasting = view.config.lasting
-    if lasting is None:
-        return []
-    business = {queue.address for queue in view.business.values()}
-    return sorted(
-        name
-        for name, granted in _at_addresses(reader, view)
-        if name in business and any(SERVES & {*granted.get(role, ())} for role in lasting.roles)
-    )
-
-
 def serves_no_role(reader: Reader, view: Broker) -> bool:
     """Say whether no role at all may send or consume: by default, and at each address that is not the broker's own."""
-    usual, rows = view.grants.get(EVERY), _at_addresses(reader, view)
+    usual, rows = view.grants.get(EVERY), at_addresses(reader, view)
     asked = [granted for name, granted in rows if not name.startswith((*BROKERS, OWN))]
     return usual is not None and not any(SERVES & {*may} for granted in (usual, *asked) for may in granted.values())
 
 
-def _at_addresses(reader: Reader, view: Broker) -> list[tuple[str, Grants]]:
+def at_addresses(reader: Reader, view: Broker) -> list[tuple[str, Grants]]:
     answers = reader.read([Read(beans.address(view.broker), ("RolesAsJSON",))])
     return [(beans.parts(bean)["address"], grants(fields.text("RolesAsJSON"))) for bean, fields in answers[0].beans()]
 

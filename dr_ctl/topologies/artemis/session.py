@@ -81,7 +81,10 @@ class Session(session.Session[B_co]):
         return reading.dispatch(self.reader(), self.names())
 
     def uncovered(self) -> list[str]:
-        return reading.uncovered(self.reader(), self.names())
+        view = self.names()
+        business = {queue.address for queue in view.business.values()}
+        rows = reading.at_addresses(self.reader(), view) if view.config.lasting is not None else ()
+        return sorted(name for name, granted in rows if name in business and view.lets_in_by(granted))
 
 
 class Documents:

@@ -31,7 +31,6 @@ class Count:
 
 
 def part(name: str) -> str:
-    """A name as it stands in a bean's."""
     return "".join(_ENCODED.get(letter, letter) for letter in name)
 
 

@@ -1,7 +1,5 @@
-"""Messages of a queue by their JMSMessageID, listed over its console or browsed over STOMP, removed and moved.
-
-A copy has the id of its original. A browse shows every message with all that a client would be sent, and takes none.
-"""
+"""Messages of a queue by their JMSMessageID, listed over its console or browsed over STOMP, removed and moved. A copy
+has the id of its original."""
 
 import math
 import secrets

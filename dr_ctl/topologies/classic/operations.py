@@ -46,7 +46,6 @@ class Permit:
 
     @property
     def line(self) -> str:
-        """The line in a policy's file that allows the operation, by its name and as dr-ctl calls it."""
         bean = ",".join(filter(None, (f"{beans.DOMAIN}:type=Broker,brokerName=*", self.kind)))
         both = "".join(f"<operation>{name}</operation>" for name in (self.name, self.operation))
         return f"<allow><mbean><name>{bean}</name>{both}</mbean></allow>"

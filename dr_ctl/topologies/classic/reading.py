@@ -81,7 +81,6 @@ def answered(
 
 
 def _limits_reached(fields: Fields) -> Iterator[Obstacle]:
-    """The broker lets its senders wait there."""
     for figure, element, effect in _LIMITS:
         if (percent := fields.optional_share(figure)) is not None and percent >= _FULL:
             text = f"it uses {percent:.0f} % of its {element}: {effect}"
@@ -179,10 +178,6 @@ def dispatch(reader: Reader, broker: str) -> dict[str, tuple[int, bool]]:
 def _delivering(counted: int, held: int) -> int:
     """Take the larger count: a queue counts below zero after a browser has left; consumers count their own."""
     return max(counted, held, 0)
-
-
-def open_listeners(reader: Reader, broker: str, clients: Iterable[str], *, timeout_s: float) -> tuple[str, ...]:
-    return opened(reader.read([Read(beans.connector(broker), ("Started",))], timeout_s=timeout_s)[0], clients)
 
 
 def opened(connectors: Answer, clients: Iterable[str]) -> tuple[str, ...]:

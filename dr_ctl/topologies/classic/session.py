@@ -112,7 +112,6 @@ class Session(session.Session[B_co]):
         return self.document_files.store
 
     def is_own(self, call: Call) -> bool:
-        """A document is a file here."""
         return DOCUMENT in call.request
 
     def do(self, call: Call) -> Outcome:
@@ -120,7 +119,8 @@ class Session(session.Session[B_co]):
         return self.document_files.remove(name) if text is None else self.document_files.write(name, str(text))
 
     def open_listeners(self, *, timeout_s: float) -> tuple[str, ...]:
-        return reading.open_listeners(self.reader(), self.names().broker, self.config.clients, timeout_s=timeout_s)
+        asked = Read(beans.connector(self.names().broker), ("Started",))
+        return reading.opened(self.reader().read([asked], timeout_s=timeout_s)[0], self.config.clients)
 
     def dispatch(self) -> Mapping[str, tuple[int, bool]]:
         return reading.dispatch(self.reader(), self.names().broker)

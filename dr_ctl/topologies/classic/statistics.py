@@ -1,8 +1,5 @@
 """A reading of a Classic broker that has no management over HTTP, as on Amazon MQ: the figures of its statistics
-plugin.
-
-A message to a queue of the plugin is answered with figures, where the reply is to go; answers come in the order of the
-questions, so that the last answer ends the reading. The plugin gives figures only: no connector by its name, no pause.
+plugin, no connector by its name, no pause. Answers come in the order of the questions: the last one ends the reading.
 """
 
 import json

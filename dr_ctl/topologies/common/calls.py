@@ -41,7 +41,6 @@ BROKERS: Final = (
 
 
 def quarantine_queue(site: str, queue: str) -> str:
-    """The name of dr-ctl's queue for messages without an explanation, with the site that holds the queue."""
     return f"{QUARANTINE_PREFIX}{site}.{queue}"
 
 
@@ -92,8 +91,7 @@ class Requests(ABC):
     broker: str
 
     @abstractmethod
-    def queues(self, beginning: str) -> str:
-        """The beans of all queues whose names begin so."""
+    def queues(self, beginning: str) -> str: ...
 
     def pause(self, queue: Queue) -> Request:
         return request(queue.bean, PAUSE)
@@ -167,14 +165,12 @@ def by_prefix(view: Broker, goal: Goal, beginning: str, count: int, when: str | 
 
 
 def queues_of(made: Call, view: Broker) -> list[str]:
-    """The queues that a call to pause or resume is of."""
     if made.phase != BY_PREFIX:
         return [made.thing]
     return [name for name in view.business if name.startswith(made.thing[:-1])]
 
 
 def document(view: Broker, name: str, request: Request, summary: str, when: str | None = None) -> Call:
-    """Let a queue of dr-ctl's own stand there; `summary` says all of it."""
     return Call(view.site, view.pair, Goal.WRITE, name, request, summary, when)
 
 
@@ -187,7 +183,6 @@ def remove_document(view: Broker, name: str, summary: str, when: str | None = No
 
 
 def left_of(calls: Sequence[Call], views: Sequence[Broker]) -> list[str]:
-    """The effects that are not seen to hold, in words."""
     return [call.summary for call in calls if not holds(call, views)]
 
 
@@ -197,7 +192,6 @@ def holds(call: Call, views: Iterable[Broker]) -> bool:
 
 
 def still(calls: Sequence[Call], views: Sequence[Broker]) -> Failed | None:
-    """The refusal that names the effects that are not seen to hold; None where every effect holds."""
     missing = left_of(calls, views)
     return Failed(f"effect not seen: {brief(missing)}") if missing else None
 

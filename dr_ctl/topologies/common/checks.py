@@ -103,7 +103,6 @@ def _may_be_brokers(view: Broker) -> bool:
 
 
 def of_locks(view: Broker) -> Iterator[Finding]:
-    """Find what a move leaves stopped."""
     if locks := view.fence.passive:
         broker = f"{view.site}/{view.pair}"
         yield found("DR-DOOR-008.stopped", severity=Severity.INFO, broker=broker, locks=brief(locks), site=view.site)
@@ -242,7 +241,6 @@ OF_PAIR: Final[Sequence[Named[Any]]] = (
 def of_brokers(
     snapshot: Snapshot[V], table: Sequence[Named[V]], found: Callable[[V], Iterable[Finding]]
 ) -> Iterator[Check]:
-    """The checks of each broker by itself; a broker that did not answer has no values."""
     for brokers in snapshot.sites.values():
         for view in brokers.values():
             where = f"{view.site}/{view.pair}"

@@ -18,11 +18,9 @@ class IncompleteListing(BrokerError):
 class CompleteListing:
     """The ids of a queue in a listing that shows every message. Raises `IncompleteListing` where the listing does not.
 
-    `hidden` counts messages that no listing of this kind of broker shows (in delivery, in a prepared transaction);
-    `before` and `after` are the queue's depths, read around the listing. `came` counts messages that were put in
-    between the two, where the broker counts them: a listing that shows as many as lay there before and came since
-    shows each of them, whatever has left since it was shown.
-    """
+    `hidden` counts messages that no listing of this kind of broker shows; `before` and `after` are the queue's depths
+    around the listing. `came` counts those put in between the two, where the broker counts them: a listing that shows
+    as many as lay there before and came since shows each of them, whatever has left since it was shown."""
 
     queue: str
     ids: frozenset[str]

@@ -1,7 +1,5 @@
-"""The gate: the conditions that must hold together, over a window, before the target may be opened.
-
-Every condition must hold on every pair; then both sites must hold the same.
-"""
+"""The gate: what must hold together on every pair, over a window, before the target may be opened; then both sites must
+hold the same."""
 
 from __future__ import annotations
 
@@ -38,7 +36,6 @@ class PairReading(Generic[V_co]):
 
 
 def common_blockers(now: PairReading[Any], before: PairReading[Any] | None) -> list[str]:
-    """Say what blocks the gate of every topology; `before` is the reading that began the window."""
     reasons = []
     if now.source.link.missing:
         reasons.append(f"{now.source.site} has no link to {now.target.site}: nothing is shipped")
@@ -94,7 +91,6 @@ def counters_changed(
 
 
 def refused(key: str, ids: Ids, **values: Any) -> Failed:
-    """The finding of that key names these messages, and so does the evidence."""
     named = {queue: {what: [*sorted(names)] for what, names in by.items()} for queue, by in ids.items()}
     more = [f"{queue}, {what}: {brief(names)}" for queue, by in named.items() for what, names in by.items() if names]
     return Failed.of(found(key, more=more, **values), evidence={"ids": document(named)})
@@ -136,8 +132,7 @@ class Gate(ABC, Generic[V]):
         return common_blockers(now, before)
 
     @abstractmethod
-    def differing(self, now: PairReading[V], move: Move) -> list[str]:
-        """Differences in counts between the sites that nobody accepted."""
+    def differing(self, now: PairReading[V], move: Move) -> list[str]: ...
 
     @abstractmethod
     def same(self, now: PairReading[V], move: Move) -> Outcome:
@@ -191,7 +186,6 @@ class _PairAtGate(Generic[V]):
         self._differing: tuple[list[str], float] | None = None
 
     def read(self, source: V | BrokerError, target: V | BrokerError, began_s: float) -> None:
-        """Add one reading to the window, or begin it anew; note whether the wait has ended."""
         if not isinstance(source, BrokerError) and not isinstance(target, BrokerError):
             now = PairReading(began_s, source, target)
             self.reasons = self.gate.blockers(now, self._begun, self.move)

@@ -2,8 +2,6 @@
 active then. A broker with a single process is a group of one, which is taken for active unasked.
 
 A passive node answers like an empty broker. So with whatever a group is asked, the node is asked who it is.
-
-Findings: nodes that nobody named or that lag behind, and obstacles to clients.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Looks at both sites of an installation at once, and again where one reading cannot explain what it shows.
-
-For who watches all the time, a broker that is late keeps nobody from what the others say.
-"""
+"""Looks at both sites of an installation at once, and again where one reading cannot explain what it shows."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -52,7 +49,6 @@ class Watch:
         self._took_s: dict[Session[Any], float] = {}
 
     def close(self) -> None:
-        """Wait for those that are late."""
         for work in self._late.values():
             work.wait()
 

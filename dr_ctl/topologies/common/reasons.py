@@ -1,9 +1,5 @@
 """Reasons against a failover, against taking the lost site in again, and against each single step of a runbook; and
-what holds already. Pure.
-
-Every answer rests on the present reading, not on an earlier command: a receipt is only believed where nothing has moved
-since, a pause is only lifted where a run's lock names it.
-"""
+what holds already. Every answer rests on the present reading, not on an earlier command. Pure."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -28,7 +24,6 @@ V = TypeVar("V", bound=Broker)
 def against_failover(
     snapshot: Snapshot[V], move: Move, of_broker: Callable[[V], Iterable[Finding]]
 ) -> Iterator[Finding]:
-    """Find reasons against opening the target without the lost site; only grave ones refuse the failover."""
     role = part_of(snapshot, move.spec).roles[move.source]
     opens = not all(view.open for view in snapshot.views(move.target))
     if role is Role.SERVING or (role is Role.SICK and opens):

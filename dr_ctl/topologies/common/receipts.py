@@ -1,8 +1,5 @@
-"""The receipt of a finished drain, as a document on the target's brokers: the state of both brokers of the pair. Pure.
-
-The receipt names each broker's start and a digest of all counters of its business queues. Any message that came or went
-since changes the digest; a restart changes the start.
-"""
+"""The receipt of a finished drain, as a document on the target's brokers: of both brokers of the pair the start, and a
+digest of all counters of business queues, which any message that comes or goes changes. Pure."""
 
 from __future__ import annotations
 
@@ -29,8 +26,6 @@ STANDS: Final = "one stands there"
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A broker at one moment: its start, and a digest of its queues' counters."""
-
     start: str
     counters: str
 
@@ -45,7 +40,6 @@ class Mark:
 
 
 def changes(before: Broker, now: Broker, moves: Callable[[str | None], bool]) -> list[str]:
-    """Say what moved at a broker, of the units that are moved, since it was looked at before."""
     name = f"{now.site}/{now.pair}"
     if before.start != now.start:
         return [f"{name} was restarted since the gate was seen to hold"]

@@ -1,8 +1,4 @@
-"""The half of a topology that decides: the reasons against a move, and every step by its procedure's table. Pure.
-
-The table says of each verb of a runbook how it is decided, how it is done, how it is undone. It knows nothing of what
-the verbs act on.
-"""
+"""The half of a topology that decides: the reasons against a move, and every step by its procedure's table. Pure."""
 
 from __future__ import annotations
 
@@ -11,14 +7,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding, Json, Role, brief
+from dr_ctl.core.model import Finding, Role, brief
 from dr_ctl.engine.operations import ALONE, FAILOVER, MOVING, REINSTATE, REINSTATING
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Check, Move, Outcome, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.common import checks, reasons
+from dr_ctl.topologies.common import snapshot as snapshots
 from dr_ctl.topologies.common.rules import Rules, selects
-from dr_ctl.topologies.common.snapshot import Snapshot, baseline, basis
+from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.view import Broker
 from dr_ctl.topologies.common.wants import AtBroker, Want
 
@@ -59,6 +56,9 @@ Procedure = Mapping[str, VerbHandler[S, T]]
 
 
 class Recipe(Generic[V]):
+    baseline = staticmethod(snapshots.baseline)
+    basis = staticmethod(snapshots.basis)
+
     def __init__(self, rules: Rules, kind: TopologyDefinition[V]) -> None:
         self.rules, self._kind, self._checks = rules, kind, kind.checks
         self.moves_parts = kind.moves_parts
@@ -74,12 +74,6 @@ class Recipe(Generic[V]):
             return draft
         when = f"{move.target} is not taken in any more"  # the step looks first, and does nothing where it is
         return replace(draft, calls=tuple(replace(call, when=call.when or when) for call in draft.calls))
-
-    def baseline(self, snapshot: Snapshot[V]) -> Mapping[str, Json]:
-        return baseline(snapshot)
-
-    def basis(self, snapshot: Snapshot[V]) -> Mapping[str, Json]:
-        return basis(snapshot)
 
     def why_not(self, snapshot: Snapshot[V], move: Move) -> Sequence[Finding]:
         own, case = self._checks, checks.Case(self.rules, snapshot, move)

@@ -46,7 +46,6 @@ class Counts:
 
     @property
     def more(self) -> int:
-        """How many more messages lie at the target."""
         return self.target - self.source
 
 

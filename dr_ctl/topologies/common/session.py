@@ -90,9 +90,8 @@ def change(call: Call) -> Change:
 
 
 class Session(ABC, Generic[V_co]):
-    """A broker of one site, of one process or of several. The secret is resolved at the first need; a missing secret is
-    an error of this broker alone. Raises `BrokerError` from every method that asks the broker. `fenced_by_listener`:
-    where clients are kept out, nobody is greeted."""
+    """A broker of one site, of one process or of several. A secret is resolved at the first need. Raises `BrokerError`
+    from every method that asks the broker. `fenced_by_listener`: where clients are kept out, nobody is greeted."""
 
     fenced_by_listener: ClassVar[bool] = True
     readable_alone: ReadScope = ReadScope(0)
@@ -315,7 +314,6 @@ class Session(ABC, Generic[V_co]):
 
     @staticmethod
     def destination(queue: str) -> str:
-        """How a client names a queue over STOMP."""
         return queue
 
     def _tried(self, stomp: str | None, node: Node | None, within_s: float) -> LoginResult | None:
@@ -333,7 +331,6 @@ class Session(ABC, Generic[V_co]):
 
     @staticmethod
     def login(user: str, password: str) -> Login:
-        """A login over STOMP, as the broker reads it."""
         return Login(user, password)
 
     def _login(self, node: Node | None) -> tuple[str, str]:

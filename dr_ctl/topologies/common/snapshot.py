@@ -124,7 +124,6 @@ class Snapshot(Generic[V_co]):
         )
 
     def unnamed(self, site: str) -> list[Node]:
-        """The nodes of a site's brokers that the settings do not name."""
         return [
             node
             for broker in self.sites[site].values()
@@ -174,8 +173,6 @@ class Snapshot(Generic[V_co]):
             for site, brokers in self.sites.items()
         }
         return replace(self, sites=sites)
-
-    # Commands take these parts: see `topologies.topology`.
 
     @cached_property
     def brokers(self) -> Sequence[BrokerSnapshot]:
@@ -282,7 +279,6 @@ class Snapshot(Generic[V_co]):
                 yield found(key, listeners=", ".join(listeners), kept_at=debt.kept_at, lost_site=debt.lost_site)
 
     def _beside(self) -> Iterator[Finding]:
-        """Brokers with several nodes: what speaks against a move of them."""
         for site, brokers in self.sites.items():
             for broker in brokers.values():
                 if not isinstance(broker, Silent):
@@ -292,8 +288,6 @@ class Snapshot(Generic[V_co]):
                     yield found("DR-NODE-001.silent", severity=Severity.WARNING, site=site, nodes=nodes)
 
     def _of_brokers(self) -> Iterator[Finding]:
-        """Messages that a return took out without an explanation, until a person has looked at them; what keeps clients
-        from working, now where they are let in, and after a failover elsewhere."""
         for view in self._all():
             for queue in view.queues:
                 if queue.name.startswith(QUARANTINE_PREFIX) and queue.depth:
@@ -334,7 +328,6 @@ def _clients(view: Broker) -> int | None:
 
 
 def _traffic(view: Broker, before: Broker, took_s: float) -> tuple[float, float] | None:
-    """Messages a second that came in, and that clients consumed, between two readings."""
     both = [(before.business[name], queue) for name, queue in view.business.items() if name in before.business]
     if took_s <= 0 or not all(was.counted and now.counted for was, now in both):
         return None
@@ -357,7 +350,6 @@ def _together(roles: Sequence[Role]) -> Role:
 
 
 def twice(workloads: Sequence[WorkloadSnapshot], severity: Severity = Severity.ERROR) -> Iterator[Finding]:
-    """The singletons that run at both sites."""
     where: dict[str, list[str]] = {}
     for workload in workloads:
         if workload.singleton and workload.runs:
@@ -394,7 +386,6 @@ RETURNED: Final = "returned"
 
 
 def baseline(snapshot: Snapshot[Broker]) -> Mapping[str, Json]:
-    """Listeners, links, pauses and debts of every broker that answered, and its start, by site and pair."""
     return {
         site: {view.pair: {**state_to_restore(view), START: view.start} for view in snapshot.views(site)}
         for site in snapshot.sites

@@ -1,8 +1,5 @@
 """The tools of acts in one command: eyes, a sender of calls, the gate, what they remember; and the listeners, which
-prove that clients are kept out, or let in: by every listener's flag, and by an attempt to connect as they do.
-
-Flags lie: an acceptor whose port is taken by another process says that it is started.
-"""
+prove that clients are kept out, or let in: by every listener's flag, and by an attempt to connect as they do."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -139,8 +136,6 @@ class Listeners:
                 yield found("DR-FENCE-008", broker=name, roles=roles, left=brief(gaps))
 
     def why_not_serving(self, sessions: Sequence[Session[Broker]]) -> dict[str, WhyNot | None]:
-        """Say of each pair why it is not shown to serve, or None."""
-
         def flags(session: Session[Broker]) -> tuple[str, ...] | BrokerError:
             try:
                 return session.open_listeners(timeout_s=self._observer.timeouts.flag_s)
@@ -181,7 +176,6 @@ class Listeners:
         return None if shut and not (probed and self.accept_client(probed)) else "a client may be let in"
 
     def why_not_open_again(self, site: str, opens: Sequence[Call]) -> str | None:
-        """Say why the listeners that these calls open are not shown to be open."""
         pairs = {call.unit for call in opens}
         if left := left_of(opens, self._observer.read_at(site, pairs)):
             return f"effect not seen: {brief(left)}"
@@ -223,7 +217,6 @@ class Sender:
         return [next(outcomes[call.site, call.unit]) for call in calls]
 
     def reacquire(self) -> Failed | None:
-        """Say why an undo gets no lock: a lock that ran out is taken again before any reading."""
         why = self._lease.reacquire() if self._lease is not None else None
         return Failed(why, code=ExitCode.STRANDED) if why is not None else None
 
@@ -295,7 +288,6 @@ class Tools(Generic[V_co]):
         self.no_takeover_at_s = 0.0
 
     def by_hand(self, site: str, by_console: str) -> str:
-        """What a person does where dr-ctl could not open a site again."""
         return f"in the console of {site}: {by_console}, and resume its paused queues"
 
     def change(self, calls: Sequence[Call], context: StepContext) -> list[Outcome]:

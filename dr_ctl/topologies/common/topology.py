@@ -293,9 +293,8 @@ class PairTopology(Generic[V]):
 
 @dataclass(frozen=True, slots=True)
 class TopologyDefinition(Generic[V]):
-    """The parts that a topology of brokers in pairs is put together from; implements `Opens`. `by_console` says how a
-    person opens a site in its console; `lost_on_the_way` are sentences on what its link does not bring over,
-    `cannot_tell` on what of that cannot be read."""
+    """Implements `Opens`. `by_console` says how a person opens a site in its console; `lost_on_the_way` are sentences
+    on what its link does not bring over, `cannot_tell` on what of that cannot be read."""
 
     procedure: Procedure[Any, Any]
     checks: Checks[V]

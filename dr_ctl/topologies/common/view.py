@@ -58,7 +58,6 @@ class Queue:
 
     @property
     def business(self) -> bool:
-        """Say whether clients' messages lie in it: neither the broker's own nor dr-ctl's, nor what MQTT retains."""
         return not self.internal and not self.name.startswith(OURS) and not self.retained
 
     @property
@@ -121,7 +120,6 @@ class Consumer:
 
     @property
     def who(self) -> str:
-        """Name the client so that a person finds it."""
         remote = self.remote or "an unknown address"
         return f"client {self.client or '(no client id)'} (user {self.user or 'none'}, from {remote})"
 
@@ -265,7 +263,6 @@ class Link(ABC, Generic[V]):
 
     @property
     def can_be_shut(self) -> bool:
-        """Whether what the peer holds can be kept out here."""
         return bool(self.listeners)
 
     def rights_calls(self, _goal: Goal) -> list[Call]:
@@ -289,8 +286,7 @@ class Link(ABC, Generic[V]):
         return sum(count - was[name] for name, count in self.shipped.items()) / took_s
 
     @abstractmethod
-    def rows(self, peer: V | None, at: datetime) -> Iterable[Row]:
-        """The link's rows of the history."""
+    def rows(self, peer: V | None, at: datetime) -> Iterable[Row]: ...
 
     @abstractmethod
     def stake(self, peer: V | None) -> Stake:
@@ -474,7 +470,6 @@ class Fence:
         ]
 
     def holds(self, _call: Call) -> bool | None:
-        """Whether the effect of a call of this kind of fence is seen, or None for any other call."""
         return None
 
 

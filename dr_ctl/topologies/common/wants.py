@@ -1,8 +1,6 @@
-"""Wants: the state that a step wants of a broker, as the calls that reach it from what was seen. Nothing is sent here.
-
-A plan shows what is missing by its snapshot. A run sends what is missing by a reading of now until nothing is,
-whichever node of a broker is active by then. An undo wants the state of before the run.
-"""
+"""Wants: the state that a step wants of a broker, as the calls that reach it from what was seen. A plan shows what is
+missing by its snapshot; a run sends what is missing by a reading of now until nothing is, whichever node of a broker is
+active by then; an undo wants the state of before the run."""
 
 from __future__ import annotations
 

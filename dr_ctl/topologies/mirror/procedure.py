@@ -1,9 +1,6 @@
 """Everything that a mirrored installation does for the verbs of its runbooks: the waits on links, how a lost site is
 taken in again, and what lies at one site alone after that; last the table of them.
 
-A poll of a wait asks every broker, and every pair ends for itself. A link that hangs is restarted instead of waited
-out: a hung handshake takes a minute otherwise.
-
 After both directions have drained, a message that lies only at the returned site can be neither shipped nor
 acknowledged. Clients would get it, once more or for the first time, as soon as that site serves. A person has to look:
 dr-ctl moves the message to a queue of its own there, and never removes it.
@@ -162,7 +159,6 @@ def _both(tools: MirrorTools, move: Move, context: StepContext, small: int = 0) 
 
 
 def catch_up(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    """Wait, while the source serves, until both links are attached and a drain would take a moment."""
     waited = _both(tools, move, context, SMALL)
     failed = waited.until(tools.timeouts.link_poll_s, step.limits, calms=1)
     if failed is not None and (waited.why or waited.first is None or waited.last is None):
@@ -327,7 +323,6 @@ def taken_out(tools: MirrorTools, leftovers: Iterable[LeftOver], context: StepCo
 
 
 def take_out(view: BrokerView, queue: str, messages: Numbers) -> list[Call]:
-    """Move messages of a queue to one of dr-ctl's own beside it."""
     name, bean = quarantine_queue(view.site, queue), view.business[queue].bean
     made = request(beans.server(view.broker), CREATE_QUEUE, (json.dumps(internal_queue(name, "")), True))
     moves = [
@@ -450,8 +445,6 @@ def _compare(
 
 
 class _Residue(LinkDirection):
-    """From the returned broker to the serving one."""
-
     def left(self, local: BrokerView, peer: BrokerView) -> int | None:
         super().left(local, peer)
         attached = not any(why_not_attached(view.site, view) for view in (local, peer))

@@ -1,11 +1,6 @@
 """The way to each mirrored broker, and the readings of it: questions, in one POST, and the view that answers make;
-who the messages of a queue are, and what an outflow still holds, message by message.
-
-A reading may be everything (a few hundred bytes a queue); less of known queues, with or without clients and the rights
-of their roles, as a gate, a fence or an opening needs; and what is under way (the same few milliseconds however many
-queues there are) for the tight polls of a drain. A message is the same one at both sites by its origin: the node where
-it was born, and its id there.
-"""
+who the messages of a queue are, and what an outflow still holds, message by message. A message is the same one at both
+sites by its origin: the node where it was born, and its id there."""
 
 from __future__ import annotations
 

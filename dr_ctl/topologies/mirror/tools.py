@@ -19,8 +19,6 @@ from dr_ctl.topologies.mirror.view import ORIGINS_UP_TO, BrokerView, differences
 
 @dataclass(frozen=True, slots=True)
 class MirrorTimeouts:
-    """Waits in seconds."""
-
     left_over_s: float = 2.0
     """How long a message lies at one side of a mirror alone until nothing explains it."""
     idle_s: float = 1.0
@@ -38,7 +36,6 @@ class MirrorGate(Gate[BrokerView]):
         return [finding.text(move.source, move.target) for finding in wrong]
 
     def same(self, now: PairReading[BrokerView], move: Move) -> Outcome:
-        """Compare the messages by identity, where a queue is shallow enough to look at each."""
         views, pair = {move.source: now.source, move.target: now.target}, now.source.pair
         queues = {site: selected(view, self.observer.queues) for site, view in views.items()}
         at_source, at_target = queues.values()

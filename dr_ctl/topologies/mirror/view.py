@@ -1,5 +1,4 @@
-"""A mirrored broker as one reading has shown it: frozen values, and facts that follow from them without asking
-again."""
+"""A mirrored broker as one reading has shown it, and what follows from that without asking again."""
 
 from __future__ import annotations
 
@@ -218,11 +217,8 @@ def under_way(source: BrokerView, target: BrokerView) -> int | None:
 
 
 def unexplained(source: BrokerView, target: BrokerView, queues: Queues, traffic: Mapping[str, int]) -> list[Difference]:
-    """Blocking differences larger than what is under way and what moved between the last two readings can explain.
-
-    Two brokers are never looked at in the same instant: `traffic` says how much a queue changed between two readings
-    that were further apart than that.
-    """
+    """Blocking differences larger than what is under way and what moved between the last two readings can explain: two
+    brokers are never looked at in the same instant. `traffic`: how much a queue changed between the two readings."""
     between = under_way(source, target)
     return [
         difference

@@ -52,7 +52,6 @@ def switch(site: str, workload: Workload, part: str, goal: Goal) -> Call:
 
 
 def holds(call: Call, snapshot: WorkloadSnapshot) -> bool:
-    """Say whether a call's effect was seen; never where nothing was read."""
     return snapshot.parts.get(str(call.request["workload"])) is WANTED[call.goal]
 
 
@@ -61,7 +60,6 @@ def workload_calls(calls: Iterable[Call]) -> list[Call]:
 
 
 def without_workload_calls(step: PlannedStep) -> PlannedStep:
-    """A step as its topology knows it."""
     every = (step.calls, step.inverse)
     calls, inverse = (tuple(call for call in several if not _is_workload_call(call)) for several in every)
     return replace(step, calls=calls, inverse=inverse)
@@ -169,8 +167,6 @@ STARTED_AGAIN: Final = "it was started again since"
 
 
 class RecipeWithWorkloads(Generic[S]):
-    """Implements `Recipe`."""
-
     def __init__(self, bare: ports.Recipe[S], workloads: Mapping[tuple[str, str], Workload]) -> None:
         """`workloads` are the workloads of the settings, by site and name."""
         self._bare, self._workloads = bare, workloads

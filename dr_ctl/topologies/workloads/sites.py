@@ -97,8 +97,6 @@ class CamelClient:
 
 
 class CommandClient:
-    """A unit of systemd, or commands of the installation's own."""
-
     def __init__(self, settings: SystemdUnit | Commands, place: CommandContext, site: str) -> None:
         self._settings, self._context = settings, place
         self._facts: dict[str, Json] = {"workload": settings.name, "site": site}
@@ -169,8 +167,6 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class WorkloadTimeouts:
-    """Waits in seconds."""
-
     read_s: float = 5.0
     """For a workload to say whether it runs."""
     poll_s: float = 0.1
@@ -223,7 +219,6 @@ class WorkloadSites:
             client.close()
 
     def send(self, call: Call, lease: Lease | None) -> Outcome:
-        """Send one call: an answer is done or refused, silence is unknown."""
         if (why := _why_locked(call, lease)) is not None:
             return Failed(why)
         try:

@@ -36,8 +36,6 @@ FIRST: Final = ("quiesce", "residue")
 
 
 class DriverWithWorkloads(Generic[S]):
-    """Implements `Driver`. An instance serves one command."""
-
     def __init__(
         self,
         bare: ports.Driver[S],
@@ -82,8 +80,6 @@ class DriverWithWorkloads(Generic[S]):
             return replace(failed[0], text="; ".join(outcome.text for outcome in failed), evidence=back.evidence)
         return both[1] if isinstance(back, NotNeeded) else back
 
-    # Before a step of the topology.
-
     def _stopped(self, calls: Sequence[Call], context: StepContext) -> Failed | Unknown | None:
         """Stop one after the other, up to the first that will not stop; gives its failure."""
         for call in calls:
@@ -116,8 +112,6 @@ class DriverWithWorkloads(Generic[S]):
         findings = self._recipe.against(replace(self._bare.observe(), workloads=self._sites.read()), move)
         against = tuple(finding for finding in findings if finding.severity is Severity.ERROR)
         return Failed(against[0].text, findings=against, code=ExitCode.PRECHECK_FAILED) if against else outcome
-
-    # After it.
 
     def _stopped_late(self, calls: Sequence[Call], outcome: Outcome, context: StepContext) -> Outcome:
         """Stop the rest at a site that is closed or lost. A workload that waits for a broker that is gone, and will not
@@ -159,8 +153,6 @@ class DriverWithWorkloads(Generic[S]):
                 why = f"cannot be told: {if_known(other.silent)}"
                 return f"it is a singleton, and whether it runs at {other.site} {why}"
         return None
-
-    # One call.
 
     def _made(
         self, call: Call, context: StepContext, why_not: Callable[[Call], str | None] = lambda _: None
@@ -238,7 +230,6 @@ def _why(outcome: Outcome, snapshot: WorkloadSnapshot) -> str:
 
 
 def _with(outcome: Outcome, calls: Sequence[Call], state: str) -> Outcome:
-    """The outcome of a step, with the state of the workloads beside it."""
     if not calls:
         return outcome
     names = list(dict.fromkeys(call.thing for call in calls))

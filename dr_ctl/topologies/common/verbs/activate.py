@@ -186,7 +186,6 @@ def _not_drained(tools: Tools[Broker], move: Move) -> str | None:
 
 
 def _changes(tools: Tools[Any], source: Broker, target: Broker, move: Move) -> list[str]:
-    """Since the run's own gate; for a step by itself, since the receipt."""
     if (sample := tools.gate.samples.get(target.pair)) is not None:
         pairs = ((sample.source, source), (sample.target, target))
         return [why for was, now in pairs for why in receipts.changes(was, now, move.moves)]

@@ -1,7 +1,5 @@
-"""The rehearsal on the real brokers, and its cleaning: a few messages the whole way, in a queue of dr-ctl's own.
-
-Each message is seen where the link brings it, and gone there once it was acknowledged.
-"""
+"""The rehearsal on the real brokers, and its cleaning: a few messages the whole way, in a queue of dr-ctl's own. Each
+is seen where the link brings it, and gone there once it was acknowledged."""
 
 import uuid
 from collections.abc import Callable, Sequence
@@ -138,8 +136,6 @@ def clean(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepCont
 
 
 class _Pair:
-    """The way of the messages between two brokers."""
-
     def __init__(
         self, tools: Tools[Broker], step: PlannedStep, context: StepContext, view: Session[Any], peer: Session[Any]
     ) -> None:

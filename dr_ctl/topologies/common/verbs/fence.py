@@ -74,7 +74,6 @@ draft: Final = drafting(wants.clients_kept_out, _clients_out, "its listeners are
 
 
 def draft_unfence(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[Broker], move: Move) -> StepPlan:
-    """Open the listeners again, unless the other site serves, then lift the pauses of runs."""
     calls, listeners = list[Call](), list[Call]()
     if snapshot.roles[move.target] is not Role.SERVING:
         for view in snapshot.views(move.source):
@@ -89,7 +88,6 @@ def draft_unfence(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[Broker],
 
 
 def held(at: AtBroker) -> Iterator[Call]:
-    """The pauses of runs, which are lifted."""
     lifted = at.named(Goal.RESUME)
     return (pause(at.view, queue, "it is not paused") for queue in at.view.business.values() if queue.name in lifted)
 
@@ -176,9 +174,7 @@ def closed_first(
     since: Callable[[Sequence[Any]], str] = lambda _: "",
 ) -> list[Finding] | Failed:
     """Close what is open of the returned site; a finding where anything was, which tells what was done there `since`.
-
-    Raises `BrokerError`.
-    """
+    Raises `BrokerError`."""
     if not step.calls:
         return []
     if (refused := tools.reach(RETURNED_SHUT, move, context, f"{move.target} could not be fenced")) is not None:

@@ -188,7 +188,6 @@ def probe(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepCont
 
 
 def _why_no_probe(session: Session[Broker]) -> str:
-    """What to do at a broker that serves and takes no message."""
     try:
         obstacles = session.read(FOR_PEOPLE).obstacles
     except BrokerError as error:

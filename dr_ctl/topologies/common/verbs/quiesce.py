@@ -82,7 +82,6 @@ def to_pause(at: AtBroker) -> list[Queue]:
 
 
 def pauses(at: AtBroker) -> list[Call]:
-    """Pause them: where the broker can, those whose names begin alike together."""
     return _calls(at, Goal.PAUSE, to_pause(at))
 
 
@@ -92,7 +91,6 @@ def to_lift(at: AtBroker) -> list[Queue]:
 
 
 def lifts(at: AtBroker) -> list[Call]:
-    """Resume it, in the same way."""
     return _calls(at, Goal.RESUME, to_lift(at))
 
 

@@ -147,6 +147,5 @@ def _may_have_served(source: Broker, target: Broker, move: Move) -> bool:
 
 
 def named(tools: Tools[Any], site: str, names: Sequence[str]) -> str:
-    """The site where its one broker is meant, else the pairs or units that are."""
     whole = len(tools.observer.brokers[site]) == 1 and {*names} == {*tools.observer.brokers[site]}
     return f"{site} is" if whole else f"{site}: {brief(names)} {'is' if len(names) == 1 else 'are'}"
