@@ -42,7 +42,7 @@ from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.tools import not_done
 from dr_ctl.topologies.common.topology import COMMON, PairTopology, TopologyDefinition
 from dr_ctl.topologies.common.verbs import activate, fence, quiesce
-from dr_ctl.topologies.common.verbs.fence import closed_first, held_for_the_other
+from dr_ctl.topologies.common.verbs.fence import held_for_the_other
 from dr_ctl.topologies.common.verbs.quiesce import LIFTED, with_pauses_lifted
 from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.common.waiting import Direction, Wait, attached
@@ -337,14 +337,9 @@ draft_reconcile: Final = wants.planning(
 )
 
 
-def residue(tools: SyncTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    findings = closed_first(tools, step, move, context)
-    if isinstance(findings, Failed):
-        return findings
+def residue(tools: SyncTools, move: Move, context: StepContext, _was_open: bool) -> Outcome:
     residues = [view.link.residue for view in tools.views(move.target)]
-    return held_for_the_other(
-        move, context, residues, lambda total: f"{total.messages} message(s) that it did not ship", findings
-    )
+    return held_for_the_other(move, context, residues, lambda of: f"{of.messages} message(s) that it did not ship")
 
 
 def reinstate(tools: SyncTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
@@ -555,7 +550,7 @@ PROCEDURE: Final[Procedure[Snapshot[BrokerView], SyncTools]] = {
     "keep-aside": VerbHandler(draft_keep_aside, keep_aside),
     "put-back": VerbHandler(draft_put_back, put_back),
     # How a lost site is taken in again.
-    "residue": VerbHandler(fence.draft_of_returned, residue),
+    "residue": fence.counting(residue),
     "reinstate": VerbHandler(draft_reinstate, reinstate, UNDO_REINSTATE),
     "reconcile": VerbHandler(draft_reconcile, reconcile),
 }

@@ -24,7 +24,7 @@ from dr_ctl.topologies.common.gate import PairReading, clients_of, common_blocke
 from dr_ctl.topologies.common.recipe import Procedure, VerbHandler
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.topology import COMMON, TopologyDefinition
-from dr_ctl.topologies.common.verbs import activate, fence, proving
+from dr_ctl.topologies.common.verbs import activate, proving
 from dr_ctl.topologies.common.verbs.activate import peer_state
 from dr_ctl.topologies.common.verbs.quiesce import LIFTED, with_pauses_lifted
 from dr_ctl.topologies.common.view import PeerState
@@ -399,7 +399,7 @@ PROCEDURE: Final[Procedure[ContinuitySnapshot, ContinuityTools]] = {
     "activate": VerbHandler(activate.draft, activate_and_wait, activate.UNDO),
     "probe": VerbHandler(draft_probe, probe),
     # How a lost site is taken in again.
-    "residue": VerbHandler(fence.draft_of_returned, reinstate.count_residue),
+    "residue": reinstate.RESIDUE,
     "reinstate": VerbHandler(reinstate.draft, reinstate.act, reinstate.UNDO),
     "reconcile": VerbHandler(reinstate.draft_reconcile, reinstate.reconcile),
 }

@@ -28,7 +28,7 @@ from dr_ctl.topologies.common.calls import (
 )
 from dr_ctl.topologies.common.consumed import Consumed, Evidence, copy_exists
 from dr_ctl.topologies.common.recipe import Undo
-from dr_ctl.topologies.common.verbs.fence import closed_first, held_for_the_other, quarantine
+from dr_ctl.topologies.common.verbs.fence import counting, held_for_the_other, quarantine
 from dr_ctl.topologies.common.view import Residue
 from dr_ctl.topologies.common.waiting import Direction, Wait
 from dr_ctl.topologies.common.wants import (
@@ -155,17 +155,16 @@ draft_reconcile: Final = planning(
 )
 
 
-def count_residue(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    findings = closed_first(tools, step, move, context)
-    if isinstance(findings, Failed):
-        return findings
-
+def _residues(tools: ContinuityTools, move: Move, context: StepContext, _was_open: bool) -> Outcome:
     def summary(residue: Residue) -> str:
         text = f"{residue.messages} message(s) and {residue.acks} acknowledgement(s)"
         return f"{text}; at most {if_known(residue.duplicates)} come as duplicates"
 
     residues = [_residue(session) for session in tools.observer.at(move.target)]
-    return held_for_the_other(move, context, residues, summary, findings, ": the continuity plugin has not started")
+    return held_for_the_other(move, context, residues, summary, ": the continuity plugin has not started")
+
+
+RESIDUE: Final = counting(_residues)
 
 
 def _residue(session: Session) -> Residue | None:

@@ -28,7 +28,6 @@ from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.tools import Sender, Tools, not_done
 from dr_ctl.topologies.common.topology import COMMON, TopologyDefinition
 from dr_ctl.topologies.common.verbs import fence, quiesce
-from dr_ctl.topologies.common.verbs.fence import closed_first
 from dr_ctl.topologies.common.verbs.quiesce import LIFTED, to_pause, with_pauses_lifted
 from dr_ctl.topologies.fanout import ids
 from dr_ctl.topologies.fanout.checks import CHECKS, TAKEN, Undecided, nothing_owed, of_undecided, possible_duplicates
@@ -360,15 +359,11 @@ draft_reconcile: Final = wants.planning(
 )
 
 
-def residue(tools: FanoutTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    """Close the returned site to clients where it is open, and count its messages. Producers may still write to it:
-    their messages lie at the other site as well."""
-    findings = closed_first(tools, step, move, context)
-    if isinstance(findings, Failed):
-        return findings
+def residue(tools: FanoutTools, move: Move, _context: StepContext, _was_open: bool) -> Outcome:
+    """Producers may still write to it: their messages lie at the other site as well."""
     views = tools.views(move.target)
     count = sum(queue.depth for view in views for queue in view.business.values())
-    return Done(f"{count} message(s) lie there", {"messages": count}, tuple(findings))
+    return Done(f"{count} message(s) lie there", {"messages": count})
 
 
 def reinstate(tools: FanoutTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
@@ -410,7 +405,7 @@ PROCEDURE: Final[Procedure[Snapshot[BrokerView], FanoutTools]] = {
     "probe": VerbHandler(classic.draft_probe, classic.probe),
     "trim": VerbHandler(draft_trim, trim, UNDO_TRIM),
     # How a lost site is taken in again.
-    "residue": VerbHandler(fence.draft_of_returned, residue),
+    "residue": fence.counting(residue),
     "reinstate": VerbHandler(draft_reinstate, reinstate, UNDO_REINSTATE),
     "reconcile": VerbHandler(draft_reconcile, reconcile),
 }

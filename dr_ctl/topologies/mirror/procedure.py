@@ -32,7 +32,7 @@ from dr_ctl.topologies.common.session import ReadScope
 from dr_ctl.topologies.common.tools import not_done
 from dr_ctl.topologies.common.topology import COMMON, TopologyDefinition
 from dr_ctl.topologies.common.verbs import fence
-from dr_ctl.topologies.common.verbs.fence import closed_first, held_for_the_other
+from dr_ctl.topologies.common.verbs.fence import held_for_the_other
 from dr_ctl.topologies.common.verbs.quiesce import LIFTED, with_pauses_lifted
 from dr_ctl.topologies.common.verbs.undoing import as_before
 from dr_ctl.topologies.common.view import Residue
@@ -370,19 +370,16 @@ def _since(views: Sequence[BrokerView]) -> str:
     return f"; since its start, by them and by the mirror: {brief(done) or 'nothing came or went'}"
 
 
-def count_residue(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    findings = closed_first(tools, step, move, context, _since)
-    if isinstance(findings, Failed):
-        return findings
+def count_residue(tools: MirrorTools, move: Move, context: StepContext, was_open: bool) -> Outcome:
     for session in tools.observer.at(move.target):
         counted = residue(session.reader(), session.read())
         # Where its clients were let in, what it wrote since its start may be their work.
-        tools.residue[session.pair] = replace(counted, since={}) if findings else counted
+        tools.residue[session.pair] = replace(counted, since={}) if was_open else counted
     since = sum(len(ids) for residue in tools.residue.values() for ids in residue.since.values())
     late = f", {since} of these written since it is back" if since else ""
     residues = [*tools.residue.values()]
     return held_for_the_other(
-        move, context, residues, lambda of: f"{of.messages} message(s) and {of.acks} acknowledgement(s){late}", findings
+        move, context, residues, lambda of: f"{of.messages} message(s) and {of.acks} acknowledgement(s){late}"
     )
 
 
@@ -549,7 +546,7 @@ PROCEDURE: Final[Procedure[MirrorSnapshot, MirrorTools]] = {
     "drain": VerbHandler(draft_drain, drain, UNDO_LINK),
     "restart-link": VerbHandler(draft_restart, restart, UNDO_LINK),
     # How a lost site is taken in again.
-    "residue": VerbHandler(fence.draft_of_returned, count_residue),
+    "residue": fence.counting(count_residue, _since),
     "reinstate": VerbHandler(draft_reinstate, reinstate, UNDO_REINSTATE),
     "reconcile": VerbHandler(draft_reconcile, reconcile),
 }

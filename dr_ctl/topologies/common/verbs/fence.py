@@ -3,11 +3,12 @@
 holds."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding, Role
+from dr_ctl.core.model import Role
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.operations import FAILOVER, FENCE
 from dr_ctl.engine.plan import Call, Goal, PlannedStep, in_phase
@@ -61,13 +62,6 @@ def _clients_out(views: Sequence[Broker]) -> str:
     if any(view.can_try_login for view in views):
         return "clients out, proven"
     return "clients out, shown by the listeners' flags only: the settings name no `stomp:`"
-
-
-def draft_of_returned(rules: Rules, _step: RunbookStep, snapshot: Snapshot[Broker], move: Move) -> StepPlan:
-    """Count what the returned site still holds for the other; an open one is closed first."""
-    closed = wants.RETURNED_SHUT if came_back_open(snapshot, move) else ()
-    summary = "what it still holds is counted; if it is open, it is closed first"
-    return StepPlan(move.target, summary, wants.planned(rules, snapshot, move, closed))
 
 
 draft: Final = drafting(wants.clients_kept_out, _clients_out, "its listeners are closed already")
@@ -166,21 +160,28 @@ def nothing(_tools: Tools[Broker], step: PlannedStep, _move: Move, _context: Ste
     return NotNeeded(step.summary)
 
 
-def closed_first(
-    tools: Tools[Any],
-    step: PlannedStep,
-    move: Move,
-    context: StepContext,
-    since: Callable[[Sequence[Any]], str] = lambda _: "",
-) -> list[Finding] | Failed:
-    """Close what is open of the returned site; a finding where anything was, which tells what was done there `since`.
-    Raises `BrokerError`."""
-    if not step.calls:
-        return []
-    if (refused := tools.reach(RETURNED_SHUT, move, context, f"{move.target} could not be fenced")) is not None:
-        return refused
-    views = tools.views(move.target)
-    return [found("DR-RETURN-002", target=move.target, source=move.source, since=since(views))]
+def counting(
+    count: Callable[[Any, Move, StepContext, bool], Outcome], since: Callable[[Sequence[Any]], str] = lambda _: ""
+) -> VerbHandler[Any, Any]:
+    """What a returned site still holds for the other is counted. What is open of it is closed first, which a finding
+    tells, with what was done there `since`; `count` is told whether that was so."""
+
+    def draft(rules: Rules, _step: RunbookStep, snapshot: Snapshot[Any], move: Move) -> StepPlan:
+        closed = RETURNED_SHUT if came_back_open(snapshot, move) else ()
+        summary = "what it still holds is counted; if it is open, it is closed first"
+        return StepPlan(move.target, summary, wants.planned(rules, snapshot, move, closed))
+
+    def act(tools: Tools[Any], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+        if not step.calls:
+            return count(tools, move, context, False)
+        if (refused := tools.reach(RETURNED_SHUT, move, context, f"{move.target} could not be fenced")) is not None:
+            return refused
+        done_since = since(tools.views(move.target))
+        outcome = count(tools, move, context, True)
+        opened = found("DR-RETURN-002", target=move.target, source=move.source, since=done_since)
+        return replace(outcome, findings=(opened, *outcome.findings)) if isinstance(outcome, Done) else outcome
+
+    return VerbHandler(draft, act)
 
 
 def held_for_the_other(
@@ -188,7 +189,6 @@ def held_for_the_other(
     context: StepContext,
     residues: Sequence[Residue | None],
     summary: Callable[[Residue], str],
-    findings: Sequence[Finding] = (),
     unread: str = "",
 ) -> Outcome:
     """Tell what the brokers of a returned site still hold for the other; `unread` is why one may not tell that."""
@@ -197,7 +197,7 @@ def held_for_the_other(
         return Failed(f"what {move.target} still holds was not read{unread}")
     text = summary(total := Residue.sum_of(known))
     context.notice(f"{move.target} still holds for the other site: {text}")
-    return Done(text, total.figures(), tuple(findings))
+    return Done(text, total.figures())
 
 
 def shut(at: AtBroker) -> list[Call]:
