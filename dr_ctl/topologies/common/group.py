@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import Enum, auto
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -30,23 +29,9 @@ from dr_ctl.topologies.common.view import Broker
 from dr_ctl.topologies.topology import Node, NodeReading, NodeState
 
 
-class GroupState(Enum):
-    ACTIVE = auto()
-    TAKING_OVER = auto()
-    DOWN = auto()
-    SPLIT = auto()
-    UNKNOWN = auto()
-
-
-def standing(states: Sequence[NodeState], left_s: float) -> GroupState:
-    """`left_s`: how long it may still take until a node is active again. Nothing but the refusal of every node, and the
-    end of that time, shows that a broker is down."""
-    active = states.count(NodeState.ACTIVE)
-    if active:
-        return GroupState.ACTIVE if active == 1 else GroupState.SPLIT
-    if left_s > 0 or NodeState.PASSIVE in states:
-        return GroupState.TAKING_OVER
-    return GroupState.DOWN if all(state is NodeState.REFUSES for state in states) else GroupState.UNKNOWN
+def may_take_over(states: Sequence[NodeState], left_s: float) -> bool:
+    """`left_s`: how long it may still take until a node is active again."""
+    return NodeState.ACTIVE not in states and (left_s > 0 or NodeState.PASSIVE in states)
 
 
 def all_inactive(states: Sequence[NodeState]) -> bool:
@@ -69,7 +54,7 @@ class NobodyActive(Unreachable):
 
     def __init__(self, name: str, nodes: Sequence[NodeReading], left_s: float) -> None:
         states = [node.state for node in nodes]
-        taking_over = standing(states, left_s) is GroupState.TAKING_OVER
+        taking_over = may_take_over(states, left_s)
         left = f"within {left_s:.0f} s another one may be" if left_s else "a passive one may be at any moment"
         if left_s and not all_inactive(states):
             left = "another one may be at any moment: the time counts from when each says that it is not"

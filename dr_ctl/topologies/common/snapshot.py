@@ -59,7 +59,7 @@ class Silent:
         """Down only when every port that is known refuses, nothing shows that it lives, and no other node of it can be
         the broker by now; sick when something lives there."""
         states = [node.state for node in self.nodes] or [group.state_of(self.error, refuses=self.ports_refuse)]
-        is_down = self.ports_refuse and group.standing(states, self.left_s) is group.GroupState.DOWN
+        is_down = self.ports_refuse and self.left_s <= 0 and {*states} == {NodeState.REFUSES}
         if is_down and not (self.unnamed or self.signs or self.taken):
             return Role.DOWN
         return Role.SICK if NodeState.SICK in (*states, group.state_of(self.error, refuses=False)) else Role.UNKNOWN
@@ -112,11 +112,7 @@ class Snapshot(Generic[V_co]):
         states = [(broker, [node.state for node in broker.nodes]) for broker in silent if broker.nodes]
         return Hints(
             nodes=tuple(str(node) for node in self.unnamed(site)),
-            takeovers=tuple(
-                str(broker.error)
-                for broker, of in states
-                if group.standing(of, broker.left_s) is group.GroupState.TAKING_OVER
-            ),
+            takeovers=tuple(str(broker.error) for broker, of in states if group.may_take_over(of, broker.left_s)),
             signs=tuple(sign for broker in silent for sign in broker.signs),
             taken=tuple(text for broker in silent for text in broker.taken),
             remedy=next((broker.error.remedy for broker in silent if broker.error.is_local), ""),

@@ -23,11 +23,11 @@ from dr_ctl.stomp_io.address import Closed, Connected, LoginResult
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.session import PRIMARIES
 from dr_ctl.topologies.common import wants
-from dr_ctl.topologies.common.group import Group, GroupState, GroupWire, NobodyActive, Process, Unserved, standing
+from dr_ctl.topologies.common.group import Group, GroupWire, NobodyActive, Process, Unserved, may_take_over
 from dr_ctl.topologies.common.snapshot import Silent
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.mirror.view import BrokerView
-from dr_ctl.topologies.topology import NodeState
+from dr_ctl.topologies.topology import NodeReading, NodeState
 from tests.topologies.mirror.views import broker
 
 ACTIVE, PASSIVE, REFUSES, SICK, UNKNOWN = NodeState
@@ -35,24 +35,26 @@ DEAD, AWAY = Unreachable("refused", refused=True), Unreachable("no route", refus
 
 
 @pytest.mark.parametrize(
-    ("states", "left_s", "broker"),
+    ("states", "left_s", "taken_over", "down"),
     [
-        ((ACTIVE,), 0, GroupState.ACTIVE),
-        ((ACTIVE, REFUSES), 0, GroupState.ACTIVE),
-        ((UNKNOWN, ACTIVE), 0, GroupState.ACTIVE),
-        ((ACTIVE, PASSIVE, ACTIVE), 0, GroupState.SPLIT),
-        ((REFUSES, PASSIVE), 0, GroupState.TAKING_OVER),
-        ((PASSIVE, PASSIVE), 30, GroupState.TAKING_OVER),
-        ((REFUSES, REFUSES), 1, GroupState.TAKING_OVER),
-        ((SICK, REFUSES), 1, GroupState.TAKING_OVER),
-        ((REFUSES, REFUSES), 0, GroupState.DOWN),
-        ((REFUSES,), 0, GroupState.DOWN),
-        ((REFUSES, UNKNOWN), 0, GroupState.UNKNOWN),
-        ((SICK,), 0, GroupState.UNKNOWN),
+        ((UNKNOWN, ACTIVE), 0, False, False),
+        ((REFUSES, PASSIVE), 0, True, False),
+        ((PASSIVE, PASSIVE), 30, True, False),
+        ((REFUSES, REFUSES), 1, True, False),
+        ((SICK, REFUSES), 1, True, False),
+        ((REFUSES, REFUSES), 0, False, True),
+        ((REFUSES,), 0, False, True),
+        ((REFUSES, UNKNOWN), 0, False, False),
+        ((SICK,), 0, False, False),
     ],
 )
-def test_what_a_broker_is_by_its_nodes(states: Sequence[NodeState], left_s: float, broker: GroupState) -> None:
-    assert standing(states, left_s) is broker
+def test_what_a_broker_is_by_its_nodes(
+    states: Sequence[NodeState], left_s: float, taken_over: bool, down: bool
+) -> None:
+    nodes = tuple(NodeReading(state.value, state) for state in states)
+    silent = Silent("main", "london", DEAD, ports_refuse=True, nodes=nodes, left_s=left_s)
+
+    assert (may_take_over(states, left_s), silent.role is Role.DOWN) == (taken_over, down)
 
 
 @dataclass
