@@ -167,9 +167,7 @@ _VIEWS: Final = ("view", "edit")
 
 class ListenersAndRoles(Fence):
     """A fence by listeners and, where the settings name them, by the rights of the clients' roles, which outlast a
-    restart.
-
-    A broker keeps security settings in its journal, above broker.xml. Removing a setting is enough for a match that
+    restart: a broker keeps them in its journal, above broker.xml. Removing a setting is enough for a match that
     broker.xml lacks; a match in the file, as `#`, is only read again with the whole file. A match has one entry: a
     fence replaces rights that somebody set through management, so the fence's entry keeps a copy of them."""
 

@@ -109,10 +109,9 @@ def listed(session: Session[Any], queue: Queue | None, *, tries: int = 1, grows:
     the listing shows all. A queue that only `grows` has no client and no transaction: what comes while it is listed
     hides nothing of what lay there before.
 
-    A broker ends a listing silently where its policy says so (400 by default), leaves out a message that is on its way
-    to a consumer, and hides what a client has acknowledged in a transaction that is not committed. A listing that does
-    not show as many as lay there before it and came meanwhile is refused: messages left out would look consumed. Raises
-    `BrokerError`."""
+    A broker ends a listing silently where its policy says so (400 by default), and leaves out what is on its way to a
+    consumer, or acknowledged in an open transaction. A listing that does not show as many as lay there before it and
+    came meanwhile is refused: messages left out would look consumed. Raises `BrokerError`."""
     if queue is None:
         return Listed(CompleteListing("", frozenset(), before=0, after=0), {})
     for _ in range(tries - 1):

@@ -189,8 +189,7 @@ NO_CHECK: Final = ""
 @dataclass(frozen=True, slots=True)
 class Named(Generic[V]):
     """A check: the finding it makes, by its id, and a text of the value that was read, None where no value was, and
-    `NO_CHECK` where there is nothing to check.
-    `own_name` replaces the check's common name."""
+    `NO_CHECK` where there is nothing to check. `own_name` replaces the common one."""
 
     id: str
     read: Callable[[V], str | None]

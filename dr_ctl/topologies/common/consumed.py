@@ -1,7 +1,7 @@
 """The only grounds on which dr-ctl removes messages: what was seen to happen to each of them. Pure.
 
-A message that is absent, not listed, old, or equal in number to others proves nothing: that message stays, is counted
-as one that may be duplicates, and goes by a person's word only.
+A message that is absent, not listed, old, or equal in number to others proves nothing: it stays, and goes by a person's
+word only.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,6 @@ class IncompleteListing(BrokerError):
 @dataclass(frozen=True, slots=True)
 class CompleteListing:
     """The ids of a queue in a listing that shows every message. Raises `IncompleteListing` where the listing does not.
-
     `hidden` counts messages that no listing of this kind of broker shows; `before` and `after` are the queue's depths
     around the listing. `came` counts those put in between the two, where the broker counts them: a listing that shows
     as many as lay there before and came since shows each of them, whatever has left since it was shown."""

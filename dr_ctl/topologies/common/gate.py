@@ -103,9 +103,7 @@ def accepting(counts: Mapping[str, int]) -> str:
 
 class Gate(ABC, Generic[V]):
     """The gate of one command. `samples`: by pair, the last reading at which the gate passed. `begun`: by pair, the
-    readings of an earlier wait. The window starts at the first of them, because no counter changed since.
-
-    A topology gives the least length of the window, and what to compare."""
+    readings of an earlier wait. The window starts at the first of them, because no counter changed since."""
 
     def __init__(self, observer: Observer[V, Any], poll_s: float, min_window_s: float | None = None) -> None:
         self.observer = observer

@@ -111,7 +111,6 @@ class Supplement(Generic[V]):
 @dataclass(frozen=True, slots=True)
 class Reads(Generic[V, A]):
     """How the brokers of a topology are read. `session` opens the way to one; `snapshot` puts both sites together.
-
     `unlike` says whether the two brokers of a pair differ by more than one reading can explain, whatever moved between
     two; never where counts of the two say nothing about each other. `source` is open where one of them is. `observed`
     adds to such a reading what only commands need, `supplement` to a watch's reading what takes long to read.

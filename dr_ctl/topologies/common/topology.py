@@ -1,8 +1,6 @@
-"""A topology of brokers in pairs, opened for one command: it acts step by step by its procedure's table.
-
-Every step ends with a reading or an attempt that shows its effect; the answer to a call is never the proof. Flags lie:
-an acceptor whose port is taken by another process says that it is started. An undo is tried until it is verified.
-"""
+"""A topology of brokers in pairs, opened for one command: it acts step by step by its procedure's table. A step ends
+with a reading or an attempt that shows its effect; the answer to a call is never the proof. Flags lie: an acceptor
+whose port is taken by another process says that it is started."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -186,7 +186,6 @@ def all_known(flags: Iterable[bool | None]) -> bool | None:
 @dataclass(frozen=True, slots=True)
 class Residue:
     """Messages and acknowledgements that a returned broker still holds for its peer.
-
     `duplicates`: at most so many of its messages were done by a client there without leaving an acknowledgement.
     `acked` names messages by queue that were acknowledged there and are not in the outflow too. `consumed` names every
     message acknowledged there, `since` only those since its last start. A figure of None is not known."""
@@ -486,8 +485,8 @@ class Broker(ABC):
     name a lasting fence; `users` is None too where the broker cannot show them. `usual` are the rights by the broker's
     own file alone, or None if not asked for. `serves_no_role`: no role may send or consume at any address, as far as
     was asked. `forged` are queues with the name of a document that clients can have made: dr-ctl believes no such
-    queue. `obstacles`: those at addresses are asked for by a whole reading alone.
-    `nodes` are those that the settings name, where the broker has several."""
+    queue. `obstacles`: those at addresses are asked for by a whole reading alone. `nodes` are those that the settings
+    name, where the broker has several."""
 
     pair: str
     site: str

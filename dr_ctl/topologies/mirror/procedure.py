@@ -2,8 +2,8 @@
 taken in again, and what lies at one site alone after that; last the table of them.
 
 After both directions have drained, a message that lies only at the returned site can be neither shipped nor
-acknowledged. Clients would get it, once more or for the first time, as soon as that site serves. A person has to look:
-dr-ctl moves the message to a queue of its own there, and never removes it.
+acknowledged, and clients would get it as soon as that site serves. A person has to look: dr-ctl moves the message to a
+queue of its own there, and never removes it.
 """
 
 import json
@@ -208,7 +208,6 @@ Numbers = Mapping[Origin, int]
 @dataclass(frozen=True, slots=True)
 class LeftOver:
     """The messages of one queue that lie at one side alone; the returned broker's with the numbers it gave them.
-
     `gone` is the proof that `to_move` was done; without one a person has to look at what is moved aside."""
 
     view: BrokerView

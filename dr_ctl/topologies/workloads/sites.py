@@ -1,5 +1,4 @@
-"""The workloads of an installation, and the ways to them, a kind each: readings go out side by side, starts and stops
-one by one under the run's lock."""
+"""The workloads of an installation, and the ways to them, a kind each."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,9 +1,6 @@
-"""`activate`: the target's listeners opened, pair by pair, and clients shown to be let in.
-
-If some pairs may have opened, those that did not are tried again until the time is over, also where a call was not
-answered: to open an open listener changes nothing. The run cannot go back from there, and late service is better than
-none.
-"""
+"""`activate`: the target's listeners opened, pair by pair, and clients shown to be let in. If some may have opened, the
+others are tried again until the time is over: the run cannot go back from there, and late service is better than
+none."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar

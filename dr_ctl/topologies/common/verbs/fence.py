@@ -1,6 +1,5 @@
-"""`fence` and `unfence`: clients kept out of a site and proven to be, or let in again; for a lost site, a debt;
-`quarantine`: no live consumer may get what a lost site still holds; a returned site that is closed first, and what it
-holds."""
+"""`fence` and `unfence`: clients kept out of a site, or let in again; `quarantine`: no live consumer may get what a
+lost site still holds; a returned site that is closed first, and what it holds."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace

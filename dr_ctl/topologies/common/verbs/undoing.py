@@ -1,8 +1,6 @@
-"""The undo of a step: its brokers as they were before the run, by the calls that its plan names, in one order.
-
-What keeps clients out of the target comes first, then what is shut or lifted at the source, then what ships; the
-source's ways in come last, each beside a reading of the other site. A part that fails stops no other.
-"""
+"""The undo of a step: its brokers as they were before the run, by the calls that its plan names. What keeps clients out
+of the target comes first, then what is shut or lifted at the source, then what ships; the source's ways in come last,
+each beside a reading of the other site. A part that fails stops no other."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
