@@ -58,7 +58,7 @@ def systemd(caller: Caller, out: Path, state: Path | None, does: Sequence[str] =
         f"systemctl enable --now {units}",
         f"sudo -u {USER} {values['program']} --config {installation.file} --state-dir {state} status",
     ]
-    return _result(out, written, steps, _left_to_people(installation, does))
+    return _result(out, written, steps, installation, does)
 
 
 def kubernetes(caller: Caller, out: Path, image: str, does: Sequence[str] = ()) -> Result:
@@ -82,7 +82,7 @@ def kubernetes(caller: Caller, out: Path, image: str, does: Sequence[str] = ()) 
         f"kubectl apply -f {out}/dr-ctl.yaml",
         "kubectl exec deploy/dr-ctl -- dr-ctl status",
     ]
-    return _result(out, written, steps, _left_to_people(installation, does))
+    return _result(out, written, steps, installation, does)
 
 
 def credentials(installation: Installation) -> Mapping[str, Path]:
@@ -114,17 +114,15 @@ def _written(out: Path, names: Mapping[str, str], values: Mapping[str, Any]) -> 
     return [*names]
 
 
-def _left_to_people(installation: Installation, does: Sequence[str]) -> tuple[Finding, ...]:
-    """A monitor makes no run that nobody asked for; what comes of that is said where a takeover ends a quarantine."""
-    settings = installation.settings
+def _result(
+    out: Path, written: Sequence[str], steps: Sequence[str], installation: Installation, does: Sequence[str]
+) -> Result:
+    settings, findings = installation.settings, list[Finding]()
     brokers = (broker for site in settings.sites.values() for broker in site.brokers)
     has_nodes = any(isinstance(broker, Grouped) and broker.nodes for broker in brokers)
-    if QUARANTINE_OPTION in does or not (settings.takeover_ends_quarantine and has_nodes):
-        return ()
-    return (found("DR-RETURN-004.monitor", severity=Severity.INFO),)
-
-
-def _result(out: Path, written: Sequence[str], steps: Sequence[str], findings: tuple[Finding, ...]) -> Result:
+    if settings.takeover_ends_quarantine and has_nodes and QUARANTINE_OPTION not in does:
+        # A monitor makes no run that nobody asked for.
+        findings.append(found("DR-RETURN-004.monitor", severity=Severity.INFO))
     lines = [f"Wrote {', '.join(written)} to {out}. Next:", *(f"  {at}. {step}" for at, step in enumerate(steps, 1))]
     data = InitData(directory=out, files=written, next=steps)
     text = f"{len(written)} file(s) in {out}"

@@ -27,10 +27,7 @@ def objectives(installation: Installation) -> Objectives | None:
     limits = installation.settings.objectives
     if limits is None:
         return None
-    classes = tuple(
-        LossClass(loss_class.queues, LossLimit(loss_class.loss.messages, loss_class.loss.age))
-        for loss_class in limits.classes
-    )
+    classes = tuple(LossClass(of.queues, LossLimit(of.loss.messages, of.loss.age)) for of in limits.classes)
     duplicates = limits.duplicates.messages if limits.duplicates is not None else None
     return Objectives(LossLimit(limits.loss.messages, limits.loss.age), classes, duplicates)
 

@@ -104,7 +104,7 @@ class Run:
                 estimator = NoEstimator(installation, None if exposure is None else exposure.site)
             callbacks = Callbacks(
                 asker=lambda sentence: self.how.yes or people.says_yes(sentence),
-                hooks=HookRunner(installation, {"run": self.files.name, **_where(self.opened)}),
+                hooks=HookRunner(installation, {"run": self.files.name, **_where(self.opened)}).run,
                 begun=begun,
             )
             execution.callbacks = replace(callbacks, stepper=people.stepwise) if self.how.step else callbacks
@@ -124,13 +124,9 @@ class Run:
 
     def _by(self) -> dict[str, Json]:
         """Who carries out this part of the run, by which words, and in which installation."""
-        approved = {} if self.approved is None else {"approved": document(self.approved)}
-        return {
-            **lock.by(),
-            "command": self.opened.caller.typed,
-            "about": installation_facts(self.opened.installation),
-            **approved,
-        }
+        about = installation_facts(self.opened.installation)
+        by = {**lock.by(), "command": self.opened.caller.typed, "about": about}
+        return by if self.approved is None else {**by, "approved": document(self.approved)}
 
     def _journaled(
         self,
@@ -341,9 +337,8 @@ def next_steps(plan: Plan, ended: RunResult[Snapshot]) -> list[str]:
     standby = f"Standby{of}: {source}. Keep it running: it holds the only other copy."
     missing = f"Standby: none until {source} is reinstated; new messages lie at {target} alone."
     if ended.snapshot.one_store:
-        standby = (
-            f"Standby: {source}, by the store that both sites share: it can take it while its broker runs and waits."
-        )
+        takes = "it can take it while its broker runs and waits."
+        standby = f"Standby: {source}, by the store that both sites share: {takes}"
         if any(finding.id == "DR-STORE-010" for finding in ended.findings):
             standby = f"Standby: none until the broker of {source} is started again: it then waits for the store."
         missing = standby
@@ -352,12 +347,8 @@ def next_steps(plan: Plan, ended: RunResult[Snapshot]) -> list[str]:
         if any(finding.id == "DR-LINK-009" for finding in plan.findings):
             standby = f"Standby: none: no link leads from {target} to {source}; new messages lie at {target} alone."
             come_back = "To come back: configure that link first (`dr-ctl explain DR-LINK-009`)."
-        return [
-            standby,
-            unconfirmed,
-            f"Outage: ends when {target} accepts clients; the time to reconnect is not included.",
-            come_back,
-        ]
+        outage = f"Outage: ends when {target} accepts clients; the time to reconnect is not included."
+        return [standby, unconfirmed, outage, come_back]
     if plan.spec.operation == FAILOVER:
         back = f"`dr-ctl failback --to {source}` once {source} is up, or `dr-ctl reinstate {source}`, then a swapover."
         return [missing, unconfirmed, f"To come back: {back}"]

@@ -75,9 +75,8 @@ def begin(caller: Caller, wanted: Wanted) -> Result:
     _must_be_new(wanted.out)
     addresses = list(_addresses(wanted.urls))
     if len({url.rstrip("/").lower() for _, url in addresses}) < len(addresses):
-        raise UsageError(
-            "one address is named for two brokers: each broker has its own", remedy="Name each broker's own console."
-        )
+        text = "one address is named for two brokers: each broker has its own"
+        raise UsageError(text, remedy="Name each broker's own console.")
     passwords = {site: _password(caller, site) for site in dict.fromkeys(site for site, _ in addresses)}
     try:
         asked = [_place(site, url, wanted, passwords[site]) for site, url in addresses]

@@ -95,9 +95,8 @@ def wait(caller: Caller, lease: Lease, at: datetime, read: Callable[[], str | No
     clock, waited = caller.clock, f"while the run waited until {stamp(at)}; nothing was changed"
     left_s, looked_s = (at - clock.now()).total_seconds(), clock.monotonic()
     with stoppable() as stop:
-        caller.say(
-            f"waiting for {duration(max(0.0, left_s))}, until {stamp(at)}, under the lock: {_ends('Ctrl-C or SIGTERM')}"
-        )
+        how_long = f"waiting for {duration(max(0.0, left_s))}, until {stamp(at)}"
+        caller.say(f"{how_long}, under the lock: {_ends('Ctrl-C or SIGTERM')}")
         while (left_s := (at - clock.now()).total_seconds()) > 0:
             stop.wait(min(left_s, 1.0))
             if stop.signum is not None:
@@ -179,13 +178,9 @@ def holders(snapshot: Snapshot, runs: Runs, but: str | None = None) -> list[Find
 
 def pausers(snapshot: Snapshot, broker: BrokerSnapshot) -> dict[str, str]:
     """Which run paused which queue of a broker, by its lock."""
-    return {
-        queue: run
-        for reading, lock in standing(snapshot)
-        if (reading.site, reading.pair) == (broker.site, broker.pair)
-        for run, queues in lock.paused.items()
-        for queue in queues
-    }
+    at = broker.site, broker.pair
+    own = (lock for reading, lock in standing(snapshot) if (reading.site, reading.pair) == at)
+    return {queue: run for lock in own for run, queues in lock.paused.items() for queue in queues}
 
 
 def forbidden(opened: Opened, snapshot: Snapshot) -> dict[tuple[str, str], Finding]:

@@ -126,15 +126,10 @@ class LossBound:
         if self._begun:
             adds = f"`dr-ctl failover --to {spec.target} {accepting} --reason TEXT` in place of the open run."
         # Beneath the sentence that is refused with, which the end of the command says once more.
-        more = tuple(f"      {line}" for line in (now.because, bounds_text(document(now)), doubles) if line is not None)
-        return found(
-            "DR-LOSS-001",
-            more=(*more, *_beneath(now, doubled=doubles is not None)),
-            reasons="; ".join(reasons),
-            over=over,
-            instead=self._instead(),
-            adds=adds,
-        )
+        more = [f"      {line}" for line in (now.because, bounds_text(document(now)), doubles) if line is not None]
+        more += _beneath(now, doubled=doubles is not None)
+        why, instead = "; ".join(reasons), self._instead()
+        return found("DR-LOSS-001", more=more, reasons=why, over=over, instead=instead, adds=adds)
 
     def refused_today(self, spec: Spec) -> Finding | None:
         """The same while the site serves: what could be done about a loss is another matter then."""

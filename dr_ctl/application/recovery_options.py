@@ -69,10 +69,8 @@ class OpenRun:
         return max(self.options(snapshot, links), key=lambda option: option.recommended)
 
     def _given_up(self, snapshot: Snapshot) -> RecoveryOption:
-        serving = sites_serving(snapshot)
-        return RecoveryOption(
-            f"abort --forget {self.files.name} --reason TEXT", _one(serving), "gives it up, undoes nothing"
-        )
+        typed = f"abort --forget {self.files.name} --reason TEXT"
+        return RecoveryOption(typed, _one(sites_serving(snapshot)), "gives it up, undoes nothing")
 
     def _ways(self, past: RunState, snapshot: Snapshot, links: Sequence[LinkSnapshot]) -> Iterator[RecoveryOption]:
         undone = why_not_undone(past, snapshot, self.files.name) is None

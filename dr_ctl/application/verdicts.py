@@ -144,10 +144,8 @@ class Assessment:
             doubles = exposure.now().quoted()[1]
         # Judged on with whatever it is: of a site that is only silent the figure grows while this is worked out.
         if doubles is not None:
-            spec, needs = (
-                replace(spec, accept_duplicates=_anything(doubles)),
-                (*needs, f"--accept-duplicates {doubles}"),
-            )
+            spec = replace(spec, accept_duplicates=_anything(doubles))
+            needs = (*needs, f"--accept-duplicates {doubles}")
         elif exposure and decided.code is ExitCode.LOSS_REFUSED and spec.accept_loss is None:
             lost = exposure.now().quoted()[0]
             spec, needs = replace(spec, accept_loss=_anything(lost)), (*needs, f"--accept-loss {lost}")

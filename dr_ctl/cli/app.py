@@ -84,10 +84,8 @@ def init(
         return deploying.kubernetes(session, kubernetes, image or deploying.IMAGE, does)
     if not urls:
         if topology is None:
-            raise UsageError(
-                "no address and no topology was named",
-                remedy="Name the brokers' management addresses, or --topology ID for its example: see --help.",
-            )
+            remedy = "Name the brokers' management addresses, or --topology ID for its example: see --help."
+            raise UsageError("no address and no topology was named", remedy=remedy)
         return init.write_example(topology, out)
     begun = init.begin(session, init.Wanted(urls, out, name, username, topology, ca))
     if not out.exists():

@@ -88,11 +88,8 @@ def runs_show(
             )
         raise
     lines = [text for entry in entries if (text := following.line_of(entry)) is not None]
-    steps = [
-        ShownStep(entry.time, entry.step, entry.outcome, str(entry.evidence.get("text", "")))
-        for entry in entries
-        if entry.kind == "step"
-    ]
+    moves = (entry for entry in entries if entry.kind == "step")
+    steps = [ShownStep(of.time, of.step, of.outcome, str(of.evidence.get("text", ""))) for of in moves]
     outcome, summary, _ = how_ended(files)
     data = RunData(outcome, len(entries), steps)
     return Result(ExitCode.OK, f"{files.name}: {outcome}: {summary}", data=data, run=files.name, text=page(lines))

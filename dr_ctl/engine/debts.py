@@ -72,10 +72,8 @@ def known(path: Path) -> list[Debt]:
     except FileNotFoundError:
         return []
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise EnvironmentFault(
-            f"{path} cannot be read: {error}",
-            remedy="Look at `dr-ctl status`; then move that file away: the brokers hold the same debts.",
-        ) from error
+        remedy = "Look at `dr-ctl status`; then move that file away: the brokers hold the same debts."
+        raise EnvironmentFault(f"{path} cannot be read: {error}", remedy=remedy) from error
 
 
 def remember(path: Path, debts: Iterable[Debt]) -> None:

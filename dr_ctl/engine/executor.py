@@ -59,21 +59,19 @@ class Answer(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Callbacks:
-    """The person who is asked during a run, and the installation's own commands. By default every question is answered
-    no, and no step waits for a person. `begun` is called once the run is written down, before its first step."""
+    """The person who is asked during a run, and the installation's own commands by name, told facts. By default every
+    question is answered no, and no step waits. `begun` is called once the run is written down, before any step."""
 
     asker: Callable[[str], bool] = lambda _: False
     stepper: Callable[[PlannedStep, bool], Answer] = lambda _, __: Answer.YES
     begun: Callable[[], None] = lambda: None
-    hooks: ports.Hooks | None = None
+    hooks: Callable[[str, Mapping[str, Json]], ports.Outcome] | None = None
 
 
 def to_undo(past: RunState) -> list[PlannedStep]:
     """Begun, with something to put back, and behind the last reinstatement that succeeded; in this order."""
-    kept = max(
-        (step.step.number for step in past.steps if step.step.verb == operations.RECONCILE and step.succeeded),
-        default=0,
-    )
+    reinstated = [of.step.number for of in past.steps if of.step.verb == operations.RECONCILE and of.succeeded]
+    kept = max(reinstated, default=0)
     return [step for step in past.started() if step.inverse and step.number > kept]
 
 
@@ -253,11 +251,9 @@ class Execution(Generic[O]):
                     outcome = ports.Done(f"waited {step.limits['for']:g} s")
                 case _:
                     outcome = self.driver.apply(step, self._move, context)
-        except Stopped:
-            self.journal.step(step, StepEvent.FAILED, {"text": STOPPED})
-            raise
-        except OutTooLong:
-            self.journal.step(step, StepEvent.FAILED, {"text": "clients were out for too long"})
+        except (Stopped, OutTooLong) as ended:
+            text = STOPPED if isinstance(ended, Stopped) else "clients were out for too long"
+            self.journal.step(step, StepEvent.FAILED, {"text": text})
             raise
         except DrCtlError:
             raise  # the journal itself fails: no further step could be written down
@@ -310,7 +306,7 @@ class Execution(Generic[O]):
             "step": step.id,
             "undoable": step.undoable,
         }
-        [outcome] = context.change([call], lambda calls: [hooks.run(call.thing, facts) for _ in calls])
+        [outcome] = context.change([call], lambda calls: [hooks(call.thing, facts) for _ in calls])
         if step.undoable or isinstance(outcome, ports.Done | ports.NotNeeded):
             return outcome
         return ports.Done.of(found("DR-HOOK-001", what=outcome.text), evidence=outcome.evidence)

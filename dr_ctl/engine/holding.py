@@ -185,10 +185,9 @@ class Lease:
                 self._glance(other)
         if (lost := self.lost()) is not None:
             return lost
-        if broker.forbidden is None and self._left_s(broker) < timeout_s:
-            return (
-                f"the lock at {broker.name} runs out in {max(self._left_s(broker), 0):.0f} s, before an answer may come"
-            )
+        left_s = self._left_s(broker)
+        if broker.forbidden is None and left_s < timeout_s:
+            return f"the lock at {broker.name} runs out in {max(left_s, 0):.0f} s, before an answer may come"
         return None
 
     def lost(self) -> str | None:

@@ -207,15 +207,11 @@ def _read(store: Store, now_ms: int, texts: Sequence[tuple[int, str]]) -> LockRe
 
 def held_by(name: str, document: LockDocument) -> Locked:
     if document.run == _GONE:
-        return Locked(
-            f"the lock at {name} could not be had: it was written, and is not there",
-            remedy="See what that broker's log says of queues named dr-ctl.lock…; then type the same command again.",
-        )
-    return Locked(
-        f"another run holds the lock at {name}: {document.described}",
-        remedy="Wait for it to end. Only if its process is certain to be gone: --break-lock --reason TEXT; a lock that "
-        "nobody renews runs out within a minute.",
-    )
+        see = "See what that broker's log says of queues named dr-ctl.lock…; then type the same command again."
+        return Locked(f"the lock at {name} could not be had: it was written, and is not there", remedy=see)
+    remedy = "Wait for it to end. Only if its process is certain to be gone: --break-lock --reason TEXT; a lock that "
+    remedy += "nobody renews runs out within a minute."
+    return Locked(f"another run holds the lock at {name}: {document.described}", remedy=remedy)
 
 
 class FolderStore:

@@ -302,13 +302,6 @@ class Estimator:
         """Kill it if it runs: the run ended early."""
 
 
-class Hooks(Protocol):
-    """Commands of the installation's own, by the names that its settings give them."""
-
-    def run(self, name: str, facts: Mapping[str, Json]) -> Outcome:
-        """Run one to its end, within its own time limit: done, or refused with what it said."""
-
-
 class LossExposure(Protocol):
     """What a failover may lose or bring twice, from the last knowledge of the lost site. Contacts no broker."""
 

@@ -29,7 +29,7 @@ _READ: Final = 100_000  # bytes: a secret that begins before what is kept is mas
 
 
 class HookRunner:
-    """Implements `Hooks` with the settings' own; `facts` are told to each of them beside those of its step."""
+    """The settings' own hooks; `facts` are told to each of them beside those of its step."""
 
     def __init__(self, installation: Installation, facts: Mapping[str, Json]) -> None:
         self._hooks, self._facts = installation.settings.hooks, facts

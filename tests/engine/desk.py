@@ -14,7 +14,7 @@ from dr_ctl.engine.executor import Answer, Callbacks, Execution, RunResult
 from dr_ctl.engine.journal import Entry, Journal, RunState, read_entries, replay
 from dr_ctl.engine.plan import Decision, Plan, PlannedStep, Spec
 from dr_ctl.engine.planner import plan
-from dr_ctl.engine.ports import Hooks, LossExposure, NotNeeded, Outcome
+from dr_ctl.engine.ports import LossExposure, NotNeeded, Outcome
 from dr_ctl.engine.runbook import Runbook, load, shipped
 from dr_ctl.telemetry.events import Event, EventSink, StepEnded, StepStarted, nobody
 from tests.engine.machine import Driver, Killed, Machine, Recipe, Snapshot
@@ -132,7 +132,7 @@ class Desk:
     exposure: LossExposure | None = None
     asker: Callable[[str], bool] = lambda sentence: True
     stepper: Callable[[PlannedStep, bool], Answer] = lambda step, may_undo: Answer.YES
-    hooks: Hooks | None = None
+    hooks: Callable[[str, Mapping[str, Json]], Outcome] | None = None
     book: Runbook | None = None
 
     @property

@@ -373,7 +373,7 @@ def hook(name: str = "tell") -> RunbookStep:
 
 class TestHooks:
     def test_one_is_told_what_the_run_is_about(self, at: Desk) -> None:
-        at.hooks, at.book = (hooks := Hooks()), with_line("fence", hook())
+        at.hooks, at.book = (hooks := Hooks()).run, with_line("fence", hook())
         assert at.go().code is ExitCode.OK
         about = {"operation": "swapover", "source": "london", "target": "paris", "step": "06-hook", "undoable": True}
         assert hooks.told == [("tell", about)]
@@ -382,7 +382,7 @@ class TestHooks:
 
     @pytest.mark.parametrize("verb", [*BEFORE[2:], "activate", "probe"])
     def test_one_that_fails_is_undone_or_past_the_point_of_no_return_a_warning(self, at: Desk, verb: str) -> None:
-        at.hooks, at.book = Hooks(Failed("hook tell ended with 1")), with_line(verb, hook())
+        at.hooks, at.book = Hooks(Failed("hook tell ended with 1")).run, with_line(verb, hook())
         ended = at.go()
         if verb in BEFORE:
             assert (ended.code, ended.undone, at.machine.dump()) == (ExitCode.REVERTED, True, START)
@@ -398,7 +398,7 @@ class TestHooks:
         outcome: Outcome = Failed("hook fence-host ended with 1") if fails else Done("cut off")
         at = Desk(tmp_path, Machine(sites=gone), spec=FAILOVER, exposure=Cost())
         refused = at.decide()
-        at.hooks = Hooks(outcome, lambda: gone["london"].listeners.update(clients=False, legacy=False))
+        at.hooks = Hooks(outcome, lambda: gone["london"].listeners.update(clients=False, legacy=False)).run
         at.book = with_line("fence", hook("fence-host"), book_of("failover"))
 
         ended = at.go()
