@@ -129,7 +129,6 @@ class Requests(ABC):
 def call(
     view: Broker, goal: Goal, thing: str, request: Request, summary: str, when: str | None = None, at_most: int = 1
 ) -> Call:
-    """Make a call at one broker; `summary` says what it does, without where."""
     return Call(view.site, view.pair, goal, thing, request, f"{summary} at {view.site}", when, at_most)
 
 

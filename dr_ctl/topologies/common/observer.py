@@ -104,8 +104,7 @@ class Supplement(Generic[V]):
     def add(self, _observer: Any, snapshot: Snapshot[V]) -> Snapshot[V]:
         return snapshot
 
-    def close(self) -> None:
-        """Wait for what is still being read."""
+    def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +129,6 @@ class Observer(Generic[V_co, A_co]):
     def __init__(
         self, reads: Reads[V_co, A_co], installation: Installation, clock: Clock, timeouts: Timeouts, documents: Path
     ) -> None:
-        """`documents`: the folder for those of brokers that can keep none."""
         settings = installation.settings
         self.installation, self.queues = installation, settings.queues
         self.clock, self.timeouts, self.documents = clock, timeouts, documents

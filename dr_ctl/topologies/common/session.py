@@ -149,8 +149,7 @@ class Session(ABC, Generic[V_co]):
         """The broker's own name. Raises `BrokerError`."""
 
     @abstractmethod
-    def _ask(self, broker: str, timeout_s: float) -> V_co:
-        """Ask that broker for everything."""
+    def _ask(self, broker: str, timeout_s: float) -> V_co: ...
 
     def _everything(self, timeout_s: float) -> V_co:
         if self.group.broker is not None:

@@ -241,8 +241,6 @@ class Companion(Protocol):
 
 @dataclass
 class PairTopology(Generic[V]):
-    """Implements `Topology`. `acts_by` makes what acts, under a lock."""
-
     observer: Observer[V, Session[V]]
     recipe: Recipe[Snapshot[V]]
     acts_by: Callable[[Lease | None], Driver[Snapshot[V]]]

@@ -49,8 +49,6 @@ class Barrier:
 
 
 class Direction(ABC, Generic[R]):
-    """What is under way from one broker to its peer, by a reading of each."""
-
     repairing = ""
     """What the repairs do, for people."""
     refused: Failed | None = None
@@ -60,15 +58,12 @@ class Direction(ABC, Generic[R]):
         self.local, self.remote = local, peer
 
     @abstractmethod
-    def left(self, view: R, peer: R) -> int | None:
-        """The number under way, or None if unread."""
+    def left(self, view: R, peer: R) -> int | None: ...
 
     def why(self, _view: R, _peer: R) -> list[str]:
-        """The reasons why the wait cannot end."""
         return []
 
     def repairs(self, _view: R, _peer: R | BrokerError) -> list[Call]:
-        """The calls that are due now, because a link is stopped or hangs."""
         return []
 
 

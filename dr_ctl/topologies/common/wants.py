@@ -122,7 +122,6 @@ def link_access_as_before(at: AtBroker) -> list[Call]:
 
 
 def links_as_before(at: AtBroker) -> Iterator[Call]:
-    """What ships to the peer as before, where it was started."""
     starts = (call for call in at.calls if call.goal is Goal.LINK_UP and at.was["link"].get(call.thing))
     return (replace(call, when="it is stopped", at_most=1) for call in starts)
 

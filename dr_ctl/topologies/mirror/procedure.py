@@ -304,7 +304,6 @@ def _messages(tools: MirrorTools, view: BrokerView, name: str) -> Browsed:
 
 
 def taken_out(tools: MirrorTools, leftovers: Iterable[LeftOver], context: StepContext) -> dict[str, int] | Failed:
-    """Move what lies only at that broker; how many went to each queue."""
     moved: dict[str, int] = {}
     for leftover in leftovers:
         if not leftover.to_move:

@@ -80,8 +80,6 @@ def reread(reader: Reader, known: BrokerView, wanted: ReadScope, *, timeout_s: f
 
 
 class _Asked:
-    """What a mirrored broker is asked for these parts, in one post."""
-
     def __init__(self, post: Post, broker: str, config: Config, wanted: ReadScope, *, with_locks: bool = False) -> None:
         server, lasting = beans.server(broker), config.lasting is not None
         self.figures = artemis.figures(wanted)

@@ -128,7 +128,6 @@ class WorkloadChecks:
             yield unread(workload, Severity.ERROR if operation in _MUST_READ else Severity.WARNING)
 
     def named(self, workloads: Sequence[WorkloadSnapshot]) -> Iterator[Check]:
-        """The checks by their names, with what was read for each."""
         for state in workloads:
             reading = ", ".join(filter(None, (state.state, state.detail)))
             name, known = f"it can be told whether {state.name} runs", state.runs is not None
@@ -168,7 +167,6 @@ STARTED_AGAIN: Final = "it was started again since"
 
 class RecipeWithWorkloads(Generic[S]):
     def __init__(self, bare: ports.Recipe[S], workloads: Mapping[tuple[str, str], Workload]) -> None:
-        """`workloads` are the workloads of the settings, by site and name."""
         self._bare, self._workloads = bare, workloads
 
     @property

@@ -190,7 +190,6 @@ class WorkloadSites:
         self._left_s[site] = seconds
 
     def read_with(self, read: Callable[[], S]) -> S:
-        """The brokers and the workloads are asked at the same time."""
         workloads = in_background(self.read, "workloads")
         try:
             snapshot = read()
