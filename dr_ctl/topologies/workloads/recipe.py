@@ -2,7 +2,7 @@
 topology's plans for its brokers: stopped with the quiesce, started after activation. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import ceil
 from typing import Any, Final, Generic, TypeVar, assert_never
@@ -106,37 +106,14 @@ _SAFE: Final = (FENCE, UNFENCE, RESTART)
 _MUST_READ: Final = (SWAPOVER, FAILBACK, QUIESCE, DRAIN, ACTIVATE)
 
 
-@dataclass(frozen=True, slots=True)
-class WorkloadChecks:
-    """Judges the workloads of a move. `already` says that the move is done, so that nothing would be moved."""
-
-    move: Move
-    roles: Mapping[str, Role]
-    already: bool
-
-    def twice(self, workloads: Sequence[WorkloadSnapshot]) -> Iterator[Finding]:
-        goes_on = self.already or self.move.spec.operation in _SAFE
-        return twice(workloads, Severity.WARNING if goes_on else Severity.ERROR)
-
-    def of(self, workload: WorkloadSnapshot) -> Iterator[Finding]:
-        operation, at_source = self.move.spec.operation, workload.site == self.move.source
-        if workload.runs is not None:
-            yield from misplaced(workload, self.roles)
-        elif operation == FAILOVER and at_source:
-            yield _lost(workload, self.move, self.roles)
-        elif operation != QUIESCE or at_source:
-            yield unread(workload, Severity.ERROR if operation in _MUST_READ else Severity.WARNING)
-
-    def named(self, workloads: Sequence[WorkloadSnapshot]) -> Iterator[Check]:
-        for state in workloads:
-            reading = ", ".join(filter(None, (state.state, state.detail)))
-            name, known = f"it can be told whether {state.name} runs", state.runs is not None
-            yield Check(name, state.site, reading if known else None, list(self.of(state)))
-        for name in dict.fromkeys(workload.name for workload in workloads if workload.singleton):
-            both = [workload for workload in workloads if workload.name == name]
-            reading = ", ".join(f"{workload.site} {workload.state}" for workload in both)
-            known = all(workload.runs is not None for workload in both)
-            yield Check("a singleton runs at one site only", name, reading if known else None, list(self.twice(both)))
+def _against(workload: WorkloadSnapshot, move: Move, roles: Mapping[str, Role]) -> Iterator[Finding]:
+    operation, at_source = move.spec.operation, workload.site == move.source
+    if workload.runs is not None:
+        yield from misplaced(workload, roles)
+    elif operation == FAILOVER and at_source:
+        yield _lost(workload, move, roles)
+    elif operation != QUIESCE or at_source:
+        yield unread(workload, Severity.ERROR if operation in _MUST_READ else Severity.WARNING)
 
 
 def _lost(workload: WorkloadSnapshot, move: Move, roles: Mapping[str, Role]) -> Finding:
@@ -200,18 +177,24 @@ class RecipeWithWorkloads(Generic[S]):
         return sorted(findings, key=lambda finding: finding.severity is not Severity.ERROR)
 
     def against(self, snapshot: S, move: Move) -> Sequence[Finding]:
-        checks, moving = self._checks(snapshot, move), self._moving(snapshot, move.spec)
-        return [*checks.twice(moving), *(finding for workload in moving for finding in checks.of(workload))]
+        moving, roles = self._moving(snapshot, move.spec), part_of(snapshot, move.spec).roles
+        of_each = (finding for workload in moving for finding in _against(workload, move, roles))
+        return [*twice(moving, _of_singletons(snapshot, move)), *of_each]
 
     def checks(self, snapshot: S, move: Move) -> Sequence[Check]:
-        own = self._checks(snapshot, move).named(self._moving(snapshot, move.spec))
+        """With what was read for each."""
+        own, moving = list[Check](), self._moving(snapshot, move.spec)
+        roles, severity = part_of(snapshot, move.spec).roles, _of_singletons(snapshot, move)
+        for state in moving:
+            reading = ", ".join(filter(None, (state.state, state.detail))) if state.runs is not None else None
+            name = f"it can be told whether {state.name} runs"
+            own.append(Check(name, state.site, reading, list(_against(state, move, roles))))
+        for name in dict.fromkeys(workload.name for workload in moving if workload.singleton):
+            both = [workload for workload in moving if workload.name == name]
+            known = all(workload.runs is not None for workload in both)
+            reading = ", ".join(f"{workload.site} {workload.state}" for workload in both) if known else None
+            own.append(Check("a singleton runs at one site only", name, reading, list(twice(both, severity))))
         return [*own, *self._bare.checks(snapshot, move)]
-
-    def _checks(self, snapshot: S, move: Move) -> WorkloadChecks:
-        part = part_of(snapshot, move.spec)
-        closed = part.roles[move.source] is not Role.SERVING
-        already = move.spec.operation in MOVING and serves_all(part, move.target) and closed
-        return WorkloadChecks(move, part.roles, already)
 
     def holds_already(self, snapshot: S, move: Move) -> str | None:
         waits = move.spec.operation == UNFENCE and self._starts(snapshot, move.spec, move.source)
@@ -296,6 +279,14 @@ class RecipeWithWorkloads(Generic[S]):
             for part in state.parts
             if state.name in ran and (part in ran[state.name]) is (goal is Goal.START)
         ]
+
+
+def _of_singletons(snapshot: Snapshot, move: Move) -> Severity:
+    """One that runs twice refuses no run that closes a site, or finds its move done."""
+    part = part_of(snapshot, move.spec)
+    done = move.spec.operation in MOVING and serves_all(part, move.target)
+    already = done and part.roles[move.source] is not Role.SERVING
+    return Severity.WARNING if already or move.spec.operation in _SAFE else Severity.ERROR
 
 
 def _by_itself(call: Call, state: PartState | None) -> Call:
