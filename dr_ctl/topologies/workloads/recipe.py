@@ -145,13 +145,7 @@ STARTED_AGAIN: Final = "it was started again since"
 class RecipeWithWorkloads(Generic[S]):
     def __init__(self, bare: ports.Recipe[S], workloads: Mapping[tuple[str, str], Workload]) -> None:
         self._bare, self._workloads = bare, workloads
-
-    @property
-    def moves_parts(self) -> bool:
-        return self._bare.moves_parts
-
-    def verbs(self) -> frozenset[str]:
-        return self._bare.verbs()
+        self.moves_parts, self.verbs, self.cannot_know = bare.moves_parts, bare.verbs, bare.cannot_know
 
     def baseline(self, snapshot: S) -> Mapping[str, Json]:
         """The parts of each workload that ran stand beside the brokers, under a name that no broker has."""
@@ -205,9 +199,6 @@ class RecipeWithWorkloads(Generic[S]):
         alone = [workload.name for workload in _at(snapshot, move.source) if workload.name not in at_target]
         lacks = [f"workloads that {move.target} has none of: {', '.join(alone)}"] if alone else []
         return [*self._bare.not_replicated(snapshot, move), *(lacks if move.spec.operation in MOVING else ())]
-
-    def cannot_know(self, move: Move) -> Sequence[str]:
-        return self._bare.cannot_know(move)
 
     def draft(self, step: RunbookStep, snapshot: S, move: Move) -> StepPlan:
         bare = self._bare.draft(step, snapshot, move)

@@ -45,14 +45,12 @@ class DriverWithWorkloads(Generic[S]):
         lease: Lease | None,
     ) -> None:
         self._bare, self._recipe, self._sites, self._timeouts, self._lease = bare, recipe, sites, timeouts, lease
+        self.by_hand = bare.by_hand
         self._cut_off = False  # a hook has shown that no client is left at the lost site
         self._may_stop_late: set[tuple[str, str]] = set()  # by site and name: a stop went out, and showed no effect
 
     def observe(self) -> S:
         return replace(self._bare.observe(), workloads=self._sites.read(min_s=self._timeouts.last_reading_s))
-
-    def by_hand(self, site: str) -> str:
-        return self._bare.by_hand(site)
 
     def apply(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
         stops, starts = (
