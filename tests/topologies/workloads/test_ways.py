@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 
@@ -347,7 +348,7 @@ def test_a_part_of_a_site_moves_what_works_on_it(
 
 def test_no_call_is_certain_of_what_may_stop_or_start_by_itself() -> None:
     unit = SystemdUnit(name="mailer", kind="systemd", unit="mailer.service")
-    recipe = RecipeWithWorkloads(cast("Any", None), {("london", "mailer"): unit})
+    recipe = RecipeWithWorkloads(Mock(), {("london", "mailer"): unit})
     parts = {"runs": PartState.RUNNING, "ends": PartState.BETWEEN, "rests": PartState.STOPPED}
     mailer = WorkloadSnapshot("london", "mailer", "systemd", singleton=False, parts=parts)
     snapshot = cast("Any", SimpleNamespace(workloads=(mailer,), units=UNITS))
