@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Final, Self
 
 import numpy as np
+import pyarrow.compute as pc
 
 from dr_ctl.core.model import Role, total
 from dr_ctl.core.notation import matches
@@ -209,16 +210,25 @@ def likely(pairs: Sequence[Pair], end_us: int) -> tuple[int | None, int | None]:
     # What lay at one site alone beside what was on its way.
     alone_lost = sum(of.lost or 0 for pair in pairs for of in pair.apart.queues.values() if not of.is_all)
     alone_duplicates = sum((pair.apart.duplicates() or (0, 0))[0] for pair in pairs)
-    return round(lost) + alone_lost, None if math.isnan(duplicates) else round(duplicates) + alone_duplicates
+    known = ((lost, alone_lost), (duplicates, alone_duplicates))
+    lost_count, duplicate_count = (None if math.isnan(of) else round(of) + alone for of, alone in known)
+    return lost_count, duplicate_count
 
 
 def _of_pair(pair: Pair, end_us: int) -> tuple[float, float]:
     """By the figures that an estimate makes of the same readings: of those of everything, some time apart, and of the
     newest where that read the outflows alone. Acknowledgements that a link lost count beside. `nan`: after a restart no
     counter tells which things of before are acknowledgements."""
-    rows = Columns.of(pair.readings.rows).by_time()
-    flows = Outflows(rows)
-    series = LagSeries(flows, Queues.of(rows, flows, lambda _: 1, 1, (0, 0)))
+    readings, rows = pair.readings, pair.readings.rows
+    flows = Outflows(Columns.of(rows.filter(pc.field("kind") != "queue")).by_time())
+    if not len(flows.us):
+        return math.nan, math.nan
+    newest = flows.us >= flows.us.max() - BACK_US[-1]
+    cuts = [us[newest & (us != NA)] for us in (flows.us, flows.sends.cut_us, flows.acks.cut_us)]
+    whole_us = readings.us[readings.full]
+    since_us = whole_us[whole_us <= np.concatenate(cuts).min()][-1:].sum()  # earlier ones say no more
+    queues = Columns.of(rows.filter((pc.field("kind") == "queue") & (pc.field("us") >= since_us))).by_time()
+    series = LagSeries(flows, Queues.of(queues, flows, lambda _: 1, 1, (0, 0)))
     figures = series.under_way(0, series.unread(0))
     read_us, last = np.unique(flows.us[series.read]) if series.read.any() else flows.times, flows.ends
     places = np.searchsorted(read_us, read_us[-1] - np.array(BACK_US), "right") - 1
@@ -234,7 +244,7 @@ def _of_pair(pair: Pair, end_us: int) -> tuple[float, float]:
     again: float = sum(
         max(0, count - max(0, depths.get(name, 0))) for name, count in pair.acknowledgements.lost_acks.items()
     )
-    lying = np.maximum(0, pair.readings.queues.depth[:, -1:]).sum()
+    lying = np.maximum(0, readings.queues.depth[:, -1:]).sum()
     is_untold = flows.is_mixed[last] & (flows.sends.likely_us[last] == NA) & (flows.sends.depth[last] > lying)
     again += math.nan if series.read.any() and is_untold.any() else 0
     return _ahead(us, lost, end_us), _ahead(us, duplicates, end_us) + again

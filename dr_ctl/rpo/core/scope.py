@@ -19,10 +19,8 @@ from dr_ctl.rpo.core.quantities import PROBABILITIES, UNITS, Curves, Figures, Ho
 from dr_ctl.rpo.core.rows import (
     CLASS,
     MILLI,
-    NUMBERS,
     TOTAL,
     UNKNOWN,
-    VALUES,
     Histogram,
     covered_blocks,
     fineness,
@@ -150,20 +148,13 @@ class Scope:
         self._query, self._is_class = query, name.startswith(CLASS)
         self._limits = query.limits.get(name, {})
         self._away = np.array(query.away_us if self._is_class or name == TOTAL else (), np.int64)
-        columns = {name: table[name].to_numpy() for name in (*NUMBERS, "likely", "acks", "stalled", *VALUES)}
-        self._words: dict[str, list[str]] = {}
-        for word in ("kind", "metric", "flow"):
-            codes = pc.dictionary_encode(table[word].combine_chunks())
-            columns[word], self._words[word] = codes.indices.to_numpy().astype(np.int64), codes.dictionary.to_pylist()
-        self._whole = ScopeRows(**{column.name: columns[column.name] for column in fields(ScopeRows)})
-        self._kind, self._metric, self._likely = (columns[name] for name in ("kind", "metric", "likely"))
+        flow = pc.dictionary_encode(table["flow"].combine_chunks()).indices.cast(pa.int64())
+        self._rows = table.set_column(table.schema.get_field_index("flow"), "flow", flow)
 
     def rows_of(self, kind: str, metric: str = "", *, likely: bool = False) -> ScopeRows:
-        kinds, metrics = self._words["kind"], self._words["metric"]
-        if kind not in kinds or metric not in metrics:
-            return self._whole.take(slice(0, 0))
-        wanted = (self._kind == kinds.index(kind)) & (self._metric == metrics.index(metric))
-        return self._whole.only(wanted & (self._likely == likely))
+        wanted = (pc.field("kind") == kind) & (pc.field("metric") == metric) & (pc.field("likely") == likely)
+        rows = self._rows.filter(wanted)
+        return ScopeRows(**{column.name: rows[column.name].to_numpy() for column in fields(ScopeRows)})
 
     def _here(self, rows: ScopeRows) -> ScopeRows:
         return rows.only(~np.isin(rows.cell - rows.cell % HOUR_US, self._away))

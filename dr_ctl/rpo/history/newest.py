@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role
-from dr_ctl.rpo.core.arrays import SECOND_US
+from dr_ctl.rpo.core.arrays import SECOND_US, Flags, Ints
 from dr_ctl.rpo.core.starts import one_of_each
 from dr_ctl.rpo.history.files import (
     FAR_BACK,
@@ -38,34 +37,30 @@ from dr_ctl.rpo.history.files import (
 from dr_ctl.rpo.history.row import Row, Takeover, micros, moment
 from dr_ctl.settings.model import HistoryLocation
 
-Stamps = npt.NDArray[np.int64]
-"""Moments in microseconds after 1970."""
 
-
-def gaps(us: Stamps) -> npt.NDArray[np.bool_]:
+def gaps(us: Ints) -> Flags:
     """Whether the time from each reading to the next is a gap, by the usual one."""
-    apart: Stamps = np.diff(us)
-    is_gap: npt.NDArray[np.bool_] = apart > longest_us(us)
+    is_gap: Flags = np.diff(us) > longest_us(us)
     return is_gap
 
 
-def longest_us(us: Stamps) -> int:
+def longest_us(us: Ints) -> int:
     """The longest time between two readings that is no gap: four times the usual one, and no less than a second."""
     return max(SECOND_US, 4 * usual_us(us))
 
 
-def usual_us(us: Stamps) -> int:
+def usual_us(us: Ints) -> int:
     return int(np.median(np.diff(us))) if len(us) > 1 else 0
 
 
-def misstamped(outflows: pa.Table, downs: Stamps) -> Mapping[str, Stamps]:
+def misstamped(outflows: pa.Table, downs: Ints) -> Mapping[str, Ints]:
     """By pair the moments of readings of outflows that were made earlier than they say. `downs`: when the site was seen
     down, in order: what a process counts ends with it.
 
     Counters of one start of a broker only grow, so a reading of fewer than an earlier reading saw was made before that
     one, and its clock was ahead. A counter that somebody set back stays low, and no reading after it sees as much
     again: then counting begins anew."""
-    bad: dict[str, list[Stamps]] = {}
+    bad: dict[str, list[Ints]] = {}
     rows = outflows.filter(pc.is_valid(outflows["added"])).sort_by("ts")
     runs = rows.group_by(["pair", "kind", "name", "start"], use_threads=False).aggregate(
         [("ts", "list"), ("added", "list")]
@@ -108,7 +103,7 @@ _MIN_READINGS: Final = 3
 """So many readings tell how much came between two of them, wherever a window begins."""
 _NONE: Final = np.zeros(0, np.int64)
 NO_ROWS: Final = SCHEMA.append(pa.field("us", pa.int64())).empty_table()
-_FEW: Final = ["ts", "pair", "kind", "name", "added", "start"]
+_FEW: Final = ("ts", "pair", "kind", "name", "added", "start")
 
 
 @dataclass(slots=True)
@@ -121,14 +116,14 @@ class Recent:
     pairs: set[str] = field(default_factory=set)
     spans: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     table: pa.Table = field(default_factory=lambda: NO_ROWS)
-    roles: Mapping[str, Stamps] = field(default_factory=dict)
+    roles: Mapping[str, Ints] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     later: int = 0
     is_empty: bool = False
     peer_rows: pa.Table | None = None
     compared: Mapping[str, Recent] = field(default_factory=dict)
 
-    def saw(self, role: Role) -> Stamps:
+    def saw(self, role: Role) -> Ints:
         """The moments of the readings that saw the site so, in order."""
         return self.roles.get(role.value, _NONE)
 
@@ -176,7 +171,7 @@ class _Reading:
     ) -> None:
         self._files, self._site, self._pairs, self._until_us, self._other = files, site, pairs, until_us, other
         self._sources: list[Source] = []
-        self._roles: dict[str, list[Stamps]] = defaultdict(list)
+        self._roles: dict[str, list[Ints]] = defaultdict(list)
         self._named: set[str] = set()
         self._outflows: list[pa.Table] = []
         self._later: set[int] = set()
@@ -219,7 +214,7 @@ class _Reading:
         self._outflows += [of_outflows] if of_outflows.num_rows else []
         self._sources.append(source)
 
-    def _spans(self) -> tuple[dict[str, tuple[int, int]], Stamps]:
+    def _spans(self) -> tuple[dict[str, tuple[int, int]], Ints]:
         """By pair from when to when its readings count, and the moments of readings that were made earlier than they
         say."""
         if not self._outflows:
@@ -244,14 +239,14 @@ class _Reading:
             return True
         return (self._pairs or self._named) <= spans.keys() and all(oldest_us <= begin for begin, _ in spans.values())
 
-    def _rows(self, sources: Iterable[Source], begin: int, end: int, bad: Stamps) -> pa.Table:
+    def _rows(self, sources: Iterable[Source], begin: int, end: int, bad: Ints) -> pa.Table:
         """The rows of that time, but of readings that bear a wrong one."""
         within = (pc.field("ts") >= moment(begin)) & (pc.field("ts") <= moment(min(end, self._until_us)))
         table = _with_one_text_a_start(rows_of(sources, self._findings, where=within))
         us = table["ts"].cast(pa.int64())
         return table.append_column("us", us).filter(pc.invert(pc.is_in(us, pa.array(bad))))
 
-    def _compared(self, spans: Mapping[str, tuple[int, int]], bad: Stamps) -> Mapping[str, Recent]:
+    def _compared(self, spans: Mapping[str, tuple[int, int]], bad: Ints) -> Mapping[str, Recent]:
         """By pair what both sites held when both answered last."""
         if self._other is None:
             return {}
@@ -267,8 +262,7 @@ class _Reading:
         """When the brokers of the pairs answered last at a site, until a moment each."""
         answered: dict[str, int] = {}
         is_answer = (pc.field("kind") == "site") & pc.field("start").is_valid()
-        for source in chain(self._files.tails(site), islice(self._files.newest_first(site), FAR_BACK)):
-            few = rows_of([source], [], _FEW, is_answer)
+        for few in _newest(self._files, site, _FEW, is_answer):
             for pair in until.keys() - answered.keys():
                 us = few.filter(pc.equal(few["pair"], pair))["ts"].cast(pa.int64())
                 latest = pc.max(us.filter(pc.less_equal(us, until[pair]))).as_py()
@@ -289,7 +283,7 @@ class _Reading:
                 return
 
 
-def _begin_of_window(us: Stamps) -> int:
+def _begin_of_window(us: Ints) -> int:
     """From when on readings count: minutes of them, whatever gaps lie between, but none from before an hour ago."""
     last, apart, is_gap = int(us[-1]), np.diff(us), gaps(us)
     passed, missed = (np.where(of, apart, 0)[::-1].cumsum() for of in (~is_gap, is_gap))

@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from functools import cache
+from functools import cache, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -36,10 +36,7 @@ def over(text: str, **given: Any) -> DataFrame:
 
 
 def union(frames: Iterable[DataFrame]) -> DataFrame:
-    whole, *others = frames
-    for frame in others:
-        whole = whole.unionByName(frame)
-    return whole
+    return reduce(lambda whole, frame: whole.unionByName(frame), frames)
 
 
 def text(value: str) -> str:
