@@ -400,6 +400,17 @@ def test_a_link_that_is_cut_just_after_the_queues_were_read_has_a_likely_figure(
     assert (found.lost.likely, found.duplicates.likely) == (pytest.approx(158, abs=10), pytest.approx(96, abs=10))
 
 
+def test_half_a_message_in_each_of_many_queues_is_not_nothing(tmp_path: Path) -> None:
+    """Of 600 things in five seconds, half of them messages, the last hundred have not been shipped."""
+    for at_s in range(5, 50, 5):
+        queues = (queue(at_s, f"orders.{number}", 2, 3 * at_s // 5) for number in range(100))
+        write(look(at_s, 100, 120 * at_s, *queues), tmp_path)
+
+    found = asked(tmp_path, 45)
+
+    assert (found.lost.likely, found.duplicates.likely) == (50, 50)
+
+
 def classes(**limits: int | None) -> Objectives:
     told = tuple(LossClass((f"{name}.#",), LossLimit(limit)) for name, limit in limits.items())
     return Objectives(LossLimit(100_000), told)

@@ -512,16 +512,28 @@ def _likely(q: _Readings, flows: Outflows, cut: _Likely, acked: _Likely) -> OfQu
     """By counters that go on over restarts."""
     counters = ((q.sent, q.sent), (q.consumed, q.consumed), (q.passed, q.sent))
     sent, consumed, passed = (q.going_on(counter, of) for counter, of in counters)
-    loss = np.minimum(np.rint(sent - cut.then(sent)), q.depth)
-    loss = np.maximum(np.where(cut.known, loss, q.depth), 0).astype(np.int64)
+    loss = _whole(np.where(cut.known, np.minimum(sent - cut.then(sent), q.depth), q.depth), q.index)
     shipped = np.where(cut.known, cut.then(passed), passed)
-    duplicates = np.maximum(np.rint(np.minimum(consumed, shipped) - acked.then(consumed)), 0).astype(np.int64)
+    duplicates = _whole(np.minimum(consumed, shipped) - acked.then(consumed), q.index)
     duplicates = _or_all(duplicates, acked.known, flows, q.acks, q.acks)
     likely_us = flows.sends.likely_us[q.index]
     since = q.us - np.where(likely_us == NA, flows.oldest_us[q.index], likely_us)
     since = np.minimum(since, _since_sent(q, loss, since))
     age, is_floor = _age(loss, since, q.oldest_us, flows.is_floor[q.index])
     return OfQueues(q.index, np.arange(len(loss)), np.ones_like(loss), loss, age, duplicates, is_floor)
+
+
+def _whole(counts: Floats, index: Ints) -> Ints:
+    """Counts of queues, none below zero, rounded so that those of each reading add up: a third of a message in each of
+    a thousand queues is not nothing."""
+    order = np.argsort(index, kind="stable")
+    sums = np.cumsum(np.maximum(counts[order], 0))
+    begins = np.searchsorted(index[order], index[order])
+    before = np.where(begins > 0, sums[begins - 1], 0.0)
+    up_to = np.rint(sums - before).astype(np.int64)
+    whole: Ints = np.empty_like(up_to)
+    whole[order] = np.where(begins == np.arange(len(order)), up_to, np.diff(up_to, prepend=0))
+    return whole
 
 
 def _since_sent(q: _Readings, lost: Ints, most: Ints) -> Ints:
