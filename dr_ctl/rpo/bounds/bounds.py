@@ -1,4 +1,4 @@
-"""Bounds on the messages that a failover now may lose or bring twice: from the last readings, at once, without Spark;
+"""Bounds on the messages that a failover now may lose or deliver twice: from the last readings, at once, without Spark;
 when the site can have served at the latest, and the sum in words that an operator can check. What each bound is made of
 docs/rpo-method.md says ("A failover's bounds"). Pairs add up; a figure not read for one pair makes the total unknown,
 never zero."""
@@ -64,9 +64,9 @@ class Death:
 
 
 def latest(recorded: Recent, now_us: int, *, is_down: bool, supposed: bool = False, fence_ends: bool = False) -> Death:
-    """The first reading of the unbroken run that saw the site down up to now; without such a run, now.
+    """The first of the unbroken series of readings up to now that saw the site down; without such a series, now.
 
-    A reading that was not down, or too long without any, and the run begins anew: the site may have been back.
+    A reading that was not down, or too long without any, and the series begins anew: the site may have been back.
     `is_down`: who asks sees it down now, or with `supposed` takes it to be. `fence_ends`: a fence lets nobody send."""
     read_us = last_read_us(recorded)
     downs = recorded.saw(Role.DOWN)
@@ -276,7 +276,7 @@ def latest_end(history: Path | HistoryLocation, of: LostSite, most: int) -> date
     least = lost(begin_us)
     if least is None or least.at_most > most:
         return None
-    # From a minute on the loss grows by the busiest one.
+    # After a minute the loss grows at the rate of the busiest minute.
     longest_us = (
         LONGEST_US + round((most - least.at_reading - least.apart) / least.rate * SECOND_US) if least.rate else now_us
     )

@@ -1,4 +1,4 @@
-"""The tools of acts in one command: eyes, a sender of calls, the gate, what they remember; and the listeners, which
+"""What the step handlers share in one command: the observer, the sender of calls, the gate, and the listeners, which
 prove that clients are kept out, or let in: by every listener's flag, and by an attempt to connect as they do."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -358,8 +358,8 @@ class Tools(Generic[V_co]):
     def sending(
         self, want: Want, move: Move, context: StepContext, sent: Sequence[Any] = ()
     ) -> Callable[[Sequence[Any]], list[Outcome]]:
-        """Sends, by a reading, what is missing at the brokers that it was not `sent` to; to one that is started anew,
-        or another node of which is active, it is sent again."""
+        """Returns a function that sends what is missing by a reading, to each broker once (not to those of `sent`), and
+        again to one that has restarted, or another node of which is active."""
         starts: dict[str, str] = {view.pair: view.start for view in sent}
 
         def send(views: Sequence[Any]) -> list[Outcome]:

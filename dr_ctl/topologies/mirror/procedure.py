@@ -47,11 +47,11 @@ STOP_LINK: Final = "stopBrokerConnection(java.lang.String)"
 START_LINK: Final = "startBrokerConnection(java.lang.String)"
 NOT_ATTACHED: Final = "the link is not attached, or ships nothing, although the peer answers"
 LINK_RESTARTS: Final = 3
-COUNTS: Final = " event(s)"
-SMALL: Final = 500
+EVENTS: Final = " event(s)"
+CAUGHT_UP: Final = 500
 WAITS: Final = "acknowledgements wait to be applied"
 EARLIER_TURN: Final = (
-    "if that never falls, a node counts what it had in an earlier turn: let another one take over, then start it anew"
+    "if that never falls, a node counts what it had when active before: let another one take over, then start it anew"
 )
 
 
@@ -154,12 +154,12 @@ def _both(tools: MirrorTools, move: Move, context: StepContext, small: int = 0) 
     link_ends = [ends for local, peer in tools.observer.link_ends(move) for ends in ((local, peer), (peer, local))]
     events = [LinkDirection(*ends, tools, context, small) for ends in link_ends]
     return Wait(
-        tools, events, context, "events under way between the sites", small, counts=COUNTS, scope=ReadScope.OUTFLOW
+        tools, events, context, "events under way between the sites", small, counts=EVENTS, scope=ReadScope.OUTFLOW
     )
 
 
 def catch_up(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    waited = _both(tools, move, context, SMALL)
+    waited = _both(tools, move, context, CAUGHT_UP)
     failed = waited.until(tools.timeouts.link_poll_s, step.limits, calms=1)
     if failed is not None and (waited.why or waited.first is None or waited.last is None):
         return Failed(f"not caught up: {brief(waited.why) or failed.text}")
@@ -394,7 +394,7 @@ def reinstate(tools: MirrorTools, step: PlannedStep, move: Move, context: StepCo
     link_ends = tools.observer.between(move.target, move.source)
     both = [(_Residue(local, peer, tools, context), _Beside(peer, local, tools, context)) for local, peer in link_ends]
     subject, events = f"of {move.target}'s residue under way", [event for two in both for event in two]
-    waited = Wait(tools, events, context, subject, counts=COUNTS, scope=ReadScope.OUTFLOW, lessens=True)
+    waited = Wait(tools, events, context, subject, counts=EVENTS, scope=ReadScope.OUTFLOW, lessens=True)
     failed = waited.until(tools.rules.drain.poll, step.limits, calms=QUIET_READINGS)
     if failed is not None:
         return replace(failed, text=f"{move.target} is not taken in: {failed.text}")

@@ -25,9 +25,9 @@ from dr_ctl.topologies.common.view import Broker, PeerState, Residue
 from dr_ctl.topologies.common.wants import RETURNED_SHUT, AtBroker, Want, Wants
 
 OWED: Final[Wants] = ((wants.debt_recorded(DebtKind.FENCE), wants.TARGET),)
-# No lock opens the target: else closing its peer would hand the lock over, and the service with it. Nor is it open.
+# The target's lock coordinator is stopped first: else it takes the lock that the source gives up, and opens the target.
 YIELDED: Final[Wants] = ((lambda at: wants.shut_behind_fence(at) or at.view.fence.yielding(), wants.TARGET),)
-STRUCK: Final[Wants] = ((wants.debts_cleared(DebtKind.FENCE), wants.TARGET),)
+CLEARED: Final[Wants] = ((wants.debts_cleared(DebtKind.FENCE), wants.TARGET),)
 
 
 def drafting(
@@ -36,9 +36,9 @@ def drafting(
     closed: str,
     whole: Callable[[Any, Move], bool] = lambda *_: True,
 ) -> Callable[[Rules, RunbookStep, Snapshot[Any], Move], StepPlan]:
-    """How a fence is decided: `kept_out` is what it wants, `shown` says how that is proven. A fence by itself strikes
-    out what is owed where it is of the `whole` site. A lost site that is away cannot be fenced: the brokers that go on
-    note that as owed, unless a hook has cut the site off before."""
+    """How a fence is decided: `kept_out` is what it wants, `shown` says how that is proven. A fence that is no step of
+    a move clears the debt of a fence, where it closes the `whole` site. A lost site that is away cannot be fenced: the
+    brokers that go on note that as owed, unless a hook has cut the site off before."""
 
     def draft(rules: Rules, step: RunbookStep, snapshot: Snapshot[Any], move: Move) -> StepPlan:
         role, cut_off = part_of(snapshot, move.spec).roles[move.source], bool(step.words.get(CUT_OFF))
@@ -50,7 +50,7 @@ def drafting(
             calls = wants.planned(rules, snapshot, move, OWED)
             return StepPlan(move.source, "clients cannot be shown to be kept out: the fence is owed", calls)
         alone, views = move.spec.operation == FENCE, snapshot.views(move.source)
-        strikes = STRUCK if alone and (cut_off or all(whole(view, move) for view in views)) else ()
+        strikes = CLEARED if alone and (cut_off or all(whole(view, move) for view in views)) else ()
         calls = wants.planned(rules, snapshot, move, (*YIELDED, (kept_out, wants.SOURCE), *strikes))
         return StepPlan(move.source, shown(views), calls, cut_off=cut_off)
 
@@ -108,7 +108,7 @@ def acting(
         struck = any(call.goal is Goal.STRIKE for call in step.calls)
         if isinstance(proof, Failed | Unknown) or not struck:
             return proof
-        return tools.reach(STRUCK, move, context) or proof
+        return tools.reach(CLEARED, move, context) or proof
 
     return act
 
@@ -215,7 +215,7 @@ def quarantine(*more: Want, summary: str = "", undo: tuple[Want, ...] = ()) -> V
         if not step.calls:
             return NotNeeded(step.summary)
         refused, views = tools.reach(wanted, move, context), tools.views(move.target)
-        # Without the rights it ends with a restart, as the debt says; while it holds, nothing else is missing of it.
+        # A broker without rights loses the quarantine with a restart: the debt says so, and it is no failure now.
         if refused is not None and any(call.goal is not Goal.REVOKE for call in tools.missing(wanted, move)[0]):
             return refused
         if open_to := [view.site for view in views if not view.link.can_be_shut]:
