@@ -39,8 +39,6 @@ def of_return(case: Case[BrokerView]) -> Iterator[Finding]:
 
 
 def _done_again(view: BrokerView, move: Move) -> Iterator[Finding]:
-    """Find messages that the return brings and that clients of the serving site do a second time: refused, unless a
-    person accepts as many."""
     ids, accepted = view.unannounced, move.spec.accept_duplicates
     count = sum(map(len, ids.values())) if ids is not None else sum(flow.to_ship or 0 for flow in view.flows)
     if count:
@@ -56,7 +54,6 @@ def _done_again(view: BrokerView, move: Move) -> Iterator[Finding]:
 
 
 def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterator[Finding]:
-    """Find what is wrong at one broker, whatever its role; of queues that are not to move only their own are told."""
     name, spec = f"{view.site}/{view.pair}", case.move.spec if case is not None else None
     yield from of_listeners(name, view)
     if view.coordinators and (shut := [listener.name for listener in view.listeners if not listener.started]):
@@ -110,8 +107,7 @@ def _flow(name: str, view: BrokerView, flow: Flow) -> Iterator[Finding]:
         yield found("DR-BRIDGE-006.no_bridge", broker=name, unit=unit, buffer=flow.buffer.name)
     if flow.buffer.paused:
         yield found("DR-LINK-005", broker=name, outflow=f"the buffer {flow.buffer.name} of {unit}")
-    stopped = [bridge.name for bridge in flow.bridges if not bridge.started]
-    if stopped:
+    if stopped := [bridge.name for bridge in flow.bridges if not bridge.started]:
         yield found("DR-BRIDGE-004", broker=name, stopped=brief(stopped), site=view.site)
     elif flow.bridges and not flow.attached:
         yield found("DR-LINK-004", broker=name, link=f"the bridge of {unit}", site=view.site)
@@ -121,13 +117,9 @@ def _flow(name: str, view: BrokerView, flow: Flow) -> Iterator[Finding]:
         if bridge.origin is None:
             yield found("DR-BRIDGE-007.no_header", broker=name, bridge=bridge.name, origin=ORIGIN)
         elif f"{ORIGIN} = '{bridge.origin}'" not in taken or f"{ORIGIN} IS NULL" not in taken:
+            own, divert, told = bridge.origin, flow.divert.name, taken or "missing"
             yield found(
-                "DR-BRIDGE-007.wrong_filter",
-                broker=name,
-                origin=bridge.origin,
-                origin_2=ORIGIN,
-                divert=flow.divert.name,
-                filter=taken or "missing",
+                "DR-BRIDGE-007.wrong_filter", broker=name, origin=own, origin_2=ORIGIN, divert=divert, filter=told
             )
 
 
@@ -156,14 +148,8 @@ def _buffered(name: str, view: BrokerView, flow: Flow, spec: Spec | None = None)
     elif lost:
         deep = any(queue.depth > COMPARED for queue in view.queues_of(unit))
         accepted = not deep or spec is None or spec.accept_difference.get(unit, 0) >= lost
-        yield found(
-            "DR-BRIDGE-019.uncopied",
-            accepted=accepted,
-            broker=name,
-            begun=begun,
-            unit=unit,
-            too_deep=f" {_TOO_DEEP.format(quote(f'{unit}={lost}'))}" if deep else "",
-        )
+        why = f" {_TOO_DEEP.format(quote(f'{unit}={lost}'))}" if deep else ""
+        yield found("DR-BRIDGE-019.uncopied", accepted=accepted, broker=name, begun=begun, unit=unit, too_deep=why)
 
 
 def _forwarded(name: str, view: BrokerView, spec: Spec | None) -> Iterator[Finding]:
@@ -193,7 +179,6 @@ def of_ways(view: BrokerView, peer: BrokerView | None) -> Iterator[Finding]:
 
 
 def of_both(case: Case[BrokerView], view: BrokerView, peer: BrokerView) -> Iterator[Finding]:
-    """Compare the two brokers of a pair, for the queues that are to move."""
     move = case.move
     yield from of_pair(view, peer, move.spec.includes)
     yield from of_mqtt(view, peer)
@@ -259,8 +244,7 @@ def _only_here(unit: str, view: BrokerView, peer: BrokerView, spec: Spec) -> Ite
 
 
 def _refused(view: BrokerView, peer: BrokerView) -> Iterator[Finding]:
-    """Find a role that may send to every address but one: the peer refuses its bridge there, which stops all
-    bridges."""
+    """Find a role that may not send to one address: the peer refuses its bridge there, which stops all bridges."""
     clients = peer.config.lasting.roles if peer.config.lasting is not None else ()
     senders = {
         unit: {role for role, words in peer.grants[unit].items() if "send" in words and not role.startswith(ASIDE)}
@@ -271,20 +255,14 @@ def _refused(view: BrokerView, peer: BrokerView) -> Iterator[Finding]:
     for unit, roles in senders.items():
         if lacking := sorted(usual - roles):
             bridges = [bridge.name for flow in view.carrying if flow.unit == unit for bridge in flow.bridges]
+            who = f"bridge {bridges[0]}" if bridges else f"the bridge of {unit}"
+            site, pair, other, role, all_ = view.site, view.pair, peer.site, lacking[0], brief(lacking)
             yield found(
-                "DR-BRIDGE-008",
-                site=view.site,
-                pair=view.pair,
-                who=f"bridge {bridges[0]}" if bridges else f"the bridge of {unit}",
-                other_site=peer.site,
-                roles=brief(lacking),
-                unit=unit,
-                role=lacking[0],
+                "DR-BRIDGE-008", site=site, pair=pair, who=who, other_site=other, roles=all_, unit=unit, role=role
             )
 
 
 def _history(units: Iterable[str], view: BrokerView, peer: BrokerView) -> Iterator[Finding]:
-    """Find copies with many processed messages: clients pass over these before any new one."""
     depths = {unit: [sum(queue.depth for queue in both.queues_of(unit)) for both in (view, peer)] for unit in units}
     deep = {unit: there - here for unit, (here, there) in depths.items() if view.units.get(unit)}
     if history := [

@@ -33,9 +33,8 @@ ANNOUNCED_UP_TO: Final = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """`origins` are the names that its copy may have; a message that is `forwarded` has no copy, because its sender
-    wrote that it comes from elsewhere. `copied` is the name that the peer's broker stamped it with, if it is a copy.
-    `properties` are its sender's, None where the broker shows neither these nor where it comes from."""
+    """`origins` are the names that its copy may have; what is `forwarded` has none, as its sender wrote that it comes
+    from elsewhere. `copied`: the peer's name for a copy. `properties`: its sender's, None if not shown."""
 
     origins: frozenset[Origin]
     copied: Origin | None
@@ -44,7 +43,6 @@ class Message:
 
     @property
     def named(self) -> bool:
-        """Say whether its broker shows what it is called."""
         return self.properties is not None
 
     @property
@@ -58,8 +56,7 @@ class Message:
 
 
 def pages(reader: Reader, queue: Queue, own: str, *, timeout_s: float) -> Iterator[list[Message]]:
-    """A queue's messages, the last ones first, in pages: a copy's newest lie there, whatever their priority. `own` is
-    the name of the broker's site in origins. Raises `BrokerError`."""
+    """In pages, the last first: a copy's newest lie there. `own`: the site in origins. Raises `BrokerError`."""
     for rows in _listings(reader, queue, timeout_s=timeout_s):
         try:
             yield [_message(row, own) for row in rows]
@@ -74,8 +71,7 @@ def _listings(reader: Reader, queue: Queue, *, timeout_s: float) -> Iterator[Any
 
 
 def listed(reader: Reader, queue: Queue, own: str, *, timeout_s: float) -> list[Message] | None:
-    """All messages of a queue without the delayed ones, which no listing has; None where one is left out, or its broker
-    does not show what it is called. Raises `BrokerError`."""
+    """All messages but delayed ones; None where one is left out, or its broker does not show what it is called."""
     messages = [message for page in pages(reader, queue, own, timeout_s=timeout_s) for message in page]
     is_whole = len(messages) + queue.scheduled == queue.depth and all(message.named for message in messages)
     return messages if is_whole else None
@@ -109,15 +105,13 @@ def with_due(reader: Reader, view: BrokerView) -> BrokerView:
 
 
 def _latest_s(row: Mapping[str, Any], now_ms: int) -> float:
-    at = next((int(row[name]) for name in _AT if name in row), None)
-    if at is not None:
+    if (at := next((int(row[name]) for name in _AT if name in row), None)) is not None:
         return (at - now_ms) / 1000
     return int(row[_AFTER]) / 1000 if _AFTER in row else inf
 
 
 def forwarded(reader: Reader, view: BrokerView) -> Mapping[str, int]:
-    """How many lie in the queues that are served there, by unit; without those that were not read. The shallowest
-    queues come first, as many as can be counted in a moment."""
+    """By unit that is served there; without those that were not read, the deepest."""
     served = [
         (unit, queue, origin)
         for unit in view.open_among(lambda _: True)
@@ -145,7 +139,6 @@ def forwarded(reader: Reader, view: BrokerView) -> Mapping[str, int]:
 def unannounced(
     reader: Reader, view: BrokerView, store: Store | None, header: str
 ) -> Mapping[str, Sequence[str]] | None:
-    """By unit; None where no store is named, or what lies there cannot be listed whole."""
     held = [flow for flow in view.flows if flow.to_ship]
     buffers = [flow.buffer for flow in (*held, *([view.ids] if view.ids is not None else []))]
     if not held:
@@ -165,7 +158,6 @@ def unannounced(
 
 
 def _done(reader: Reader, view: BrokerView, flow: Flow, store: Store, header: str) -> set[str] | None:
-    """The ids of buffered messages that the store of the site knows."""
     assert flow.buffer is not None
     held = listed(reader, flow.buffer, view.origin_of(flow.unit) or view.site, timeout_s=READ_S)
     if held is None or flow.buffer.scheduled:

@@ -1,39 +1,312 @@
 """What an installation of diverts and bridges does for the verbs of its runbooks, row by row in the table.
 
-A bridge that is stopped is started. A lost site is taken in again while no queue delivers: its residue and its ids are
-let in, and compared.
+Queues are closed to their clients and opened again, proven by a reading. A bridge that is stopped is started. A lost
+site is taken in again while no queue delivers: its residue and its ids are let in, and compared.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, brief, total
-from dr_ctl.engine.plan import Call, Goal, PlannedStep
-from dr_ctl.engine.ports import Done, Failed, Move, Outcome, StepContext
+from dr_ctl.engine.operations import FAILBACK, FENCE
+from dr_ctl.engine.plan import ALL, Call, Goal, PlannedStep, in_phase
+from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext, StepPlan, Unknown
+from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
-from dr_ctl.topologies.bridges import duplicates, fence, trim
+from dr_ctl.topologies.artemis import beans
+from dr_ctl.topologies.bridges import trim
 from dr_ctl.topologies.bridges.checks import CHECKS
-from dr_ctl.topologies.bridges.duplicates import Lacking, copies_done, lacking
 from dr_ctl.topologies.bridges.reading import READS, LinkEnds
-from dr_ctl.topologies.bridges.tools import BridgesTools, ids_left
+from dr_ctl.topologies.bridges.tools import BridgesTools, copies_done, done_at, ids_lacking, ids_left, lacking
 from dr_ctl.topologies.bridges.view import Bridge, BrokerView, Chosen, every_unit
-from dr_ctl.topologies.common import wants
-from dr_ctl.topologies.common.calls import START, STOP, call, pause, request, resume
+from dr_ctl.topologies.common import receipts, wants
+from dr_ctl.topologies.common.calls import START, STOP, call, holds, open_listener, pause, request, resume, still
 from dr_ctl.topologies.common.idstore import NotRead
+from dr_ctl.topologies.common.reasons import paused_at
 from dr_ctl.topologies.common.recipe import Procedure, Undo, VerbHandler
 from dr_ctl.topologies.common.rules import Rules
-from dr_ctl.topologies.common.snapshot import Snapshot
+from dr_ctl.topologies.common.snapshot import RETURNED, Snapshot
 from dr_ctl.topologies.common.topology import COMMON, TopologyDefinition
-from dr_ctl.topologies.common.verbs.undoing import as_before
+from dr_ctl.topologies.common.verbs.activate import may_open, other_site_open, sides
+from dr_ctl.topologies.common.verbs.fence import acting, drafting, held, held_for_the_other
+from dr_ctl.topologies.common.verbs.undoing import as_before, open_again
 from dr_ctl.topologies.common.view import Acceptor, Queue
 from dr_ctl.topologies.common.waiting import Barrier, Direction, Wait, attached
-from dr_ctl.topologies.common.wants import SOURCE, TARGET, AtBroker, Wants, links_as_before, planning
+from dr_ctl.topologies.common.wants import (
+    SOURCE,
+    TARGET,
+    AtBroker,
+    Wants,
+    planning,
+)
+
+CUT: Final = "closeConsumerConnectionsForAddress(java.lang.String)"
+NOT_PAUSED: Final = "it is not paused"
+PAUSED: Final = "it is paused"
+NEW: Final[Mapping[str, Any]] = {"kept_out": False, "gated": []}
+
+
+def closes(view: BrokerView, units: Sequence[str]) -> list[Call]:
+    """Keep the clients' roles out of the addresses first, so that no client that is cut comes back; stop dispatch for
+    good; end the connections of consumers. The bridges' role keeps working: a refused bridge stops all of them. Queues
+    that a quiesce has paused stay paused."""
+    pauses = [_dispatch(view, Goal.CLOSE, queue, NOT_PAUSED) for unit in units for queue in view.queues_of(unit)]
+    return [*view.fence.keeping_out(units), *pauses, *(_cut(view, unit) for unit in units)]
+
+
+def opens(view: BrokerView, units: Sequence[str], when: str | None = None) -> list[Call]:
+    """The queues deliver, as part `listeners`; the clients' roles come in last, as part `admit`."""
+    queues = [queue for unit in units for queue in view.queues_of(unit)]
+    resumes = [_dispatch(view, Goal.OPEN, queue, when) for queue in queues if when is not None or queue.paused]
+    return [*in_phase("listeners", resumes), *in_phase("admit", view.fence.letting_in(units, when))]
+
+
+def clients(at: AtBroker) -> Iterator[Call]:
+    view, was = at.view, at.was
+    # A unit that was not there before the run was closed to nobody.
+    before = {unit: was["units"].get(unit, NEW) for unit in view.among(at.move.spec.includes)}
+    queues = [(unit, queue) for unit in before for queue in view.queues_of(unit)]
+    held = {q.name for unit, q in queues if RETURNED in was or q.name in (*before[unit]["gated"], *was["paused"])}
+    out = [unit for unit, state in before.items() if RETURNED in was or state["kept_out"]]
+    let_in = [unit for unit in before if unit not in out and (unit in at.named(Goal.REVOKE) or view.kept_out(unit))]
+    out = [unit for unit in out if unit in at.named(Goal.GRANT) or not view.kept_out(unit)]
+    yield from view.fence.keeping_out(out, "they are let in")
+    yield from at.missing(_dispatch(view, Goal.CLOSE, queue, NOT_PAUSED) for _, queue in queues if queue.name in held)
+    yield from (_cut(view, unit) for unit in out)  # a client that came meanwhile would wait there for ever
+    opens = at.missing(_dispatch(view, Goal.OPEN, queue, PAUSED) for _, queue in queues if queue.name not in held)
+    yield from in_phase("listeners", opens)
+    yield from in_phase("admit", view.fence.letting_in(let_in, "they are kept out"))
+
+
+def _dispatch(view: BrokerView, goal: Goal, queue: Queue, when: str | None) -> Call:
+    made, summary = (
+        (view.requests.resume(queue), f"let {queue.name} deliver")
+        if goal is Goal.OPEN
+        else (view.requests.pause_lasting(queue), f"let {queue.name} deliver nothing")
+    )
+    return call(view, goal, queue.name, made, summary, when)
+
+
+def _cut(view: BrokerView, unit: str) -> Call:
+    asked = request(beans.server(view.broker), CUT, (unit,))
+    return call(view, Goal.CUT, unit, asked, f"end the connections that consume {unit}", "somebody consumes it")
+
+
+def _chosen(move: Move) -> Chosen:
+    """By itself a fence closes queues too that the other site serves, where nothing kept clients out."""
+    return move.spec.includes if move.spec.operation == FENCE else move.moves
+
+
+draft_fence: Final = drafting(
+    lambda at: closes(at.view, at.view.among(_chosen(at.move))),
+    lambda _: "the clients of each queue are kept out, restarts included",
+    "its queues are closed already",
+    lambda view, move: all(move.spec.includes(unit) or view.kept_out(unit) for unit in view.fence.matches),
+)
+
+
+def draft_of_returned(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
+    """Close the returned site's queues one by one, even behind closed listeners: the listeners open before the return
+    ends, so that the ids are applied. A queue that nobody asked for and the serving site keeps closed stays as it
+    is."""
+    calls: list[Call] = []
+    for view in snapshot.views(move.target):
+        serving = snapshot.view(move.source, view.pair)
+        units = [
+            unit
+            for unit in view.fence.matches
+            if serving is None or serving.units.get(unit) or move.spec.includes(unit)
+        ]
+        calls += closes(view, units)
+    return StepPlan(move.target, "what it still holds is counted; its queues are closed first", tuple(calls))
+
+
+fence: Final = acting(lambda tools, move, context: _closed(tools, move.source, _chosen(move), move, context))
+
+
+def _closed(tools: BridgesTools, site: str, chosen: Chosen, move: Move, context: StepContext) -> Outcome:
+    send = tools.sending(lambda at: closes(at.view, at.view.among(chosen)), move, context)
+    if not (outcomes := send(tools.observer.read_at(site))):
+        return NotNeeded(f"{site} is closed to clients already", {"proof": "flag"})
+    refused = any(isinstance(outcome, Failed) for outcome in outcomes)
+
+    def again(views: Sequence[BrokerView]) -> None:
+        send(views)
+        cuts = [(view, _cut(view, unit)) for view in views for unit in view.among(chosen)]
+        tools.change([call for view, call in cuts if not view.holds(call)], context)
+
+    waited = until(
+        context,
+        lambda: tools.observer.read_at(site),
+        holds=lambda views: not _still_in(views, chosen),
+        # A call that was refused will not come true by waiting, and clients wait too.
+        within_s=0.0 if refused else tools.timeouts.fence_s,
+        poll_s=tools.timeouts.poll_s,
+        meanwhile=again,
+    )
+    if not waited.satisfied:
+        return Failed(f"{site}: {brief(_still_in(waited.reading, chosen))}")
+    return Done(
+        "no client's role may send or consume, nothing is in delivery", {"proof": "flag", "roles_kept_out": True}
+    )
+
+
+def _still_in(views: Sequence[BrokerView], chosen: Chosen) -> list[str]:
+    reasons = []
+    for view in views:
+        units = view.among(chosen)
+        reasons += [f"clients are not kept out of {unit}" for unit in units if not view.kept_out(unit)]
+        queues = [queue for unit in units for queue in view.queues_of(unit)]
+        reasons += [f"{queue.name} delivers still" for queue in queues if not queue.paused]
+        reasons += [f"{queue.name} has {queue.consumers} consumer(s)" for queue in queues if queue.consumers]
+        reasons += [f"{queue.delivering} of {queue.name} in delivery" for queue in queues if queue.delivering]
+    return reasons
+
+
+def residue(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+    units = {call.thing for call in step.calls if call.goal is Goal.CUT}
+    closed = _closed(tools, move.target, units.__contains__, move, context)
+    if isinstance(closed, Failed):
+        return closed
+    residues = {view.pair: view.link.residue for view in tools.observer.read_at(move.target)}
+    tools.residue = {pair: residue for pair, residue in residues.items() if residue is not None}
+    return held_for_the_other(
+        move,
+        context,
+        [*residues.values()],
+        lambda total: f"{total.messages} message(s) and {total.acks} processed id(s)",
+    )
+
+
+def draft_unfence(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
+    calls: list[Call] = []
+    for view in snapshot.views(move.source):
+        peer = snapshot.view(move.target, view.pair)
+        served = peer.units if peer is not None else None
+        units = [unit for unit in view.among(move.spec.includes) if served is not None and not served.get(unit)]
+        shut = [unit for unit in units if not view.units[unit]]
+        calls += opens(view, shut)
+        loose = [flow.unit for flow in view.flows if not view.is_shut(flow.unit)]
+        # The listeners that a restart has closed, unless one of them would open a queue that the other site serves.
+        if shut and not any((served or {}).get(unit) for unit in loose):
+            closed = (listener for listener in view.listeners if not listener.started)
+            calls += in_phase("listeners", (open_listener(view, listener) for listener in closed))
+    paused = [(view, queue) for view, queue in paused_at(snapshot, move.source) if queue.name in view.paused]
+    calls += receipts.strikes(snapshot) if calls else []
+    summary = "clients let in again, and what runs have paused lifted"
+    return StepPlan(move.source, summary, (*calls, *(resume(view, queue) for view, queue in paused)))
+
+
+def undo(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+    """As before, with the listeners: the fence closes none, and a restart may have. A lost site is not waited for."""
+    outcome = as_before(tools, step, move, context)
+    views = tools.observer.answering(move.source) if isinstance(outcome, Done | NotNeeded) else ()
+    shut = [call for view in views for call in wants.listeners_open_as_before(tools.at(view, move))]
+    return open_again(tools, shut, move, context) if shut else outcome
+
+
+def unfence(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+    opens, admits, rest = step.phase("listeners"), step.phase("admit"), step.phase("")
+    if opens or admits:
+        listeners = {call.thing for call in (*opens, *admits)}
+        views = tools.observer.read_at(move.target)
+        served = [unit for view in views for unit in view.open_among(move.spec.includes) if unit in listeners]
+        if served:
+            return Failed(f"{move.target} has {brief(served)} open: a second site is never opened")
+    tools.change([*opens, *rest], context)
+    if (kept_out := tools.admit(move.source, admits, context)) is not None:
+        return Failed(kept_out)
+    done = Done(f"{move.source} lets clients in, and delivers" if opens or admits else "pauses lifted")
+    waited = until(
+        context,
+        lambda: still([*opens, *rest], tools.observer.read_at(move.source)),
+        holds=lambda refused: refused is None,
+        within_s=tools.timeouts.activate_s,
+        poll_s=tools.timeouts.poll_s,
+    )
+    return waited.reading or done
+
+
+def draft_activate(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
+    """Open queues and listeners. Listeners stay open afterwards: an open listener lets no client use a closed queue."""
+    calls: list[Call] = []
+    # A target that came back is closed before anything else.
+    returns = move.spec.operation == FAILBACK
+    for view in snapshot.views(move.target):
+        source = snapshot.view(move.source, view.pair)
+        # Open only queues that the fence closes there; a lost site that does not answer is owed its whole fence.
+        units = [unit for unit in view.among(move.moves) if source is None or source.flow(unit) is not None]
+        calls += opens(view, units, "it was closed when it came back" if returns else None)
+        again = "it is closed" if returns else None  # the return has opened them
+        calls += in_phase(
+            "listeners", (open_listener(view, listener, again) for listener in view.listeners if not listener.started)
+        )
+    calls += in_phase("strikes", receipts.strikes(snapshot))
+    return StepPlan(move.target, "the queues deliver, their clients are let in", tuple(calls))
+
+
+def activate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+    views, why = may_open(tools, move)
+    if why is not None:
+        return Failed(why)
+    target, timeouts, opens, admits = move.target, tools.timeouts, [*step.phase("listeners")], step.phase("admit")
+    planned = {call.thing for call in opens}
+    shut = [(view, listener) for view in views for listener in view.listeners if not listener.started]
+    # Listeners that were closed since the plan, too.
+    opens += [open_listener(view, listener) for view, listener in shut if listener.name not in planned]
+    wanted = [call for call in (*admits, *opens) if call.thing != ALL]
+    again_s = context.monotonic() + timeouts.again_s
+
+    def why_not_admitted() -> str | None:
+        """Let the clients' roles in where the queues deliver; gives the reason why they are not let in. By them clients
+        are in, so the other site is looked at right before."""
+        targets, sources, _ = sides(tools, move)
+        paused = {view.unit_of(call.thing) for view in targets for call in opens if not holds(call, targets)}
+        due = [call for call in admits if call.thing not in paused]
+        if still([call for call in due if call.thing != ALL], targets) is None:
+            return None
+        return other_site_open(tools, sources, move) or tools.admit(target, due, context, again=True)
+
+    def left() -> list[str]:
+        """What is not seen to hold is asked for again: what is opened twice is opened once."""
+        nonlocal again_s
+        try:
+            if context.monotonic() > again_s:
+                again_s = context.monotonic() + timeouts.again_s
+                targets, sources, _ = sides(tools, move)
+                if other_site_open(tools, sources, move) is None:
+                    tools.change([call for call in opens if not holds(call, targets)], context)
+                    why_not_admitted()
+            now = tools.observer.read_at(target)
+            return [call.summary for call in wanted if not holds(call, now)]
+        except BrokerError as error:
+            return [str(error)]
+
+    missing = [call for call in wanted if not holds(call, views)]
+    tools.opened = tools.opened or bool(missing)
+    outcomes = tools.change([call for call in missing if call in opens], context)
+    if outcomes and all(isinstance(outcome, Failed) for outcome in outcomes):
+        return Failed(f"{target} could not be opened: {outcomes[0].text}")
+    tools.may_serve = tools.may_serve or bool(missing)
+    if (why := why_not_admitted()) is not None:
+        return Failed(why)
+    waited = until(context, left, holds=lambda left: not left, within_s=timeouts.activate_s, poll_s=timeouts.poll_s)
+    if not waited.satisfied:
+        views, not_seen = tools.observer.answering(target), f"effect not seen: {brief(waited.reading)}"
+        # While the roles are seen to be kept out a queue that comes to deliver after all lets nobody in.
+        answered = len(views) == len(tools.observer.at(target))
+        if admits and answered and all(view.kept_out(unit) for view in views for unit in view.among(move.moves)):
+            return Failed(f"{target} could not be opened: {not_seen}")
+        return Unknown(f"{target}: {not_seen}; look at {target} first")
+    tools.change(step.phase("strikes"), context)
+    return Done(f"{target} lets clients in") if missing else NotNeeded(f"{target} serves already")
+
 
 STOPPED: Final = "it is stopped"
 STOPS_S: Final = 75.0  # a bridge whose link had failed takes no start for a minute after its stop
@@ -84,9 +357,8 @@ draft_restart: Final = planning(
 
 
 class UnitsDirection(Direction[BrokerView]):
-    """Messages and ids of some units under way from one site to the other. Messages count until the buffers are empty;
-    with a barrier of theirs, only those that lay there at its start count. Ids count until all noted ones are applied.
-    `accepted`: how many delayed messages of a unit may come later."""
+    """Messages count until the buffers are empty, or with a barrier those that lay there at its start. Ids count until
+    all noted ones are applied. `accepted`: how many delayed messages of a unit may come later."""
 
     repairing = "bridges are stopped: starting them"
 
@@ -120,12 +392,10 @@ class UnitsDirection(Direction[BrokerView]):
         return reasons
 
     def repairs(self, view: BrokerView, _peer: object) -> list[Call]:
-        """Start stopped bridges; a bridge that is not connected is left to its own retries."""
         return [call for call in starts(view, self._chosen) if not view.holds(call)]
 
 
 def catch_up(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    """While the source serves: the bridges connected, and little enough under way that a drain takes a moment."""
     link_ends = tools.observer.link_ends(move)
     before = {ends: _lacking(ends, move) for ends in link_ends}
     wait = Wait(tools, [UnitsDirection(ends, move.moves) for ends in link_ends], context, UNDER_WAY, SMALL)
@@ -142,7 +412,7 @@ def catch_up(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCo
     return Failed.of(*findings) if findings else outcome
 
 
-def _lacking(ends: LinkEnds, move: Move) -> Lacking:
+def _lacking(ends: LinkEnds, move: Move) -> Mapping[str, frozenset[str]]:
     """Empty where a store cannot be read: the gate reports it."""
     with suppress(BrokerError):
         return lacking(ends, ends[1].read(), move.moves) or {}
@@ -167,8 +437,7 @@ def restart(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCon
     again_at = 0.0
 
     def read() -> dict[str, str]:
-        """Name the units whose bridge is not connected. A start is refused for as long as a stop goes on, so it is sent
-        until it is seen to hold."""
+        """A start is refused for as long as a stop goes on, so it is sent until it is seen to hold."""
         nonlocal again_at
         stopped, _ = tools.missing(AGAIN, move)
         if stopped and context.monotonic() >= again_at:
@@ -181,25 +450,20 @@ def restart(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCon
     return attached(tools, step, move, context, "the bridge", read)
 
 
-UNDO_SHIPPING: Final = Undo(source=(links_as_before,))
-
-
+UNDO_SHIPPING: Final = Undo(source=(wants.links_as_before,))
 HOLDS: Final = "the returned site holds something for this one"
 HELD: Final = "it was paused for what came"
 LOOK_S: Final = 30.0
 
 
 def _served(at: AtBroker) -> Iterator[Queue]:
-    """The queues that delivered before to clients who are let in."""
-    served = (
-        queue for flow in at.view.flows if not at.view.kept_out(flow.unit) for queue in at.view.queues_of(flow.unit)
-    )
+    let_in = (flow.unit for flow in at.view.flows if not at.view.kept_out(flow.unit))
+    served = (queue for unit in let_in for queue in at.view.queues_of(unit))
     return (queue for queue in served if queue.name not in at.was["paused"])
 
 
 def _ways_in(at: AtBroker) -> list[Call]:
-    """The listeners of a returned site: the peer's bridges use one, the processor of the ids another. The queues are
-    closed, so that no client gets in."""
+    """The peer's bridges use one, the processor of the ids another. The queues are closed: no client gets in."""
     return at.missing(
         _listener(at.view, Goal.LINK_UP, listener) for listener in (*at.view.link.listeners, *at.view.listeners)
     )
@@ -237,9 +501,6 @@ def _listener(view: BrokerView, goal: Goal, listener: Acceptor, when: str | None
     return call(view, goal, listener.name, asked, f"{'open' if opens else 'close'} acceptor {listener.name}", when)
 
 
-draft_reconcile: Final = planning(SOURCE, "whether the returned site's copies hold what is served")
-
-
 def reinstate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     # Clients wait only while something can still arrive, and not a second time where an earlier run had let them in.
     residues = list(tools.residue.values())
@@ -263,9 +524,9 @@ def reinstate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepC
     # Before anybody delivers what came: what consumers of the returned site had done when it was lost, unannounced.
     for serving, returned in pairs if any(made.goal is Goal.PAUSE for made in step.calls) else ():
         try:
-            findings += duplicates.done_at((returned, serving), serving.read(), timeout_s=LOOK_S)
+            findings += done_at((returned, serving), serving.read(), timeout_s=LOOK_S)
         except NotRead as error:
-            findings.append(duplicates.not_compared(error))
+            findings.append(found("DR-RECONCILE-004.not_compared", why=error))
     if (refused := tools.reach(DELIVERED, move, context)) is not None:
         return refused
     # Not known where an earlier process counted the residue that was let in.
@@ -278,13 +539,9 @@ def reinstate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepC
 
 def applied(tools: BridgesTools, move: Move, context: StepContext) -> Outcome:
     """Let the ids that have arrived be applied: a message that came in without its id may be duplicates."""
-    waited = until(
-        context,
-        lambda: tools.observer.unapplied_at(move.source, timeout_s=5.0),
-        holds=lambda left: left == 0,
-        within_s=tools.timeouts.settle_s,
-        poll_s=tools.timeouts.settle_poll_s,
-    )
+    read, within_s = partial(tools.observer.unapplied_at, move.source, timeout_s=5.0), tools.timeouts.settle_s
+    poll_s = tools.timeouts.settle_poll_s
+    waited = until(context, read, holds=lambda left: left == 0, within_s=within_s, poll_s=poll_s)
     # At most as many came without their ids as ids are left there, and as messages came; what lies in the buffers of
     # the returned site did not come.
     views, residues = tools.observer.answering(move.target), tools.residue.values()
@@ -302,8 +559,7 @@ def applied(tools: BridgesTools, move: Move, context: StepContext) -> Outcome:
 
 
 def reconcile(tools: BridgesTools, _step: PlannedStep, move: Move, _context: StepContext) -> Outcome:
-    """Compare the id stores where the settings name them: the serving site must know all ids that the returned site has
-    processed. An earlier step waited for the messages; copies that found no queue at the returned site are reported."""
+    """The serving site must know all ids that the returned site has processed."""
     findings: list[Finding] = []
     for view in tools.observer.read_at(move.target):
         counts = [f"{unit} {count}" for unit, count in view.unrouted.items() if count and view.flow(unit) is not None]
@@ -315,43 +571,32 @@ def reconcile(tools: BridgesTools, _step: PlannedStep, move: Move, _context: Ste
             continue
         unknown[serving.pair] = None
         try:
-            lacking = {queue: len(ids) for queue, ids in duplicates.ids_lacking(returned.ids, serving.ids).items()}
+            lacks = {queue: len(ids) for queue, ids in ids_lacking(returned.ids, serving.ids).items()}
         except NotRead as error:
-            findings.append(duplicates.not_compared(error))
+            findings.append(found("DR-RECONCILE-004.not_compared", why=error))
             continue
-        unknown[serving.pair] = {**lacking}
-        if lacking:
-            ids = brief([f"{queue} {count}" for queue, count in lacking.items()])
+        unknown[serving.pair] = {**lacks}
+        if lacks:
+            ids = brief([f"{queue} {count}" for queue, count in lacks.items()])
             findings.append(found("DR-RECONCILE-004.unknown_ids", target=move.target, source=move.source, ids=ids))
     return Done("compared as far as it can be", {"ids_not_known": unknown or None}, tuple(findings))
 
 
-UNDO_REINSTATE: Final = Undo(
-    (wants.link_access_as_before, wants.pauses_as_before, wants.debts_as_before),
-    (as_returned,),
-    partial(as_before, settle=applied),
-)
-
-
+AT_SOURCE: Final = (wants.link_access_as_before, wants.pauses_as_before, wants.debts_as_before)
+UNDO_REINSTATE: Final = Undo(AT_SOURCE, (as_returned,), partial(as_before, settle=applied))
 PROCEDURE: Final[Procedure[Snapshot[BrokerView], BridgesTools]] = {
     **COMMON,
     "catch-up": VerbHandler(draft_catch_up, catch_up, UNDO_SHIPPING),
-    "fence": VerbHandler(fence.draft, fence.act, fence.UNDO),
+    "fence": VerbHandler(draft_fence, fence, Undo(source=(clients,), target=(wants.debts_as_before,), by=undo)),
     "drain": VerbHandler(draft_drain, drain, UNDO_SHIPPING),
-    "activate": VerbHandler(fence.draft_activate, fence.activate, fence.UNDO_ACTIVATE),
-    "unfence": VerbHandler(fence.draft_unfence, fence.unfence, fence.UNDO_UNFENCE),
+    "activate": VerbHandler(draft_activate, activate, Undo(target=(clients,))),
+    "unfence": VerbHandler(draft_unfence, unfence, Undo(source=(clients, held))),
     "restart-link": VerbHandler(draft_restart, restart, UNDO_SHIPPING),
     "trim": VerbHandler(trim.draft, trim.act),
     # How a lost site is taken in again.
-    "residue": VerbHandler(fence.draft_of_returned, fence.residue),
+    "residue": VerbHandler(draft_of_returned, residue),
     "reinstate": VerbHandler(draft_reinstate, reinstate, UNDO_REINSTATE),
-    "reconcile": VerbHandler(draft_reconcile, reconcile),
+    "reconcile": VerbHandler(planning(SOURCE, "whether the returned site's copies hold what is served"), reconcile),
 }
-TOPOLOGY: Final = TopologyDefinition(
-    PROCEDURE,
-    CHECKS,
-    READS,
-    BridgesTools,
-    "give the clients' roles their rights at each queue's address back",
-    moves_parts=True,
-)
+BY_CONSOLE: Final = "give the clients' roles their rights at each queue's address back"
+TOPOLOGY: Final = TopologyDefinition(PROCEDURE, CHECKS, READS, BridgesTools, BY_CONSOLE, moves_parts=True)

@@ -9,7 +9,7 @@ from typing import Final
 
 from dr_ctl.core.model import Finding
 from dr_ctl.engine.ports import UnitSnapshot
-from dr_ctl.jolokia.client import READ_S, Listing, Post, Query, Read, Reader
+from dr_ctl.jolokia.client import Listing, Post, Query, Read
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.artemis import BridgesBroker
@@ -17,7 +17,7 @@ from dr_ctl.topologies.artemis import beans, session
 from dr_ctl.topologies.artemis import reading as artemis
 from dr_ctl.topologies.bridges import checks
 from dr_ctl.topologies.bridges.messages import Message, Origin, forwarded, unannounced, with_due
-from dr_ctl.topologies.bridges.view import ORIGIN, Bridge, BrokerView, Divert, Flow, with_idle
+from dr_ctl.topologies.bridges.view import ORIGIN, Bridge, BrokerView, Divert, Flow
 from dr_ctl.topologies.common import observer, snapshot
 from dr_ctl.topologies.common.calls import ANY_ADDRESS
 from dr_ctl.topologies.common.checks import on_purpose
@@ -38,75 +38,8 @@ _ADDRESS: Final = ("RolesAsJSON", "UnRoutedMessageCount")
 BUFFERS: Final = "mirror."
 
 
-def read(reader: Reader, *, pair: str, site: str, config: Config, broker: str, timeout_s: float = READ_S) -> BrokerView:
-    """Ask for everything in one POST. Raises `BrokerError`."""
-    server = beans.server(broker)
-    post = Post()
-    basis = artemis.CommonQuestions(post, broker, _DIALECT)
-    queueing = post.ask(Read(beans.queue(broker), _QUEUE))
-    bridging = post.ask(Read(server + BRIDGES, _BRIDGE))
-    diverting = post.ask(Read(server + DIVERTS, _DIVERT))
-    addressing = post.ask(Read(beans.address(broker), _ADDRESS))
-    users = post.ask(Query(server, Listing.USERS, ("",)))
-    usual = post.ask(Query(server, Listing.ROLES, (ANY_ADDRESS,)))
-    locking = post.ask(Query(server, Listing.LOCK_COORDINATORS))
-    post.send(reader, timeout_s=timeout_s)
-    with artemis.as_expected(reader.url):
-        values = basis.values(reader)
-        listed = [_queue(artemis.queue(bean, row), row) for bean, row in queueing.beans()]
-        bridges = [_bridge(bean, row) for bean, row in bridging.beans()]
-        flows = joined([_divert(row) for _, row in diverting.beans()], listed, bridges)
-        ids = next((flow for flow in flows if flow.divert.exclusive), None)
-        addresses = {beans.parts(bean)["address"]: row for bean, row in addressing.beans()}
-        # Queues that carry messages and ids are the broker's own; others are clients' queues.
-        own = {flow.divert.to for flow in flows} | ({ids.unit} if ids is not None else set())
-        queues = [replace(queue, internal=True) if queue.address in own else queue for queue in listed]
-        return BrokerView(
-            pair=pair,
-            site=site,
-            config=config,
-            broker=broker,
-            **values,
-            queues=tuple(sorted(queues, key=lambda queue: queue.name)),
-            flows=tuple(flow for flow in flows if not flow.divert.exclusive),
-            ids=ids,
-            arrived=tuple(queue for queue in listed if ids is not None and queue.address == ids.unit),
-            unrouted={name: row.number("UnRoutedMessageCount") for name, row in addresses.items()},
-            grants={name: artemis.grants(row.text("RolesAsJSON")) for name, row in addresses.items()},
-            users=artemis.users(users),
-            usual=artemis.grants(usual.value()),
-            coordinators=artemis.coordinators(locking),
-        )
-
-
-def refresh(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
-    """Read a broker's listeners, buffers and arrived ids again. Closed queues and clients stay as in the last
-    reading."""
-    own = [flow.buffer for flow in view.carrying if flow.buffer is not None]
-    post = Post()
-    basis = artemis.CommonQuestions(post, view.broker, _DIALECT, known=view)
-    counting = [(queue, post.ask(Read(queue.bean, artemis.QUEUE))) for queue in (*own, *view.arrived)]
-    post.send(reader, timeout_s=timeout_s)
-    queues = {
-        queue.bean: replace(artemis.queue(queue.bean, counts.fields()), internal=queue.internal, routing=queue.routing)
-        for queue, counts in counting
-    }
-
-    def now(flow: Flow) -> Flow:
-        return replace(flow, buffer=queues[flow.buffer.bean]) if flow.buffer is not None else flow
-
-    return replace(
-        view,
-        **basis.moving(reader),
-        flows=tuple(map(now, view.flows)),
-        ids=now(view.ids) if view.ids is not None else None,
-        arrived=tuple(queues[queue.bean] for queue in view.arrived),
-    )
-
-
 def joined(diverts: Iterable[Divert], queues: Sequence[Queue], bridges: Sequence[Bridge]) -> list[Flow]:
-    """Join a divert with the queue that it fills and the bridges that read it. A divert that feeds neither a bridge nor
-    a buffer by its name, and does not ask where a message comes from, is not of this topology."""
+    """A divert that feeds neither a bridge nor a buffer by its name, and asks for no origin, is none of these."""
     flows = []
     for divert in sorted(diverts, key=lambda by_name: by_name.name):
         filled = [queue for queue in queues if queue.address == divert.to]
@@ -122,27 +55,16 @@ def _bridge(bean: str, fields: Fields) -> Bridge:
     name = "TransformerPropertiesAsJSON"
     properties = fields.optional_text(name) if fields.has(name) else None
     written: Mapping[str, object] = json.loads(properties) if properties else {}
-    return Bridge(
-        fields.text("Name"),
-        bean,
-        fields.text("QueueName"),
-        fields.flag("Started"),
-        fields.flag("Connected") if fields.has("Connected") else None,
-        str(written[ORIGIN]) if ORIGIN in written else None,
-        fields.texts("StaticConnectors"),
-        fields.has("HA") and fields.flag("HA"),
-    )
+    name, queue, started = fields.text("Name"), fields.text("QueueName"), fields.flag("Started")
+    connected = fields.flag("Connected") if fields.has("Connected") else None
+    origin, ha = str(written[ORIGIN]) if ORIGIN in written else None, fields.has("HA") and fields.flag("HA")
+    return Bridge(name, bean, queue, started, connected, origin, fields.texts("StaticConnectors"), ha)
 
 
 def _divert(fields: Fields) -> Divert:
-    return Divert(
-        fields.text("UniqueName"),
-        fields.text("Address"),
-        fields.text("ForwardingAddress"),
-        fields.optional_text("Filter"),
-        fields.flag("Exclusive"),
-        fields.optional_text("RoutingType") if fields.has("RoutingType") else None,
-    )
+    name, address, to = map(fields.text, ("UniqueName", "Address", "ForwardingAddress"))
+    routing = fields.optional_text("RoutingType") if fields.has("RoutingType") else None
+    return Divert(name, address, to, fields.optional_text("Filter"), fields.flag("Exclusive"), routing)
 
 
 def _queue(queue: Queue, fields: Fields) -> Queue:
@@ -155,8 +77,6 @@ def _queue(queue: Queue, fields: Fields) -> Queue:
 
 @dataclass(frozen=True)
 class BridgesSnapshot(snapshot.Snapshot[BrokerView]):
-    """A reading of both sites; an address moves with its queues."""
-
     @cached_property
     def units(self) -> Sequence[UnitSnapshot]:
         names = sorted({flow.unit for site in self.sites for view in self.views(site) for flow in view.flows})
@@ -188,8 +108,7 @@ class Session(session.Session[BrokerView]):
         return replace(super()._config(), lasting=self.settings.lasting_fence)
 
     def processed(self, queue: str, messages: Sequence[Message]) -> frozenset[Origin] | None:
-        """The names of those that the id store of the site knows; None where the settings name no store. Raises
-        `NotRead`."""
+        """The names that the id store of the site knows; None where the settings name no store. Raises `NotRead`."""
         if (store := self.ids) is None:
             return None
         ids = {message.id(self.id_header): message.name for message in messages}
@@ -197,7 +116,6 @@ class Session(session.Session[BrokerView]):
 
     @property
     def ids(self) -> Store | None:
-        """The id store of the site, if the settings name it."""
         if (settings := self.settings.ids) is None:
             return None
         return Store(self._installation.path(settings.sqlite), settings.table, settings.queue, settings.id)
@@ -208,15 +126,70 @@ class Session(session.Session[BrokerView]):
         return self.settings.ids.header if self.settings.ids is not None else ""
 
     def _ask(self, broker: str, timeout_s: float) -> BrokerView:
-        return read(
-            self.reader(), pair=self.pair, site=self.site, config=self.config, broker=broker, timeout_s=timeout_s
-        )
+        server = beans.server(broker)
+        post = Post()
+        basis = artemis.CommonQuestions(post, broker, _DIALECT)
+        queueing = post.ask(Read(beans.queue(broker), _QUEUE))
+        bridging = post.ask(Read(server + BRIDGES, _BRIDGE))
+        diverting = post.ask(Read(server + DIVERTS, _DIVERT))
+        addressing = post.ask(Read(beans.address(broker), _ADDRESS))
+        users = post.ask(Query(server, Listing.USERS, ("",)))
+        usual = post.ask(Query(server, Listing.ROLES, (ANY_ADDRESS,)))
+        locking = post.ask(Query(server, Listing.LOCK_COORDINATORS))
+        post.send(self.reader(), timeout_s=timeout_s)
+        with artemis.as_expected(self.reader().url):
+            values = basis.values(self.reader())
+            listed = [_queue(artemis.queue(bean, row), row) for bean, row in queueing.beans()]
+            bridges = [_bridge(bean, row) for bean, row in bridging.beans()]
+            flows = joined([_divert(row) for _, row in diverting.beans()], listed, bridges)
+            ids = next((flow for flow in flows if flow.divert.exclusive), None)
+            addresses = {beans.parts(bean)["address"]: row for bean, row in addressing.beans()}
+            # Queues that carry messages and ids are the broker's own; others are clients' queues.
+            own = {flow.divert.to for flow in flows} | ({ids.unit} if ids is not None else set())
+            queues = [replace(queue, internal=True) if queue.address in own else queue for queue in listed]
+            return BrokerView(
+                pair=self.pair,
+                site=self.site,
+                config=self.config,
+                broker=broker,
+                **values,
+                queues=tuple(sorted(queues, key=lambda queue: queue.name)),
+                flows=tuple(flow for flow in flows if not flow.divert.exclusive),
+                ids=ids,
+                arrived=tuple(queue for queue in listed if ids is not None and queue.address == ids.unit),
+                unrouted={name: row.number("UnRoutedMessageCount") for name, row in addresses.items()},
+                grants={name: artemis.grants(row.text("RolesAsJSON")) for name, row in addresses.items()},
+                users=artemis.users(users),
+                usual=artemis.grants(usual.value()),
+                coordinators=artemis.coordinators(locking),
+            )
 
     def _reread(self, known: BrokerView, _wanted: ReadScope, timeout_s: float) -> BrokerView:
-        return refresh(self.reader(), known, timeout_s=timeout_s)
+        """Listeners, buffers and arrived ids. Closed queues and clients stay as in the last reading."""
+        own = [flow.buffer for flow in known.carrying if flow.buffer is not None]
+        post = Post()
+        basis = artemis.CommonQuestions(post, known.broker, _DIALECT, known=known)
+        counting = [(queue, post.ask(Read(queue.bean, artemis.QUEUE))) for queue in (*own, *known.arrived)]
+        post.send(self.reader(), timeout_s=timeout_s)
+        queues = {
+            queue.bean: replace(
+                artemis.queue(queue.bean, counts.fields()), internal=queue.internal, routing=queue.routing
+            )
+            for queue, counts in counting
+        }
+
+        def now(flow: Flow) -> Flow:
+            return replace(flow, buffer=queues[flow.buffer.bean]) if flow.buffer is not None else flow
+
+        return replace(
+            known,
+            **basis.moving(self.reader()),
+            flows=tuple(map(now, known.flows)),
+            ids=now(known.ids) if known.ids is not None else None,
+            arrived=tuple(queues[queue.bean] for queue in known.arrived),
+        )
 
     def open_listeners(self, *, timeout_s: float) -> tuple[str, ...]:
-        """The acceptors through which clients of an open queue come."""
         view = self.read(timeout_s=timeout_s)
         return tuple(listener.name for listener in view.listeners if listener.started) if view.open else ()
 
@@ -226,8 +199,7 @@ Observer = observer.Observer[BrokerView, Session]
 
 
 def _with_what_is_forwarded(observer: Observer, observe: Callable[[], Snapshot[BrokerView]]) -> Snapshot[BrokerView]:
-    """Beside it, what clients forward with another site's origin, and when delayed messages are due. That takes a
-    moment: no wait asks for it."""
+    """With what clients forward with another site's origin, and due times. That takes a moment: no wait asks for it."""
     snapshot = observe()
     owed = {debt.lost_site for debt in snapshot.debts}
 
@@ -242,6 +214,15 @@ def _with_what_is_forwarded(observer: Observer, observe: Callable[[], Snapshot[B
     return snapshot.changed(read)
 
 
-READS: Final = observer.Reads(
-    Session.each, lambda sites: BridgesSnapshot(with_idle(sites)), observed=_with_what_is_forwarded, by_pair=False
-)
+def with_idle(sites: Mapping[str, Mapping[str, BrokerView | snapshot.Silent]]) -> BridgesSnapshot:
+    both = BridgesSnapshot(sites)
+
+    def marked(view: BrokerView) -> BrokerView:
+        peer = both.peer(view)
+        idle = [unit for unit in view.units if view.is_idle(unit, peer)] if peer is not None else ()
+        return replace(view, idle=frozenset(idle))
+
+    return both.changed(marked)
+
+
+READS: Final = observer.Reads(Session.each, with_idle, observed=_with_what_is_forwarded, by_pair=False)

@@ -1,22 +1,123 @@
 """The gate of queues that diverts and bridges copy, and the tools of acts at such brokers."""
 
+import sqlite3
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing
+from shlex import quote
+from typing import Final
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, brief
-from dr_ctl.engine.plan import Call, Goal
+from dr_ctl.engine.plan import Call, Goal, Spec
 from dr_ctl.engine.ports import Done, Failed, Move, Outcome, StepContext
-from dr_ctl.topologies.bridges.duplicates import copies_done, lacking, missing, not_compared
-from dr_ctl.topologies.bridges.reading import Observer
-from dr_ctl.topologies.bridges.view import BrokerView
+from dr_ctl.topologies.bridges.messages import COMPARED, PAGE, Origin, listed, pages
+from dr_ctl.topologies.bridges.reading import LinkEnds, Observer
+from dr_ctl.topologies.bridges.view import BrokerView, Chosen, every_unit
 from dr_ctl.topologies.common.calls import still
 from dr_ctl.topologies.common.gate import Gate, PairReading, counters_changed
-from dr_ctl.topologies.common.idstore import NotRead
+from dr_ctl.topologies.common.idstore import WITHIN_S, NotRead, Store
 from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.tools import ROLES, Sender, Tools
-from dr_ctl.topologies.common.view import Residue, count_text
+from dr_ctl.topologies.common.view import Queue, Residue, count_text
 from dr_ctl.topologies.common.waiting import Barrier
+
+PAGES: Final = 20  # of the copy: each page of a deep queue takes longer than the one before
+Lacking = Mapping[str, frozenset[str]]
+
+
+def ids_lacking(store: Store, other: Store, queues: Collection[str] | None = None) -> Lacking:
+    """The ids that `store` has and `other` lacks, by queue. The databases compare. Raises `NotRead`."""
+    lacking_ids: dict[str, set[str]] = {}
+    of = "" if queues is None else " WHERE q = ?"
+    asked = f"SELECT * FROM ({store.rows('main')}){of} EXCEPT SELECT * FROM ({other.rows('other')}){of}"  # noqa: S608
+    try:
+        with closing(sqlite3.connect(store.uri, uri=True, timeout=WITHIN_S)) as own:
+            own.execute("ATTACH DATABASE ? AS other", (other.uri,))
+            for names in [()] if queues is None else [(queue, queue) for queue in queues]:
+                for queue, id_ in own.execute(asked, names):
+                    lacking_ids.setdefault(str(queue), set()).add(str(id_))
+    except sqlite3.Error as error:
+        raise NotRead(f"{store.path.name} beside {other.path.name}: {error}") from error
+    return {queue: frozenset(ids) for queue, ids in lacking_ids.items()}
+
+
+def missing(ends: LinkEnds, queue: Queue, copy: Queue, origins: Sequence[str], *, timeout_s: float) -> int | None:
+    """How many lie here, are not there, and are in no id store; without delayed ones. None where that cannot be
+    told."""
+    (local, peer), (own, other) = ends, origins
+    lying = listed(local.reader(), queue, own, timeout_s=timeout_s) if queue.depth <= COMPARED else None
+    if lying is None:
+        return None
+    forwarded = sum(message.forwarded for message in lying)
+    wanted, oldest, looked = [message for message in lying if not message.forwarded], None, 0
+    for page in pages(peer.reader(), copy, other, timeout_s=timeout_s):
+        if not wanted or looked == PAGES:
+            break
+        looked += 1
+        if not all(message.named for message in page):
+            return None
+        present = {origin for message in page for origin in message.origins}
+        wanted = [message for message in wanted if not message.origins & present]
+        numbers = [message.copied[1] for message in page if message.copied is not None and message.copied[0] == own]
+        oldest = min([*numbers, *([oldest] if oldest is not None else [])], default=None)
+    # A delay that AMQP tells in milliseconds begins anew at the copy, which is in no listing until then.
+    if wanted and (looked == PAGES or copy.scheduled):
+        return None
+    if not wanted:
+        return forwarded
+    processed = [session.processed(queue.name, wanted) for session in ends]
+    done = frozenset[Origin]().union(*(origins for origins in processed if origins is not None))
+    wanted = [message for message in wanted if message.name not in done]
+    if None in processed:
+        # Nobody can say of a message older than every copy whether it was processed there, or never came.
+        numbered = [{number for origin, number in message.origins if origin == own} for message in wanted]
+        newer = sum(oldest is not None and max(numbers, default=-1) >= oldest for numbers in numbered)
+        return forwarded + newer if newer or not wanted else None
+    return forwarded + len(wanted)
+
+
+def lacking(ends: LinkEnds, copies: BrokerView, chosen: Chosen) -> Lacking | None:
+    """By queue the ids that the target's store lacks; None where the settings do not name both. Raises `NotRead`."""
+    own, other = (session.ids for session in ends)
+    if own is None or other is None:
+        return None
+    queues = [queue.name for unit in copies.among(chosen) for queue in copies.queues_of(unit)]
+    return ids_lacking(own, other, queues)
+
+
+def copies_done(ends: LinkEnds, copies: BrokerView, ids: Lacking, spec: Spec, *, timeout_s: float) -> Iterator[Finding]:
+    """An error for each queue whose copy holds messages of these ids, without the numbers that were accepted."""
+    local, peer = ends
+    for name, lost in ids.items():
+        copy, most = copies.business[name], len(lost)
+        # At most so many lie in the copy: all of them, where it cannot be listed whole.
+        if copy.depth <= PAGES * PAGE and not copy.scheduled and copy.counted:
+            own = copies.origin_of(copy.address) or peer.site
+            lying = listed(peer.reader(), copy, own, timeout_s=timeout_s)
+            most = sum(message.id(peer.id_header) in lost for message in lying) if lying is not None else most
+        if most and most != spec.accept_difference.get(name):
+            site, other, difference = local.site, peer.site, quote(f"{name}={most}")
+            yield found("DR-BRIDGE-018", most=most, name=name, site=site, other_site=other, difference=difference)
+
+
+def done_at(ends: LinkEnds, copies: BrokerView, *, timeout_s: float) -> Iterator[Finding]:
+    """What lies at the second broker, was done at the first, and the second's store does not know."""
+    local, peer = ends
+    if (lost := lacking(ends, copies, every_unit)) is None:
+        yield found("DR-RETURN-010.no_store", site=local.site, other_site=peer.site)
+        return
+    for name, ids in lost.items():
+        queue = copies.business[name]
+        origin = copies.origin_of(queue.address) or peer.site
+        lying = {
+            message.id(peer.id_header)
+            for page in pages(peer.reader(), queue, origin, timeout_s=timeout_s)
+            for message in page
+        }
+        if done := sorted(ids & lying):
+            site, other, count, named = local.site, peer.site, len(done), brief(done)
+            yield found("DR-RETURN-010.unannounced", other_site=other, site=site, count=count, queue=name, ids=named)
 
 
 def ids_left(barrier: Barrier, view: BrokerView, peer: BrokerView) -> int | None:
@@ -27,8 +128,7 @@ def ids_left(barrier: Barrier, view: BrokerView, peer: BrokerView) -> int | None
 
 
 class BridgesGate(Gate[BrokerView]):
-    """The gate of one command. `barriers` say by site and pair whether the ids from before the gate that leave it are
-    applied: begun by the drain, so that the gate need not wait for those of other queues anew."""
+    """`barriers`: whether the ids from before the gate are applied; begun by the drain, to wait for no newer ones."""
 
     observer: Observer
 
@@ -80,18 +180,15 @@ class BridgesGate(Gate[BrokerView]):
             # Fewer are delayed with each moment, so that nobody can name their number beforehand.
             lacks = (lacks or 0) + (not_due if lacks or not_due > accepted else 0)
             if lacks and lacks != accepted:
-                return Failed.of(
-                    found(
-                        "DR-PARITY-004.one_queue", site=view.site, other_site=peer.site, count=lacks, queue=queue.name
-                    )
-                )
+                site, other, name = view.site, peer.site, queue.name
+                return Failed.of(found("DR-PARITY-004.one_queue", site=site, other_site=other, count=lacks, queue=name))
         findings, duplicates = list[Finding](), list[Finding]()
         try:
             # The ids of before the gate are applied, so that one which the target's store lacks does not come any more.
             ids = lacking(ends, peer, move.moves) or {}
             duplicates += copies_done(ends, peer, ids, move.spec, timeout_s=self.timeouts.flag_s)
         except NotRead as error:
-            findings.append(not_compared(error))
+            findings.append(found("DR-RECONCILE-004.not_compared", why=error))
         if duplicates:
             return Failed(duplicates[0].text, findings=tuple(duplicates))
         if unread:
@@ -127,8 +224,6 @@ def _shipped(view: BrokerView, move: Move) -> Iterator[str]:
 
 
 class BridgesTools(Tools[BrokerView]):
-    """`residue` is what each pair's returned broker held when it was counted."""
-
     observer: Observer
     gate: BridgesGate
 

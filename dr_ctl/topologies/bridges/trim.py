@@ -50,7 +50,6 @@ def draft(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerView], mov
 
 
 def removes(view: BrokerView, queue: Queue, consumed: Consumed) -> Iterator[Call]:
-    """Remove these copies, named by origin and number, in batches."""
     names = sorted((id_.rpartition(":")[0], int(id_.rpartition(":")[2])) for id_ in consumed.ids)
     for origin, group in groupby(names, key=itemgetter(0)):
         quoted = "'" + origin.replace("'", "''") + "'"
@@ -63,8 +62,6 @@ def removes(view: BrokerView, queue: Queue, consumed: Consumed) -> Iterator[Call
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """The copies of one queue by their names, and which of them each site's id store holds."""
-
     ends: LinkEnds  # the serving broker, then the waiting one
     queue: str
     copies: frozenset[str]
@@ -120,7 +117,6 @@ def act(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext
 
 
 def _stays(comparisons: Sequence[Compared], removed: str, *, none: bool) -> Iterator[Finding]:
-    """What stays, and which of the two stores does not hold it."""
     remedy, severity = "", Severity.INFO
     if none and any(comparison.serving or comparison.waiting for comparison in comparisons):
         severity = Severity.WARNING
@@ -133,7 +129,6 @@ def _stays(comparisons: Sequence[Compared], removed: str, *, none: bool) -> Iter
 
 
 def _lacking(one: BrokerView, other: BrokerView) -> str:
-    """Why the store of that site lacks all ids that the other's has."""
     if one.link.unapplied:
         waits = f"{one.link.unapplied} id(s) of {other.site} wait to be applied at {one.site}"
         return f"{waits}: see that the processor of the ids runs there, and writes to the file that `ids:` names."
@@ -164,7 +159,6 @@ def _compared(ends: LinkEnds, queues: Sequence[str]) -> Iterator[Compared]:
 
 
 def _copies(waiting: Session, copy: Queue, own: str) -> Mapping[str, Message]:
-    """The copies of the other site's messages, by their names as text."""
     listed = islice(pages(waiting.reader(), copy, own, timeout_s=LOOK_S), PAGES)
     return {_text(message.copied): message for page in listed for message in page if message.copied is not None}
 
@@ -174,9 +168,7 @@ def _text(name: Origin) -> str:
 
 
 def _held(session: Session, queue: str, messages: list[Message]) -> frozenset[str]:
-    """The names of those that the store of that site holds. Raises `BrokerError`."""
-    processed = session.processed(queue, messages)
-    if processed is None:
+    if (processed := session.processed(queue, messages)) is None:
         raise BadValue(
             f"the settings name no id store of {session.site}",
             remedy=f"Name it as `ids: {{sqlite: FILE, header: PROPERTY}}` of {session.pair} at {session.site}.",

@@ -13,7 +13,6 @@ from dr_ctl.core.notation import duration, if_known
 from dr_ctl.engine.plan import Call, Goal
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.topologies.artemis.broker import ArtemisBroker, ArtemisRequests, ListenersAndRoles, nodes, others
-from dr_ctl.topologies.common import snapshot
 from dr_ctl.topologies.common.calls import Request
 from dr_ctl.topologies.common.snapshot import paused_by_runs
 from dr_ctl.topologies.common.view import Acceptor, Connection, Link, Queue, ReplicationScope, Residue, count_text
@@ -231,9 +230,8 @@ class Divert:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """The way of messages sent to one address: the divert puts them into the buffer, the bridges ship them. `buffer` is
-    None where no queue stands at the divert's other end. `due_s` says after how long each delayed message is due at the
-    latest, None where that was not read."""
+    """The divert puts messages sent to one address into the buffer, the bridges ship them. `buffer` is None where no
+    queue stands there; `due_s`: when each delayed message is due at the latest."""
 
     divert: Divert
     buffer: Queue | None
@@ -257,7 +255,6 @@ class Flow:
 
     @property
     def not_due(self) -> int:
-        """Delayed messages: a bridge ships one when it is due."""
         return self.buffer.scheduled if self.buffer is not None else 0
 
     def to_ship_now(self, accepted: Mapping[str, int]) -> int | None:
@@ -275,12 +272,11 @@ class Requests(ArtemisRequests):
 
 @dataclass(frozen=True, slots=True)
 class BrokerView(ArtemisBroker):
-    """A broker as it answered. `ids` ships the ids processed here, `arrived` are the queues where such ids of the peer
-    wait to be applied, `unrouted` counts by address messages that found no queue. `idle` are the units where no client
-    works while one does at the peer, although nothing keeps clients out at either. `forwarded` counts by unit messages
-    that a client sent with another site's origin, where that was read: no divert copied them. `unannounced` are, by
-    unit, the ids of messages in a returned site's buffers that its consumers have done and that its buffer of ids does
-    not announce: the peer's consumers do them again. None where nobody can tell."""
+    """`ids` ships the ids processed here, `arrived` are the queues where the peer's wait to be applied, `unrouted`
+    counts by address what found no queue. `idle`: units where no client works while one does at the peer, though
+    nothing keeps clients out. `forwarded`: messages that clients sent with another site's origin, which no divert
+    copied. `unannounced`: ids in a returned site's buffers that its consumers have done and no id announces: they are
+    done again; None where nobody can tell."""
 
     flows: tuple[Flow, ...]
     ids: Flow | None
@@ -300,8 +296,7 @@ class BrokerView(ArtemisBroker):
 
     @cached_property
     def _by_unit(self) -> tuple[Mapping[str, Flow], Mapping[str, Sequence[Queue]], Mapping[str, str]]:
-        """Flows and clients' queues by unit, and units by queue, buffers too: a broker may have ten thousand queues,
-        each asked for by name."""
+        """By unit the flows and clients' queues, by queue the units: a broker may have ten thousand queues."""
         queues: dict[str, list[Queue]] = {}
         for queue in self.business.values():
             queues.setdefault(queue.address, []).append(queue)
@@ -323,8 +318,7 @@ class BrokerView(ArtemisBroker):
         return self.unrouted.get(flow.divert.to, 0) if flow.buffer is not None else 0
 
     def repels(self, flow: Flow) -> bool:
-        """Say whether its buffer takes no message whose client wrote what kind of queue it is for, as JMS over AMQP
-        does: what a divert strips from other messages stays in these."""
+        """JMS over AMQP writes what kind of queue a message is for: a divert strips that from other messages alone."""
         ids = self.arrived if flow is self.ids else ()
         kinds = {queue.routing for queue in (*self.queues_of(flow.unit), *ids)}
         buffer, routing = flow.buffer, flow.divert.routing
@@ -333,7 +327,6 @@ class BrokerView(ArtemisBroker):
         return buffer.routing not in {*kinds, routing.lower()}
 
     def queues_of(self, unit: str) -> Sequence[Queue]:
-        """The queues from which clients take what is sent to a unit's address."""
         return self._by_unit[1].get(unit, ())
 
     def origin_of(self, unit: str) -> str | None:
@@ -352,23 +345,21 @@ class BrokerView(ArtemisBroker):
         queues = self.queues_of(unit)
         return bool(queues) and all(queue.paused and queue.name not in self._by_runs for queue in queues)
 
-    def is_shut(self, unit: str) -> bool:
-        """Say whether rights or a pause keep clients out of a unit, whatever listeners are open."""
-        return self.kept_out(unit) or self.gated(unit)
-
     @cached_property
     def _by_runs(self) -> frozenset[str]:
         return paused_by_runs(self)
+
+    def is_shut(self, unit: str) -> bool:
+        """Say whether rights or a pause keep clients out of a unit, whatever listeners are open."""
+        return self.kept_out(unit) or self.gated(unit)
 
     def among(self, chosen: Chosen) -> list[str]:
         return [flow.unit for flow in self.flows if chosen(flow.unit)]
 
     def open_among(self, chosen: Chosen) -> list[str]:
-        """The chosen units whose clients are let in."""
         return [unit for unit, is_open in self.units.items() if is_open and chosen(unit)]
 
     def carrying_among(self, chosen: Chosen) -> list[Flow]:
-        """The flows of the chosen units, and the flow of the ids."""
         return [flow for flow in self.carrying if flow is self.ids or chosen(flow.unit)]
 
     @cached_property
@@ -396,7 +387,6 @@ class BrokerView(ArtemisBroker):
 
     @property
     def carrying(self) -> tuple[Flow, ...]:
-        """Every flow, that of the ids too."""
         return self.flows if self.ids is None else (*self.flows, self.ids)
 
     @property
@@ -408,22 +398,7 @@ class BrokerView(ArtemisBroker):
     def requests(self) -> Requests:
         return Requests(self.broker, self.document_queue)
 
-    def working(self, unit: str) -> bool:
-        """Say whether a client takes messages of a unit here."""
-        return any(queue.consumers for queue in self.queues_of(unit))
-
-
-def with_idle(
-    sites: Mapping[str, Mapping[str, BrokerView | snapshot.Silent]],
-) -> Mapping[str, Mapping[str, BrokerView | snapshot.Silent]]:
-    """Where nothing keeps the clients of a unit out at either site, it serves where they work."""
-    first, second = sites
-    marked = {site: dict(brokers) for site, brokers in sites.items()}
-    for pair in sites[first]:
-        for site, other_site in ((first, second), (second, first)):
-            view, peer = sites[site][pair], sites[other_site][pair]
-            if isinstance(view, BrokerView) and isinstance(peer, BrokerView):
-                open_at_both = {unit for unit, is_open in view.units.items() if is_open and peer.units.get(unit)}
-                idle = {unit for unit in open_at_both if peer.working(unit) and not view.working(unit)}
-                marked[site][pair] = replace(view, idle=frozenset(idle))
-    return marked
+    def is_idle(self, unit: str, peer: BrokerView) -> bool:
+        """Where nothing keeps the clients of a unit out at either site, it serves where they work."""
+        here, there = (any(queue.consumers for queue in view.queues_of(unit)) for view in (self, peer))
+        return bool(self.units[unit] and peer.units.get(unit)) and there and not here

@@ -24,12 +24,11 @@ from dr_ctl.settings.model import Drain, Queues
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.bridges import procedure
 from dr_ctl.topologies.bridges.checks import CHECKS, SKIPS_PER_S
-from dr_ctl.topologies.bridges.duplicates import ids_lacking
 from dr_ctl.topologies.bridges.messages import COMPARED, _latest_s, _message
 from dr_ctl.topologies.bridges.procedure import HELD
-from dr_ctl.topologies.bridges.reading import BridgesSnapshot, joined
-from dr_ctl.topologies.bridges.tools import ids_left
-from dr_ctl.topologies.bridges.view import ORIGIN, Bridge, BrokerView, Divert, Flow, with_idle
+from dr_ctl.topologies.bridges.reading import BridgesSnapshot, joined, with_idle
+from dr_ctl.topologies.bridges.tools import ids_lacking, ids_left
+from dr_ctl.topologies.bridges.view import ORIGIN, Bridge, BrokerView, Divert, Flow
 from dr_ctl.topologies.common.calls import debt_name
 from dr_ctl.topologies.common.checks import Case
 from dr_ctl.topologies.common.idstore import NotRead, Store
@@ -187,7 +186,7 @@ def working(view: BrokerView, *units: str) -> BrokerView:
 def test_what_nothing_keeps_clients_out_of_is_served_where_they_work(
     london: BrokerView, paris: BrokerView, idle: dict[str, set[str]]
 ) -> None:
-    sites = with_idle({"london": {PAIR: london}, "paris": {PAIR: paris}})
+    sites = with_idle({"london": {PAIR: london}, "paris": {PAIR: paris}}).sites
     by_name = {site: item for site, brokers in sites.items() for item in brokers.values()}
     assert {site: set(value.idle) for site, value in by_name.items() if isinstance(value, BrokerView)} == idle
 
