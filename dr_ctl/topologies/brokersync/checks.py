@@ -1,8 +1,6 @@
-"""The named checks of a BrokerSync pair: everything that speaks against a move, all at once; and whether the waiting
-site holds what the serving one does, queue by queue. Pure.
-
-Other messages there are copies of consumed ones: no lack, and removed by id before the site opens.
-"""
+"""The named checks of a BrokerSync pair: all that speaks against a move, and whether the waiting site holds what the
+serving one does, by queue. Pure. Other messages there are copies of consumed ones: removed by id before the site
+opens."""
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,12 +37,10 @@ class Counts(rules.Counts):
 
     @property
     def lacks(self) -> int:
-        """How many the target has not and will not get."""
         return max(0, self.source - self.target - self.to_ship)
 
 
 def counts(source: BrokerView, target: BrokerView, queues: Queues) -> list[Counts]:
-    """Every selected queue of clients, by name."""
     to_ship = {name: copies.depth for name, copies in source.copying.items()}
     return [
         Counts(counted.queue, counted.source, counted.target, to_ship.get(counted.queue, 0))
@@ -53,15 +49,13 @@ def counts(source: BrokerView, target: BrokerView, queues: Queues) -> list[Count
 
 
 def lacking(source: BrokerView, target: BrokerView, queues: Queues, traffic: Mapping[str, int]) -> list[Counts]:
-    """Queues whose lack is larger than what moved between two readings can explain."""
     return [counted for counted in counts(source, target, queues) if counted.lacks > traffic.get(counted.queue, 0)]
 
 
 def unproven(
     source: BrokerView, target: BrokerView, queues: Queues, traffic: Mapping[str, int]
 ) -> list[tuple[Counts, int, str]]:
-    """Queues of which the target holds more copies than the source's counters cover, and than moved between two
-    readings; how many lie there alone, and why they may not be removed."""
+    """Queues with more copies at the target than counters and traffic explain; how many, and why they stay."""
     differences = []
     for counted in counts(source, target, queues):
         copies = counted.target + counted.to_ship - counted.source
@@ -106,22 +100,17 @@ def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterato
     yield from of_listeners(name, view)
     yield from _link_listener(name, view)
     yield from classic.of_permits(view, (LINKS_UP, LINKS_DOWN, REMOVES, LISTS), at_return=(MOVES,))
-    yield from _link(name, view)
-    yield from of_queues(name, view)
-    yield from classic.of_pausing(view, case)
-
-
-def _link(name: str, view: BrokerView) -> Iterator[Finding]:
     if view.network is None and len(view.networks) > 1:
         connectors = ", ".join(network.name for network in view.networks)
         yield found("DR-LINK-001.connector", broker=name, links=connectors)
     elif view.network is not None and not view.link.attached:
         yield found("DR-LINK-004", broker=name, link=f"network connector {view.network.name}", site=view.site)
+    yield from of_queues(name, view)
+    yield from classic.of_pausing(view, case)
 
 
 def _link_listener(name: str, view: BrokerView) -> Iterator[Finding]:
-    shared = sorted({bridge.protocol for bridge in view.bridges} & {*view.config.clients})
-    if shared:
+    if shared := sorted({bridge.protocol for bridge in view.bridges} & {*view.config.clients}):
         yield found("DR-DOOR-003.shared", broker=name, shared=", ".join(shared))
     elif not view.link.listeners and view.config.mirror is None:
         others = [acceptor.name for acceptor in view.acceptors if acceptor.name not in view.config.clients]
@@ -160,7 +149,6 @@ def of_opening(case: Case[BrokerView]) -> Iterator[Finding]:
 
 
 def _residue(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> Iterator[Finding]:
-    """Copies at the waiting site that the run would have to remove, and may not."""
     traffic = case.snapshot.traffic.get(source.pair, {})
     for counted, copies, why in unproven(source, target, case.rules.queues, traffic):
         if case.move.spec.accept_difference.get(counted.queue) == counted.more:
@@ -210,9 +198,7 @@ BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
     Named("DR-LINK-004", lambda view: f"{'' if view.link.attached else 'not '}connected", "it is connected"),
 )
 BY_PAIR: Final[Sequence[Named[BrokerView]]] = (
-    Named("DR-SYNC-001", _shown_copies),
-    Named("DR-SYNC-002", _shown_copies),
-    Named("DR-SYNC-003", _shown_copies),
+    *(Named(check, _shown_copies) for check in ("DR-SYNC-001", "DR-SYNC-002", "DR-SYNC-003")),
     Named("DR-SYNC-004", lambda view: f"{view.site} {sum(view.consumed.values())} consumed since its start"),
     Named("DR-SYNC-005", _shown_copies),
     Named(

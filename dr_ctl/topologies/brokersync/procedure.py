@@ -8,10 +8,10 @@ proves is moved aside within the broker, or put back; none is lost. What asks a 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from dr_ctl.core.document import document
+from dr_ctl.core.document import document, key
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, brief
 from dr_ctl.core.notation import matches
@@ -19,27 +19,27 @@ from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.plan import Call, Goal, PlannedStep
 from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
-from dr_ctl.jolokia.client import READ_S
-from dr_ctl.topologies.brokersync import checks, proven
-from dr_ctl.topologies.brokersync.checks import CHECKS, not_compared, nothing_owed, possible_duplicates, unproven_copies
-from dr_ctl.topologies.brokersync.proven import covered
-from dr_ctl.topologies.brokersync.reading import READS, LinkEnds, Observer, Session
+from dr_ctl.jolokia.client import READ_S, Read
+from dr_ctl.jolokia.values import Fields
+from dr_ctl.topologies.brokersync import checks
+from dr_ctl.topologies.brokersync.checks import CHECKS, DEEP, not_compared, nothing_owed
+from dr_ctl.topologies.brokersync.reading import READS, LinkEnds, Observer, Session, covered, for_agent
 from dr_ctl.topologies.brokersync.sync.pair import cleaner
-from dr_ctl.topologies.brokersync.sync.queue import DELETED
-from dr_ctl.topologies.brokersync.tools import SyncTools, both_listed, copies_alone, listed, own
-from dr_ctl.topologies.brokersync.view import BrokerView, SyncSnapshot
+from dr_ctl.topologies.brokersync.sync.queue import DELETED, SHOWN
+from dr_ctl.topologies.brokersync.view import AGENT, BrokerView, SyncSnapshot
 from dr_ctl.topologies.classic import ids
 from dr_ctl.topologies.classic import verbs as classic
-from dr_ctl.topologies.classic.ids import MOST, may_remove, moves, removes, shown
+from dr_ctl.topologies.classic.beans import COUNT, Count
+from dr_ctl.topologies.classic.ids import MOST, Listed, may_remove, moves, removes, shown
 from dr_ctl.topologies.classic.operations import MOVE_MATCHING
 from dr_ctl.topologies.common import wants
 from dr_ctl.topologies.common.calls import START, STOP, call, quarantine_queue, request
 from dr_ctl.topologies.common.consumed import Consumed, IncompleteListing, decided
-from dr_ctl.topologies.common.gate import accepting, refused
-from dr_ctl.topologies.common.recipe import Procedure, Undo, VerbHandler
+from dr_ctl.topologies.common.gate import Gate, PairReading, accepting, refused
+from dr_ctl.topologies.common.recipe import Procedure, Recipe, Undo, VerbHandler
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Snapshot
-from dr_ctl.topologies.common.tools import not_done
+from dr_ctl.topologies.common.tools import Sender, Tools, not_done
 from dr_ctl.topologies.common.topology import COMMON, PairTopology, TopologyDefinition
 from dr_ctl.topologies.common.verbs import activate, fence, quiesce
 from dr_ctl.topologies.common.verbs.fence import held_for_the_other
@@ -47,6 +47,149 @@ from dr_ctl.topologies.common.verbs.quiesce import LIFTED, with_pauses_lifted
 from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.common.waiting import Direction, Wait, attached
 from dr_ctl.topologies.topology import Cleaner, Unproven
+
+BEFORE: Final = "original-destination"
+
+
+def listed(session: Session, view: BrokerView, name: str, *, tries: int = 1) -> Listed:
+    """List a queue of that broker whole. What the peer ships may come to a closed site meanwhile."""
+    queue, grows = view.by_name.get(name), not view.open and not view.prepared
+    if queue is None or queue.depth <= DEEP or (listener := session.agents_listener()) is None:
+        return ids.listed(session, queue, tries=tries, grows=grows)
+    before = _count(session, queue)
+    # Noted first: if this process dies meanwhile, the broker's counters prove too little, not too much.
+    session.noted.note(view.start, SHOWN, queue.name, before.depth)
+    origins: dict[str, str | None] = {}
+    for frame in ids.browsed(listener, queue.name, client=AGENT):
+        was = frame.headers.get(BEFORE)
+        origins[frame.headers["message-id"]] = was.removeprefix("/queue/") if was is not None else None
+    session.noted.note(view.start, SHOWN, queue.name, len(origins) - before.depth)
+    return ids.complete(session.site, queue.name, origins, before, _count(session, queue), grows=grows)
+
+
+def _count(session: Session, queue: Queue) -> Count:
+    answer = session.reader().read([Read(queue.bean, COUNT)])[0]
+    return Count.of(Fields(queue.name, answer.value()))
+
+
+def _counts(view: BrokerView, queue: str, removed: int = 0) -> tuple[str, int, int]:
+    named = view.by_name.get(queue)
+    return (view.start, named.added, named.removed + removed) if named is not None else (view.start, 0, 0)
+
+
+def own(session: Session, view: BrokerView, queue: str, listing: Listed) -> frozenset[str]:
+    """The messages that only this broker ever had: not shipped yet, or sent here where nothing is shipped."""
+    if queue in view.copying:
+        copies = view.copying[queue]
+        return listed(session, view, copies.name).complete.ids if copies.depth else frozenset()
+    arrives = view.arrives_by(queue)
+    return frozenset(id_ for id_, by in listing.came_by.items() if by != arrives)
+
+
+def copies_alone(
+    ends: tuple[Session, Session], views: tuple[BrokerView, BrokerView], queue: str
+) -> tuple[frozenset[str], Consumed | str]:
+    """The copies of a queue that lie at the waiting site alone, and the proof that they were consumed, or why there is
+    none. Serving site first; clients work there, so the other one is listed before it. Raises `BrokerError`."""
+    (serving, waiting), (view, peer) = ends, views
+    lie = listed(waiting, peer, queue, tries=ids.TRIES)
+    copies = lie.complete.ids - own(waiting, peer, queue, lie)
+    listing = listed(serving, view, queue, tries=ids.TRIES).complete
+    return copies - listing.ids, covered(view, queue, copies, listing)
+
+
+def both_listed(observer: Observer, views: Sequence[BrokerView], queue: str) -> list[Listed]:
+    """List a queue at both sites, side by side: no client works. Raises `BrokerError`."""
+    by_site = {view.site: view for view in views}
+    ends = [observer.brokers[view.site][view.pair] for view in views]
+    return observer.ask_all(lambda session: listed(session, by_site[session.site], queue), ends)
+
+
+class SyncGate(Gate[BrokerView]):
+    observer: Observer
+
+    def __init__(self, observer: Observer, rules: Rules) -> None:
+        self._rules = rules
+        # Queues that lay alike at both sites, by id, with their counters then: these are not listed again.
+        self._alike: dict[tuple[str, str], object] = {}
+        super().__init__(observer, rules.drain.poll)
+
+    def note_alike(self, source: BrokerView, target: BrokerView, queue: str, removed: int) -> None:
+        """Both views are from before the listing; so many copies were removed at the target after it."""
+        self._alike[source.pair, queue] = _counts(source, queue), _counts(target, queue, removed)
+
+    def differing(self, now: PairReading[BrokerView], move: Move) -> list[str]:
+        accepted = move.spec.accept_difference
+        return [
+            counted.text(move.source, move.target)
+            for counted in checks.counts(now.source, now.target, self.observer.queues)
+            if counted.more and accepted.get(counted.queue) != abs(counted.more)
+        ]
+
+    def same(self, now: PairReading[BrokerView], move: Move) -> Outcome:
+        view, peer = now.source, now.target
+        depths: dict[str, Json] = {}
+        compared, findings = 0, list[Finding]()
+        deep = checks.too_deep(self._rules, view, peer, move)
+        for counted in checks.counts(view, peer, self.observer.queues):
+            if counted.source:
+                depths[counted.queue] = counted.source
+            if counted.more or not counted.source:
+                continue
+            now_there = _counts(view, counted.queue), _counts(peer, counted.queue)
+            if self._alike.get((view.pair, counted.queue)) != now_there:
+                if counted.queue in deep:
+                    findings.append(not_compared(counted, view.site, peer.site))
+                    continue
+                if (failed := self._differ(counted.queue, view, peer)) is not None:
+                    return failed
+            compared += counted.source
+        return Done("the gate holds", {"ids_compared": compared, "depths": depths}, tuple(findings))
+
+    def _differ(self, queue: str, local: BrokerView, peer: BrokerView) -> Failed | None:
+        serving, waiting = (lists.complete.ids for lists in both_listed(self.observer, (local, peer), queue))
+        if serving == waiting:
+            return None
+        ids = {f"only at {local.site}": serving - waiting, f"only at {peer.site}": waiting - serving}
+        counts = ", ".join(f"{len(messages)} {place}" for place, messages in ids.items())
+        return refused("DR-PARITY-004.equal_counts", {queue: ids}, queue=queue, counts=counts)
+
+
+@dataclass
+class ReturnResult:
+    """Messages of the returned site, sorted by a return, by queue. `recovered` ones were shipped late. `done_there`
+    ones were not shipped and had left their queue there: they are kept aside. `done_here` ones still lay there, the
+    other site had consumed them since, and they were removed. `duplicates`: so many more that nothing proves."""
+
+    recovered: dict[str, int] = field(default_factory=dict, metadata=key(of="recovered_in_all"))
+    done_there: dict[str, int] = field(default_factory=dict, metadata=key("consumed_before_the_loss"))
+    done_here: dict[str, int] = field(default_factory=dict, metadata=key("consumed_since"))
+    duplicates: dict[str, int] = field(default_factory=dict, metadata=key("possible_duplicates"))
+
+    @property
+    def recovered_in_all(self) -> int:
+        return sum(self.recovered.values())
+
+    @property
+    def text(self) -> str:
+        every = (self.recovered, self.done_there, self.done_here, self.duplicates)
+        recovered, done_there, done_here, duplicates = (sum(counts.values()) for counts in every)
+        text = (
+            f"{recovered} message(s) recovered; not delivered again: {done_there} that had left their queue there "
+            f"before the loss, {done_here} that were consumed since"
+        )
+        return f"{text}; {duplicates} may come as duplicates" if duplicates else text
+
+
+class SyncTools(Tools[BrokerView]):
+    observer: Observer
+    gate: SyncGate
+
+    def __init__(self, observer: Observer, recipe: Recipe[BrokerView], sender: Sender) -> None:
+        super().__init__(observer, recipe, sender, SyncGate(observer, recipe.rules))
+        self.rejoined = ReturnResult()
+        self.link_connects_s = self.timeouts.link_attach_s
+
 
 NOT_CONNECTED: Final = "it is not connected"
 RESTARTS: Final = 3
@@ -57,22 +200,22 @@ SMALL: Final = 500
 UNDER_WAY: Final = "copies under way between the sites"
 
 
-def _switched(view: BrokerView, goal: Goal, when: str | None = None) -> list[Call]:
+def _switched(view: BrokerView, goal: Goal, when: str | None = None, at_most: int = 1) -> list[Call]:
     if view.network is None:
         return []
     verb, operation = ("start", START) if goal is Goal.LINK_UP else ("stop", STOP)
     asked = request(view.network.bean, operation)
-    return [call(view, goal, view.network.name, asked, f"{verb} network connector {view.network.name}", when)]
+    summary = f"{verb} network connector {view.network.name}"
+    return [call(view, goal, view.network.name, asked, summary, when, at_most)]
 
 
 def tries(view: BrokerView) -> list[Call]:
     """Let a connector that is not connected try at once: by itself it tries again after up to half a minute."""
-    calls = (*_switched(view, Goal.LINK_DOWN, NOT_CONNECTED), *_switched(view, Goal.LINK_UP, NOT_CONNECTED))
-    return [replace(call, at_most=RESTARTS) for call in calls]
+    goals = (Goal.LINK_DOWN, Goal.LINK_UP)
+    return [call for goal in goals for call in _switched(view, goal, NOT_CONNECTED, RESTARTS)]
 
 
 def may_move(view: BrokerView, queue: Queue, when: str | None = UNEXPLAINED, to: str | None = None) -> Call:
-    """Plan a move aside, or to another queue; the run finds out which messages."""
     name = to or quarantine_queue(view.site, queue.name)
     asked = request(queue.bean, MOVE_MATCHING, ("JMSMessageID IN (…)", name))
     return call(view, Goal.MOVE, queue.name, asked, f"move them from {queue.name} to {name}", when, MOST)
@@ -118,8 +261,7 @@ draft_restart: Final = wants.planning(
 
 @dataclass(frozen=True, slots=True)
 class QueueDifference:
-    """A queue of a fenced source and of its target, by id: what the target lacks; what may be removed there, or None;
-    what lies there alone otherwise, and why that stays."""
+    """What the target lacks by id; what may be removed there; what lies there alone otherwise, and why that stays."""
 
     counted: checks.Counts
     lacks: frozenset[str]
@@ -146,9 +288,8 @@ def _compared(
 def _cleared(
     tools: SyncTools, ends: LinkEnds, move: Move, context: StepContext, removed: dict[str, int]
 ) -> list[Finding] | Failed:
-    """Compare every queue by id, then remove at the target what the fenced source has consumed, where its counters
-    cover that and nobody holds; gives what is left, and how many were `removed`. Nothing is removed where the target
-    lacks what the source holds, or has what nothing proves. Raises `BrokerError`."""
+    """Remove at the target what the fenced source has consumed, where its counters cover that; gives what is left, and
+    how many were `removed`. Nothing is removed where the target lacks a message, or has what nothing proves."""
     source, target = (session.read() for session in ends)
     findings: list[Finding] = []
     differences: list[QueueDifference] = []
@@ -175,10 +316,10 @@ def _cleared(
                 accepting=options,
             )
         if stays and stays != accepted.get(queue):
-            finding = unproven_copies(apart.counted, stays, apart.why, source, target)
+            finding = checks.unproven_copies(apart.counted, stays, apart.why, source, target)
             return Failed(f"{queue}: {apart.why}", findings=(finding,))
         if stays:
-            findings.append(possible_duplicates(queue, stays, target.site))
+            findings.append(checks.possible_duplicates(queue, stays, target.site))
     if any(apart.gone for apart in differences) and ends[0].read().start != source.start:
         return Failed(f"the broker of {source.site} was restarted: its counters prove nothing any more")
     for apart in differences:
@@ -189,7 +330,7 @@ def _cleared(
                 return failed
             removed[queue] = len(apart.gone.ids)
         if not apart.lacks and not apart.stays:
-            tools.compared.note(source, target, queue, removed.get(queue, 0))
+            tools.gate.note_alike(source, target, queue, removed.get(queue, 0))
     return findings
 
 
@@ -199,10 +340,10 @@ def remove(
     queue: Queue,
     gone: Consumed,
     context: StepContext,
-    serving: tuple[Session, BrokerView],
+    by: tuple[Session, BrokerView],
 ) -> Failed | None:
-    """Remove these copies, and look whether they are gone: then None. `serving`: whose clients consumed them."""
-    counts, view = serving
+    """Remove these copies, and look whether they are gone: then None. `by`: whose clients consumed them."""
+    counts, view = by
     # Noted first: if this process dies meanwhile, the broker's counters prove too little, not too much.
     counts.noted.note(view.start, DELETED, queue.name, len(gone.ids))
     outcomes = tools.change(list(removes(session.names(), queue, gone)), context)
@@ -255,7 +396,6 @@ class Copies(Direction[BrokerView]):
 
 
 def catch_up(tools: SyncTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    """While the source serves: connected, and little enough to ship that a drain takes a moment."""
     directions = [Copies(*ends, context, tools.timeouts) for ends in tools.observer.link_ends(move)]
     return Wait(tools, directions, context, UNDER_WAY, SMALL).caught_up(step.limits, "the copy queues grow", "to ship")
 
@@ -300,8 +440,6 @@ def connected(at: wants.AtBroker) -> list[Call]:
 
 
 UNDO_SHIPPING: Final = Undo(source=(connected,))
-
-
 HERE: Final = "the serving site's counters prove that they were consumed there since"
 UNPROVEN = "they do not lie at the other site, and nothing proves that they were consumed"
 
@@ -312,12 +450,6 @@ def _kept_aside(at: wants.AtBroker) -> list[Call]:
     if view.site == at.move.target:
         return [may_move(view, queue) for queue in view.copying.values()]
     return [may_move(view, view.by_name[name]) for name in view.copying if name in view.by_name]
-
-
-def _removed(at: wants.AtBroker) -> list[Call]:
-    """What was consumed meanwhile is removed, while both directions ship."""
-    named = at.view.by_name
-    return [may_remove(at.view, named[name], HERE) for name in at.view.copying if name in named]
 
 
 BOTH: Final = (wants.SOURCE, wants.TARGET)
@@ -332,8 +464,11 @@ draft_reinstate: Final = wants.planning(
     *wants.DEBTS_CLEARED,
     limits=Rules.while_moving,
 )
+# While both directions ship.
 draft_reconcile: Final = wants.planning(
-    wants.TARGET, "copies of what was consumed meanwhile removed; both sites compared", (_removed, wants.TARGET)
+    wants.TARGET,
+    "copies of what was consumed meanwhile removed; both sites compared",
+    (lambda at: [may_remove(at.view, q, HERE) for q in map(at.view.by_name.get, at.view.copying) if q], wants.TARGET),
 )
 
 
@@ -381,7 +516,7 @@ def _tell_apart(tools: SyncTools, returned: Session, serving: Session, context: 
             count = rejoined.duplicates[name] = len(shipped)
             findings.append(found("DR-SYNC-007.none_there", other_site=lost, site=serves, count=count, queue=name))
             shipped = frozenset()
-        for key, session, queue, messages in (
+        for told, session, queue, messages in (
             ("DR-RECONCILE-002.not_shipped", returned, returned_view.by_name.get(copies.name), done_there),
             ("DR-RECONCILE-002.shipped", serving, serving_view.by_name.get(name), shipped),
         ):
@@ -390,7 +525,7 @@ def _tell_apart(tools: SyncTools, returned: Session, serving: Session, context: 
             if (failed := moved_aside(tools, session, queue, messages, context)) is not None:
                 return failed
             count, site = len(messages), session.site
-            findings.append(found(key, count=count, queue=name, lost=lost, serving=serves, site=site))
+            findings.append(found(told, count=count, queue=name, lost=lost, serving=serves, site=site))
     return findings
 
 
@@ -426,12 +561,8 @@ def _lacking(tools: SyncTools, move: Move) -> Iterator[Finding]:
         view, peer = snapshot.view(move.source, pair), snapshot.view(move.target, pair)
         if view is None or peer is None or not view.copying:
             continue
-        wrong = checks.lacking(view, peer, tools.observer.queues, snapshot.traffic.get(pair, {}))
-        if wrong:
+        if wrong := checks.lacking(view, peer, tools.observer.queues, snapshot.traffic.get(pair, {})):
             yield found("DR-RECONCILE-001", queues=brief([finding.text(move.source, move.target) for finding in wrong]))
-
-
-UNDO_REINSTATE: Final = Undo(source=(wants.link_access_as_before, wants.debts_as_before))
 
 
 def _unproven(at: wants.AtBroker) -> list[Call]:
@@ -450,7 +581,6 @@ draft_put_back: Final = wants.planning(
 
 
 def named(move: Move, queue: str) -> bool:
-    """Say whether a person named that queue; where none was named, all are meant."""
     return move.spec.queues is None or matches((move.spec.queues,), queue)
 
 
@@ -469,7 +599,6 @@ def kept(view: BrokerView, move: Move) -> Iterator[tuple[Queue, str | None]]:
 def _nothing_proves(
     observer: Observer, serving: str, waiting: str, pattern: str | None
 ) -> Iterator[tuple[Session, Queue, Unproven]]:
-    """Of each queue that the pattern names the copies at the waiting site that nothing proves to be consumed."""
     for pair, session in observer.brokers[waiting].items():
         ends = observer.brokers[serving][pair], session
         views = ends[0].read(), session.read()
@@ -486,7 +615,6 @@ def _nothing_proves(
 
 
 def keep_aside(tools: SyncTools, _step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    """Keep aside what nothing proves, by a person's word on these ids. Raises `BrokerError`."""
     kept_aside: dict[str, Json] = {}
     for session, queue, copies in _nothing_proves(tools.observer, move.target, move.source, move.spec.queues):
         if copies.why_not is not None:
@@ -551,7 +679,9 @@ PROCEDURE: Final[Procedure[Snapshot[BrokerView], SyncTools]] = {
     "put-back": VerbHandler(draft_put_back, put_back),
     # How a lost site is taken in again.
     "residue": fence.counting(residue),
-    "reinstate": VerbHandler(draft_reinstate, reinstate, UNDO_REINSTATE),
+    "reinstate": VerbHandler(
+        draft_reinstate, reinstate, Undo(source=(wants.link_access_as_before, wants.debts_as_before))
+    ),
     "reconcile": VerbHandler(draft_reconcile, reconcile),
 }
 
@@ -560,7 +690,7 @@ class SyncTopology(PairTopology[BrokerView]):
     observer: Observer
 
     def cleaner(self, primary: str, remembered: Mapping[str, Any]) -> Cleaner:
-        known = proven.for_agent(self.observer.documents, primary, remembered)
+        known = for_agent(self.observer.documents, primary, remembered)
         return cleaner(self.observer, primary, known)
 
     def unproven(self, waiting: str, pattern: str | None) -> Sequence[Unproven]:

@@ -1,50 +1,172 @@
 """The way to each broker of a BrokerSync pair, the readings of it, and a reading of both sites.
 
-Of a broker's queues are told those that hold copies, and the queue of each copy; of a reading, the copies that nothing
-proves to be consumed.
+The serving broker's counters say which copies may be removed at the waiting site. The agent of `dr-ctl sync` and the
+run rest on the same: a message that lies there alone was consumed only where clients of the serving site have consumed
+as many, and their copies are not removed yet. `sync-runs.json` in STATE keeps for each start of a broker what counters
+cannot tell: how they stood when a run opened it, after an agent had deleted copies there; and what runs did since,
+messages shown to browses, and copies deleted. An agent's memory says in `handed` how much of it its figures hold.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from dr_ctl.core.errors import TimedOut
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding
+from dr_ctl.core.model import Finding, Json
 from dr_ctl.core.notation import if_known
 from dr_ctl.core.system import Clock
-from dr_ctl.jolokia.client import Read, Reader
+from dr_ctl.engine.debts import Notes
+from dr_ctl.engine.runs import write
+from dr_ctl.jolokia.client import Answer, Read
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.classic import BrokerSyncBroker
 from dr_ctl.settings.model import Installation, Queues
 from dr_ctl.stomp_io.address import Closed, Connected, StompAccount
-from dr_ctl.topologies.brokersync import checks, proven
+from dr_ctl.topologies.brokersync import checks
+from dr_ctl.topologies.brokersync.sync.queue import COUNTERS, DELETED, HANDED, OPENED, SHOWN, Counters
 from dr_ctl.topologies.brokersync.view import AGENT, QUEUE, BrokerView, SyncConfig
 from dr_ctl.topologies.classic import beans, session, statistics
 from dr_ctl.topologies.classic import reading as classic
 from dr_ctl.topologies.classic.reading import Answered
 from dr_ctl.topologies.common import observer, snapshot
 from dr_ctl.topologies.common.calls import OWN
+from dr_ctl.topologies.common.consumed import CompleteListing, Consumed, Covered
 from dr_ctl.topologies.common.session import ReadScope
 from dr_ctl.topologies.common.view import Config, Queue
+
+
+def asked(broker: str) -> Read:
+    return Read(beans.queue(broker), COUNTERS)
+
+
+def held(documents: Path) -> str | None:
+    hold = Notes(documents.parent).hold()
+    return hold.text if hold is not None else None
+
+
+_NONE: Final[Mapping[str, Any]] = {}
+BY_RUNS: Final = "sync-runs.json"
+_WRITES: Final = threading.Lock()
+
+
+class RunNotes:
+    def __init__(self, documents: Path, site: str, pair: str) -> None:
+        self._folder, self._site, self._pair = documents.parent, site, pair
+        self._key = f"{site}/{pair}"
+
+    def of(self, start: str) -> Mapping[str, Any]:
+        noted: Mapping[str, Any] = _read(self._folder).get(self._key, _NONE)
+        return noted if noted.get("start") == start else _NONE
+
+    def note_opening(self, start: str, rows: Mapping[str, Counters]) -> None:
+        """Note how the counters stand before a run lets clients in: what left before was no client's work."""
+        opened: dict[str, Json] = {name: [row.dequeued, row.dispatched, row.expired] for name, row in rows.items()}
+        with _WRITES:
+            self._write({"start": start, OPENED: opened})
+
+    def note(self, start: str, what: str, queue: str, count: int) -> None:
+        """What counters cannot tell from clients: messages `SHOWN` to a browse, copies `DELETED`."""
+        with _WRITES:  # both sites are listed at the same time
+            noted = self.of(start) or {"start": start}
+            counts = dict(noted.get(what, {}))
+            counts[queue] = max(0, counts.get(queue, 0) + count)
+            self._write({**noted, what: counts})
+
+    def _write(self, noted: Mapping[str, Json]) -> None:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write(self._folder / BY_RUNS, {**_read(self._folder), self._key: dict(noted)})
+
+    def consumed(self, answer: Answered) -> Mapping[str, int]:
+        """By queue how many messages clients consumed since the broker's start whose copies the agent has not deleted,
+        at most; without the counters of its console, how many left."""
+        start = answer.values["start"]
+        runs = self.of(start)
+        opened: Mapping[str, Sequence[int]] = runs.get(OPENED, _NONE)
+        # The counts that an agent of this machine has kept since that start, and since a run opened the broker.
+        last = Notes(self._folder).read()
+        agents: Mapping[str, Any] = last.get("remembers", _NONE).get(self._pair, _NONE)
+        handed = agents.get(HANDED, _NONE)
+        if (last.get("primary"), agents.get("start"), handed.get(OPENED, _NONE)) != (self._site, start, opened):
+            agents = handed = _NONE
+
+        def done(what: str, queue: str) -> int:
+            by_agent, noted, known = (int(counts.get(what, _NONE).get(queue, 0)) for counts in (agents, runs, handed))
+            before = _shown_before(opened, queue) if agents and what == SHOWN else 0
+            return by_agent - before + noted - known
+
+        if answer.more:
+            rows = {name: _since(row, opened.get(name)) for name, row in rows_of(answer.more[0]).items()}
+            consumed = {name: row.consumed(done(SHOWN, name)) for name, row in rows.items()}
+        else:
+            consumed = {queue.name: queue.removed for queue in answer.values["queues"]}
+        return {name: max(0, count - done(DELETED, name)) for name, count in consumed.items()}
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    try:
+        document: dict[str, Any] = json.loads((folder / BY_RUNS).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    return document
+
+
+def for_agent(documents: Path, site: str, remembered: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What an agent of this site needs: its own memory, and how the counters stood where a run opened it since."""
+    known = dict(remembered)
+    for key, runs in _read(documents.parent).items():
+        at, _, pair = key.partition("/")
+        own, opened = known.get(pair, _NONE), runs.get(OPENED, _NONE)
+        handed = own.get(HANDED, _NONE).get(OPENED, _NONE)
+        if at == site and (own.get("start"), handed) != (runs["start"], opened):
+            shown: dict[str, Json] = {name: _shown_before(opened, name) for name in opened}
+            known[pair] = {"start": runs["start"], SHOWN: shown, HANDED: {OPENED: opened}}
+    return known
+
+
+def _shown_before(opened: Mapping[str, Sequence[int]], queue: str) -> int:
+    """What no client consumed of the messages that had left a queue when a run opened its site."""
+    _, dispatched, expired = opened.get(queue, (0, 0, 0))
+    return dispatched + expired
+
+
+def covered(serving: BrokerView, queue: str, copies: frozenset[str], listing: CompleteListing) -> Consumed | str:
+    """The copies that were consumed, or why nothing proves that. `serving` was read before the listing."""
+    lacking = copies - listing.ids
+    # Copies that are still to be shipped may be of consumed messages, too.
+    counted = serving.consumed.get(queue, 0) - (serving.copying[queue].depth if queue in serving.copying else 0)
+    why = serving.why_kept(queue, len(lacking))
+    if why is None and len(lacking) > counted:
+        why = f"copies are under way to the other site, and clients of {serving.site} consumed at most {counted} others"
+    return Consumed(lacking, Covered(copies, listing, counted)) if why is None else why
+
+
+def rows_of(answer: Answer) -> dict[str, Counters]:
+    return {row.text("Name"): Counters.of(row) for _, row in answer.beans()}
+
+
+def _since(row: Counters, opened: Sequence[int] | None) -> Counters:
+    if opened is None:
+        return row
+    dequeued, dispatched, expired = opened
+    return Counters(row.dequeued - dequeued, row.in_delivery, row.dispatched - dispatched, row.expired - expired)
 
 
 class BrokerSyncSnapshot(snapshot.Snapshot[BrokerView]):
     kept_aside = "DR-RECONCILE-003.brokersync"
 
     def findings(self) -> Sequence[Finding]:
-        return [*snapshot.Snapshot.findings(self), *self._unproven()]
-
-    def _unproven(self) -> Iterator[Finding]:
-        """Copies at a waiting site that the counters of the serving one do not cover, queue by queue."""
-        for view in self._all():
-            peer = self.peer(view)
-            if peer is None or not view.open or peer.open:
-                continue
-            for counts, copies, why in checks.unproven(view, peer, Queues(), self.traffic.get(view.pair, {})):
-                queue, other, site = counts.queue, peer.site, view.site
-                yield found("DR-SYNC-007.beyond", queue=queue, other_site=other, site=site, why=why, count=copies)
+        both = [(view, self.peer(view)) for view in self._all()]
+        waiting = [(view, peer) for view, peer in both if peer is not None and view.open and not peer.open]
+        beyond = [
+            found("DR-SYNC-007.beyond", queue=row.queue, other_site=peer.site, site=view.site, why=why, count=copies)
+            for view, peer in waiting
+            for row, copies, why in checks.unproven(view, peer, Queues(), self.traffic.get(view.pair, {}))
+        ]
+        return [*snapshot.Snapshot.findings(self), *beyond]
 
 
 class Session(session.Session[BrokerView]):
@@ -58,7 +180,7 @@ class Session(session.Session[BrokerView]):
         agent = self.settings.sync.connector if self.settings.sync is not None else None
         peer = installation.broker(installation.other(site), pair, BrokerSyncBroker)
         self.own = SyncConfig(self.settings.copies, peer.copies, agent)
-        self.noted = proven.RunNotes(documents, site, pair)
+        self.noted = RunNotes(documents, site, pair)
 
     def _config(self) -> Config:
         return replace(super()._config(), link=self.settings.network, mirror=self.settings.bridge)
@@ -69,18 +191,45 @@ class Session(session.Session[BrokerView]):
         return self._seen(statistics.ask(*self._listeners(timeout_s), timeout_s=timeout_s))
 
     def _ask(self, broker: str, timeout_s: float) -> BrokerView:
-        return self._seen(classic.ask(self.reader(), broker, timeout_s=timeout_s, more=[proven.asked(broker)]))
+        return self._seen(classic.ask(self.reader(), broker, timeout_s=timeout_s, more=[asked(broker)]))
 
     def _reread(self, known: BrokerView, _wanted: ReadScope, timeout_s: float) -> BrokerView:
-        return refresh(self.reader(), known, timeout_s=timeout_s)
+        """Read a broker's listeners, link, copy queues and clients' queues again; other queues stay as they were."""
+        own = [*known.copying.values(), *known.business.values()]
+        answers = self.reader().read(
+            [
+                Read(beans.broker(known.broker), ("BrokerId", "Slave")),
+                Read(beans.connector(known.broker), ("Started",)),
+                Read(beans.network(known.broker), ("Name",)),
+                Read(beans.all_bridges(known.broker), ("RemoteBrokerName",)),
+                *(Read(queue.bean, classic.QUEUE) for queue in own),
+            ],
+            timeout_s=timeout_s,
+        )
+        fields = Fields(known.broker, answers[0].value())
+        classic.must_be_active(self.reader().url, fields)
+        started = {bean: row.flag("Started") for bean, row in answers[1].beans()}
+        queues = {
+            old.name: replace(classic.queue(old.bean, Fields(old.bean, answer.value())), internal=old.internal)
+            for old, answer in zip(own, answers[4:], strict=True)
+        }
+        return replace(
+            known,
+            start=fields.text("BrokerId"),
+            acceptors=tuple(
+                replace(acceptor, started=started.get(acceptor.bean, False)) for acceptor in known.acceptors
+            ),
+            networks=tuple(classic.networks(answers[2], answers[3])),
+            queues=tuple(queues.get(queue.name, queue) for queue in known.queues),
+            copying={name: queues[queue.name] for name, queue in known.copying.items()},
+        )
 
     def _seen(self, answer: Answered) -> BrokerView:
         view = as_view(self.values(answer), answer, self.own)
-        return replace(view, consumed=self.noted.consumed(answer), held=proven.held(self._documents))
+        return replace(view, consumed=self.noted.consumed(answer), held=held(self._documents))
 
     def _listeners(self, timeout_s: float) -> tuple[StompAccount, Mapping[str, bool]]:
-        """Where the statistics are asked for, and which of the clients' listeners are open: without a listener of the
-        agent's own the clients' is all there is."""
+        """Where the statistics are asked for: without a listener of the agent's own at the clients', which is open."""
         agents, clients = self.agents_listener(), self.stomp_account()
         assert clients is not None  # the settings ask for one of both
         if agents is None:
@@ -91,11 +240,10 @@ class Session(session.Session[BrokerView]):
         return agents, dict.fromkeys(self.config.clients, isinstance(login_result, Connected))
 
     def note_opening(self) -> None:
-        """Note its counters, before clients are let in. Raises `BrokerError`."""
         name = self.names().broker
-        broker, rows = self.reader().read([Read(beans.broker(name), ("BrokerId",)), proven.asked(name)])
+        broker, rows = self.reader().read([Read(beans.broker(name), ("BrokerId",)), asked(name)])
         start = Fields(name, broker.value()).text("BrokerId")
-        self.noted.note_opening(start, proven.rows_of(rows))
+        self.noted.note_opening(start, rows_of(rows))
 
     def open_listeners(self, *, timeout_s: float) -> tuple[str, ...]:
         if self.has_console:
@@ -119,39 +267,8 @@ def as_view(values: Mapping[str, Any], answer: Answered, own: SyncConfig) -> Bro
     return BrokerView(**{**values, **own_values})
 
 
-def refresh(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
-    """Read a broker's listeners, link, copy queues and clients' queues again; other queues stay as they were."""
-    own = [*view.copying.values(), *view.business.values()]
-    answers = reader.read(
-        [
-            Read(beans.broker(view.broker), ("BrokerId", "Slave")),
-            Read(beans.connector(view.broker), ("Started",)),
-            Read(beans.network(view.broker), ("Name",)),
-            Read(beans.all_bridges(view.broker), ("RemoteBrokerName",)),
-            *(Read(queue.bean, classic.QUEUE) for queue in own),
-        ],
-        timeout_s=timeout_s,
-    )
-    fields = Fields(view.broker, answers[0].value())
-    classic.must_be_active(reader.url, fields)
-    started = {bean: row.flag("Started") for bean, row in answers[1].beans()}
-    queues = {
-        old.name: replace(classic.queue(old.bean, Fields(old.bean, answer.value())), internal=old.internal)
-        for old, answer in zip(own, answers[4:], strict=True)
-    }
-    return replace(
-        view,
-        start=fields.text("BrokerId"),
-        acceptors=tuple(replace(acceptor, started=started.get(acceptor.bean, False)) for acceptor in view.acceptors),
-        networks=tuple(classic.networks(answers[2], answers[3])),
-        queues=tuple(queues.get(queue.name, queue) for queue in view.queues),
-        copying={name: queues[queue.name] for name, queue in view.copying.items()},
-    )
-
-
 def _copying(named: Mapping[str, Queue], bridged: frozenset[str], own: SyncConfig) -> dict[str, Queue]:
-    """Find the copy queues by the queue they copy: named as in the settings, or taken from by a bridge and named with
-    another queue's name at the beginning."""
+    """By the queue they copy: named as in the settings, or read by a bridge and beginning with another queue's name."""
     before, after = own.copies.split(QUEUE)
     by_origin = {}
     for name, queue in named.items():
@@ -168,8 +285,6 @@ def _copying(named: Mapping[str, Queue], bridged: frozenset[str], own: SyncConfi
 
 LinkEnds = tuple[Session, Session]
 Observer = observer.Observer[BrokerView, Session]
-
-
 READS: Final = observer.Reads(
     Session.each,
     BrokerSyncSnapshot,

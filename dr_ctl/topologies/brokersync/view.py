@@ -52,7 +52,6 @@ class SyncLink(Link["BrokerView"]):
 
     @property
     def reserved(self) -> Collection[str]:
-        """The agent's own listener, too."""
         return {*super().reserved, *filter(None, [self.view.own.agent])}
 
     def linked(self, before: BrokerView | None, took_s: float) -> LinkSnapshot:
@@ -77,33 +76,17 @@ class SyncLink(Link["BrokerView"]):
         view = self.view
         return {name: view.copying.get(name) for name in dict.fromkeys((*view.copying, *view.without_dead_letters))}
 
-    def _ahead(self, name: str, peer: BrokerView | None) -> int | None:
-        """How many messages of a queue the peer holds, shipped or not, that are not here: whether clients consumed them
-        or not, clients there would get them. An unread count is None."""
-        copies = self.view.copying.get(name)
-        if peer is None or (copies is not None and not copies.counted):
-            return None if copies is not None else 0  # nothing is brought there
-        apart, shipped = self._apart(name, peer), copies.depth if copies is not None else 0
-        return max(0, shipped - apart) if apart is not None else None
-
-    def _apart(self, name: str, peer: BrokerView) -> int | None:
-        """By how many more messages lie in a queue here than at the peer."""
-        local, remote = self.view.by_name.get(name), peer.by_name.get(name)
-        if any(queue is not None and not queue.counted for queue in (local, remote)):
-            return None
-        return (local.depth if local is not None else 0) - (remote.depth if remote is not None else 0)
-
-    def _lacks(self, name: str, peer: BrokerView | None) -> int | None:
-        """How many messages here the peer has not: to be shipped, or never copied. Beside a peer that was not read,
-        what is to be shipped, and all of a queue that nothing copies."""
-        copies, view = self.view.copying.get(name), self.view.by_name.get(name)
-        to_ship = copies.depth if copies is not None else 0
-        if (copies is not None and not copies.counted) or (view is not None and not view.counted):
-            return None
-        if peer is None:
-            return to_ship if copies is not None or view is None else view.depth
-        apart = self._apart(name, peer)
-        return max(to_ship, apart) if apart is not None else None
+    def _apart(self, name: str, peer: BrokerView | None) -> tuple[int | None, int | None]:
+        """How many messages here the peer has not, and how many it holds, shipped or not, that are not here; beside a
+        peer that was not read the first is what nothing has copied. What was not read is None."""
+        copies, here = self.view.copying.get(name), self.view.by_name.get(name)
+        there = peer.by_name.get(name) if peer is not None else None
+        to_ship, local, remote = (queue.depth if queue is not None else 0 for queue in (copies, here, there))
+        unread = [queue for queue in (copies, here, there) if queue is not None and not queue.counted]
+        if peer is None and copies not in unread:
+            lacks = to_ship if copies is not None else local
+            return None if unread else lacks, 0 if copies is None else None
+        return (None, None) if unread else (max(to_ship, local - remote), max(0, to_ship - local + remote))
 
     def rows(self, peer: BrokerView | None, at: datetime) -> Iterator[Row]:
         """Messages by queue that the peer lacks; while it serves, also what was consumed and whose copy is not removed
@@ -111,7 +94,8 @@ class SyncLink(Link["BrokerView"]):
         view = self.view
         for name, copies in self._flows.items():
             local, remote = view.by_name.get(name), peer.by_name.get(name) if peer is not None else None
-            lacks = self._lacks(name, peer) if view.open or copies is None else copies.depth
+            lacks, count = self._apart(name, peer)
+            lacks = lacks if view.open or copies is None else copies.depth
             if lacks is None:
                 continue
             if copies is not None:
@@ -119,8 +103,7 @@ class SyncLink(Link["BrokerView"]):
             elif view.open and local is not None:
                 row = replace(local.row(view, at), delivering=None, link=self.attached)
                 yield replace(row, kind="mirror", depth=lacks)
-                yield replace(row, kind="acks", depth=self._ahead(name, peer), added=0, removed=0, oldest_ms=None)
-            count = self._ahead(name, peer)
+                yield replace(row, kind="acks", depth=count, added=0, removed=0, oldest_ms=None)
             if copies is None or not view.open or count is None or local is None or remote is None:
                 continue
             row = replace(local.row(view, at), delivering=None, added=None, removed=None, oldest_ms=None)
@@ -130,10 +113,10 @@ class SyncLink(Link["BrokerView"]):
             )
 
     def stake(self, peer: BrokerView | None) -> Stake:
-        duplicates = {name: self._ahead(name, peer) for name in self._flows}
-        lost = {name: self._lacks(name, peer) for name in duplicates}
-        known = {name: (count, duplicates[name]) for name, count in lost.items() if count is not None}
-        return Stake(total(lost.values()), total(duplicates.values()), known if len(known) == len(lost) else None)
+        apart = {name: self._apart(name, peer) for name in self._flows}
+        lost, duplicates = (total(stake[at] for stake in apart.values()) for at in (0, 1))
+        known = {name: (lacks, again) for name, (lacks, again) in apart.items() if lacks is not None}
+        return Stake(lost, duplicates, known if len(known) == len(apart) else None)
 
     @property
     def residue(self) -> Residue | None:
@@ -166,7 +149,6 @@ class BrokerView(ClassicBroker):
         return SyncLink(self)
 
     def arrives_by(self, queue: str) -> str:
-        """The name by which the peer's copies of a queue arrive."""
         return self.own.arrives.replace(QUEUE, queue)
 
     @property
@@ -177,7 +159,6 @@ class BrokerView(ClassicBroker):
         return self.networks[0] if len(self.networks) == 1 else None
 
     def why_kept(self, queue: str, copies: int) -> str | None:
-        """Say why so many copies without a message here may not be removed at the peer, or None if they may."""
         if self.held is not None:
             return f"nothing may be deleted: held by {self.held}"
         if (consumed := self.consumed.get(queue, 0)) < copies:

@@ -14,7 +14,7 @@ from dr_ctl.engine.plan import Spec
 from dr_ctl.engine.ports import Move
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.model import Drain, Queues
-from dr_ctl.topologies.brokersync import checks, proven, reading
+from dr_ctl.topologies.brokersync import checks, reading
 from dr_ctl.topologies.brokersync.procedure import TOPOLOGY
 from dr_ctl.topologies.brokersync.sync.queue import SHOWN, Counters
 from dr_ctl.topologies.brokersync.view import AGENT, BrokerView, SyncConfig
@@ -250,33 +250,33 @@ HERE = CompleteListing("orders", frozenset({"c"}), before=1, after=1)
 def test_copies_go_where_the_counters_cover_all_of_them(consumed: int, to_ship: int, is_proven: bool) -> None:
     """A copy that is still to be shipped may be of a consumed message: it leaves less for the others."""
     serving = broker("london", serves=True, depth=1, to_ship=to_ship, consumed={"orders": consumed})
-    covered = proven.covered(serving, "orders", COPIES, HERE)
+    covered = reading.covered(serving, "orders", COPIES, HERE)
     assert (covered.ids if isinstance(covered, Consumed) else None) == ({"a", "b"} if is_proven else None)
 
 
 def test_nothing_goes_while_somebody_holds() -> None:
     serving = broker("london", serves=True, consumed={"orders": 9}, held="an operator")
-    assert "an operator" in str(proven.covered(serving, "orders", COPIES, HERE))
+    assert "an operator" in str(reading.covered(serving, "orders", COPIES, HERE))
 
 
 def test_an_agent_is_handed_how_a_run_opened_that_start_and_keeps_its_own_memory(tmp_path: Path) -> None:
     documents = tmp_path / "documents"
-    noted = proven.RunNotes(documents, "paris", "b")
+    noted = reading.RunNotes(documents, "paris", "b")
     noted.note_opening("ID:1", {"orders": Counters(35, 0, 40, 2)})
     noted.note("ID:1", SHOWN, "orders", 7)
 
-    handed = proven.for_agent(documents, "paris", {})
+    handed = reading.for_agent(documents, "paris", {})
 
     opened = {"opened": {"orders": [35, 40, 2]}}
     assert handed == {"b": {"start": "ID:1", "shown": {"orders": 42}, "handed": opened}}
     own = {"b": {"start": "ID:1", "shown": {"orders": 1}, "handed": opened}}
-    assert proven.for_agent(documents, "paris", own) == own
-    assert proven.for_agent(documents, "paris", {"b": {"start": "ID:1", "shown": {"orders": 1}}}) == handed
-    assert proven.for_agent(documents, "london", {}) == {}
+    assert reading.for_agent(documents, "paris", own) == own
+    assert reading.for_agent(documents, "paris", {"b": {"start": "ID:1", "shown": {"orders": 1}}}) == handed
+    assert reading.for_agent(documents, "london", {}) == {}
 
 
 def test_what_was_noted_of_another_start_counts_no_more(tmp_path: Path) -> None:
-    noted = proven.RunNotes(tmp_path / "documents", "paris", "b")
+    noted = reading.RunNotes(tmp_path / "documents", "paris", "b")
     noted.note("ID:1", SHOWN, "orders", 7)
     noted.note("ID:2", SHOWN, "orders", 1)
     assert noted.of("ID:1") == {}

@@ -1,7 +1,5 @@
-"""The two brokers of a pair for the agent: announcements and browses over STOMP, counters and deletions over Jolokia.
-
-A browse is believed only where nothing can have been left out.
-"""
+"""The two brokers of a pair for the agent: announcements and browses over STOMP, counters and deletions over
+Jolokia."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -38,8 +36,7 @@ REMOVE_S: Final = 60.0
 
 
 class End:
-    """One of the two. It listens and deletes over connections of the agent's own that are opened when first needed.
-    Every method that asks raises `BrokerError`."""
+    """One of the two, over connections of the agent's own. Every method that asks raises `BrokerError`."""
 
     def __init__(self, session: Session) -> None:
         """Raises `UsageError` where the settings do not say how the agent gets in."""
@@ -66,7 +63,6 @@ class End:
         return connected(listener, beats=beats, client=AGENT)
 
     def copy(self, queue: str) -> str:
-        """The queue here that holds the copies of a queue until they are shipped."""
         return self._session.settings.copies.format(queue=queue)
 
     def is_open(self) -> bool:
@@ -136,8 +132,6 @@ class End:
 
 
 class Primary(End):
-    """The serving broker."""
-
     def __init__(self, session: Session) -> None:
         super().__init__(session)
         self._connection: Connection | None = None
@@ -145,7 +139,6 @@ class Primary(End):
         self._early: list[Frame] = []
 
     def read(self) -> ServingReading:
-        """Look at it and at its queues that are copied."""
         itself, connectors, queues = self.ask(
             Read(beans.broker(self.broker), ("BrokerId",)),
             Read(beans.connector(self.broker), ("Started",)),
@@ -188,7 +181,6 @@ class Primary(End):
             self._early += frames
 
     def heard(self, within_s: float) -> Sequence[tuple[str, str]]:
-        """Queue and id of each message that was announced, as they come."""
         if self._connection is None:
             raise BrokerError("nothing is listened on")
         try:
@@ -206,7 +198,6 @@ class Primary(End):
         ]
 
     def deaf(self) -> None:
-        """Stop following the queues: the agent must listen anew."""
         self._followed.clear()
         self._early = []
         if self._connection is not None:
@@ -219,8 +210,6 @@ class Primary(End):
 
 
 class Standby(End):
-    """The waiting broker."""
-
     def counts(self) -> StandbyReading:
         queues, prepared = self.ask(
             Read(beans.queue(self.broker), ("Name", *COUNT)), Search(beans.all_transactions(self.broker))

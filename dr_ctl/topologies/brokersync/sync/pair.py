@@ -16,9 +16,7 @@ from dr_ctl.topologies.brokersync.sync.brokers import Primary, Standby
 from dr_ctl.topologies.brokersync.sync.queue import (
     DELETED,
     HANDED,
-    NOTHING,
     OPENED,
-    RAISE,
     SHOWN,
     SURE,
     Account,
@@ -49,13 +47,14 @@ LAST_WORK_S: Final = 5.0
 """For what is believed once the listeners are closed."""
 LAST_WORDS_S: Final = 2.0
 """For what was announced before the listeners were closed."""
+RAISE: Final = "compared again soon; where it always is so, raise maxBrowsePageSize above its depth there"
+NOTHING: Final = Count(0, 0)
+BOTH_OPEN: Final = "split brain: the waiting site lets clients in too, so the agent cannot tell which site serves"
 Held = Callable[[], str | None]
-ByRuns = Callable[[str], Mapping[str, Any]]
 
 
 class Pair:
-    """For one thread. Broker failures end a step early, and show in `over` and `silent`; a login that is refused is
-    raised, because to try it again locks it out."""
+    """For one thread. Broker failures end a step early; a refused login is raised: to try it again locks it out."""
 
     def __init__(
         self,
@@ -64,9 +63,8 @@ class Pair:
         standby: Standby,
         clock: Clock,
         remembered: Mapping[str, Json],
-        by_runs: ByRuns = lambda start: {},  # noqa: ARG005 - no run was ever made
+        by_runs: Callable[[str], Mapping[str, Any]] = lambda start: {},  # noqa: ARG005 - no run was ever made
     ) -> None:
-        """`by_runs` says what runs noted of a start of the serving broker."""
         self.name = name
         self.queues: dict[str, Queue] = {}
         self.over: str | None = None
@@ -91,7 +89,11 @@ class Pair:
             self._hear()
             if self._clock.monotonic() >= self._read_next_at:
                 reading = self._read_serving()
-                self._listen(reading)
+                for name in self._primary.listen(list(reading.queues)):
+                    # Clients may have consumed unheard.
+                    self.queues[name].forget()
+                    self.queues[name].heard.begin()
+                self._listens = True
                 self._ends_where_closed(reading, held)
         except BrokerError as error:
             self._primary_failed(error)
@@ -121,7 +123,6 @@ class Pair:
         self._standby.close()
 
     def _hear(self) -> bool:
-        """Say whether anything was announced."""
         if not self._listens:
             self._clock.sleep(HEAR_S)
             return False
@@ -186,12 +187,9 @@ class Pair:
         try:
             self._standby_closed = not self._standby.is_open()
             if not self._standby_closed:
-                self._lets_in()
+                self.over = BOTH_OPEN
         except BrokerError as error:
             self._standby_failed(error)
-
-    def _lets_in(self) -> None:
-        self.over = "split brain: the waiting site lets clients in too, so the agent cannot tell which site serves"
 
     def _standby_failed(self, error: BrokerError) -> None:
         if isinstance(error, LoginRefused):
@@ -203,7 +201,6 @@ class Pair:
             queue.to_compare, queue.compared = True, None
 
     def _suspects(self, reading: ServingReading) -> bool:
-        """Say whether a queue tells another tale that was not known to."""
         return any(
             not queue.vanished and queue.suspects(reading.queues[name])
             for name, queue in self.queues.items()
@@ -225,10 +222,8 @@ class Pair:
         return least
 
     def _taken_up(self, reading: ServingReading) -> list[str]:
-        """Take up queues that are copied; returns those whose counters say nothing yet.
-
-        Figures of an earlier agent for this start of the broker count on, and a broker that started anew counts from
-        zero. Any other queue counts from now: its counters include copies deleted while the site waited."""
+        """Returns new queues whose counters say nothing yet. Figures of an earlier agent for this start count on, and a
+        broker that started anew counts from zero; the rest include copies deleted while the site waited."""
         earlier, shown, deleted = (self._earlier.get(key, {}) for key in ("known", SHOWN, DELETED))
         fresh = [name for name in reading.queues if name not in self.queues]
         for name in fresh:
@@ -250,13 +245,6 @@ class Pair:
         for name in names:
             self.queues[name].go_on([reading.queues[name] for reading in readings if name in reading.queues])
         return readings[-1]
-
-    def _listen(self, reading: ServingReading) -> None:
-        """Compare both sites for queues that are followed only now: clients may have consumed unheard."""
-        for name in self._primary.listen(list(reading.queues)):
-            self.queues[name].forget()
-            self.queues[name].heard.begin()
-        self._listens = True
 
     def _deaf(self) -> None:
         self._primary.deaf()
@@ -304,8 +292,7 @@ class Pair:
             self.refused = str(error)
             self._delete_at = self._clock.monotonic() + REFUSED_AGAIN_S
         except Opened:
-            self._standby_closed = False
-            self._lets_in()
+            self._standby_closed, self.over = False, BOTH_OPEN
         except BrokerError as error:
             self._standby_failed(error)
 
@@ -321,8 +308,7 @@ class Pair:
             return
         counts = self._standby.counts()
         for queue in due:
-            before = self._glance.queues.get(queue.name)
-            if before is None:
+            if (before := self._glance.queues.get(queue.name)) is None:
                 continue
             queue.keep(self._compared(queue, before, self._glance.to_ship, counts))
             if self._clock.monotonic() >= until:
@@ -331,11 +317,9 @@ class Pair:
     def _compared(
         self, queue: Queue, before: Counters, to_ship: Mapping[str, Count], waiting: StandbyReading
     ) -> Comparison:
-        """After a reading of the serving site and then one at the waiting site. In this order: a copy is on its way,
-        then at the waiting site; its message leaves the serving site last. A message consumed before that reading
-        therefore shows in one of the first two places. Messages that the waiting site did not ship when it served are
-        no copies. A count is as good as a listing where it says that nothing lies there, as long as it was read in that
-        order."""
+        """After a reading of both sites: a copy is on its way, then at the waiting site, and its message leaves the
+        serving site last, so what was consumed before shows in one of the first two places. What the waiting site did
+        not ship when it served is no copy. A count that says nothing lies there is as good as a listing."""
         name, consumed, tried = queue.name, before.consumed(queue.account.shown), queue.waiting.tried
         unshipped = self._primary.unshipped(name, to_ship.get(name, NOTHING))
         own = self._standby.unshipped(name, waiting.unshipped.get(name, NOTHING))
@@ -357,7 +341,6 @@ class Pair:
                 queue.compare_not_before = self._clock.monotonic() + COMPARE_AGAIN_S
 
     def _clean(self, held: Held, within_s: float) -> None:
-        """Delete what waits, the queues in turn."""
         until, idle = self._clock.monotonic() + within_s, 0
         while idle < len(self._turns) and self._clock.monotonic() < until:
             name = self._turns.popleft()
@@ -369,13 +352,8 @@ class Pair:
                 continue
             idle = 0
             if held() is not None:
-                queue.waiting.give_back(batch)
                 return
-            try:
-                removed = self._standby.remove(name, batch.consumed)
-            except BrokerError:
-                queue.waiting.give_back(batch)
-                raise
+            removed = self._standby.remove(name, batch.consumed)
             self.refused = None
             queue.waiting.answered(batch, removed, self._clock.monotonic())
 
@@ -386,7 +364,6 @@ class PairsCleaner:
     def __init__(
         self, pairs: Sequence[Pair], primary: str, standby: str, debts: Callable[[], Sequence[Debt]] = list
     ) -> None:
-        """`debts` are those that the documents of both sites say are owed."""
         self._pairs, self._primary, self._standby = pairs, primary, standby
         self._debts = debts
 
@@ -454,7 +431,6 @@ class PairsCleaner:
 
 
 def cleaner(observer: Observer, primary: str, remembered: Mapping[str, Any]) -> PairsCleaner:
-    """Ready for its first step. Raises `UsageError` where the settings do not let it in."""
     standby = observer.installation.other(primary)
     pairs = []
     for session in observer.at(primary):

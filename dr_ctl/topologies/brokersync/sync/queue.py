@@ -1,7 +1,5 @@
 """A queue that the agent keeps clean: ids announced, ids believed, copies that wait to be deleted. Asks no broker.
-
-Whether messages left it because a client acknowledged them is judged by its counters, and by what was announced.
-"""
+Whether clients acknowledged what left is judged by its counters, and by what was announced."""
 
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -41,8 +39,6 @@ LATE_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """Counters of a queue at the serving site from one reading; counted since the broker's start."""
-
     dequeued: int
     in_delivery: int
     dispatched: int
@@ -59,14 +55,11 @@ class Counters:
         return self.dequeued + max(0, self.in_delivery) - self.dispatched - self.expired
 
     def consumed(self, shown: int) -> int:
-        """How many messages clients can have consumed at most: as many as have left, or as were dispatched and are not
-        in delivery, less those `shown` to browses."""
+        """How many messages clients can have consumed at most: left, or dispatched, and not `shown` to browses."""
         return min(self.dequeued, self.dispatched - max(0, self.in_delivery) + self.expired - shown)
 
 
 class Verdict(Enum):
-    """What a reading says of the messages that were announced as consumed before it."""
-
     BELIEVED = "believed"
     LATER = "the next reading decides"
     DOUBTED = "messages may have been taken away while a client gave others back"
@@ -91,7 +84,6 @@ class Account:
         self._level = deque([self.known], maxlen=LEVEL)
 
     def vanished(self, counters: Counters) -> int:
-        """How many messages left otherwise than by a client since the readings that were taken in."""
         return max(0, counters.unacknowledged - self.known)
 
     def fell(self, counters: Counters) -> bool:
@@ -102,10 +94,8 @@ class Account:
         return True
 
     def take_in(self, counters: Counters) -> Verdict:
-        """Go on from here: nothing vanished for certain.
-
-        A client that gives messages back lowers the sum, and as many that somebody takes away raise it again. Within
-        the last few readings these two are not told apart by the sum's highest value; by its latest level they are."""
+        """Nothing vanished for certain. A client that gives messages back lowers the sum, and as many that somebody
+        takes away raise it again: its highest value hides that for a few readings, its latest level does not."""
         self._dequeued = counters.dequeued
         now = counters.unacknowledged
         self._last.append(now)
@@ -178,13 +168,9 @@ class Announcements:
         return max(0, self._left[0][1] - self.count)
 
 
-RAISE: Final = "compared again soon; where it always is so, raise maxBrowsePageSize above its depth there"
-
-
 @dataclass(frozen=True, slots=True)
 class ServingReading:
-    """A reading of the serving broker: its start, whether a client's listener is open, and by the name of each copied
-    queue its counters, and the count of its copies that are not shipped yet."""
+    """By the name of each copied queue its counters, and the count of its copies that are not shipped yet."""
 
     start: str
     is_open: bool
@@ -194,8 +180,7 @@ class ServingReading:
 
 @dataclass(frozen=True, slots=True)
 class StandbyReading:
-    """Counts at the waiting broker, by the name of a queue: its copies, and what it did not ship when it served;
-    whether its store holds a prepared transaction, which hides messages from a browse."""
+    """Its copies, and what it did not ship when it served. A prepared transaction hides messages from a browse."""
 
     copies: Mapping[str, Count]
     unshipped: Mapping[str, Count]
@@ -204,8 +189,7 @@ class StandbyReading:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """The ids that a browse showed. `complete` is None where the browse may have left out a message, and `why_not` says
-    why. `shown` are the messages that all browses made for it were given."""
+    """What a browse showed, and `why_not` what it may have left out. `shown`: how many all its browses were given."""
 
     ids: frozenset[str]
     complete: CompleteListing | None
@@ -215,9 +199,6 @@ class Listed:
 
 class Opened(BrokerError):
     """The waiting site lets clients in: which of both sites serves cannot be told, so nothing is deleted there."""
-
-
-NOTHING: Final = Count(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,8 +234,7 @@ MEANWHILE: Final = "clients took messages while both sites were compared"
 
 @dataclass(slots=True)
 class Batch:
-    """Copies that are deleted in one call, and how many of them have not been found yet. `counted` says that the
-    counters of this start of the serving broker account for them."""
+    """Copies that are deleted in one call; `missing` were not found yet. This start's counters cover `counted` ones."""
 
     consumed: Consumed
     missing: int
@@ -283,17 +263,16 @@ class Waiting:
             self._batches.append(Batch(part, len(part.ids), counted))
 
     def due(self, now: float) -> Batch | None:
-        """The next batch to delete, taken out: give it back by `answered` or `give_back`."""
+        """The next batch to delete: the first in the row until it is `answered`."""
         for _ in range(len(self._batches)):
-            batch = self._batches.popleft()
-            if batch.not_before <= now:
-                return batch
-            self._batches.append(batch)
+            if self._batches[0].not_before <= now:
+                return self._batches[0]
+            self._batches.rotate(-1)
         return None
 
     def answered(self, batch: Batch, removed: int, now: float) -> None:
-        """So many of a batch were there. The broker does not say which: every id of the batch is tried again until none
-        is missing."""
+        """The broker does not say which of a batch were there: every id is tried again until none is missing."""
+        self._batches.popleft()
         removed = min(removed, batch.missing)
         self.deleted += removed
         batch.missing -= removed
@@ -302,10 +281,6 @@ class Waiting:
             batch.tries += 1
             self._batches.append(batch)
 
-    def give_back(self, batch: Batch) -> None:
-        """Put a batch back that was not deleted: the next one to try."""
-        self._batches.appendleft(batch)
-
     @property
     def overdue(self) -> bool:
         """Say whether something was tried so often that only a comparison of both sites can tell where it is."""
@@ -313,7 +288,6 @@ class Waiting:
 
     @property
     def tried(self) -> frozenset[str]:
-        """The ids of batches of which some were not found."""
         return frozenset[str]().union(*(batch.ids for batch in self._batches if batch.tries))
 
     def nowhere(self, ids: frozenset[str]) -> None:
@@ -343,7 +317,6 @@ class Waiting:
 
     @property
     def counted(self) -> int:
-        """How many that counters of this start account for still wait."""
         return sum(batch.missing for batch in self._batches if batch.counted)
 
     @property
@@ -355,7 +328,6 @@ class Waiting:
 
     @property
     def held(self) -> int:
-        """How many ids are kept in memory for it."""
         return sum(len(batch.ids) for batch in self._batches)
 
 
@@ -391,19 +363,16 @@ class Queue:
             self.doubted.clear()
 
     def forget(self) -> None:
-        """Let go of all ids that a comparison finds again."""
         self.announced.clear()
         self.account.spent -= self.waiting.let_go()
         self.to_compare = True
         self.compared = None
 
     def suspects(self, counters: Counters) -> bool:
-        """Say whether something left otherwise than by a client since the last reading."""
         return self.vanished > 0 or self.account.vanished(counters) > 0
 
     def confirm(self, counters: Counters, announced: int, start: str) -> None:
-        """No client's absence explains more: the first so many announced ids came before that look, and are believed
-        where its counters cover them."""
+        """The first so many announced ids came before that look, and are believed where its counters cover them."""
         if self.account.fell(counters):
             self.waiting.of_earlier_start()
             self.forget()
@@ -425,7 +394,6 @@ class Queue:
         self.to_compare = self.to_compare or self.waiting.overdue
 
     def note_counters(self, now: float, counters: Counters) -> None:
-        """Take note of announcements that do not come: both sites are compared instead."""
         self.heard.note_counters(now, counters)
         if (unheard := self.heard.unheard(now)) is not None:
             self.unheard = unheard
@@ -437,7 +405,6 @@ class Queue:
         self.forget()
 
     def go_on(self, readings: Iterable[Counters]) -> None:
-        """Somebody answers for it, or nobody has looked before."""
         self.account.accept(readings)
         self.vanished = self.excess = 0
         self.forget()
