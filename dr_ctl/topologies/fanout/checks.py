@@ -1,8 +1,5 @@
-"""The named checks of a fan-out pair: everything that speaks against a move, all at once, and what each reads; and
-whether the waiting site holds the serving site's messages, queue by queue and by count. Pure.
-
-Other messages there were consumed at the serving site, or are on their way to it: ids tell which.
-"""
+"""The named checks of a fan-out pair: all that speaks against a move, and whether the waiting site holds the serving
+site's messages, by count. Pure. Other messages there were consumed, or are on their way: ids tell which."""
 
 import math
 from collections import Counter as Times
@@ -52,8 +49,7 @@ def counted(
 
 @dataclass(frozen=True, slots=True)
 class Undecided:
-    """Messages of a queue at the waiting site that nothing proves to be consumed, and `why`; `taken_per_s` is how fast
-    they become more while clients work."""
+    """Messages at the waiting site that nothing proves to be consumed; `taken_per_s`: how fast they become more."""
 
     count: int
     why: str
@@ -67,8 +63,7 @@ TAKEN: Final = "clients took messages while both were compared"
 
 
 def undecided(source: BrokerView, target: BrokerView) -> Mapping[str, Undecided]:
-    """The queues of which messages at the target may come as duplicates, as the gate will judge once clients are out;
-    none where consumers write down what they have done."""
+    """What may come as duplicates, as the gate will judge; none where consumers write down what they have done."""
     if source.own.stored:
         return {}
     checkpoints = Checkpoints.read({**source.documents, **target.documents})
@@ -85,8 +80,7 @@ def _undecided(counts: Counts, source: BrokerView, target: str, checkpoints: Che
     forward = now.first.site == source.site
     view, peer = (now.first, now.second) if forward else (now.second, now.first)
     taken, more = now.taken_per_s[source.site], max(counts.more, unmatched)
-    since = checkpoints.since(counts.queue, view, peer)
-    if since is None:
+    if (since := checkpoints.since(counts.queue, view, peer)) is None:
         return Undecided(now.unmatched.get(target, more), NOT_COUNTED, taken)
     first, second = (since.local, since.remote) if forward else (since.remote, since.local)
     if now.level(first, second) and counts.more - unmatched <= since.consumed(view.counters, peer.counters):
@@ -104,19 +98,11 @@ ROOM_S: Final = 60  # a person types the word meanwhile, and clients go on
 def of_return(case: Case[BrokerView]) -> Iterator[Finding]:
     yield from reasons.of_return(case, of_broker, _MENDED, "DR-RETURN-001.classic")
     for both in case.snapshot.both(case.move.source, case.move.target):
-        yield from of_undecided(case.move, *both)
-
-
-def of_undecided(move: Move, source: BrokerView, target: BrokerView) -> list[Finding]:
-    """Find messages of the waiting site that may come as duplicates, judged as the gate does."""
-    return possible_duplicates(undecided(source, target), move, target.site)
+        yield from possible_duplicates(undecided(*both), case.move, both[1].site)
 
 
 def possible_duplicates(undecided: Mapping[str, Undecided], move: Move, site: str) -> list[Finding]:
-    """Messages by queue that lie at that site, and that nothing proves to be consumed: refused where a move opens the
-    site, unless a person accepts as many."""
-    count = sum(copies.count for copies in undecided.values())
-    if not count:
+    if not (count := sum(copies.count for copies in undecided.values())):
         return []
     why = "; ".join(dict.fromkeys(copies.why for copies in undecided.values()))
     more = math.ceil(ROOM_S * sum(copies.taken_per_s for copies in undecided.values()))
@@ -139,8 +125,7 @@ def possible_duplicates(undecided: Mapping[str, Undecided], move: Move, site: st
 
 
 def of_failover(case: Case[BrokerView]) -> Iterator[Finding]:
-    """Find that the store of ids, by which copies of consumed messages are removed before clients are let in, cannot
-    be read: refused, unless a person accepts as many duplicates as messages lie there."""
+    """Refuse where the store of ids cannot be read: it removes copies before clients are let in."""
     move = case.move
     views = [view for view in case.snapshot.views(move.target) if view.own.unread is not None]
     count = sum(queue.depth for view in views for queue in view.without_dead_letters.values())
@@ -190,7 +175,7 @@ def of_both(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> I
         yield found("DR-FAN-002", producers=len(one.producers), site=one.site, other_site=none.site)
     if source.role is not Role.SERVING:
         return  # both closed: the gate of the run itself judges, over time; or clients of the target have worked since
-    yield from of_undecided(case.move, source, target)
+    yield from possible_duplicates(undecided(source, target), case.move, target.site)
     wrong = [
         counts.text(source.site, target.site)
         for counts in lacking(source, target, case.rules.queues, case.snapshot.traffic.get(source.pair, {}))

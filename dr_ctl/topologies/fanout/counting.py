@@ -24,8 +24,7 @@ MAX_ALONE: Final = 20_000  # ids of one queue in that document
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """Figures of a queue since its broker's start. `finished`: dispatched to a client, and in no client's hands any
-    more; a message that was purged or moved never was."""
+    """Since its broker's start. `finished`: dispatched and in no hands any more; what was purged or moved never was."""
 
     depth: int
     added: int
@@ -44,8 +43,7 @@ EMPTY: Final = Counters(0, 0, 0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """One site's part of a checkpoint: its broker's start, what had come in and left by then, and the ids of the
-    messages that lay `unmatched` there."""
+    """Its broker's start, what had come in and left by then, and the ids of the messages that lay `unmatched` there."""
 
     start: str
     entered: int = 0
@@ -62,13 +60,10 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A checkpoint, from the site that serves or did last."""
-
     local: Mark
     remote: Mark
 
     def ahead(self, here_entered: int, there_entered: int) -> int:
-        """How many more messages came to the waiting site than to the serving one since then."""
         return (there_entered - self.remote.entered) - (here_entered - self.local.entered)
 
     def consumed(self, local: Counters, peer: Counters) -> int:

@@ -1,5 +1,4 @@
-"""Everything that a fan-out installation does for the verbs of its runbooks: it makes the waiting site hold the serving
-site's messages, compared by the producers' ids; last the table of it all."""
+"""What a fan-out installation does for the verbs of its runbooks, by the ids that producers give messages."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
@@ -12,10 +11,8 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity, brief
 from dr_ctl.engine.plan import Call, Goal, PlannedStep
 from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext
-from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.classic import ids as by_ids
 from dr_ctl.topologies.classic import verbs as classic
-from dr_ctl.topologies.classic.checks import counts
 from dr_ctl.topologies.classic.ids import BATCH, MOST, removes
 from dr_ctl.topologies.classic.operations import PAUSES
 from dr_ctl.topologies.common import wants
@@ -29,10 +26,9 @@ from dr_ctl.topologies.common.tools import Sender, Tools, not_done
 from dr_ctl.topologies.common.topology import COMMON, TopologyDefinition
 from dr_ctl.topologies.common.verbs import fence, quiesce
 from dr_ctl.topologies.common.verbs.quiesce import LIFTED, to_pause, with_pauses_lifted
-from dr_ctl.topologies.fanout import ids
-from dr_ctl.topologies.fanout.checks import CHECKS, TAKEN, Undecided, nothing_owed, of_undecided, possible_duplicates
-from dr_ctl.topologies.fanout.ids import READS, Comparing, ComparisonMode, Observer
-from dr_ctl.topologies.fanout.reading import LinkEnds, Session, is_carried
+from dr_ctl.topologies.fanout import checks, reading
+from dr_ctl.topologies.fanout.checks import CHECKS, TAKEN, Undecided, nothing_owed, possible_duplicates
+from dr_ctl.topologies.fanout.reading import READS, Comparing, ComparisonMode, LinkEnds, Observer, Session, is_carried
 from dr_ctl.topologies.fanout.view import COPY, IDS, BrokerView
 
 ROUNDS: Final = 20
@@ -43,14 +39,12 @@ IDLE: Final = 3  # rounds in which no client was shown what lacks
 
 
 def copies(view: BrokerView, queue: str, wanted: Collection[str]) -> Iterator[Call]:
-    """Put these messages down there, as they lie at the other site."""
     for batch in batches(wanted, BATCH):
         asked: dict[str, Json] = {COPY: queue, IDS: [*batch]}
         yield call(view, Goal.COPY, queue, asked, f"copy {len(batch)} message(s) of {queue}")
 
 
 def _removed(at: wants.AtBroker) -> list[Call]:
-    """The run finds out which messages."""
     queues = at.view.without_dead_letters.values()
     return [by_ids.may_remove(at.view, queue, CONSUMED, at.view.own.id_header) for queue in queues]
 
@@ -123,15 +117,14 @@ class FanoutGate(Gate[BrokerView]):
         view, peer = now.source, now.target
         brokers, clock = self.observer.brokers, self.observer.clock
         ends = brokers[view.site][view.pair], brokers[peer.site][peer.pair]
-        rows = [counted for counted in counts(view, peer, Queues()) if counted.source or counted.target]
-        queues = {row.queue: (view.by_name.get(row.queue), peer.by_name.get(row.queue)) for row in rows}
-        compared: dict[str, Json] = {row.queue: row.source for row in rows}
+        queues = reading.with_messages(view, peer)
+        compared: dict[str, Json] = {name: local.depth if local else 0 for name, (local, _) in queues.items()}
         wrong, accepted = list[str](), move.spec.accept_difference
         ids: dict[str, dict[str, frozenset[str]]] = {}
         differences = self._comparing.apart(ends, queues, lambda: clock.sleep(self._poll_s), clock.monotonic)
         for name, apart in differences.items():
             for messages, what, where in (
-                (apart.lacks, f"message(s) only at {view.site}", f"only at {view.site}"),
+                (frozenset(apart.lacks), f"message(s) only at {view.site}", f"only at {view.site}"),
                 (apart.consumed.ids, f"consumed at {view.site} lie at {peer.site}", f"consumed, and at {peer.site}"),
             ):
                 if messages and accepted.get(name) != len(messages):
@@ -213,16 +206,14 @@ class Reconciler:
 
     def _pair(self, ends: LinkEnds, *, copied: bool, pace: ComparisonMode) -> Failed | None:
         source, target = (session.read() for session in ends)
-        queues = {
-            counted.queue: (source.by_name.get(counted.queue), target.by_name.get(counted.queue))
-            for counted in counts(source, target, Queues())
-            if counted.source or counted.target
-        }
+        queues = reading.with_messages(source, target)
         comparing = self._tools.comparing
         if comparing.store is not None and not copied:
             for name, (view, peer) in queues.items():
-                ids.listed(ends[0], view)  # a message without an id ends a move here, and not behind the fence
-                if (refused := self.remove(ends[1], name, ids.consumed(comparing.store, ends[1], peer))) is not None:
+                reading.listed(ends[0], view)  # a message without an id ends a move here, and not behind the fence
+                if (
+                    refused := self.remove(ends[1], name, reading.consumed(comparing.store, ends[1], peer))
+                ) is not None:
                     return refused
             return None
         idle = 0
@@ -237,12 +228,12 @@ class Reconciler:
                     return refused
             lacks, cannot = dict[str, set[str]](), dict[str, set[str]]()
             for name, difference in apart.items():
-                for ident, row in difference.rows.items():
+                for ident, row in difference.lacks.items():
                     (lacks if is_carried(row) else cannot).setdefault(name, set()).add(ident)
             self.not_carried |= cannot
             if not copied or not lacks:
                 if not self._context.read_only:
-                    ids.keep(ends, apart)
+                    reading.keep(ends, apart)
                 return self._not_carried(ends) if copied else None
             before = self.copied_in_all
             for name, wanted in lacks.items():
@@ -257,10 +248,8 @@ class Reconciler:
         return Failed.of(finding, evidence=self.evidence, code=ExitCode.DRAIN_TIMEOUT)
 
     def _not_carried(self, ends: LinkEnds) -> Failed | None:
-        """Refuse where the second site lacks messages that cannot be copied whole, unless a person accepts as many."""
         kept, accepted = self.not_carried, self._move.spec.accept_difference
-        wrong = {name: lost for name, lost in kept.items() if len(lost) != accepted.get(name)}
-        if not wrong:
+        if not (wrong := {name: lost for name, lost in kept.items() if len(lost) != accepted.get(name)}):
             return None
         header, (other, site) = ends[0].own.id_header, (session.site for session in ends)
         messages = brief([f"{name}: {len(lost)} ({brief(sorted(lost))})" for name, lost in wrong.items()])
@@ -271,7 +260,6 @@ class Reconciler:
         return Failed.of(finding, evidence=self.evidence)
 
     def remove(self, session: Session, queue: str, gone: Consumed) -> Failed | None:
-        """Remove these messages, and look whether they are gone; gives None where they are."""
         if not gone.ids:
             return None
         if self._context.read_only:
@@ -280,20 +268,19 @@ class Reconciler:
         view = session.names()
         calls = [*removes(view, view.by_name[queue], gone, view.own.id_header)]
         outcomes = self._tools.change(calls, self._context)
-        stayed = ids.listed_to_the_end(session, view.by_name[queue]).ids & gone.ids
+        stayed = reading.listed_to_the_end(session, view.by_name[queue]).ids & gone.ids
         self.removed[queue] |= gone.ids - stayed
         why = f"of {len(gone.ids)} message(s) could not be removed from {queue} at {view.site}"
         return not_done(stayed, why, outcomes)
 
     def _copy(self, ends: LinkEnds, queue: str, lacks: Collection[str]) -> Failed | None:
-        """Copy those of these messages that the first broker shows to a client. Whoever lacks afterwards is compared
-        again: a message that was not shown may be on its way to a consumer."""
+        """Copy what the first broker shows to a client: what it does not show may be on its way to a consumer."""
         source, target = ends
         messages = source.messages(queue, lacks)
         target.carries = {(queue, ident): message for ident, message in messages.items()}
         outcomes = self._tools.change([*copies(target.names(), queue, messages)], self._context)
         target.carries = {}
-        arrived = ids.listed_to_the_end(target, target.read().by_name.get(queue)).ids
+        arrived = reading.listed_to_the_end(target, target.read().by_name.get(queue)).ids
         self.copied[queue] |= messages.keys() & arrived
         why = f"of {len(messages)} message(s) of {queue} could not be copied to {target.site}"
         return not_done(messages.keys() - arrived, why, outcomes, "they are not there")
@@ -310,8 +297,7 @@ def drain(tools: FanoutTools, _step: PlannedStep, move: Move, context: StepConte
 
 
 def trim(tools: FanoutTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    """Compare towards the named site, which waits; say what nobody could tell, as it stays there. Where clients take
-    messages all the time, let them rest for a moment."""
+    """Compare towards the waiting site. Where clients take messages all the time, let them rest for a moment."""
     reconciler = Reconciler(tools, move.target, move.source, move, context)
     refused = reconciler.all(copied=False)
     busy = any(copies.why == TAKEN for copies in reconciler.undecided.values())
@@ -325,14 +311,13 @@ def trim(tools: FanoutTools, step: PlannedStep, move: Move, context: StepContext
 
 
 def settle(tools: FanoutTools, _step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    """Remove the messages that the lost site's consumers had done, as their store knows. Messages without a record come
-    as duplicates: nobody waits for them."""
+    """What the lost site's consumers had done goes, as their store knows. Nobody waits for what it has no record of."""
     if (store := tools.comparing.store) is None:
         return Done.of(found("DR-FAN-005.not_known", source=move.source))
     reconciler = Reconciler(tools, move.source, move.target, move, context)
     try:
         removals = (
-            reconciler.remove(session, name, ids.consumed(store, session, queue))
+            reconciler.remove(session, name, reading.consumed(store, session, queue))
             for session in tools.observer.at(move.target)
             for name, queue in session.read().business.items()
             if queue.depth
@@ -346,7 +331,6 @@ def settle(tools: FanoutTools, _step: PlannedStep, move: Move, context: StepCont
     return Done.of(finding, evidence=reconciler.evidence)
 
 
-UNDO_TRIM: Final = Undo(target=(wants.pauses_as_before,))
 # Messages stay copied and removed when it is undone: copies lie at both sites, and the rest was consumed.
 draft_reinstate: Final = wants.planning(
     wants.TARGET,
@@ -387,13 +371,11 @@ def reconcile(tools: FanoutTools, _step: PlannedStep, move: Move, context: StepC
     if (refused := reconciler.all(copied=True)) is not None:
         return refused
     snapshot = tools.observer.observe()
-    undecided = [found for both in snapshot.both(move.source, move.target) for found in of_undecided(move, *both)]
+    both = snapshot.both(move.source, move.target)
+    undecided = [f for views in both for f in possible_duplicates(checks.undecided(*views), move, move.target)]
     if any(finding.severity is Severity.ERROR for finding in undecided):
         return Failed(undecided[0].text, reconciler.evidence, tuple(undecided))
     return reconciler.done(*undecided)
-
-
-UNDO_REINSTATE: Final = Undo(source=(wants.pauses_as_before, wants.debts_as_before))
 
 
 PROCEDURE: Final[Procedure[Snapshot[BrokerView], FanoutTools]] = {
@@ -403,10 +385,10 @@ PROCEDURE: Final[Procedure[Snapshot[BrokerView], FanoutTools]] = {
     "settle": VerbHandler(draft_settle, settle),
     "drain": VerbHandler(draft_drain, drain),
     "probe": VerbHandler(classic.draft_probe, classic.probe),
-    "trim": VerbHandler(draft_trim, trim, UNDO_TRIM),
+    "trim": VerbHandler(draft_trim, trim, Undo(target=(wants.pauses_as_before,))),
     # How a lost site is taken in again.
     "residue": fence.counting(residue),
-    "reinstate": VerbHandler(draft_reinstate, reinstate, UNDO_REINSTATE),
+    "reinstate": VerbHandler(draft_reinstate, reinstate, Undo(source=(wants.pauses_as_before, wants.debts_as_before))),
     "reconcile": VerbHandler(draft_reconcile, reconcile),
 }
 NOT_WRITTEN_TWICE: Final = (

@@ -3,8 +3,9 @@ site, by the ids that producers gave them."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,19 +14,25 @@ from dr_ctl.core.system import Clock, boottime_s
 from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Done, Outcome
 from dr_ctl.jolokia.client import Read, Reader
-from dr_ctl.jolokia.http import NoSuchBean
+from dr_ctl.jolokia.http import BadValue, NoSuchBean
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.classic import ClassicFanout, FanoutBroker
-from dr_ctl.settings.model import Installation
+from dr_ctl.settings.model import Installation, Queues
 from dr_ctl.stomp_io.address import StompAccount
 from dr_ctl.topologies.classic import session
 from dr_ctl.topologies.classic.broker import OWN_CLIENT
-from dr_ctl.topologies.classic.ids import browsed, connected
+from dr_ctl.topologies.classic.checks import counts
+from dr_ctl.topologies.classic.ids import browsed, connected, rows_of
 from dr_ctl.topologies.classic.reading import ask
+from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.calls import items
+from dr_ctl.topologies.common.consumed import CompleteListing, Consumed, Covered, IncompleteListing, done_in_both_stores
 from dr_ctl.topologies.common.idstore import Store
+from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.view import Queue
-from dr_ctl.topologies.fanout.counting import EMPTY, Counters
+from dr_ctl.topologies.fanout import checks, counting
+from dr_ctl.topologies.fanout.checks import NOT_COUNTED, ONE_SITE_ALONE, TAKEN, UNMATCHED, Undecided
+from dr_ctl.topologies.fanout.counting import Checkpoint, Checkpoints, Counted, Counters, Mark, QueueAtSite
 from dr_ctl.topologies.fanout.view import COPY, IDS, BrokerView, FanoutConfig
 
 SILENT_S: Final = 10.0
@@ -36,8 +43,6 @@ _ITS: Final = frozenset(
 )
 _BODIES: Final = frozenset({"Text", "BodyLength"})
 _TYPED: Final = ("Boolean", "Byte", "Double", "Float", "Int", "Long", "Short")
-
-
 CopiedMessage = tuple[Mapping[str, str], bytes]
 """The headers and the body of a message, as a producer would send it again."""
 
@@ -63,8 +68,7 @@ def read(account: StompAccount, queue: str, header: str, wanted: Collection[str]
 
 
 def put(account: StompAccount, queue: str, messages: Sequence[CopiedMessage]) -> None:
-    """Send these messages as durable, and wait until the broker confirms each. Raises `BrokerError`: confirmed messages
-    stay there."""
+    """Durable; raises `BrokerError` where the broker does not confirm each: confirmed messages stay there."""
     connection = connected(account)
     try:
         for start in range(0, len(messages), AT_ONCE):
@@ -95,7 +99,7 @@ def counters(reader: Reader, queues: Sequence[Queue | None]) -> list[Counters]:
         for queue, answer in zip(present, answers, strict=True)
         if not isinstance(answer.error, NoSuchBean)
     }
-    return [counted.get(queue.name, EMPTY) if queue is not None else EMPTY for queue in queues]
+    return [counted.get(queue.name, counting.EMPTY) if queue is not None else counting.EMPTY for queue in queues]
 
 
 def counters_in(fields: Fields) -> Counters:
@@ -105,8 +109,7 @@ def counters_in(fields: Fields) -> Counters:
 
 
 class Session(session.Session[BrokerView]):
-    """`carries` holds messages read at the peer that are to be put down here, by queue and id; `ids` is the store of
-    ids that the consumers of both sites share, if they have one."""
+    """`carries`: messages read at the peer that are to be put down here. `ids`: the consumers' store of ids."""
 
     settings_of = FanoutBroker
     settings: FanoutBroker
@@ -126,9 +129,7 @@ class Session(session.Session[BrokerView]):
         return BrokerView(**values, own=replace(self.own, unread=self.ids.unread() if self.ids is not None else None))
 
     def _own_account(self) -> StompAccount:
-        """dr-ctl's own way in for messages. Raises `BrokerError`."""
-        listener = self.agents_listener()
-        if listener is None:
+        if (listener := self.agents_listener()) is None:
             raise CannotCopy(
                 f"{self.site}/{self.pair}: the settings name no `sync:`, so no message can be copied",
                 remedy="Name there a STOMP connector that no client uses.",
@@ -139,14 +140,11 @@ class Session(session.Session[BrokerView]):
         return read(self._own_account(), queue, self.own.id_header, wanted)
 
     def put(self, queue: str, ids: Sequence[str]) -> int:
-        """Put down those of these that it carries, and say how many. Raises `BrokerError`."""
-        copies = [self.carries[queue, id_] for id_ in ids if (queue, id_) in self.carries]
-        if copies:
+        if copies := [self.carries[queue, id_] for id_ in ids if (queue, id_) in self.carries]:
             put(self._own_account(), queue, copies)
         return len(copies)
 
     def is_own(self, call: Call) -> bool:
-        """Messages are put down by STOMP."""
         return COPY in call.request or super().is_own(call)
 
     def do(self, call: Call) -> Outcome:
@@ -156,4 +154,351 @@ class Session(session.Session[BrokerView]):
         return Done(f"{self.put(str(call.request[COPY]), ids)} put down")
 
 
+TRYING_S: Final = 5.0
+_NOTHING: Final = frozenset[str]()
+NONE_PROVEN: Final = Consumed(_NOTHING, done_in_both_stores(_NOTHING, _NOTHING))
+
+Both = tuple[Queue | None, Queue | None]
+"""One queue at both sites, the source's first; None where a site has no such queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A listing of one queue, with its counters before and after."""
+
+    queue: str
+    rows: Mapping[str, Mapping[str, Any]]
+    count: int
+    before: Counters
+    after: Counters
+
+    @property
+    def ids(self) -> frozenset[str]:
+        return frozenset(self.rows)
+
+    @property
+    def entered(self) -> int | None:
+        """How many messages had come in since the broker's start when it was listed; None where any left meanwhile."""
+        came, most = self.count - self.before.depth, self.after.added - self.before.added
+        stood = (self.before.removed, self.before.expired) == (self.after.removed, self.after.expired)
+        return self.before.added + came if stood and 0 <= came <= most else None
+
+    @property
+    def least(self) -> int:
+        return min(self.before.depth, self.after.depth)
+
+    def complete(self) -> CompleteListing:
+        """A second message of one id adds no id. What comes meanwhile hides nothing. Raises `IncompleteListing`."""
+        before, after = self.before.depth, self.after.depth
+        if self.entered is not None:
+            before = after = self.count
+        return CompleteListing(self.queue, self.ids, before, after, hidden=self.count - len(self.rows))
+
+
+@dataclass(frozen=True, slots=True)
+class QueueDifference:
+    """The difference of a queue, while `source` serves or did last. `consumed`: there, and at the target still.
+    `lacks`: not at the target. `unmatched`: at the target only, and nothing proves that a client consumed them."""
+
+    consumed: Consumed
+    lacks: Mapping[str, Any]
+    """With how the source's broker shows the message."""
+    unmatched: frozenset[str]
+    known: frozenset[str] = frozenset()
+    """Those alone at the target that a checkpoint names already."""
+    why: str = ""
+    """Why the messages that lie there alone are not proven to be consumed."""
+    marks: Mapping[str, Mark] | None = None
+    """Where this reading can be a checkpoint: its marks by site, before anything is removed."""
+
+
+def with_messages(source: BrokerView, target: BrokerView) -> Mapping[str, Both]:
+    either = [counted.queue for counted in counts(source, target, Queues()) if counted.source or counted.target]
+    return {name: (source.by_name.get(name), target.by_name.get(name)) for name in either}
+
+
+def listed(session: Session, queue: Queue | None) -> Listed:
+    """List a queue once, whatever the listing leaves out; an absent queue has no messages. Raises `BrokerError`."""
+    if queue is None:
+        return Listed("", {}, 0, counting.EMPTY, counting.EMPTY)
+    rows, *figures = rows_of(session, queue, COUNTERS)
+    by_id = {_id(session, queue.name, row): row for row in rows}
+    return Listed(queue.name, by_id, len(rows), *map(counters_in, figures))
+
+
+def listed_to_the_end(session: Session, queue: Queue | None) -> Listed:
+    """A broker cuts a listing silently where its policy says so (400 by default), and leaves messages out while
+    consumers take some: one that is shorter than the queue is asked for again, and then not believed. Raises
+    `BrokerError`."""
+    # A law of its own: no hand is here, and a listing that was cut by a consumer is asked for again at once.
+    until = boottime_s() + TRYING_S
+    while True:
+        listing = listed(session, queue)
+        if listing.count >= listing.least:
+            return listing
+        if boottime_s() > until:
+            name, site = listing.queue, session.site
+            raise BadValue(
+                f"{site}: {name} holds {listing.least} message(s) and shows {listing.count} of them: its broker's "
+                "policy limits what a listing shows, or clients hold some in a transaction",
+                remedy=f"Raise maxBrowsePageSize of the policy entry for {name} at {site} above that.",
+            )
+
+
+def consumed(store: Store, target: Session, queue: Queue | None) -> Consumed:
+    """What the store knows of the target: consumers of both sites write to it. The serving site is not listed."""
+    known = store.known(queue.name, listed_to_the_end(target, queue).ids) if queue is not None else _NOTHING
+    return Consumed(known, done_in_both_stores(known, known))
+
+
+def covered(local: Listed, peer: Listed, since: Checkpoint) -> Consumed:
+    """What counters since a checkpoint prove to be consumed: all that came to the target since, or lay at both then,
+    and that the source lacks; or none. As many have to have come to both: those under way are told by their ids."""
+    if local.entered is None or peer.entered is None:
+        return NONE_PROVEN
+    under_way = len(local.ids - peer.ids - since.local.unmatched)
+    late = len(since.remote.unmatched & local.ids) - len(since.local.unmatched & peer.ids)
+    if since.ahead(local.entered, peer.entered) + under_way + late != 0:
+        return NONE_PROVEN
+    copies = peer.ids - since.remote.unmatched
+    try:
+        peer.complete()
+        evidence = Covered(copies, local.complete(), since.consumed(local.before, peer.before))
+    except IncompleteListing:
+        return NONE_PROVEN
+    lacking = copies - local.ids
+    return Consumed(lacking, evidence) if evidence.proves(lacking) else NONE_PROVEN
+
+
+class ComparisonMode(Enum):
+    """How a comparison goes on beside the clients of the serving site."""
+
+    ONCE = "one reading, whatever clients do"
+    WORKING = "what lies at one site alone is looked at again"
+    RESTING = "the same, and nobody takes anything meanwhile"
+
+
+class Comparing:
+    """Compares queues for one command, and remembers ids that stay alone: only the first comparison waits."""
+
+    def __init__(self, store: Store | None, within_s: float) -> None:
+        self.store, self._within_s = store, within_s
+        self._unmatched: dict[tuple[str, str], frozenset[str]] = {}
+
+    def apart(
+        self,
+        ends: LinkEnds,
+        queues: Mapping[str, Both],
+        pause: Callable[[], None],
+        now: Callable[[], float],
+        pace: ComparisonMode = ComparisonMode.WORKING,
+    ) -> Mapping[str, QueueDifference]:
+        """Producers write to both sites, but not in the same instant: queues with ids at one site alone are looked at
+        again, with a `pause` between, for as long as was set; all of them together. Raises `BrokerError`."""
+        checkpoints = kept(ends)
+        differences = {name: self._compared(ends, name, both, checkpoints, pace) for name, both in queues.items()}
+        until = now() + self._within_s
+        known = {name: self._unmatched.get((ends[1].site, name), _NOTHING) for name in differences}
+        while pace is not ComparisonMode.ONCE and now() < until:
+            rows = differences.items()
+            again = [name for name, row in rows if row.lacks or row.unmatched - row.known - known[name]]
+            if not again:
+                break
+            pause()
+            for name in again:
+                differences[name] = self._compared(ends, name, queues[name], checkpoints, pace, differences[name])
+        if pace is not ComparisonMode.ONCE:  # what one reading finds alone may be on its way
+            self._unmatched |= {(ends[1].site, name): apart.unmatched for name, apart in differences.items()}
+        return differences
+
+    def undecided(self, differences: Mapping[str, QueueDifference]) -> dict[str, Undecided]:
+        """The messages that nothing proves to be consumed or not. A store of ids leaves none."""
+        if self.store is not None:
+            return {}
+        return {
+            name: Undecided(len(difference.unmatched), difference.why)
+            for name, difference in differences.items()
+            if difference.unmatched
+        }
+
+    def _compared(
+        self,
+        ends: LinkEnds,
+        name: str,
+        both: Both,
+        checkpoints: Checkpoints,
+        pace: ComparisonMode,
+        before: QueueDifference | None = None,
+    ) -> QueueDifference:
+        """The waiting site between two listings of the serving one: an id that is not there a moment later was
+        consumed, or never came; one that was there a moment before has had time to come. All else is on its way."""
+        first = listed_to_the_end(ends[0], both[0])
+        waiting = listed_to_the_end(ends[1], both[1])
+        again = listed_to_the_end(ends[0], both[0])
+        late = first.ids & again.ids - waiting.ids
+        lacks = late & before.lacks.keys() if before is not None else late
+        if self.store is not None:
+            known = self.store.known(name, again.ids | waiting.ids)
+            proven = Consumed(waiting.ids & known, done_in_both_stores(known, known))
+            lacks -= known
+            unmatched = _again(waiting.ids - again.ids - proven.ids, before)
+            return QueueDifference(proven, {id_: again.rows[id_] for id_ in lacks}, unmatched)
+        sites = [
+            QueueAtSite(session.site, session.names().start, listed.before)
+            for session, listed in zip(ends, (again, waiting), strict=True)
+        ]
+        since = checkpoints.since(name, *sites)
+        # What clients take while both sites are listed could have come and gone unseen.
+        rests = first.before.removed == again.after.removed
+        proven = covered(again, waiting, since) if rests and since is not None else NONE_PROVEN
+        only = waiting.ids - again.ids - proven.ids
+        unmatched = _again(only, before)
+        known = since.remote.unmatched if since is not None else _NOTHING
+        works = ends[0].names().open and pace is not ComparisonMode.RESTING
+        coming = _NOTHING if works else only - unmatched
+        marks = _marks(sites, again, waiting, (lacks, only - coming), coming, first.before) if rests else None
+        calm = first.before.added == again.after.added and waiting.before.added == waiting.after.added
+        hurried = only and not proven.ids and not calm
+        if works and (hurried or pace is ComparisonMode.ONCE or (since is not None and unmatched <= known)):
+            marks = None  # while clients work less is certain: an older one goes on for as long as it proves everything
+        why = NOT_COUNTED if since is None else UNMATCHED if unmatched <= known else ONE_SITE_ALONE
+        return QueueDifference(
+            proven, {id_: again.rows[id_] for id_ in lacks}, unmatched, known, why if rests else TAKEN, marks
+        )
+
+
+def _again(unmatched: frozenset[str], before: QueueDifference | None) -> frozenset[str]:
+    """Those that lay at the target alone at the reading before too, whatever was proven of them then."""
+    return unmatched & (before.unmatched | before.consumed.ids) if before is not None else unmatched
+
+
+def _marks(
+    sites: Sequence[QueueAtSite],
+    local: Listed,
+    peer: Listed,
+    unmatched: tuple[frozenset[str], frozenset[str]],
+    coming: frozenset[str],
+    first: Counters,
+) -> Mapping[str, Mark] | None:
+    """What came to one site a moment ago counts as come to the other too; `coming` are those to the source. `first`:
+    before its queue was listed: what clients have finished since may leave it later."""
+    if local.entered is None or peer.entered is None:
+        return None
+    came = local.entered + len(coming), peer.entered + len(local.ids - peer.ids - unmatched[0])
+    rows = zip(sites, (local.before, peer.before), (first, peer.before), came, unmatched, strict=True)
+    return {
+        at.site: Mark(at.start, entered, was.removed, was.expired, finished.finished, ids)
+        for at, was, finished, entered, ids in rows
+    }
+
+
+def kept(ends: Sequence[Session]) -> Checkpoints:
+    return Checkpoints.read(_keeper(ends).document_files.texts())
+
+
+def keep(ends: LinkEnds, differences: Mapping[str, QueueDifference]) -> None:
+    """From here on counters tell what is consumed. Where this cannot be written, the older checkpoints go on."""
+    marks, target = {}, ends[1].site
+    for name, difference in differences.items():
+        if difference.marks is not None:
+            mark = difference.marks[target]
+            removed = mark.removed + len(difference.consumed.ids)
+            marks[name] = {**difference.marks, target: replace(mark, removed=removed)}
+    if marks:
+        _keeper(ends).document_files.write(counting.CHECKPOINTS, kept(ends).noted(marks).text)
+
+
+def _keeper(ends: Sequence[Session]) -> Session:
+    return min(ends, key=lambda session: session.site)
+
+
+def _id(session: Session, queue: str, row: Any) -> str:
+    properties = row.get("StringProperties") if isinstance(row, dict) else None
+    ident = properties.get(session.own.id_header) if isinstance(properties, dict) else None
+    if not isinstance(ident, str):
+        raise BadValue(
+            f"{session.site}: a message of {queue} has no {session.own.id_header}: it cannot be told from others",
+            remedy="Let producers name each message by that property, or name theirs under `id_header:`.",
+        )
+    return ident
+
+
+READINGS: Final = 15  # of counters, where messages come all the time
+RESTS: Final = 3
+LISTED_UP_TO: Final = 1000
+Observer = observer.Observer[BrokerView, Session]
+
+
+def with_counters(observer: Observer, read: Callable[[], Snapshot[BrokerView]]) -> Snapshot[BrokerView]:
+    """Look, and read the counters of queues that do not hold the same several times: what is on its way to one of the
+    sites differs each time, and a message that came to one site alone does not."""
+    snapshot = read()
+    if observer.all()[0].ids is not None:
+        return snapshot
+    counted = {}
+    for local, peer in snapshot.both(*snapshot.sites):
+        ends = tuple(observer.brokers[view.site][view.pair] for view in (local, peer))
+        counted[local.pair] = _counted(observer, ends, local, peer)
+    return snapshot.changed(lambda view: replace(view, counted=counted.get(view.pair, {})))
+
+
+def _counted(
+    observer: Observer, ends: tuple[Session, ...], view: BrokerView, peer: BrokerView
+) -> Mapping[str, Counted]:
+    def read(names: Sequence[str]) -> dict[str, Counted]:
+        began = observer.clock.monotonic()
+        readings = _readings(observer, ends, names)
+        took_s = observer.clock.monotonic() - began
+        return {
+            name: checks.counted(view, peer, [(one[at], other[at]) for one, other in readings], took_s)
+            for at, name in enumerate(names)
+        }
+
+    try:
+        now = read([counted.queue for counted in counts(view, peer, Queues()) if counted.more])
+        since = {name: kept(ends).since(name, counted.first, counted.second) for name, counted in now.items()}
+        if apart := [name for name, at in since.items() if at is not None and not now[name].level(at.local, at.remote)]:
+            observer.clock.sleep(observer.timeouts.apart_s)  # a message may have been on its way all that time
+            now |= read(apart)
+    except BrokerError:
+        return {}  # it has just answered: what its counters say now the next reading tells
+    return {name: _listed_by_id(ends, name, counted) for name, counted in now.items()}
+
+
+def _readings(
+    observer: Observer, ends: tuple[Session, ...], names: Sequence[str]
+) -> list[tuple[Sequence[Counters], ...]]:
+    readings: list[tuple[Sequence[Counters], ...]] = []
+
+    def read(session: Session) -> Sequence[Counters]:
+        return counters(session.reader(), [session.names().by_name.get(name) for name in names])
+
+    while names and len(readings) < READINGS:
+        if len(readings) >= RESTS and all(reading == readings[-1] for reading in readings[-RESTS:]):
+            break  # nothing came or left between the last ones: more of them would say the same
+        if readings:
+            observer.clock.sleep(observer.timeouts.poll_s)
+        readings.append(tuple(observer.ask_all(read, ends)))
+    return readings
+
+
+def _listed_by_id(ends: tuple[Session, ...], name: str, now: Counted) -> Counted:
+    """With the ids of both sites, where no counter tells anything and the queue is shallow enough."""
+    if kept(ends).since(name, now.first, now.second) is not None:
+        return now
+    if max(at.counters.depth for at in (now.first, now.second)) > LISTED_UP_TO:
+        return now
+    try:
+        first, second = (listed_to_the_end(session, session.names().by_name.get(name)).ids for session in ends)
+    except BrokerError:
+        return now
+    unmatched = {now.first.site: len(first - second), now.second.site: len(second - first)}
+    return replace(now, unmatched=unmatched)
+
+
+READS: Final = observer.Reads(
+    Session.each,
+    unlike=lambda source, *more: source.open and bool(checks.lacking(source, *more)),
+    observed=with_counters,
+)
 LinkEnds = tuple[Session, Session]

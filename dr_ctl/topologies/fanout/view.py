@@ -96,8 +96,7 @@ class FanoutLink(NoLink["BrokerView"]):
                 yield replace(row, kind="staged", depth=queue.depth - lacks + duplicates)
 
     def stake(self, peer: BrokerView | None) -> Stake:
-        """While a site that was lost is not taken in again no count tells that any message lies at both: producers are
-        confirmed by one of them."""
+        """While a lost site is not taken in again no count tells that any message lies at both."""
         shared = not (self.view.unmatched or (peer is not None and peer.unmatched))
         by_queue = {
             name: _apart(queue, peer.by_name.get(name) if peer is not None else None, shared=shared)
@@ -117,8 +116,7 @@ class FanoutLink(NoLink["BrokerView"]):
 
 
 def _apart(local: Queue, peer: Queue | None, *, shared: bool) -> tuple[int | None, int | None]:
-    """By count: how many the peer has not, and how many it has that are not here any more; of all of them where no
-    message is `shared` by both."""
+    """How many the peer lacks, and how many are there and not here any more; of all where none is `shared` by both."""
     if not local.counted or (peer is not None and not peer.counted):
         return None, None
     depth = peer.depth if peer is not None else 0
@@ -162,7 +160,6 @@ class BrokerView(ClassicBroker):
 
     @property
     def tells_done(self) -> bool:
-        """Say whether the consumers' store of ids was read."""
         return self.own.stored and self.own.unread is None
 
     @property

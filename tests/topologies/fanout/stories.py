@@ -10,9 +10,8 @@ from typing import Any, cast
 import pytest
 
 from dr_ctl.topologies.common.view import Queue
-from dr_ctl.topologies.fanout import ids
-from dr_ctl.topologies.fanout.ids import Listed, listed_to_the_end
-from dr_ctl.topologies.fanout.reading import Session
+from dr_ctl.topologies.fanout import reading
+from dr_ctl.topologies.fanout.reading import Listed, Session, listed_to_the_end
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.classic.fanout.broker import ID_HEADER, LEAST, FanoutBroker
 from dr_ctl_lab.twin.messages import Message, Taker
@@ -164,11 +163,11 @@ class Story:
                 send(self.twin, f"new-{next(numbers)}")
             return shown
 
-        self.patch.setattr(ids, "listed_to_the_end", listed)
+        self.patch.setattr(reading, "listed_to_the_end", listed)
 
     def slow(self, rest: str) -> None:
         """A message comes to the first site before each of these readings, and to the other so many readings later."""
-        looked, looks, (one, other, lag, *come) = ids.Comparing._compared, itertools.count(), rest.split()
+        looked, looks, (one, other, lag, *come) = reading.Comparing._compared, itertools.count(), rest.split()
         self.come = come
 
         def slowly(*words: Any) -> Any:
@@ -177,7 +176,7 @@ class Story:
                 send(self.twin, *{str(look - int(lag))}.intersection(come), to=(other,))
             return looked(*words)
 
-        self.patch.setattr(ids.Comparing, "_compared", slowly)
+        self.patch.setattr(reading.Comparing, "_compared", slowly)
 
     def arrive(self, rest: str) -> None:
         """What was on its way to the second site is there, and nothing more comes."""
@@ -187,14 +186,14 @@ class Story:
 
     def cross(self, ident: str) -> None:
         """A message comes to one site before the counters are read, and to the other before they are read again."""
-        readings, sites = ids._readings, iter(("paris", "london"))
+        readings, sites = reading._readings, iter(("paris", "london"))
 
         def crossing(*words: Any) -> Any:
             for site in itertools.islice(sites, 1):
                 send(self.twin, ident, to=(site,))
             return readings(*words)
 
-        self.patch.setattr(ids, "_readings", crossing)
+        self.patch.setattr(reading, "_readings", crossing)
 
     def without(self, key: str) -> None:
         """Take a key out of the settings: of the installation, and of each broker."""

@@ -16,7 +16,7 @@ from dr_ctl.topologies.common.calls import debt_name
 from dr_ctl.topologies.common.view import Config, Connection, Consumer, Queue
 from dr_ctl.topologies.fanout.checks import ONE_SITE_ALONE, counted, undecided
 from dr_ctl.topologies.fanout.counting import CHECKPOINTS, Checkpoint, Checkpoints, Counters, Mark, QueueAtSite
-from dr_ctl.topologies.fanout.ids import Listed, covered
+from dr_ctl.topologies.fanout.reading import Listed, covered
 from dr_ctl.topologies.fanout.view import BrokerView, FanoutConfig
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.recording import recording
