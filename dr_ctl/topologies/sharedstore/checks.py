@@ -21,9 +21,7 @@ SKEW_S: Final = 2.0
 
 
 def not_in_store(lacking: Mapping[str, int], accepted: Mapping[str, int]) -> list[Finding]:
-    """Messages by queue that the store does not have, without those whose loss was accepted."""
-    wrong = {name: count for name, count in lacking.items() if count > accepted.get(name, 0)}
-    if not wrong:
+    if not (wrong := {name: count for name, count in lacking.items() if count > accepted.get(name, 0)}):
         return []
     items = brief([f"{name}: {count} message(s)" for name, count in wrong.items()])
     return [found("DR-STORE-008", items=items, words=accepting(wrong))]
@@ -41,7 +39,6 @@ def of_return(case: Case[BrokerView]) -> Iterator[Finding]:
 
 
 def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterator[Finding]:
-    """Find what is wrong at one broker; a waiting broker is judged by what is known of it."""
     if case is None:
         yield from _of_broker(view, {})
         return
@@ -57,7 +54,6 @@ def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterato
 
 
 def _of_broker(view: BrokerView, accepted: Mapping[str, int]) -> Iterator[Finding]:
-    """`accepted`: by queue, what may be lost with its holder."""
     name = f"{view.site}/{view.pair}"
     if view.answered:
         yield from of_listeners(name, view)

@@ -1,8 +1,6 @@
-"""Everything that an installation with a shared store does for the verbs of its runbooks: its gate, the waits on a
-replica, and the handover of the store by the one that holds it; last the table of them."""
+"""What an installation with a shared store does for the verbs of its runbooks: its holder hands it over."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -91,7 +89,6 @@ draft_reinstate: Final = planning(TARGET, "{target} waits for the store; debts a
 
 
 def _replicated(tools: StoreTools, step: PlannedStep, _move: Move, context: StepContext, small: int) -> Outcome:
-    """Wait until the replica lacks no more than that."""
     if tools.shared.settings.replica is None:
         return NotNeeded(step.summary)
 
@@ -125,9 +122,6 @@ def reinstate(tools: StoreTools, _step: PlannedStep, move: Move, context: StepCo
     return tools.reach(DEBTS_CLEARED, move, context) or Done(f"{move.target} waits for the store")
 
 
-UNDO_REINSTATE: Final = Undo(source=(debts_as_before,))
-
-
 HANDOVER: Final = "handover"
 BESIDE: Final = "beside"
 RESCUE: Final = "rescue"
@@ -137,8 +131,7 @@ COUNTED: Final = 5
 
 
 def draft_activate(rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
-    """Plan no undo, because a stop cannot be taken back. A lost site gets no call: the target takes the store once the
-    lock lets it."""
+    """A stop cannot be taken back: no undo. A lost site gets no call: the target takes the store by itself."""
     sources, targets = snapshot.views(move.source), snapshot.views(move.target)
     fails_over = move.spec.operation == FAILOVER
     gives_up = [] if fails_over else [hand_over(view, move.target) for view in sources if view.answered]
@@ -148,17 +141,10 @@ def draft_activate(rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerVi
     takes_s = max((view.own.lease_s * (2 if view.own.by_row else 1) for view in (*sources, *targets)), default=0.0)
     summary = "the target takes the store" if fails_over else f"{move.source} gives up the store, the target takes it"
     proven = "the lock and a test login" if any(view.can_try_login for view in targets) else "the lock"
-    return StepPlan(
-        move.target,
-        f"{summary}; proven by {proven}",
-        (
-            *in_phase(HANDOVER, gives_up),
-            *in_phase("strikes", receipts.strikes(snapshot)),
-            *in_phase(BESIDE, waits_again),
-            *in_phase(RESCUE, rescues),
-        ),
-        limits={"within": takes_s + rules.timeouts.activate_s},
-    )
+    phases = {HANDOVER: gives_up, "strikes": receipts.strikes(snapshot), BESIDE: waits_again, RESCUE: rescues}
+    calls = tuple(call for phase, made in phases.items() for call in in_phase(phase, made))
+    limits = {"within": takes_s + rules.timeouts.activate_s}
+    return StepPlan(move.target, f"{summary}; proven by {proven}", calls, limits=limits)
 
 
 def activate(tools: StoreTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
@@ -216,96 +202,73 @@ def _changes(tools: StoreTools, view: BrokerView, snapshot: Snapshot[BrokerView]
     return receipts.changes_since(receipt, [view], move.spec) if receipt is not None else []
 
 
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    """A reading of a handover. `why_not`: the reason why the target does not serve yet; `lost`: why it never will."""
-
-    snapshot: Snapshot[BrokerView]
-    why_not: str | None
-    lost: str | None
-
-
 def _until_served(
     tools: StoreTools, step: PlannedStep, holding: Sequence[Call], move: Move, context: StepContext
 ) -> Outcome | None:
-    """Wait until the target is shown to serve, and the source not to; gives None once both are. A source that still
-    holds the store, behind closed listeners, is told again to stop: what stops twice stops once."""
-    sessions = tools.observer.at(move.target)
-    again_s, before_s = context.monotonic() + tools.timeouts.again_s, None
+    """A source that holds the store still is told again to stop: what stops twice stops once. None once it is over."""
+    observer, fails_over = tools.observer, move.spec.operation == FAILOVER
+    before_s: float | None = None
+    again_s = context.monotonic() + tools.timeouts.again_s
 
-    def read() -> _Reading:
+    def read() -> tuple[Snapshot[BrokerView], str | None, str | None]:
+        """With why the target does not serve yet, and why it never will."""
         nonlocal again_s, before_s
-        why_not = tools.listeners.why_not_serving(sessions).values()
+        why_not = tools.listeners.why_not_serving(observer.at(move.target)).values()
         if all(why is None or why.lets_in for why in why_not):
             context.outage_over()
         closed = next((why.text for why in why_not if why is not None), None)
-        snapshot = tools.observer.read_once(min_s=tools.timeouts.last_reading_s)
+        snapshot = observer.read_once(min_s=tools.timeouts.last_reading_s)
+        views, role = snapshot.views(move.source), snapshot.roles[move.source]
         # The source is shown not to serve; of a lost one that the lock is another's is enough.
-        source_closed = move.spec.operation == FAILOVER or snapshot.roles[move.source] in (Role.STANDBY, Role.DOWN)
+        source_closed = fails_over or role in (Role.STANDBY, Role.DOWN)
         over = closed is None and snapshot.roles[move.target] is Role.SERVING and source_closed
-        why = None if over else closed or f"{move.source} is {snapshot.roles[move.source].value}"
-        if not over and move.spec.operation != FAILOVER:
+        if not over and not fails_over:
             # A target whose process has ended since the check: nobody else takes the store.
             ended = {view.pair for view in snapshot.views(move.target) if view.runs is False}
             tools.change([call for call in step.phase(RESCUE) if call.unit in ended], context)
-        holds = snapshot.roles[move.source] is Role.STANDBY and any(
-            view.has_the_store for view in snapshot.views(move.source)
-        )
+        holds = role is Role.STANDBY and any(view.has_the_store for view in views)
         if not over and holds and context.monotonic() > again_s:
             again_s = context.monotonic() + tools.timeouts.again_s
             tools.change(holding, context)
-        was_s, before_s = before_s, _left_s(snapshot, move)
-        return _Reading(snapshot, why, _lost(snapshot, move, was_s, before_s))
+        locks = [view.lock for site in snapshot.sites for view in snapshot.views(site) if view.lock is not None]
+        names = {view.own.holder for view in views}
+        was_s, before_s = before_s, next((lock.left_s for lock in locks if lock.held and lock.holder in names), None)
+        lost = f"{move.source} took the store again, and serves" if role is Role.SERVING else None
+        if fails_over and lost is None and was_s is not None and before_s is not None and before_s > was_s:
+            lost = f"{move.source} renews its lease of the store: it lives"
+        return snapshot, None if over else closed or f"{move.source} is {role.value}", lost
 
+    within_s = step.limits["within"]
     waited = until(
         context,
         read,
-        holds=lambda now: now.why_not is None,
-        hopeless=lambda now: now.lost is not None,
-        within_s=step.limits["within"],
+        holds=lambda now: now[1] is None,
+        hopeless=lambda now: now[2] is not None,
+        within_s=within_s,
         poll_s=tools.timeouts.link_poll_s,
-        meanwhile=lambda now: context.report_waiting(f"{move.target} takes the store", None, now.why_not),
+        meanwhile=lambda now: context.report_waiting(f"{move.target} takes the store", None, now[1]),
     )
+    snapshot, why, lost = waited.reading
     if waited.satisfied:
         return None
-    if waited.reading.lost is not None:
-        return Failed(waited.reading.lost)
-    return _late(waited.reading.snapshot, if_known(waited.reading.why_not), duration(step.limits["within"]), move)
-
-
-def _lost(snapshot: Snapshot[BrokerView], move: Move, was_s: float | None, left_s: float | None) -> str | None:
-    """Say why the target will not take the store: the source has it again, or renews its lease."""
-    if snapshot.roles[move.source] is Role.SERVING:
-        return f"{move.source} took the store again, and serves"
-    if move.spec.operation == FAILOVER and was_s is not None and left_s is not None and left_s > was_s:
-        return f"{move.source} renews its lease of the store: it lives"
-    return None
-
-
-def _left_s(snapshot: Snapshot[BrokerView], move: Move) -> float | None:
-    """Seconds until the lease of the source ends, or None without a lease."""
-    names = {view.own.holder for view in snapshot.views(move.source)}
-    locks = [view.lock for site in snapshot.sites for view in snapshot.views(site) if view.lock is not None]
-    return next((lock.left_s for lock in locks if lock.held and lock.holder in names), None)
-
-
-def _late(snapshot: Snapshot[BrokerView], why: str, within: str, move: Move) -> Outcome:
-    """Where the source still holds the store, the stop had no effect; where nobody does, no site serves."""
-    text = f"{move.target} did not take the store within {within}: {why}"
+    if lost is not None:
+        return Failed(lost)
+    text = f"{move.target} did not take the store within {duration(within_s)}: {if_known(why)}"
+    # Where the source still holds the store, the stop had no effect; where nobody does, no site serves.
     if any(view.has_the_store for view in snapshot.views(move.source)):
         return Failed(f"{text}; {move.source} holds it still")
-    if move.spec.operation == FAILOVER:
+    if fails_over:
         return Failed(f"{text}; nothing was asked of it")
-    views = [view for site in (move.source, move.target) for view in snapshot.views(site) if view.lock is not None]
-    if views and all(view.lock is not None and not view.lock.held for view in views):
-        starts = " or ".join(view.own.start for view in (*snapshot.views(move.target), *snapshot.views(move.source)))
+    views = [*snapshot.views(move.target), *snapshot.views(move.source)]
+    locks = [view.lock for view in views if view.lock is not None]
+    if locks and not any(lock.held for lock in locks):
+        starts = " or ".join(view.own.start for view in views)
         return Failed(f"{text}; nobody holds it: {starts}", code=ExitCode.INCOMPLETE)
     return Unknown(f"{text}; look at {move.target} first")
 
 
 def _counted(tools: StoreTools, move: Move, context: StepContext, evidence: dict[str, Json]) -> tuple[Finding, ...]:
-    """Compare what each queue started with at the target with what the gate saw at the source. Looks bound this, and no
-    time: clients work there, and each reading shows another moment."""
+    """Each queue as it began at the target, beside what the gate saw. Looks bound this: clients work there."""
     samples = tools.gate.samples
     if not samples:
         return ()
@@ -334,8 +297,7 @@ def _counted(tools: StoreTools, move: Move, context: StepContext, evidence: dict
 
 
 def _beside(tools: StoreTools, step: PlannedStep, move: Move, context: StepContext) -> list[Finding]:
-    """Start the process that gave up the store, once it has ended, or report that it is down. Wait for a process that
-    was asked to stop a moment ago, also by an earlier process of this run. A lost site gets no call."""
+    """Start what gave up the store, once its process has ended, or report it as down. A lost site gets no call."""
     if move.spec.operation == FAILOVER:
         return []
     findings = []
@@ -369,21 +331,20 @@ def _runs_still(tools: StoreTools, view: BrokerView, context: StepContext) -> bo
     ).reading
 
 
-IN_THE_STORE: Final = "{source} holds nothing of its own: what it had lies in the store"
-ONE_STORE: Final = "both sites use one store: there is nothing to compare"
-
 PROCEDURE: Final[Procedure[Snapshot[BrokerView], StoreTools]] = {
     **COMMON,
     "catch-up": VerbHandler(draft_catch_up, partial(_replicated, small=SMALL)),
     "quiesce": VerbHandler(classic.draft_quiesce, classic.quiesce, quiesce.UNDO),
-    "quarantine": VerbHandler(planning(SOURCE, IN_THE_STORE), fence.nothing),
+    "quarantine": VerbHandler(
+        planning(SOURCE, "{source} holds nothing of its own: what it had lies in the store"), fence.nothing
+    ),
     "drain": VerbHandler(draft_drain, partial(_replicated, small=0)),
     "activate": VerbHandler(draft_activate, activate),
     "probe": VerbHandler(classic.draft_probe, proving.probe),
     # How a lost site is taken in again.
     "residue": VerbHandler(planning(TARGET, "it holds nothing of its own"), fence.nothing),
-    "reinstate": VerbHandler(draft_reinstate, reinstate, UNDO_REINSTATE),
-    "reconcile": VerbHandler(planning(TARGET, ONE_STORE), fence.nothing),
+    "reinstate": VerbHandler(draft_reinstate, reinstate, Undo(source=(debts_as_before,))),
+    "reconcile": VerbHandler(planning(TARGET, "both sites use one store: there is nothing to compare"), fence.nothing),
 }
 NOT_IN_THE_STORE: Final = (
     "messages that were sent as non-persistent: they lie in their broker's memory and end with it",
@@ -405,12 +366,7 @@ def _holds_closed(snapshot: Snapshot[BrokerView], site: str) -> bool:
     return any(view.has_the_store for view in views) and not any(view.open for view in views)
 
 
+BY_CONSOLE: Final = "start its clients' connectors, or its broker"
 TOPOLOGY: Final = TopologyDefinition(
-    PROCEDURE,
-    CHECKS,
-    READS,
-    StoreTools,
-    "start its clients' connectors, or its broker",
-    NOT_IN_THE_STORE,
-    decides=StoreRecipe,
+    PROCEDURE, CHECKS, READS, StoreTools, BY_CONSOLE, NOT_IN_THE_STORE, decides=StoreRecipe
 )

@@ -45,7 +45,6 @@ class Session(session.Session[BrokerView]):
         settings, self.shared = self.settings, shared
         place = CommandContext(installation.file.parent, variables(installation.settings))
         self.process = BrokerProcess(settings.process, place, settings.broker, site, clock)
-        self._own_name = settings.broker
         self.own = StoreConfig(
             broker=settings.broker,
             holder=settings.holder,
@@ -60,7 +59,6 @@ class Session(session.Session[BrokerView]):
 
     @classmethod
     def each(cls, installation: Installation, documents: Path, clock: Clock) -> Callable[[str, str], Session]:
-        """Both have the same store."""
         shared = SharedStore.of(installation, clock)
         return lambda site, pair: cls(installation, site, pair, documents, clock, shared)
 
@@ -79,10 +77,9 @@ class Session(session.Session[BrokerView]):
         return view
 
     def _read_broker(self, timeout_s: float) -> BrokerView:
-        """Take refused ports for a waiting broker, where the lock can be read. A broker that has lost the store still
-        has its management, which says only that it waits."""
+        """Refused ports are a waiting broker's, where the lock can be read. One that lost the store only says so."""
         try:
-            return self._ask(self._own_name, timeout_s)
+            return self._ask(self.own.broker, timeout_s)
         except Passive:
             lock, unread = self._lock()
             return self._waiting(lock, unread, runs=True)
@@ -118,27 +115,13 @@ class Session(session.Session[BrokerView]):
         return BrokerView(**values, own=self.own, lock=lock, unread=unread, runs=True, lag=self.shared.lag())
 
     def _waiting(self, lock: LockSnapshot | None, unread: str, *, runs: bool | None) -> BrokerView:
-        return BrokerView(
-            pair=self.pair,
-            site=self.site,
-            config=self.config,
-            own=self.own,
-            broker=self._own_name,
-            version="",
-            node=self._own_name,
-            start="",
-            now_ms=self.document_files.now_ms,
-            **NOTHING_OPEN,
-            documents=self.document_files.texts(),
-            answered=False,
-            lock=lock,
-            unread=unread,
-            runs=runs,
-            lag=self.shared.lag(),
-        )
+        files, name = self.document_files, self.own.broker
+        broker = {"pair": self.pair, "site": self.site, "config": self.config, "own": self.own, "broker": name}
+        known = {"version": "", "node": name, "start": "", "now_ms": files.now_ms, "documents": files.texts()}
+        store = {"lock": lock, "unread": unread, "runs": runs, "lag": self.shared.lag()}
+        return BrokerView(**{**broker, **known, **NOTHING_OPEN, **store}, answered=False)
 
     def is_own(self, call: Call) -> bool:
-        """Its process is started and stopped by commands."""
         return RUN in call.request or super().is_own(call)
 
     def do(self, call: Call) -> Outcome:
@@ -187,8 +170,7 @@ READS: Final = observer.Reads(Session.each, both_views, observed=settled)
 
 
 def between(snapshot: Snapshot[BrokerView]) -> bool:
-    """Say whether a broker has the store and does not serve yet, as it is starting or has died a moment ago; or may
-    take it now, as nobody has it."""
+    """A broker has the store and does not serve yet: it is starting, or has died a moment ago; or may take it now."""
     first, *_ = snapshot.sites.values()
     for name in first:
         pair = [brokers[name] for brokers in snapshot.sites.values()]

@@ -34,8 +34,6 @@ _STOPPED_EXIT: Final = 3  # exit code of `systemctl is-active`, and of every sta
 
 
 class LockUnreadable(BrokerError):
-    """The holder of the store is not known."""
-
     remedy = "See that this machine reaches what `store:` names, with a login that may read it."
 
 
@@ -51,17 +49,14 @@ class SilentAndUnread(Unreachable):
 
 @dataclass(frozen=True, slots=True)
 class LockSnapshot:
-    """A reading of the lock. `holder` is the name in the lock, also after its lease has run out, None if the lock has
-    no name. `left_s` is how long the lease lasts by the database's clock, `ahead_s` how far that clock is ahead of this
-    machine's; a file has neither. `process` is the process that holds a file, if on this machine. `written` is False
-    where no broker ever wrote a lease into the row. `renewed_s` is the time between two renewals, and `lasts_s` the
-    longest lease, where readings of this command have shown them."""
+    """`holder` is the name in the lock, also after its lease has run out. `left_s`: how long the lease lasts by the
+    database's clock, `ahead_s`: how far that is ahead of this machine's. `written` is False where no broker ever wrote
+    a lease. `renewed_s`: between two renewals, `lasts_s`: the longest lease, where readings have shown them."""
 
     held: bool
     holder: str | None = None
     left_s: float | None = None
     ahead_s: float | None = None
-    process: int | None = None
     written: bool = True
     renewed_s: float | None = None
     lasts_s: float | None = None
@@ -90,23 +85,20 @@ class FileLock:
         self._path = path
 
     def read(self) -> LockSnapshot:
-        """Look once. Raises `LockUnreadable`."""
         try:
             at = os.open(self._path, os.O_RDONLY)
             try:
                 asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-                lock_type, _, _, _, process = struct.unpack(_FLOCK, fcntl.fcntl(at, fcntl.F_GETLK, asked))
+                lock_type, *_ = struct.unpack(_FLOCK, fcntl.fcntl(at, fcntl.F_GETLK, asked))
             finally:
                 os.close(at)
         except OSError as error:
             raise LockUnreadable(f"the lock {self._path} cannot be read: {error.strerror or error}") from error
-        held = lock_type != fcntl.F_UNLCK
-        return LockSnapshot(held, process=process if held and process > 0 else None)
+        return LockSnapshot(lock_type != fcntl.F_UNLCK)
 
 
 class BrokerProcess:
-    """`commands` are those of the settings, by goal. `starts` is the one that starts it, as a person types it; empty
-    where the settings name none."""
+    """`starts` is the command that starts it, as a person types it; empty where the settings name none."""
 
     def __init__(self, settings: Process | None, place: CommandContext, name: str, site: str, clock: Clock) -> None:
         self._settings, self._context, self._name, self._clock = settings, place, name, clock
@@ -130,7 +122,6 @@ class BrokerProcess:
         return self._last[1]
 
     def send(self, goal: Goal) -> Outcome:
-        """Start or stop the process; a later reading shows the effect."""
         if self._settings is None or goal not in self.commands:
             return Failed(f"the settings name no command to {goal.value} {self._name}")
         self._last = None
@@ -162,8 +153,7 @@ class NotADsn(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class Dsn:
-    """An address that every driver reads as it is meant. `text` is the whole of it, a secret; `encoded` is the password
-    as it stands there."""
+    """An address that every driver reads as it is meant. `text` is a secret; `encoded` is the password in it."""
 
     text: str
     scheme: str
@@ -193,7 +183,6 @@ class Dsn:
         return unquote(self.encoded)
 
     def without_password(self, text: str) -> str:
-        """A driver's words, should they hold the password after all."""
         for secret in filter(None, (self.password, self.encoded)):
             text = text.replace(secret, "***")
         return text
@@ -218,16 +207,8 @@ def _mysql(dsn: Dsn) -> Mapping[str, Any]:
     if len(dsn.hosts) != 1:
         raise NotADsn("the address of the store's database has to name one host")
     [(host, port)] = dsn.hosts
-    return {
-        "host": host,
-        "port": port or 3306,
-        "user": dsn.user,
-        "password": dsn.password,
-        "database": dsn.name,
-        "connect_timeout": CONNECT_S,
-        "read_timeout": ANSWER_S,
-        "write_timeout": ANSWER_S,
-    }
+    named = {"host": host, "port": port or 3306, "user": dsn.user, "password": dsn.password, "database": dsn.name}
+    return {**named, "connect_timeout": CONNECT_S, "read_timeout": ANSWER_S, "write_timeout": ANSWER_S}
 
 
 _POSTGRESQL: Final = DatabaseKind("psycopg", "postgresql", _postgresql, "extract(epoch from clock_timestamp()) * 1000")
@@ -340,27 +321,7 @@ class RowLock:
             self._renewed_s, self._lasts_s = ends_s - was[1], max(ends_s - now_s, self._lasts_s or 0.0)
 
 
-def counts(database: Database, messages: str) -> dict[str, int]:
-    """How many messages of each queue lie in the store. Raises `LockUnreadable`."""
-    rows = database.rows(lambda _: f"SELECT container, count(*) FROM {messages} GROUP BY container")  # noqa: S608 - as above
-    return {str(name).removeprefix("queue://"): int(count) for name, count in rows if str(name).startswith("queue://")}
-
-
-def lag(store: Database, replica: Database, messages: str) -> Lag:
-    """How far a PostgreSQL replica is behind; the store is read first, so that messages that come meanwhile are no lag.
-    Raises `LockUnreadable`."""
-    [(written,)] = store.rows(lambda _: "SELECT pg_current_wal_lsn() - '0/0'::pg_lsn")
-    [(replayed, last)] = replica.rows(
-        lambda _: f"SELECT pg_last_wal_replay_lsn() - '0/0'::pg_lsn, coalesce(max(id), 0) FROM {messages}"  # noqa: S608
-    )
-    if replayed is None:
-        raise LockUnreadable("what the settings name as the replica follows no other database")
-    [(new,)] = store.rows(lambda _: f"SELECT count(*) FROM {messages} WHERE id > {int(last)}")  # noqa: S608 - a number
-    return Lag(max(0, int(written - replayed)), int(new))
-
-
 def _line(error: Exception) -> str:
-    """The first line of an error: the rest repeats the address."""
     return str(error).strip().partition("\n")[0]
 
 
@@ -389,16 +350,29 @@ class SharedStore:
     def counts(self) -> dict[str, int] | None:
         """How many messages of each queue lie in the store; returns None where the store is a file. Raises
         `LockUnreadable`."""
-        return counts(self._messages, self.settings.messages) if self._messages is not None else None
+        if self._messages is None:
+            return None
+        query = f"SELECT container, count(*) FROM {self.settings.messages} GROUP BY container"  # noqa: S608 - as above
+        rows = [(str(name), int(count)) for name, count in self._messages.rows(lambda _: query)]
+        return {name.removeprefix("queue://"): count for name, count in rows if name.startswith("queue://")}
 
     def lag(self) -> Lag | None:
-        """Returns None where there is no replica, or it was not read."""
+        """How far a PostgreSQL replica is behind; None where that is not known. The store is read first, so that
+        messages that come meanwhile are no lag."""
         if self._messages is None or self._replica is None:
             return None
+        table = self.settings.messages
+        query = f"SELECT pg_last_wal_replay_lsn() - '0/0'::pg_lsn, coalesce(max(id), 0) FROM {table}"  # noqa: S608
         try:
-            return lag(self._messages, self._replica, self.settings.messages)
+            [(written,)] = self._messages.rows(lambda _: "SELECT pg_current_wal_lsn() - '0/0'::pg_lsn")
+            [(replayed, last)] = self._replica.rows(lambda _: query)
+            if replayed is None:  # what the settings name as the replica follows no other database
+                return None
+            new_after = f"SELECT count(*) FROM {table} WHERE id > {int(last)}"  # noqa: S608 - a number
+            [(new,)] = self._messages.rows(lambda _: new_after)
         except LockUnreadable:
             return None
+        return Lag(max(0, int(written - replayed)), int(new))
 
     def close(self) -> None:
         for database in (self._messages, self._replica):

@@ -93,9 +93,8 @@ class StoreLink(NoLink["BrokerView"]):
 
 @dataclass(frozen=True, slots=True)
 class StoreConfig:
-    """Beside the settings of any broker those of its store: the broker's name, its name in the lock and those of both
-    brokers, the lease and its renewal, the commands of the process, how a person starts that, and whether a replica
-    follows."""
+    """The broker's name, its name in the lock and those of both, the lease and its renewal, the commands of the
+    process, how a person starts that, and whether a replica follows."""
 
     broker: str
     holder: str
@@ -109,7 +108,6 @@ class StoreConfig:
 
     @property
     def start(self) -> str:
-        """The words by which a person starts this broker, which then waits for the store."""
         return f"`{self.starts}` starts {self.broker}" if self.starts else f"start broker {self.broker} on its host"
 
 
@@ -124,11 +122,9 @@ STOPPED: Final = f"{OWN}stopped"
 
 @dataclass(frozen=True, slots=True)
 class BrokerView(ClassicBroker):
-    """A broker of a shared store. `answered` says whether its management did, or its ports refuse. `lock` is None where
-    unread, and `unread` says why. `runs` is the state of its process, or None if unknown. `lag` is how much the replica
-    has not got, or None if there is none, or unread. `peer_serves` says whether the other broker answers, with the
-    store or in the belief that it has it. `in_memory`: by queue the messages that the store did not have in any of
-    several readings, of a holder whose store can be counted."""
+    """`answered`: its management did, or its ports refuse. `lock` is None where unread, and `unread` says why. `runs`
+    is the state of its process, `lag` what the replica has not got. `peer_serves`: the other broker answers, with the
+    store or in that belief. `in_memory`: by queue what the store did not have in any of several readings."""
 
     own: StoreConfig = field(kw_only=True)
     answered: bool = field(default=True, kw_only=True)
@@ -140,7 +136,6 @@ class BrokerView(ClassicBroker):
     in_memory: Mapping[str, int] = field(default_factory=dict, kw_only=True)
 
     def lacking(self, stored: Mapping[str, int]) -> Mapping[str, int]:
-        """By queue the messages that the broker shows and the store, so counted, does not have."""
         lacking_counts = {name: queue.depth - stored.get(name, 0) for name, queue in self.business.items()}
         return {name: count for name, count in lacking_counts.items() if count > 0}
 
@@ -154,7 +149,6 @@ class BrokerView(ClassicBroker):
 
     @property
     def others(self) -> str | None:
-        """The holder of the store, if the lock names the other broker."""
         if self.lock is None or not self.lock.held or self.lock.holder not in self.own.holders - {self.own.holder}:
             return None
         return self.lock.holder
@@ -172,8 +166,7 @@ class BrokerView(ClassicBroker):
 
     @property
     def is_between(self) -> bool:
-        """Say whether its ports refuse while its own lock lasts, as it is starting or has died, or while nobody holds
-        the store for which it waits."""
+        """Its ports refuse while its own lock lasts (starting, or dead), or while nobody holds the store."""
         if self.lock is None or self.answered or self.runs is False:
             return False
         return self.lock.held is (self.lock.holder == self.own.holder)
@@ -186,8 +179,7 @@ class BrokerView(ClassicBroker):
 
     @property
     def has_ended(self) -> bool:
-        """Say whether this reading shows the end of the start that was told to stop: its process does not run, or
-        another start of the broker answers."""
+        """Its process does not run, or another start answers than the one that was told to stop."""
         return self.runs is False or (self.answered and self.documents.get(STOPPED) not in ("", self.start))
 
     @property
@@ -253,13 +245,8 @@ class StoreSnapshot(snapshot.Snapshot[BrokerView]):
             return replace(view, lock=free, **(ended if view.site == site else {}))
 
         lost = super().as_if_lost(site)
-        sites = {
-            name: {
-                pair: lost.sites[name][pair] if isinstance(broker, Silent) else broker
-                for pair, broker in brokers.items()
-            }
-            for name, brokers in self.sites.items()
-        }
+        answered = {name: {view.pair: view for view in self.views(name)} for name in self.sites}
+        sites = {name: {**lost.sites[name], **views} for name, views in answered.items()}
         return type(self)(sites, workloads=lost.workloads).changed(after)
 
     def stake(self, site: str) -> Sequence[Stake]:
@@ -272,14 +259,12 @@ class StoreSnapshot(snapshot.Snapshot[BrokerView]):
 
 
 def both_views(sites: Mapping[str, Mapping[str, BrokerView | Silent]]) -> StoreSnapshot:
-    """Let each broker know whether the other one answers as the holder of the store."""
     merged = StoreSnapshot(sites)
     serve = {view.site for site in sites for view in merged.views(site) if view.answered}
     return merged.changed(lambda view: replace(view, peer_serves=bool(serve - {view.site})))
 
 
 def hand_over(view: BrokerView, to: str) -> Call:
-    """Stop the broker that holds the store: by its process's command, where there is one, else by its console."""
     summary = f"stop broker {view.broker}, so that {to} takes the store,"
     if Goal.STOP in view.own.commands:
         return call(view, Goal.HAND_OVER, view.broker, {RUN: Goal.STOP.value}, summary)

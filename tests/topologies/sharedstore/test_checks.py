@@ -10,7 +10,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Final
+from types import SimpleNamespace
+from typing import Any, Final, cast
 
 import pytest
 import yaml
@@ -40,8 +41,7 @@ from dr_ctl.topologies.sharedstore.store import (
     LockSnapshot,
     LockUnreadable,
     RowLock,
-    counts,
-    lag,
+    SharedStore,
 )
 from dr_ctl.topologies.sharedstore.view import BrokerView, StoreConfig, StoreSnapshot, both_views
 from dr_ctl_lab.played import PlayedTwin
@@ -375,7 +375,7 @@ def test_who_has_locked_a_file_is_seen_and_it_stays_theirs(tmp_path: Path) -> No
     lock = FileLock(path)
 
     free = lock.read()
-    with held(path) as process:
+    with held(path):
         reading = lock.read()
         with path.open("r+") as file, pytest.raises(BlockingIOError):
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -383,7 +383,7 @@ def test_who_has_locked_a_file_is_seen_and_it_stays_theirs(tmp_path: Path) -> No
     with path.open("r+") as file:  # looking has locked nothing
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
-    assert (free, reading, again) == (LockSnapshot(False), LockSnapshot(True, process=process), LockSnapshot(False))
+    assert (free, reading, again) == (LockSnapshot(False), LockSnapshot(True), LockSnapshot(False))
     assert reading.text == "the store's lock is held"
 
 
@@ -412,10 +412,14 @@ def test_a_row_names_its_holder_and_the_end_of_its_lease(row: Sequence[Any], exp
     assert text in reading.text
 
 
+def shared(messages: Rows, replica: Rows | None = None) -> SharedStore:
+    return SharedStore(cast("Any", SimpleNamespace(messages="ACTIVEMQ_MSGS")), FileLock(Path()), messages, replica)
+
+
 def test_a_table_without_its_row_tells_nothing_and_topics_are_not_counted() -> None:
     with pytest.raises(LockUnreadable, match="0 rows"):
         RowLock(Rows([]), "ACTIVEMQ_LOCK", Clock()).read()
-    assert counts(Rows([("queue://orders.in", 7), ("topic://news", 3)]), "ACTIVEMQ_MSGS") == {"orders.in": 7}
+    assert shared(Rows([("queue://orders.in", 7), ("topic://news", 3)])).counts() == {"orders.in": 7}
 
 
 def test_how_often_a_lease_is_renewed_and_how_long_it_lasts_is_seen_in_the_row() -> None:
@@ -429,11 +433,10 @@ def test_how_often_a_lease_is_renewed_and_how_long_it_lasts_is_seen_in_the_row()
 
 def test_a_replica_is_behind_by_what_was_written_before_it_was_asked() -> None:
     store, behind = Rows([(Decimal(5000),)], [(3,)]), Rows([(Decimal(4000), 17)])
-    assert lag(store, behind, "ACTIVEMQ_MSGS") == Lag(1000, 3)
+    assert shared(store, behind).lag() == Lag(1000, 3)
     assert store.queries[1].endswith("WHERE id > 17")
-    assert lag(Rows([(Decimal(5000),)], [(0,)]), Rows([(Decimal(5200), 20)]), "ACTIVEMQ_MSGS") == Lag(0, 0)
-    with pytest.raises(LockUnreadable, match="follows no other"):
-        lag(Rows([(Decimal(5000),)]), Rows([(None, 20)]), "ACTIVEMQ_MSGS")
+    assert shared(Rows([(Decimal(5000),)], [(0,)]), Rows([(Decimal(5200), 20)])).lag() == Lag(0, 0)
+    assert shared(Rows([(Decimal(5000),)]), Rows([(None, 20)])).lag() is None
 
 
 def test_a_database_that_cannot_be_asked_says_why() -> None:
