@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -115,7 +116,8 @@ def history(runs: Sequence[RunFiles], installation: Installation | None, since: 
     """The turns in order. Without an installation, from the runs alone."""
     records = [record(files) for files in runs]
     periods, findings = _readings(installation, since)
-    all_ = sorted([*_by_runs(records, periods), *_by_no_run(records, periods)], key=lambda turn: turn.at)
+    found_ = *_by_runs(records, periods), *_by_no_run(records, periods), *_ends(records, periods)
+    all_ = sorted(found_, key=lambda turn: turn.at)
     if periods and installation is not None:
         all_ = _with_takeovers(all_, installation, since or periods[0].first)
     turns = [turn for turn in all_ if since is None or turn.at >= since]
@@ -205,30 +207,35 @@ def _served(run: Record, opened: Listener | None) -> tuple[str | None, bool, str
     return " and ".join(others) or None, True, ""
 
 
-def _by_no_run(records: Sequence[Record], periods: Sequence[RolePeriod]) -> list[ServiceChange]:
+def _by_no_run(records: Sequence[Record], periods: Sequence[RolePeriod]) -> Iterator[ServiceChange]:
     """Sites that were seen to begin to serve while no run let clients in there."""
     opened = [run.let_in for run in records if run.let_in is not None]
-    turns, served = [], serving(periods)
-    for place, now in enumerate(served):
-        before = max((period.last for period in served[:place]), default=None)
-        was = next((period for period in reversed(served[:place]) if period.last == before), None)
-        begin = (before or now.first) - _CLOCKS
+    served = serving(periods)
+    # Beside each period that of those before it which was seen last.
+    lasting = accumulate(served, lambda was, now: now if now.last >= was.last else was)
+    for was, now in zip((None, *lasting), served, strict=False):
+        begin = (now.first if was is None else was.last) - _CLOCKS
         if any(listener.site == now.site and begin <= listener.at <= now.first + _CLOCKS for listener in opened):
             continue
-        if was is None or before is None:
-            turns.append(ServiceChange(now.first, now.site, "seen serving at the first sample"))
-        elif was.site != now.site and before >= now.first:
-            both = f"{was.site} and {now.site} were both seen to serve until {stamp(min(before, now.last))}"
-            serves_on = was.site if before > now.last + _CLOCKS else now.site
-            turns.append(ServiceChange(now.first, serves_on, both, approximate=True))
-        elif was.site != now.site:
-            text = f"seen from {stamp(now.first)} on; {was.site} was last seen serving at {stamp(before)}"
-            turns.append(ServiceChange(now.first, now.site, text, _between(periods, was, now), approximate=True))
-        elif (closed := _closed_between(periods, was, now)) is not None:
+        if was is None:
+            yield ServiceChange(now.first, now.site, "seen serving at the first sample")
+            continue
+        serves = now.site
+        out: OutageBounds | None = OutageBounds(None, _seconds(was.last, now.first))
+        if was.site == now.site:
+            between = (of for of in periods if of.site == now.site and was.last < of.first < now.first)
+            closed = next((of for of in between if of.role in _SERVES_NOT), None)
+            if closed is None:
+                continue
             text = f"{now.site} serves again; it was seen {closed.role} from {stamp(closed.first)}"
             text += f" to {stamp(closed.last)}"
-            turns.append(ServiceChange(now.first, now.site, text, _between(periods, was, now), approximate=True))
-    return [*turns, *_ends(records, periods)]
+            out = OutageBounds(_seconds(closed.first, closed.last), _seconds(was.last, now.first))
+        elif was.last >= now.first:
+            text = f"{was.site} and {now.site} were both seen to serve until {stamp(min(was.last, now.last))}"
+            serves, out = (was.site if was.last > now.last + _CLOCKS else now.site), None
+        else:
+            text = f"seen from {stamp(now.first)} on; {was.site} was last seen serving at {stamp(was.last)}"
+        yield ServiceChange(now.first, serves, text, out, approximate=True)
 
 
 def _ends(records: Sequence[Record], periods: Sequence[RolePeriod]) -> Iterator[ServiceChange]:
@@ -246,18 +253,6 @@ def _ends(records: Sequence[Record], periods: Sequence[RolePeriod]) -> Iterator[
             continue
         text = f"{was.site} was seen {after[0].role}; it was last seen serving at {stamp(was.last)}"
         yield ServiceChange(end, None, text, approximate=True)
-
-
-def _closed_between(periods: Sequence[RolePeriod], was: RolePeriod, now: RolePeriod) -> RolePeriod | None:
-    own = [period for period in periods if period.site == now.site and was.last < period.first < now.first]
-    return next((period for period in own if period.role in _SERVES_NOT), None)
-
-
-def _between(periods: Sequence[RolePeriod], was: RolePeriod, now: RolePeriod) -> OutageBounds:
-    """At most from the last reading of the one to the first of the other; at least while both were seen closed."""
-    closed = _closed_between(periods, was, now) if was.site == now.site else None
-    at_least = None if closed is None else _seconds(closed.first, closed.last)
-    return OutageBounds(at_least, _seconds(was.last, now.first))
 
 
 def _seconds(begin: datetime, end: datetime) -> float:

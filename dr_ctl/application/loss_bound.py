@@ -1,10 +1,9 @@
 """What a failover costs. A closed site that answers gives its own counts; any other site is judged by the last samples
 of the history. Contacts no broker, needs neither Java nor Spark."""
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from importlib import import_module
 from importlib.util import find_spec
@@ -24,8 +23,7 @@ from dr_ctl.engine.plan import Accepted, Spec
 from dr_ctl.rpo.bounds.result import QUOTED_FOR_S, Bound, Bounds, ClassBound, Loss, LostSite, QueueBound
 from dr_ctl.rpo.estimate.result import Objectives
 from dr_ctl.rpo.history.row import Row, micros, moment
-from dr_ctl.settings.model import Queues
-from dr_ctl.topologies.topology import BrokerSnapshot, Snapshot, Stake
+from dr_ctl.topologies.topology import BrokerSnapshot, Snapshot
 
 SKEW: Final = timedelta(seconds=2)
 
@@ -214,8 +212,7 @@ class LossBound:
         if self._read is None:
             return self._of_history()
         snapshot, at = self._read  # in which all brokers of the site answered
-        queues = self._installation.settings.queues
-        return _Closed(queues, self._limits, self.site, snapshot, at, snapshot.stake(self.site)).bounds()
+        return _of_closed(self._asked(), self._limits, snapshot, at)
 
     def _of_history(self) -> Bounds:
         known = self._down_since, self._ahead
@@ -275,92 +272,69 @@ def _beneath(now: Bounds, *, doubled: bool) -> Iterator[str]:
     yield from (f"      {finding.text}" for finding in now.findings if finding.id in kinds)
 
 
-@dataclass(frozen=True)
-class _Closed:
-    selected: Queues
-    limits: Objectives | None
-    site: str
-    snapshot: Snapshot
-    at: datetime
-    held: Sequence[Stake]
+def _of_closed(of: LostSite, limits: Objectives | None, snapshot: Snapshot, at: datetime) -> Bounds:
+    """By the counts of a closed site, all brokers of which answered."""
+    apart, held = _apart(of, snapshot, at), snapshot.stake(of.site)
+    own = [broker.depths for broker in snapshot.brokers if broker.site == of.site]
+    names = {name for depths in own for name in depths if of.selects(name)}
+    lying = {name: total(depths.get(name, 0) for depths in own) for name in names}
+    held_lost = total([stake.lost for stake in held])
+    held_duplicates = total([stake.duplicates for stake in held])
+    by_queue = [stake.queues for stake in held if stake.queues is not None]
+    # One stream for all queues says of none of them what it holds: the queues themselves do.
+    is_stream = len(by_queue) < len(held)
+    more_at_site = {name: count for name, count in apart.items() if count > 0}
+    more_at_other = {name: -count for name, count in apart.items() if count < 0 and is_stream}
+    untold = set[str]()
+    if is_stream:
+        above = {*_more(more_at_site, held_lost), *_more(more_at_other, held_duplicates)}
+        untold = above - {*snapshot.differing()}
+    for_loss, for_doubles = untold & more_at_site.keys(), untold & more_at_other.keys()
+    lost = None if for_loss else _at_least(held_lost, sum(more_at_site.values()))
+    duplicates = None if for_doubles else _at_least(held_duplicates, sum(more_at_other.values()))
 
-    def bounds(self) -> Bounds:
-        apart, depths = self._apart(), self._depths()
-        held_lost = total([stake.lost for stake in self.held])
-        held_duplicates = total([stake.duplicates for stake in self.held])
-        # One stream for all queues says of none of them what it holds: the queues themselves do.
-        is_stream = any(stake.queues is None for stake in self.held)
-        more_at_site = {name: count for name, count in apart.items() if count > 0}
-        more_at_other = {name: -count for name, count in apart.items() if count < 0 and is_stream}
-        untold = set[str]()
+    def of_queue(name: str) -> QueueBound:
+        # By its own outflows; without those at most the site's total and the queue's depth.
+        counts = [queues.get(name, (0, 0)) for queues in by_queue]
+        own_lost: int | None = sum(loss for loss, _ in counts)
+        own_duplicates = total([doubles for _, doubles in counts])
         if is_stream:
-            above = {*_more(more_at_site, held_lost), *_more(more_at_other, held_duplicates)}
-            untold = above - {*self.snapshot.differing()}
-        for_loss, for_doubles = untold & more_at_site.keys(), untold & more_at_other.keys()
-        lost = None if for_loss else _at_least(held_lost, sum(more_at_site.values()))
-        duplicates = None if for_doubles else _at_least(held_duplicates, sum(more_at_other.values()))
-        queues = tuple(
-            QueueBound(
-                name,
-                None if name in for_loss else _at_least(own_lost, more_at_site.get(name, 0)),
-                None if name in for_doubles else _at_least(own_duplicates, more_at_other.get(name, 0)),
-            )
-            for name in sorted({*depths, *apart})
-            for own_lost, own_duplicates in [self._of_queue(name, lost, duplicates, depths)]
+            own_lost, own_duplicates = _least(lost, lying.get(name, 0)), duplicates
+        return QueueBound(
+            name,
+            None if name in for_loss else _at_least(own_lost, more_at_site.get(name, 0)),
+            None if name in for_doubles else _at_least(own_duplicates, more_at_other.get(name, 0)),
         )
-        classes = tuple(
-            ClassBound(
-                loss_class.queues,
-                _least(lost, total([n for name, n in depths.items() if matches(loss_class.queues, name)])),
-                loss_class.loss.messages,
-            )
-            for loss_class in (self.limits.classes if self.limits is not None else ())
+
+    classes = [
+        ClassBound(
+            loss_class.queues,
+            _least(lost, total([n for name, n in lying.items() if matches(loss_class.queues, name)])),
+            loss_class.loss.messages,
         )
-        findings: tuple[Finding, ...] = ()
-        if untold:
-            names, key = brief(sorted(untold)), "DR-PARITY-001.at_lost_site"
-            findings = (found(key, severity=Severity.WARNING, site=self.site, differences=names),)
-        return Bounds(self.site, Loss(lost, self.at), Bound(duplicates, self.at), queues, classes, findings)
+        for loss_class in (limits.classes if limits is not None else ())
+    ]
+    findings: tuple[Finding, ...] = ()
+    if untold:
+        differences, key = brief(sorted(untold)), "DR-PARITY-001.at_lost_site"
+        findings = (found(key, severity=Severity.WARNING, site=of.site, differences=differences),)
+    queues = tuple(map(of_queue, sorted({*lying, *apart})))
+    return Bounds(of.site, Loss(lost, at), Bound(duplicates, at), queues, tuple(classes), findings)
 
-    def _of_queue(
-        self, name: str, lost: int | None, duplicates: int | None, depths: Mapping[str, int | None]
-    ) -> tuple[int | None, int | None]:
-        """By its own outflows; without those at most the site's total and the queue's depth."""
-        own = [stake.queues for stake in self.held]
-        if any(queues is None for queues in own):
-            return _least(lost, depths.get(name, 0)), duplicates
-        counts = [queues.get(name, (0, 0)) for queues in own if queues is not None]
-        return sum(loss for loss, _ in counts), total([doubles for _, doubles in counts])
 
-    def _depths(self) -> Mapping[str, int | None]:
-        depths: dict[str, int | None] = {}
-        for broker in self.snapshot.brokers:
-            for name, depth in broker.depths.items() if broker.site == self.site else ():
-                if self._is_selected(name):
-                    depths[name] = total([depths.get(name, 0), depth])
-        return depths
-
-    def _apart(self) -> Mapping[str, int]:
-        """By queue how many more messages lie here than at the other site, where that was read."""
-        if any(broker.silent is not None for broker in self.snapshot.brokers):
-            return {}
-        at_site, at_other = defaultdict[str, int](int), defaultdict[str, int](int)
-        staged = {row.name: row for row in self._rows("staged") if row.site == self.site}
-        for row in self._rows("queue"):
-            if row.site == self.site:
-                at_site[row.name] += row.depth or 0
-            elif row.name not in staged:
-                at_other[row.name] += row.depth or 0
-        for name, row in staged.items():
-            at_other[name] += row.depth or 0
-        return {name: more for name in {*at_site, *at_other} if (more := at_site[name] - at_other[name])}
-
-    def _rows(self, kind: str) -> Iterator[Row]:
-        rows = self.snapshot.rows(self.at)
-        return (row for row in rows if row.kind == kind and self._is_selected(row.name))
-
-    def _is_selected(self, name: str) -> bool:
-        return matches(self.selected.include, name) and not matches(self.selected.exclude, name)
+def _apart(of: LostSite, snapshot: Snapshot, at: datetime) -> Mapping[str, int]:
+    """By queue how many more messages lie here than at the other site, where that was read."""
+    if any(broker.silent is not None for broker in snapshot.brokers):
+        return {}
+    rows = [row for row in snapshot.rows(at) if of.selects(row.name)]
+    staged = {row.name: row for row in rows if row.kind == "staged" and row.site == of.site}
+    more = Counter[str]({name: -(row.depth or 0) for name, row in staged.items()})
+    for row in rows:
+        if row.kind == "queue" and row.site == of.site:
+            more[row.name] += row.depth or 0
+        elif row.kind == "queue" and row.name not in staged:
+            more[row.name] -= row.depth or 0
+    return {name: count for name, count in more.items() if count}
 
 
 def _more(counts: Mapping[str, int], under_way: int | None) -> set[str]:

@@ -83,7 +83,7 @@ def load(file: Path) -> Installation:
         *most, last = (f"'{topology_id}'" for topology_id in TOPOLOGIES)
         problems.add(_problem(root, ("topology",), f"should be {', '.join(most)} or {last}", ""))
     apart = {pair for kind in kinds for pair in kind.apart}
-    problems |= {*_twice(root), *_contradictions(root, apart), *_same_addresses(root)}
+    problems |= {*_twice(root), *_contradictions(root, apart)}
     settings, _ = read[0]
     if settings is None or problems:
         raise SettingsError(file, sorted(problems))
@@ -189,55 +189,48 @@ def _twice(root: yaml.Node) -> Iterator[Problem]:
             seen.add(str(key.value))
 
 
-def _contradictions(root: yaml.Node, apart: Iterable[tuple[str, str]]) -> list[Problem]:
+def _contradictions(root: yaml.Node, apart: Iterable[tuple[str, str]]) -> Iterator[Problem]:
     """Beside what `_read` reports. `apart`: keys of a broker that list no listener both, clients' first."""
     step = _into(root, "sites")
     if step is None or not isinstance(step[1], yaml.MappingNode):
-        return []
+        return
     key, sites = step
-    problems = []
     if len(sites.value) != 2:  # noqa: PLR2004
-        problems.append(_at(key, "sites", f"an installation has two sites, not {len(sites.value)}"))
+        yield _at(key, "sites", f"an installation has two sites, not {len(sites.value)}")
     named: list[dict[str, yaml.Node]] = []
-    for name, site in sites.value:
-        own_names: dict[str, yaml.Node] = {}
-        for broker in _items(site, "brokers"):
-            called = _into(broker, "name")
-            if called is None or not isinstance(called[1].value, str) or not called[1].value:
-                continue
-            if called[1].value in own_names:
-                problems.append(_at(called[1], f"sites.{name.value}", f"a second broker is called {called[1].value}"))
-            own_names[called[1].value] = called[1]
-            for clients, beside in apart:
-                both = sorted(set(_words(broker, clients)) & set(_words(broker, beside)))
-                text = f"{', '.join(both)} cannot be under `{clients}:` and `{beside}:`: a fence closes it for both"
-                problems += [_at(broker, f"sites.{name.value}", text)] if both else []
-        named.append(own_names)
-    if len(named) == 2:  # noqa: PLR2004
-        for own, others in (named, named[::-1]):
-            problems += [
-                _at(node, "sites", f"broker {name} has no pair: the other site has no broker of that name")
-                for name, node in own.items()
-                if name not in others
-            ]
-    return problems
-
-
-def _same_addresses(root: yaml.Node) -> Iterator[Problem]:
-    """Addresses of nodes that another node or broker has too. Of two brokers without nodes `validate` tells it."""
     places: dict[str, tuple[str, bool]] = {}
-    sites = _into(root, "sites")
-    for site, section in sites[1].value if sites is not None and isinstance(sites[1], yaml.MappingNode) else ():
+    for site, section in sites.value:
+        where = f"sites.{site.value}"
+        own: dict[str, yaml.Node] = {}
+        named.append(own)
         for broker in _items(section, "brokers"):
-            where = f"{site.value}.brokers.{_name(broker) or ''}"
-            parts = ((where, broker), *((f"{where}.{_name(node) or ''}", node) for node in _items(broker, "nodes")))
-            for place, key in ((place, _into(part, key)) for place, part in parts for key in ("jolokia", "stomp")):
-                if key is None or not isinstance(key[1], yaml.ScalarNode):
-                    continue
-                mark = place, place != where
-                first, is_node = places.setdefault(key[1].value.rstrip("/").lower(), mark)
-                if first != place and (is_node or mark[1]):
-                    yield _at(key[1], f"sites.{place}.{key[0].value}", f"is that of {first} too")
+            yield from _same_addresses(broker, f"{site.value}.brokers.{_name(broker) or ''}", places)
+            called = _into(broker, "name")
+            if called is None or not (name := _name(broker)):
+                continue
+            if name in own:
+                yield _at(called[1], where, f"a second broker is called {name}")
+            own[name] = called[1]
+            for clients, beside in apart:
+                if both := sorted(set(_words(broker, clients)) & set(_words(broker, beside))):
+                    text = f"{', '.join(both)} cannot be under `{clients}:` and `{beside}:`: a fence closes it for both"
+                    yield _at(broker, where, text)
+    for own, others in (named, named[::-1]) if len(named) == 2 else ():  # noqa: PLR2004
+        for name in own.keys() - others.keys():
+            yield _at(own[name], "sites", f"broker {name} has no pair: the other site has no broker of that name")
+
+
+def _same_addresses(broker: yaml.Node, where: str, places: dict[str, tuple[str, bool]]) -> Iterator[Problem]:
+    """Addresses of nodes that another node or broker has too. Of two brokers without nodes `validate` tells it.
+    `places`: where each address was seen first, and whether that is a node."""
+    parts = ((where, broker), *((f"{where}.{_name(node) or ''}", node) for node in _items(broker, "nodes")))
+    for place, key in ((place, _into(part, key)) for place, part in parts for key in ("jolokia", "stomp")):
+        if key is None or not isinstance(key[1], yaml.ScalarNode):
+            continue
+        mark = place, place != where
+        first, is_node = places.setdefault(key[1].value.rstrip("/").lower(), mark)
+        if first != place and (is_node or mark[1]):
+            yield _at(key[1], f"sites.{place}.{key[0].value}", f"is that of {first} too")
 
 
 def _items(node: yaml.Node, key: str) -> list[yaml.Node]:
