@@ -76,7 +76,6 @@ class EstimatePage:
     """`sentences` stand first; `made` says when, over what and by which version."""
 
     template: ClassVar = "estimate.html.j2"
-    columns: ClassVar = COLUMNS
 
     def __init__(
         self,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from dr_ctl.engine.record import read_run
 from dr_ctl.engine.runs import RunFiles, write_text
+from dr_ctl.report.estimate_page import COLUMNS, EstimatePage
 from dr_ctl.report.run_page import RunPage
 from dr_ctl.report.values import clock, seconds
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
 
-    from dr_ctl.report.estimate_page import EstimatePage
     from dr_ctl.report.index_page import IndexPage
 
 
@@ -46,7 +46,7 @@ def _environment() -> Environment:
     environment.filters |= {"pieces": pieces, "printed": printed, "clock": clock, "seconds": seconds}
     # The style goes through the same escaping as all else, so it holds none of the characters that escaping changes.
     style = resources.files("dr_ctl.report").joinpath("page.css").read_text(encoding="utf-8")
-    environment.globals["style"] = style
+    environment.globals |= {"style": style, "columns": COLUMNS}
     return environment
 
 

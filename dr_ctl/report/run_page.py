@@ -4,16 +4,16 @@ import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, ClassVar, Final, NamedTuple
 
 from dr_ctl.core.document import items, mapping, number, stamp, text
 from dr_ctl.core.findings import Tone, meanings
 from dr_ctl.core.model import ExitCode
 from dr_ctl.engine.ending import did
-from dr_ctl.engine.operations import ESTIMATE
 from dr_ctl.engine.record import Material
 from dr_ctl.report.charts import Tick, TimeAxis, of_waits
-from dr_ctl.report.estimate_page import COLUMNS, of_run
+from dr_ctl.report.estimate_page import of_run
 from dr_ctl.report.evidence import NOT_KEPT, RECOVERY, Fact, Measured, Outage, measured, of_what, outage
 from dr_ctl.report.story import NO_RETURN, Mark, Part, StepRecord, Story, calls_of, story_of
 from dr_ctl.report.values import NOT_KNOWN, clock, count, many, seconds
@@ -53,30 +53,15 @@ class Span(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """A step or a signal; a `moment` is too short for a bar."""
-
-    label: str
-    site: str
-    text: str
-    mark: Mark
-    undo: bool
-    moment: bool
-    took: str
-    began: str
-    times: str
-    bar: Span
-
-
-@dataclass(frozen=True, slots=True)
 class Chapter:
-    """A part of the run. `band` is the time in which clients were out, `no_return` the point of no return."""
+    """A part of the run; `rows` are its steps with their bars. `band` is the time in which clients were out,
+    `no_return` the point of no return."""
 
     title: str
     gap: str
     began: str
     ticks: tuple[Tick, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[tuple[StepRecord, Span], ...]
     band: Span | None
     no_return: float | None
 
@@ -86,7 +71,6 @@ class RunPage:
     `bounds`: those of a failover, in all and by queue. `calls`: those of each step, in order."""
 
     template: ClassVar = "run.html.j2"
-    columns: ClassVar = COLUMNS
 
     def __init__(self, material: Material) -> None:
         """Works for any run: ended, open, resumed, cut off, or never begun."""
@@ -104,8 +88,7 @@ class RunPage:
         self.of_what = of_what(material)
         self.asked = _asked(material.plan, story)
         self.forecast = of_run(story)
-        elsewhere = ESTIMATE if self.forecast is not None and self.forecast.figures else ""
-        self.chapters = chapters(story, self.outage, elsewhere=elsewhere)
+        self.chapters = chapters(story, self.outage)
         self.not_begun = story.not_begun
         self.charts = of_waits(story)
         self.findings = _findings(material)
@@ -162,10 +145,9 @@ def _gone_on(material: Material, story: Story) -> tuple[str, ...]:
     by = material.authors
     notes = []
     for place, (before, after) in enumerate(itertools.pairwise(story.parts), start=1):
-        gap_s = max(0.0, (after.began - before.ended).total_seconds())
         who = text(by[place].get("user")) if place < len(by) else ""
         what = "undone by another process" if after.kind == "aborted" else "interrupted, and gone on with"
-        silent = f"nothing was written for {seconds(gap_s)}, from {clock(before.ended)} to {clock(after.began)}"
+        silent = f"nothing was written for {_pause(before, after)}, from {clock(before.ended)} to {clock(after.began)}"
         notes.append(f"The run was {what}{f' ({who})' if who else ''}: {silent}.")
     return tuple(notes)
 
@@ -226,56 +208,42 @@ def _open(story: Story) -> tuple[str, str]:
     return words, f"{advice} If no process works on it, `dr-ctl resume` continues it and `dr-ctl abort` undoes it."
 
 
-def chapters(story: Story, out: Outage, *, elsewhere: str = "") -> tuple[Chapter, ...]:
-    """Lay out every part on an axis of its own: hours between two of them would leave nothing to see of either. What
-    steps of the verb `elsewhere` say has a section of its own."""
+def chapters(story: Story, out: Outage) -> tuple[Chapter, ...]:
+    """Lay out every part on an axis of its own: hours between two of them would leave nothing to see of either."""
     parts = story.parts
     return tuple(
-        _chapter(part, f"Part {place} of {len(parts)}: {part.kind}" if len(parts) > 1 else "", last, out, elsewhere)
+        _chapter(part, f"Part {place} of {len(parts)}: {part.kind}" if len(parts) > 1 else "", last, out)
         for place, (part, last) in enumerate(zip(parts, (None, *parts), strict=False), start=1)
     )
 
 
-def _chapter(part: Part, title: str, last: Part | None, out: Outage, elsewhere: str) -> Chapter:
+def _chapter(part: Part, title: str, last: Part | None, out: Outage) -> Chapter:
     axis = TimeAxis(part.began, part.ended)
-    gap = max(0.0, (part.began - last.ended).total_seconds()) if last is not None else None
     passed = next((step for step in part.steps if step.verb == NO_RETURN and step.mark is Mark.DONE), None)
     return Chapter(
         title=title,
-        gap=f"Nothing was written for {seconds(gap)}." if gap is not None else "",
+        gap=f"Nothing was written for {_pause(last, part)}." if last is not None else "",
         began=stamp(part.began),
         ticks=axis.ticks(),
-        rows=tuple(_row(step, axis, elsewhere) for step in part.steps),
+        rows=tuple((step, _span(axis, step.began, step.ended)) for step in part.steps),
         band=_band(part, axis, out),
         no_return=axis.at(passed.ended) if passed is not None and passed.ended is not None else None,
     )
 
 
-def _row(step: StepRecord, axis: TimeAxis, elsewhere: str) -> Row:
-    moment = step.mark is Mark.SIGNAL or step.verb == NO_RETURN
-    until = clock(step.ended) if step.ended is not None else "no end written"
-    said = step.text or ("" if step.undo else step.summary)
-    left = axis.at(step.began)
-    return Row(
-        label=f"signal: {step.verb}" if step.mark is Mark.SIGNAL else step.label,
-        site=step.site,
-        text="told below, under its own heading" if step.verb == elsewhere and not step.undo else said,
-        mark=step.mark,
-        undo=step.undo,
-        moment=moment,
-        took=seconds(step.took_s) if step.took_s is not None and not moment else "",
-        began=clock(step.began),
-        times=clock(step.began) if moment else f"{clock(step.began)} to {until}",
-        bar=Span(left, round(axis.at(step.ended or axis.ended) - left, 3), after=step.ended is None),
-    )
+def _pause(last: Part, part: Part) -> str:
+    return seconds(max(0.0, (part.began - last.ended).total_seconds()))
+
+
+def _span(axis: TimeAxis, began: datetime, ended: datetime | None) -> Span:
+    left, after = axis.at(began), ended is None or ended > axis.ended
+    return Span(left, round(axis.at(ended or axis.ended) - left, 3), began < axis.began, after)
 
 
 def _band(part: Part, axis: TimeAxis, out: Outage) -> Span | None:
     if out.began is None or out.began > part.ended or (out.ended is not None and out.ended < part.began):
         return None
-    left, right = axis.at(out.began), axis.at(out.ended or part.ended)
-    after = out.ended is None or out.ended > part.ended
-    return Span(left, round(right - left, 3), before=out.began < part.began, after=after)
+    return _span(axis, out.began, out.ended)
 
 
 def _asked(plan: Mapping[str, Any], story: Story) -> tuple[Fact, ...]:

@@ -90,8 +90,15 @@ class StepRecord:
     @property
     def label(self) -> str:
         """The name that a runbook's reader knows: `06 fence`, `06 undo fence`."""
+        if self.mark is Mark.SIGNAL:
+            return f"signal: {self.verb}"
         number, _, verb = label(self.id).partition(" ")
         return f"{number} undo {verb}" if self.undo else f"{number} {verb}"
+
+    @property
+    def is_moment(self) -> bool:
+        """Whether it is too short for a bar."""
+        return self.mark is Mark.SIGNAL or self.verb == NO_RETURN
 
 
 @dataclass

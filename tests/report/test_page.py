@@ -376,18 +376,19 @@ def test_the_bars_of_a_run_that_went_well(tmp_path: Path) -> None:
     (chapter,) = page_of(scribe.done(tmp_path)).chapters
 
     # 7.9 s in all: the fence begins at 3.5, the point of no return lies at 7.0, the activation ends at 7.5.
-    assert chapter.rows[5].bar.left == pytest.approx(100 * 3.5 / 7.9, abs=0.01)
+    assert chapter.rows[5][1].left == pytest.approx(100 * 3.5 / 7.9, abs=0.01)
     assert chapter.no_return == pytest.approx(100 * 7.0 / 7.9, abs=0.01)
     assert chapter.band is not None
     assert chapter.band.left + chapter.band.width == pytest.approx(100 * 7.5 / 7.9, abs=0.01)
     assert not chapter.band.after
-    assert all(0 <= row.bar.left <= row.bar.left + row.bar.width <= 100.001 for row in chapter.rows)
+    assert all(0 <= bar.left <= bar.left + bar.width <= 100.001 for _, bar in chapter.rows)
 
 
 def test_the_bars_of_two_parts_with_one_outage(tmp_path: Path) -> None:
     first, second = page_of(scribe.resumed(tmp_path)).chapters
 
-    assert (first.rows[-1].mark, first.rows[-1].bar.after) == (Mark.NO_END, True)
+    step, bar = first.rows[-1]
+    assert (step.mark, bar.after) == (Mark.NO_END, True)
     bands = [(case.band.before, case.band.after) for case in (first, second) if case.band is not None]
     assert bands == [(False, True), (True, False)]
 
