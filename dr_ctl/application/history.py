@@ -211,9 +211,11 @@ def _by_no_run(records: Sequence[Record], periods: Sequence[RolePeriod]) -> Iter
     """Sites that were seen to begin to serve while no run let clients in there."""
     opened = [run.let_in for run in records if run.let_in is not None]
     served = serving(periods)
-    # Beside each period that of those before it which was seen last.
-    lasting = accumulate(served, lambda was, now: now if now.last >= was.last else was)
-    for was, now in zip((None, *lasting), served, strict=False):
+
+    def later(was: RolePeriod, now: RolePeriod) -> RolePeriod:
+        return now if now.last >= was.last else was
+
+    for was, now in zip((None, *accumulate(served, later)), served, strict=False):
         begin = (now.first if was is None else was.last) - _CLOCKS
         if any(listener.site == now.site and begin <= listener.at <= now.first + _CLOCKS for listener in opened):
             continue

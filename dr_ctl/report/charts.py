@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -220,12 +221,8 @@ def _totals(step: StepRecord) -> Iterable[str]:
     if len(totals) < _MIN_SAMPLES or not any(total for _, total in totals):
         return
     (began, first), (ended, last) = totals[0], totals[-1]
-    until = ended
-    for at, total in reversed(totals):
-        if last != 0 or total != 0:
-            break
-        until = at
-    took = (until - began).total_seconds()
+    at_zero = itertools.takewhile(lambda sample: sample[1] == 0, reversed(totals))
+    took = (min((at for at, _ in at_zero), default=ended) - began).total_seconds()
     whole = "" if step.verb == "quiesce" else "Together "
     yield f"{whole}{count(first)} at the first sample, {count(last)} after {seconds(took)}."
     if first > last and took >= _MIN_FOR_RATE_S:
@@ -234,16 +231,12 @@ def _totals(step: StepRecord) -> Iterable[str]:
 
 def _silences(step: StepRecord) -> Iterable[str]:
     """Sentences on samples without an answer and links that were not attached, which a curve cannot show."""
-    silent: dict[str, int] = {}
-    loose: dict[str, int] = {}
-    for _, evidence in step.samples:
-        for site, figures in evidence.items():
-            if isinstance(figures, Mapping):
-                silent[site] = silent.get(site, 0) + ("unknown" in figures)
-                loose[site] = loose.get(site, 0) + (figures.get("attached") is False)
+    read = [row for _, evidence in step.samples for row in evidence.items() if isinstance(row[1], Mapping)]
+    silent = Counter(site for site, figures in read if "unknown" in figures)
+    loose = Counter(site for site, figures in read if figures.get("attached") is False)
     out_of = f"of {many(len(step.samples), 'sample')}"
     for counts, what in ((silent, "{} did not answer in"), (loose, "The link of {} was not attached in")):
-        yield from (f"{what.format(site)} {count(amount)} {out_of}." for site, amount in counts.items() if amount)
+        yield from (f"{what.format(site)} {count(amount)} {out_of}." for site, amount in counts.items())
 
 
 def _few(step: StepRecord, series: Mapping[str, Sequence[Point]]) -> str:

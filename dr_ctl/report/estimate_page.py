@@ -6,7 +6,7 @@ The report of a run has the same table, of the estimate that was made before the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
@@ -145,17 +145,16 @@ def as_words(estimate: Mapping[str, Any], limits: Limits = NO_LIMITS) -> Forecas
 def _figure(key: str, name: str, scope: Mapping[str, Any], limits: Mapping[str, float]) -> Figure:
     row, write = mapping(scope.get(key)), _FIGURES[key][1]
     likely, intervals = mapping(row.get("likely")), mapping(row.get("ci95"))
-    figure = Figure(
+    judged: tuple[str, ...] = ()
+    if (limit := limits.get(key)) is not None:
+        judged = (write(limit), *_JUDGED[judge(number(likely.get("p99")), number(row.get("p99")), limit)])
+    return Figure(
         name,
         tuple(write(likely.get(column)) for column in COLUMNS) if likely else (),
         tuple(write(row.get(column)) for column in COLUMNS),
         tuple(_interval(intervals.get(column), write) for column in COLUMNS),
+        *judged,
     )
-    limit = limits.get(key)
-    if limit is None:
-        return figure
-    judged, sign = _JUDGED[judge(number(likely.get("p99")), number(row.get("p99")), limit)]
-    return replace(figure, allowed=write(limit), judged=judged, sign=sign)
 
 
 def _interval(interval: object, write: Callable[[object], str]) -> str:

@@ -129,84 +129,72 @@ class Story:
 
 def story_of(material: Material) -> Story:
     """Replay the entries; tolerant of a journal that ends anywhere."""
-    builder = _StoryBuilder(material.steps)
+    parts, back, planned = list[Part](), list[int](), material.steps
+    steps, calls = dict[str, StepRecord](), dict[int, CallMade]()
+    now: datetime | None = None
+    has_ended = False  # the last entry was one after which an undo follows by itself
     for entry in material.entries:
-        builder.add(entry)
-    begun = {step.id for part in builder.parts for step in part.steps}
-    steps = map(mapping, items(material.last_plan.get("steps")))
-    not_begun = tuple(label(step_id(step)) for step in steps if step_id(step) not in begun)
-    return Story(tuple(builder.parts), not_begun, tuple(builder.back))
+        last, now = now, moment(entry.time) or now or datetime.fromtimestamp(0, UTC)
+        if last is not None and now < last:
+            back.append(entry.seq)
+        step = steps.get(entry.step or "")
+        undo_begins = entry.kind == "step" and entry.outcome == StepEvent.UNDO_STARTED.value
+        if entry.kind == "run" or not parts:
+            parts.append(Part("resumed" if parts else "begun", now, now))
+        elif undo_begins and (not has_ended or (step is not None and step.undo)):
+            # A run's own undo directly follows the end of a step or a signal; this is another process's abort.
+            parts.append(Part("aborted", now, now))
+        part = parts[-1]
+        part.ended = max(part.ended, now)
+        match entry.kind:
+            case "step" if entry.outcome in STARTS:
+                id_ = entry.step or ""
+                step = steps[id_] = _begun(id_, entry, planned.get(id_, {}), now)
+                part.steps.append(step)
+            case "step" if step is not None and entry.outcome in _ENDS:
+                _end(step, entry, now)
+            case "intent":
+                made = calls[entry.seq] = CallMade(entry.seq, now, mapping(entry.call))
+                if step is not None:
+                    step.calls.append(made)
+            case "result":
+                seq = number(entry.evidence.get("intent"))
+                if seq is not None and (sent := calls.get(int(seq))) is not None:
+                    sent.ended, sent.outcome = now, entry.outcome or "unknown"
+                    sent.text = text(entry.evidence.get("text"))
+            case "sample" if step is not None:
+                step.samples.append((now, entry.evidence))
+            case "signal":
+                word, said = entry.outcome or "signal", "a stop was asked for"
+                part.steps.append(StepRecord("", word, "", said, False, now, now, 0.0, Mark.SIGNAL))
+        has_ended = entry.kind == "signal" or (entry.kind == "step" and entry.outcome not in STARTS)
+    begun = {step.id for part in parts for step in part.steps}
+    ids = map(step_id, map(mapping, items(material.last_plan.get("steps"))))
+    return Story(tuple(parts), tuple(label(id_) for id_ in ids if id_ not in begun), tuple(back))
+
+
+def _begun(id_: str, entry: Entry, planned: Mapping[str, Any], now: datetime) -> StepRecord:
+    summary = text(entry.evidence.get("about")) or text(planned.get("about"))
+    event, verb = entry.outcome or "", id_.partition("-")[2] or id_
+    undo = event == StepEvent.UNDO_STARTED.value
+    return StepRecord(id_, verb, text(planned.get("site")), summary, undo, now, event=event)
+
+
+def _end(step: StepRecord, entry: Entry, now: datetime) -> None:
+    step.event = entry.outcome or ""
+    step.ended, step.mark, step.evidence = now, _ENDS[step.event], entry.evidence
+    step.text = text(entry.evidence.get("text"))
+    step.let_in_at = (entry.let_in_at or now) if entry.lets_in else None
+    if step.mark is Mark.REFUSED and step.text == STOPPED:
+        step.mark = Mark.INTERRUPTED
+    # The step's own measure is by a clock that only grows; the entries' times are for people.
+    took = number(entry.evidence.get("took_s"))
+    step.took_s = took if took is not None else max(0.0, (now - step.began).total_seconds())
 
 
 def label(id_: str) -> str:
     number, _, verb = id_.partition("-")
     return f"{number} {verb.replace('-', ' ') if verb == NO_RETURN else verb}"
-
-
-class _StoryBuilder:
-    def __init__(self, planned: Mapping[str, Mapping[str, Any]]) -> None:
-        self._planned = planned
-        self.parts: list[Part] = []
-        self.back: list[int] = []
-        self._steps: dict[str, StepRecord] = {}
-        self._calls: dict[int, CallMade] = {}
-        self._now: datetime | None = None
-        self._step_ended = False  # the last entry was one after which an undo follows by itself
-
-    def add(self, entry: Entry) -> None:
-        now = moment(entry.time) or self._now or datetime.fromtimestamp(0, UTC)
-        if self._now is not None and now < self._now:
-            self.back.append(entry.seq)
-        self._now = now
-        undo_begins = entry.kind == "step" and entry.outcome == StepEvent.UNDO_STARTED.value
-        if entry.kind == "run" or not self.parts:
-            self.parts.append(Part("resumed" if self.parts else "begun", now, now))
-        elif undo_begins:
-            # A run's own undo directly follows the end of a step or a signal; any other is another process's abort.
-            before = self._steps.get(entry.step or "")
-            if not self._step_ended or (before is not None and before.undo):
-                self.parts.append(Part("aborted", now, now))
-        self.parts[-1].ended = max(self.parts[-1].ended, now)
-        match entry.kind:
-            case "step":
-                self._step(entry, now)
-            case "intent":
-                made = self._calls[entry.seq] = CallMade(entry.seq, now, mapping(entry.call))
-                if (step := self._steps.get(entry.step or "")) is not None:
-                    step.calls.append(made)
-            case "result":
-                seq = number(entry.evidence.get("intent"))
-                if seq is not None and (sent := self._calls.get(int(seq))) is not None:
-                    sent.ended, sent.outcome = now, entry.outcome or "unknown"
-                    sent.text = text(entry.evidence.get("text"))
-            case "sample" if step := self._steps.get(entry.step or ""):
-                step.samples.append((now, entry.evidence))
-            case "signal":
-                word = entry.outcome or "signal"
-                self.parts[-1].steps.append(
-                    StepRecord("", word, "", "a stop was asked for", False, now, now, 0.0, Mark.SIGNAL)
-                )
-        self._step_ended = entry.kind == "signal" or (entry.kind == "step" and entry.outcome not in STARTS)
-
-    def _step(self, entry: Entry, now: datetime) -> None:
-        id_, event = entry.step or "", entry.outcome or ""
-        if event in STARTS:
-            verb = id_.partition("-")[2]
-            planned = self._planned.get(id_, {})
-            summary = text(entry.evidence.get("about")) or text(planned.get("about"))
-            undo = event == StepEvent.UNDO_STARTED.value
-            step = StepRecord(id_, verb or id_, text(planned.get("site")), summary, undo, now, event=event)
-            self._steps[id_] = step
-            self.parts[-1].steps.append(step)
-        elif (ended := self._steps.get(id_)) is not None and event in _ENDS:
-            ended.ended, ended.event, ended.mark, ended.evidence = now, event, _ENDS[event], entry.evidence
-            ended.text = text(entry.evidence.get("text"))
-            ended.let_in_at = (entry.let_in_at or now) if entry.lets_in else None
-            if ended.mark is Mark.REFUSED and ended.text == STOPPED:
-                ended.mark = Mark.INTERRUPTED
-            # The step's own measure is by a clock that only grows; the entries' times are for people.
-            took = number(entry.evidence.get("took_s"))
-            ended.took_s = took if took is not None else max(0.0, (now - ended.began).total_seconds())
 
 
 def calls_of(story: Story) -> Iterator[tuple[StepRecord, CallMade]]:
