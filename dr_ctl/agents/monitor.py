@@ -7,7 +7,7 @@ and takes its memory with it.
 
 import math
 from collections import defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -126,19 +126,19 @@ class Monitor:
         if polled is None:
             snapshot = self._topology.read()
             polled = TimedReading(snapshot, 0.0, self._clock.monotonic() - began)
-        at = self._moment(polled)
-        is_new = self._record(history_rows(polled.snapshot, at, polled.took_s), polled.snapshot, at)
+        at, is_new = self._record(polled)
         self.readings += 1
         self.cost_s = self._clock.monotonic() - began - polled.ago_s
         self._whole_at = began + self.interval_s
         self._outflow_at = began + (self._outflow_s or 0.0)
         return polled.snapshot, at, is_new
 
-    def _moment(self, polled: TimedReading[Snapshot]) -> datetime:
-        return self._clock.now() - timedelta(seconds=polled.ago_s)
-
-    def _record(self, rows: Sequence[Row], snapshot: Snapshot, at: datetime) -> bool:
-        """Keep the rows of a reading; whether it told of a change, which is on disk at once."""
+    def _record(self, polled: TimedReading[Snapshot], *, only: Collection[str] | None = None) -> tuple[datetime, bool]:
+        """Keep the rows of a reading, or those of these kinds; when it was answered, and whether it told of a change,
+        which is on disk at once."""
+        at = self._clock.now() - timedelta(seconds=polled.ago_s)
+        rows = history_rows(polled.snapshot, at, polled.took_s)
+        rows = [row for row in rows if only is None or row.kind in only]
         self.rows += len(rows)
         now = self._clock.monotonic()
         self._gaps.append((now, now - self._gaps[-1][0] if self._gaps else 0.0))
@@ -147,20 +147,21 @@ class Monitor:
         for row in rows:
             if row.kind != "site" or row.start is None:
                 continue
-            before = self._active.get((row.site, row.pair), row)
+            last = self._active.get((row.site, row.pair), row)
             self._active[row.site, row.pair] = row
-            if (seen := Takeover.between(before, row)) is not None:
+            if (seen := Takeover.between(last, row)) is not None:
                 self._unreported.append(seen)
                 self.takeovers.setdefault((seen.site, seen.pair), []).append(seen)
         if self._writer.add(rows) and (self._upkeep_task is None or self._upkeep_task.wait(0)):
             self._end_upkeep()
             self._upkeep_task = in_background(partial(self._upkeep.step, at), "upkeep")  # to join an hour takes seconds
-        state = _state(snapshot)
-        is_new = self._state not in (None, state)
-        self._state = state
+        # Which brokers answer, and in which role.
+        answers = {(broker.site, broker.pair): broker.silent is None for broker in polled.snapshot.brokers}
+        before, self._state = self._state, (polled.snapshot.roles, answers)
+        is_new = before not in (None, self._state)
         if is_new:
             self._writer.flush()
-        return is_new
+        return at, is_new
 
     def _end_upkeep(self) -> None:
         """Raise an unexpected error of the last tidying here, because its thread would swallow it."""
@@ -192,8 +193,7 @@ class Monitor:
             self._outflow_s = None
             return False
         self._outflow_at = began + (self._outflow_s or 0.0)
-        at, rows = self._moment(polled), history_rows(polled.snapshot, self._moment(polled), polled.took_s)
-        return self._record([row for row in rows if row.kind in OUTFLOW_READING_KINDS], polled.snapshot, at)
+        return self._record(polled, only=OUTFLOW_READING_KINDS)[1]
 
 
 def shown(
@@ -218,22 +218,14 @@ def shown(
             seen = monitor.takeovers.get((broker.site, broker.pair), [])
             of = (("site", broker.site), ("pair", broker.pair))
             own.append(Metric("dr_ctl_takeovers_total", "takeovers that the monitor has seen", len(seen), of))
-            last = seen[-1] if seen else None
-            own += [
-                Metric(f"dr_ctl_last_takeover_{name}", text, value, of)
-                for name, text, value in (
-                    ("timestamp_seconds", "when its node was seen active first", last.first if last else None),
-                    ("seconds", "for how long at most no node was active", last.at_most_s if last else None),
-                )
-            ]
+            first, lasted_s = (seen[-1].first, seen[-1].at_most_s) if seen else (None, None)
+            name, text = "dr_ctl_last_takeover_timestamp_seconds", "when its node was seen active first"
+            own.append(Metric(name, text, first, of))
+            name, text = "dr_ctl_last_takeover_seconds", "for how long at most no node was active"
+            own.append(Metric(name, text, lasted_s, of))
     answers = any(broker.silent is None for broker in reading.snapshot.brokers)
     good_for_s = max(RECENT_S, 3 * monitor.every_s)
     return Shown(reading.trouble is None, document(reading), [*own, *figures], answers, good_for_s, problems)
-
-
-def _state(snapshot: Snapshot) -> object:
-    """The state whose change must be recorded: which brokers answer, and in which role."""
-    return snapshot.roles, {(broker.site, broker.pair): broker.silent is None for broker in snapshot.brokers}
 
 
 def history_rows(snapshot: Snapshot, at: datetime, took_s: float = 0.0) -> list[Row]:
