@@ -165,7 +165,7 @@ def board(monkeypatch: pytest.MonkeyPatch) -> Board:
         del address
         yield board
 
-    monkeypatch.setattr(monitoring, "exposing", kept)
+    monkeypatch.setattr(monitoring.exposing, "exposing", kept)
     return board
 
 

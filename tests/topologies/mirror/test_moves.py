@@ -35,7 +35,7 @@ from dr_ctl.topologies.common.view import Acceptor, Config, Connection, Consumer
 from dr_ctl.topologies.common.waiting import Wait
 from dr_ctl.topologies.mirror import procedure
 from dr_ctl.topologies.mirror.checks import CHECKS
-from dr_ctl.topologies.mirror.procedure import COUNTS, EARLIER_TURN, LINK_RESTARTS, WAITS, LinkDirection
+from dr_ctl.topologies.mirror.procedure import EARLIER_TURN, EVENTS, LINK_RESTARTS, WAITS, LinkDirection
 from dr_ctl.topologies.mirror.reading import Observer
 from dr_ctl.topologies.mirror.tools import MirrorGate, MirrorTimeouts
 from dr_ctl.topologies.mirror.view import (
@@ -324,7 +324,7 @@ def waited(world: Any, within_s: float) -> Failed | None:
     """London's way to Paris, which has nothing under way."""
     paris: Any = SimpleNamespace(site="paris", pair="a")
     ways = [LinkDirection(world, paris, world, world), LinkDirection(paris, world, world, world)]
-    wait: Wait[BrokerView] = Wait(world, ways, world, "events", counts=COUNTS, scope=ReadScope.OUTFLOW)
+    wait: Wait[BrokerView] = Wait(world, ways, world, "events", counts=EVENTS, scope=ReadScope.OUTFLOW)
     return wait.until(0.5, {"within": within_s, "stall": 100.0}, calms=1)
 
 
