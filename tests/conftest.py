@@ -131,6 +131,5 @@ def operators(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.fixture
 def dr_ctl(twin: PlayedTwin, inside: Command, monkeypatch: pytest.MonkeyPatch) -> Command:
-    """The command line on the twin."""
     monkeypatch.setenv("DR_CTL_CONFIG", str(twin.settings_path))
     return inside

@@ -145,7 +145,6 @@ def refuses(port: int) -> bool:
 
 
 def execute(lab: Lab, site: str, bean: str, operation: str, *arguments: Any) -> Any:
-    """Call one operation at a site's broker; `bean` is the part of its name after the broker's."""
     admin = lab.admin(site)
     name = f"{admin._broker}{',' + bean if bean else ''}"
     return admin._call({"type": "exec", "mbean": name, "operation": operation, "arguments": list(arguments)})
@@ -217,7 +216,6 @@ def send_speaking(
 
 
 def taken(lab: Lab, site: str, queue: str, count: int) -> list[str]:
-    """Take so many messages there over STOMP, each acknowledged; their ids."""
     target = lab.target()
     opener = Opener(target.dialect, target.home)
     client = opener.open(Speaks.STOMP, dict(target.sites)[site], target.login)

@@ -213,7 +213,6 @@ Offered = Callable[[str], list[str]]
 
 @pytest.fixture
 def offered(dr_ctl: Shell, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Offered:
-    """The words that bash gets for a line, the last of which is being typed."""
     (dr_ctl.folder / "dr-ctl.yaml").write_text("sites: {london: {}, paris: {}}\n", encoding="utf-8")
     monkeypatch.setenv("_DR_CTL_COMPLETE", "complete_bash")
 

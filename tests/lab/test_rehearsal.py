@@ -26,7 +26,6 @@ pytestmark = pytest.mark.usefixtures("system_of_test")
 def installed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, system_of_test: None
 ) -> Iterator[PlayedTwin]:
-    """A pair of brokers that stand for the real ones."""
     topology = getattr(request, "param", MIRROR)
     if topology == CONTINUITY:
         prompt(monkeypatch)

@@ -116,7 +116,6 @@ def test_a_send_without_a_receipt_is_in_doubt_and_not_sent_again() -> None:
 
 
 def dialled(dialler: Dialler) -> str:
-    """The site that is found, at once."""
     began = time.monotonic()
     connection = dialler.dial(threading.Event())
     assert connection is not None
@@ -157,7 +156,6 @@ def test_a_drain_waits_for_as_long_as_messages_come(monkeypatch: pytest.MonkeyPa
 
 @contextmanager
 def fanned_out(least: Path, london: Queue, paris: Queue) -> Iterator[Load]:
-    """A load on two brokers, both of which have to confirm."""
     least.write_text("2\n")
     with listener(london.answer) as first, listener(paris.answer) as second:
         sites = (("london", first), ("paris", second))
@@ -183,7 +181,6 @@ def test_what_one_of_two_brokers_does_not_confirm_is_not_sent_until_one_is_enoug
 
 
 def knowing(folder: Path, *addresses: Address) -> Target:
-    """Clients that skip what their site knows."""
     plain = target(*addresses)
     return replace(plain, ids=Ids({site: folder / f"{site}.sqlite" for site, _ in plain.sites}, TOLD))
 
@@ -235,7 +232,6 @@ ALL = (Speaks.STOMP, Speaks.AMQP, Speaks.CORE, Speaks.MQTT)
 def spoken(
     number: int, *protocols: Speaks, sends: bool = True, queues: tuple[str, ...] = QUEUES
 ) -> list[tuple[Speaks, tuple[str, ...]]]:
-    """The first five connections of a client."""
     target = Target((("london", closed_port()),), ME, forwards=frozenset({"orders.in"}))
     load = Load(target, queues, 1, protocols=protocols)
     return list(itertools.islice(load._speaking(number, queues, target.sent_to if sends else target.taken_from), 5))

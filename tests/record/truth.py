@@ -13,8 +13,6 @@ from tests.twin.matrix import NOTHING_CHANGED, Judge, Operation, as_undone, at_r
 
 
 class Scene:
-    """A twin before a run, under the eyes of the judge, and after it."""
-
     def __init__(self, twin: PlayedTwin, patch: pytest.MonkeyPatch) -> None:
         self.twin, self.judge = twin, Judge(twin, patch)
         self.before, self.had, self.served = at_rest(twin), unprocessed(twin), serving(twin)

@@ -197,7 +197,6 @@ def done(folder: Path) -> Scribe:
 
 
 def undone(folder: Path) -> Scribe:
-    """The drain did not finish: the fence and the quiesce are put back."""
     scribe = Scribe(folder).begin().to_fence().start("drain")
     for place in range(40):
         scribe.sample("drain", flows(5000 - 20 * place, attached=place < 20)).let(1.5)
@@ -208,7 +207,6 @@ def undone(folder: Path) -> Scribe:
 
 
 def aborted(folder: Path) -> Scribe:
-    """Cut off behind its fence, then undone by a person."""
     scribe = Scribe(folder).begin().to_fence().close().again().let(60).lock()
     scribe.undo("fence", 0.8, text="london lets clients in again").undo("quiesce", 0.2)
     return scribe.end(0, "ok", "aborted; undone: london serves again", command="abort", undone=True)

@@ -62,7 +62,6 @@ def tear(path: Path) -> None:
 
 @contextmanager
 def full_disk() -> Iterator[None]:
-    """Every write of this process beyond a few bytes of a file fails, as the kernel has it fail."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (16, hard))
     try:

@@ -28,7 +28,6 @@ KEYS = {
 
 @contextmanager
 def s3_server() -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """The URL of a history in it, and the process."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     process = subprocess.Popen(

@@ -40,7 +40,6 @@ def estimated(rows: list[Row], folder: Path) -> Estimated:
 
 
 def estimated_of(paths: list[Path]) -> Estimated:
-    """The same, from files that are there."""
     course = lag_of(paths)
     found = Estimated({}, {}, {})
     whole = course.steps(0)
@@ -201,7 +200,6 @@ def held(found: Estimated, scopes_: list[str], metric: str, probability: float, 
 
 
 def of_all(found: Estimated, scopes_: list[str], metric: str) -> Histogram:
-    """All histories as one: what they are drawn from."""
     histograms = [found.histograms[scope, metric] for scope in scopes_]
     tops, weights = (np.concatenate(columns) for columns in zip(*((h.tops, h.weights.sum(axis=1)) for h in histograms), strict=True))  # fmt: skip  # noqa: E501
     return Histogram.of(tops, weights, np.zeros(len(tops), np.int64), 1)
