@@ -84,7 +84,8 @@ class Request:
     def read(self) -> Snapshot:
         """Look at both sites, and update the bounds of a failover. A site that has to answer and was late is asked
         again: the console of a broker that has just started, or of a busy machine, is slow."""
-        must_answer = {self.spec.target} if self.exposure is not None else {*self.opened.installation.settings.sites}
+        of_one = self.spec.operation in (operations.FAILOVER, operations.FENCE, operations.QUIESCE)
+        must_answer = {self.site} if of_one else {*self.opened.installation.settings.sites}
         for _ in range(READINGS):
             snapshot: Snapshot = self.opened.topology.observe()
             if not any(snapshot.hints.get(site, NO_HINTS).late for site in must_answer):

@@ -140,7 +140,6 @@ def failover(dr_ctl: Shell, *words: str) -> Ended:
 
 
 def begun(dr_ctl: Shell, sites: Sites, *verbs: str) -> None:
-    """A run whose process died after these steps, with what it had changed until then."""
     dr_ctl("plan", "swapover", "--to", "paris", "--out", "plan.json")
     document = json.loads((dr_ctl.folder / "plan.json").read_text(encoding="utf-8"))
     scribe = Scribe(dr_ctl.run(), plan=read(Plan, document))
@@ -187,7 +186,6 @@ def sites(dr_ctl: Shell, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sites]:
 
 @pytest.fixture
 def person(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Terminal]:
-    """Put a person in front of the command, who types this and then goes away."""
 
     def typing(text: str) -> Terminal:
         terminal = Terminal(text)
@@ -200,7 +198,6 @@ def person(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Terminal]:
 
 @pytest.fixture
 def nobody(dr_ctl: Shell) -> str:
-    """An installation whose ports refuse; gives their address."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/console/jolokia"
     dr_ctl.settings(url, url)

@@ -136,7 +136,6 @@ Stop = Callable[[int, int], list[float]]
 
 @pytest.fixture
 def stop(monkeypatch: pytest.MonkeyPatch) -> Stop:
-    """After so many readings a signal comes; gives the times that were waited for."""
 
     def stopped(looks: int, signum: int) -> list[float]:
         waits: list[float] = []

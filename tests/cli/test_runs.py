@@ -282,7 +282,6 @@ def told(dr_ctl: Shell) -> list[dict[str, Any]]:
 
 
 def failed_over(path: Path) -> None:
-    """London was lost; Paris lets clients in 5 s after the run began."""
     run = Scribe(path).begin(replace(scribe.plan(spec=Spec("failover", "paris", reason="INC-7")), source="london"))
     run.did("observe", 3.0).did("check", 1.5).start("activate")
     run.sent("activate", call("open acceptor clients at paris", "paris"), took=0.5).stop("activate")
@@ -363,7 +362,6 @@ SEARCHED = [
 
 
 def bundled(dr_ctl: Shell, *words: str) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """The command's document, and the bundle's files by their names in the run's folder."""
     ended = dr_ctl("runs", "bundle", *words, "--json")
     assert ended.code == 0, ended.out
     parts = {}

@@ -224,8 +224,6 @@ class Life:
 
 @dataclass(frozen=True)
 class Judged:
-    """What was said of a life, beside what was true."""
-
     life: Life
     bounds: Bounds
     truths: list[list[Any]]

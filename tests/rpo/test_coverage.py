@@ -67,7 +67,6 @@ def held_at(steps: Steps, truth: Truth, scope: str) -> Truth:
 
 
 def seldom(rows: list[Row], every_s: float) -> list[Row]:
-    """The same with looks at the queues no more often than that."""
     return [row for row in rows if row.kind != "queue" or (row.ts - EPOCH).total_seconds() % every_s == 0]
 
 
@@ -169,7 +168,6 @@ HISTORIES = 200
 
 
 def lived(load: Load, seed: int, root: str) -> str:
-    """A day of a load in coarse steps, on disk; returns its scope."""
     pair = f"{load.name}-{seed}"
     write(history(load, seed, hours=24, pair=pair, every_s=60.0, step_s=5.0)[0], Path(root))
     return pair

@@ -14,7 +14,7 @@ import pytest
 
 from dr_ctl.core.errors import TimedOut
 from dr_ctl.core.model import ExitCode
-from dr_ctl.core.system import in_background, system
+from dr_ctl.core.system import boottime_s, in_background, system
 from dr_ctl.engine.plan import Goal
 from dr_ctl.engine.ports import Failed, Outcome
 from dr_ctl.settings.loader import load
@@ -219,6 +219,15 @@ def test_a_target_that_answers_too_late_at_first_is_asked_again(
     done(dr_ctl(operation, *TO_PARIS[1:], "--yes", *(ACCEPTED if operation == "failover" else ())))
 
     assert (late, serving(twin)) == ([], ("paris",))
+
+
+def test_a_fence_does_not_wait_for_the_other_site(twin: PlayedTwin, dr_ctl: Command) -> None:
+    twin.freeze("paris")
+    began_s = boottime_s()
+
+    done(dr_ctl("fence", "london", "--yes"))
+
+    assert boottime_s() - began_s < 30  # five readings that wait for it, none of them again
 
 
 @pytest.mark.parametrize("topology", [MIRROR, BRIDGES, BROKERSYNC])
