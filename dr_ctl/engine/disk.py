@@ -57,13 +57,12 @@ def alone(path: Path) -> Iterator[int | None]:
     """A file that is locked for this block, made where it is missing; None where another process holds it."""
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(file)
-        yield None
-        return
-    try:
-        yield file
+        held: int | None = file
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            held = None
+        yield held
     finally:
         os.close(file)
 
