@@ -58,7 +58,7 @@ SCENES: Final = ("swapover", "swapover with faults", "failover", "failover with 
 PATIENCE: Final = replace(
     Timeouts(), fence_s=2.0, undo_s=4.0, activate_s=4.0, rates_s=0.01, catch_up_s=5.0, quiesce_s=1.0, settle_s=1.0,
     link_attach_s=2.0, link_lost_s=0.5, link_between_s=1.0, login_s=1.0, flag_s=1.0, last_reading_s=0.5, probe_s=3.0,
-    store_starts_s=5.0, store_ends_s=5.0,
+    store_starts_s=5.0, store_taken_s=4.0, store_ends_s=5.0,
 )  # fmt: skip
 
 

@@ -65,6 +65,10 @@ class Timeouts:
     store_starts_s: float = 15.0
     """For a broker that has taken the store to be managed: its clients' listeners open a moment earlier."""
 
+    store_taken_s: float = 90.0
+    """For a free store to be taken, recovered and seen served: nothing else can be done meanwhile. The console of a
+    Classic broker answers fifteen seconds after its clients' listeners, and later on a busy machine."""
+
     store_ends_s: float = 30.0
     """For the process of a broker that gave up the store to end: ten to twenty-two seconds were measured."""
 

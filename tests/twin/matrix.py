@@ -451,7 +451,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     with monkeypatch.context() as patch:
         patch.setattr(Wire, "post", soon)
-        impatient(patch, fence_s=0.5, undo_s=2.0, activate_s=0.5)
+        impatient(patch, fence_s=0.5, undo_s=2.0, activate_s=0.5, store_taken_s=0.5)
         impatient(patch, MirrorTimeouts, left_over_s=0.3)
         impatient(patch, PluginTimeouts, watch_at_most_s=3.0)
         yield

@@ -242,7 +242,8 @@ def hurry(patch: pytest.MonkeyPatch) -> None:
     prompt(patch)
     impatient(patch, fence_s=2.0, undo_s=4.0, activate_s=2.0, rates_s=0.01, catch_up_s=0.5, quiesce_s=1.0, settle_s=1.0)
     impatient(patch, link_attach_s=1.0, link_lost_s=0.5, link_between_s=1.0, differs_s=0.5, compared_s=3.0)
-    impatient(patch, store_starts_s=3.0, store_ends_s=3.0, login_s=0.5, flag_s=1.0, last_reading_s=0.4, probe_s=2.0)
+    impatient(patch, store_starts_s=3.0, store_taken_s=2.0, store_ends_s=3.0)
+    impatient(patch, login_s=0.5, flag_s=1.0, last_reading_s=0.4, probe_s=2.0)
 
 
 @contextmanager

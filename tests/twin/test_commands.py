@@ -56,7 +56,7 @@ def test_acknowledgements_that_the_plugin_loses_double_nothing(twin: PlayedTwin,
 def test_whatever_fails_nothing_is_lost_and_never_do_both_sites_serve(
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    impatient(monkeypatch, fence_s=2.0, undo_s=4.0, activate_s=2.0)
+    impatient(monkeypatch, fence_s=2.0, undo_s=4.0, activate_s=2.0, store_taken_s=2.0)
     with twin.load(100, work_ms=1) as traffic:
         traffic.wait_for(30)
         for number, site in enumerate(twin.sites):

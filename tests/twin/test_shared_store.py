@@ -24,19 +24,19 @@ FAILOVER = ("failover", "--to", "paris", "--yes")
 SLOW_S = 1.5
 
 
-def slowly(twin: PlayedTwin) -> None:
+def slowly(twin: PlayedTwin, every_s: float = SLOW_S) -> None:
     """Paris has just tried for the lock, and does so seldom, as real brokers do."""
     [paris] = [broker for broker in twin.brokers(SharedStoreBroker) if broker.site == "paris"]
     with twin.still():
-        paris.tries_every_s = SLOW_S
-        paris.work(twin.clock.now_s() + SLOW_S)
+        paris.tries_every_s = every_s
+        paris.work(twin.clock.now_s() + every_s)
 
 
 def test_a_failover_waits_until_the_store_is_taken_and_owes_a_fence_until_the_lost_site_waits(
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     impatient(monkeypatch, store_starts_s=0.0)
-    slowly(twin)
+    slowly(twin, 45.0)
     twin.kill("london")
 
     ended = done(dr_ctl(*FAILOVER, *ACCEPTED))
@@ -81,7 +81,7 @@ def test_no_store_is_given_up_where_the_target_has_ended_or_nothing_can_be_noted
 def test_a_store_that_nobody_takes_ends_with_a_command_that_helps(
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    impatient(monkeypatch, activate_s=0.2, store_starts_s=0.2, store_ends_s=0.2)
+    impatient(monkeypatch, activate_s=0.2, store_taken_s=0.2, store_starts_s=0.2, store_ends_s=0.2)
     with edited(twin) as settings_file:
         for site in settings_file["sites"].values():
             del site["brokers"][0]["process"]["start"]

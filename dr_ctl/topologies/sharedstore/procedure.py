@@ -143,7 +143,7 @@ def draft_activate(rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerVi
     proven = "the lock and a test login" if any(view.can_try_login for view in targets) else "the lock"
     phases = {HANDOVER: gives_up, "strikes": receipts.strikes(snapshot), BESIDE: waits_again, RESCUE: rescues}
     calls = tuple(call for phase, made in phases.items() for call in in_phase(phase, made))
-    limits = {"within": takes_s + rules.timeouts.activate_s}
+    limits = {"given_up": takes_s + rules.timeouts.activate_s, "within": takes_s + rules.timeouts.store_taken_s}
     return StepPlan(move.target, f"{summary}; proven by {proven}", calls, limits=limits)
 
 
@@ -205,8 +205,11 @@ def _changes(tools: StoreTools, view: BrokerView, snapshot: Snapshot[BrokerView]
 def _until_served(
     tools: StoreTools, step: PlannedStep, holding: Sequence[Call], move: Move, context: StepContext
 ) -> Outcome | None:
-    """A source that holds the store still is told again to stop: what stops twice stops once. None once it is over."""
+    """A source that holds the store still is told again to stop: what stops twice stops once. None once it is over.
+    One that keeps it ends the wait early: its clients are kept out for as long.
+    """
     observer, fails_over = tools.observer, move.spec.operation == FAILOVER
+    began_s = context.monotonic()
     before_s: float | None = None
     again_s = context.monotonic() + tools.timeouts.again_s
 
@@ -238,12 +241,15 @@ def _until_served(
             lost = f"{move.source} renews its lease of the store: it lives"
         return snapshot, None if over else closed or f"{move.source} is {role.value}", lost
 
-    within_s = step.limits["within"]
+    def keeps(snapshot: Snapshot[BrokerView]) -> bool:
+        return any(view.has_the_store for view in snapshot.views(move.source))
+
+    given_up_s, within_s = step.limits["given_up"], step.limits["within"]
     waited = until(
         context,
         read,
         holds=lambda now: now[1] is None,
-        hopeless=lambda now: now[2] is not None,
+        hopeless=lambda now: now[2] is not None or (keeps(now[0]) and context.monotonic() >= began_s + given_up_s),
         within_s=within_s,
         poll_s=tools.timeouts.link_poll_s,
         meanwhile=lambda now: context.report_waiting(f"{move.target} takes the store", None, now[1]),
@@ -253,9 +259,10 @@ def _until_served(
         return None
     if lost is not None:
         return Failed(lost)
-    text = f"{move.target} did not take the store within {duration(within_s)}: {if_known(why)}"
+    kept = keeps(snapshot)
+    text = f"{move.target} did not take the store within {duration(given_up_s if kept else within_s)}: {if_known(why)}"
     # Where the source still holds the store, the stop had no effect; where nobody does, no site serves.
-    if any(view.has_the_store for view in snapshot.views(move.source)):
+    if kept:
         return Failed(f"{text}; {move.source} holds it still")
     if fails_over:
         return Failed(f"{text}; nothing was asked of it")
