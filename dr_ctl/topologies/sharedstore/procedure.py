@@ -143,7 +143,7 @@ def draft_activate(rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerVi
     proven = "the lock and a test login" if any(view.can_try_login for view in targets) else "the lock"
     phases = {HANDOVER: gives_up, "strikes": receipts.strikes(snapshot), BESIDE: waits_again, RESCUE: rescues}
     calls = tuple(call for phase, made in phases.items() for call in in_phase(phase, made))
-    limits = {"given_up": takes_s + rules.timeouts.activate_s, "within": takes_s + rules.timeouts.store_taken_s}
+    limits = {"within": takes_s + rules.timeouts.store_taken_s}
     return StepPlan(move.target, f"{summary}; proven by {proven}", calls, limits=limits)
 
 
@@ -244,7 +244,8 @@ def _until_served(
     def keeps(snapshot: Snapshot[BrokerView]) -> bool:
         return any(view.has_the_store for view in snapshot.views(move.source))
 
-    given_up_s, within_s = step.limits["given_up"], step.limits["within"]
+    within_s = step.limits["within"]
+    given_up_s = within_s - tools.timeouts.store_taken_s + tools.timeouts.activate_s
     waited = until(
         context,
         read,
