@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 from pathlib import Path
-from typing import Any, Generic, Literal, Protocol, TypeVar, runtime_checkable
+from typing import Any, Generic, Literal, Protocol, Self, TypeVar, runtime_checkable
 
 from typing_extensions import TypedDict
 
 from dr_ctl.core.document import HIDDEN, derived, key
 from dr_ctl.core.errors import BrokerError, UsageError
-from dr_ctl.core.model import Finding, Json, Role
+from dr_ctl.core.model import Finding, Json, Role, total
 from dr_ctl.core.system import Clock
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.holding import Lease
@@ -172,6 +172,12 @@ class Stake:
     lost: int | None
     duplicates: int | None
     queues: Mapping[str, tuple[int, int | None]] | None
+
+    @classmethod
+    def of(cls, queues: Mapping[str, tuple[int | None, int | None]]) -> Self:
+        lost, duplicates = (total(stake[number] for stake in queues.values()) for number in (0, 1))
+        known = {name: (count, again) for name, (count, again) in queues.items() if count is not None}
+        return cls(lost, duplicates, known if len(known) == len(queues) else None)
 
 
 class PartState(Enum):

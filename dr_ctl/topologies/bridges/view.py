@@ -81,7 +81,7 @@ class BridgesLink(Link["BrokerView"]):
             self.shipped = {unit: buffer.removed for unit, buffer in buffers.items() if buffer is not None}
         if view.arrived:
             # Ids of the peer that are not in the id store of this site yet.
-            self.unapplied = total(queue.depth if queue.counted else None for queue in view.arrived)
+            self.unapplied = total(queue.known_depth for queue in view.arrived)
 
     def foreign_connections(self, peer: BrokerView | None) -> list[Connection]:
         return others(self.at_listeners(), peer.link if peer is not None else None)
@@ -183,9 +183,8 @@ class BridgesLink(Link["BrokerView"]):
 
     def stake(self, peer: BrokerView | None) -> Stake:
         duplicates = total((self.view.ids_to_ship, peer.link.unapplied if peer is not None else None))
-        lost = {flow.unit: total((flow.to_ship, self.view.uncopied(flow))) for flow in self.view.flows}
-        queues = {unit: (depth, None) for unit, depth in lost.items() if depth is not None}
-        return Stake(total(lost.values()) if lost else None, duplicates, queues if len(queues) == len(lost) else None)
+        lost = {flow.unit: (total((flow.to_ship, self.view.uncopied(flow))), None) for flow in self.view.flows}
+        return replace(Stake.of(lost) if lost else Stake(None, None, {}), duplicates=duplicates)
 
     @property
     def residue(self) -> Residue | None:
@@ -251,7 +250,7 @@ class Flow:
     @property
     def to_ship(self) -> int | None:
         """Messages in the buffer, in delivery to the bridge included. A bridge's own counters are never asked."""
-        return self.buffer.depth if self.buffer is not None and self.buffer.counted else None
+        return self.buffer.known_depth if self.buffer is not None else None
 
     @property
     def not_due(self) -> int:

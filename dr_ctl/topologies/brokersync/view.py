@@ -31,7 +31,7 @@ class SyncLink(Link["BrokerView"]):
     def __init__(self, view: BrokerView) -> None:
         super().__init__(view)
         self.listeners = self.only_listener(lambda acceptor: "OPENWIRE" in acceptor.protocols)
-        self.to_ship = total(queue.depth if queue.counted else None for queue in view.copying.values())
+        self.to_ship = total(queue.known_depth for queue in view.copying.values())
         self.shipped = {name: queue.removed for name, queue in view.copying.items()}
         if view.network is not None:
             # It ships where it is connected, and consumes each of the copy queues that hold something.
@@ -113,10 +113,7 @@ class SyncLink(Link["BrokerView"]):
             )
 
     def stake(self, peer: BrokerView | None) -> Stake:
-        apart = {name: self._apart(name, peer) for name in self._flows}
-        lost, duplicates = (total(stake[at] for stake in apart.values()) for at in (0, 1))
-        known = {name: (lacks, again) for name, (lacks, again) in apart.items() if lacks is not None}
-        return Stake(lost, duplicates, known if len(known) == len(apart) else None)
+        return Stake.of({name: self._apart(name, peer) for name in self._flows})
 
     @property
     def residue(self) -> Residue | None:

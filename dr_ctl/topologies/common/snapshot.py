@@ -304,7 +304,7 @@ def _broker(view: Broker | Silent, before: Broker | None, took_s: float) -> Brok
         listeners={listener.name: listener.started for listener in view.listeners},
         kept_out=view.fence.roles_revoked,
         serves_no_role=view.serves_no_role,
-        depths={name: queue.depth if queue.counted else None for name, queue in business.items()},
+        depths={name: queue.known_depth for name, queue in business.items()},
         paused=view.paused,
         to_ship=view.link.to_ship,
         disk_used=view.disk_used,

@@ -57,6 +57,10 @@ class Queue:
         return self.depth >= 0 and self.delivering >= 0
 
     @property
+    def known_depth(self) -> int | None:
+        return self.depth if self.counted else None
+
+    @property
     def business(self) -> bool:
         return not self.internal and not self.name.startswith(OURS) and not self.retained
 
@@ -333,7 +337,7 @@ class Link(ABC, Generic[V]):
     def holds_of(self, queue: str) -> int | None:
         """How many messages of a queue lie here, wherever they arrive; None without that queue, or uncounted."""
         lying = self.view.by_name.get(queue)
-        return lying.depth if lying is not None and lying.counted else None
+        return lying.known_depth if lying is not None else None
 
     @property
     def counters(self) -> Iterable[Queue]:

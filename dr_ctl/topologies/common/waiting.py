@@ -38,7 +38,7 @@ class Barrier:
         if self._starts != starts:
             self._starts, self._goals = starts, {}
         if (to_ship := self._to_go(queues)) != 0:
-            return total((to_ship, *(queue.depth if queue.counted else None for queue in arrived)))
+            return total((to_ship, *(queue.known_depth for queue in arrived)))
         return self._to_go(arrived)
 
     def _to_go(self, queues: Sequence[Queue]) -> int | None:

@@ -45,6 +45,10 @@ class AtBroker:
         own = [call for call in calls if (call.site, call.unit) == (view.site, view.pair)]
         return cls(rules, move, view, before(move, view), own)
 
+    @property
+    def other_site(self) -> str:
+        return self.move.target if self.view.site == self.move.source else self.move.source
+
     def named(self, *goals: Goal) -> set[str]:
         return {call.thing for call in self.calls if call.goal in goals}
 
@@ -131,7 +135,7 @@ def pauses_as_before(at: AtBroker) -> list[Call]:
 
 
 def debts_as_before(at: AtBroker) -> list[Call]:
-    lost_site, was = _other(at), at.was["debts"]
+    lost_site, was = at.other_site, at.was["debts"]
     return at.missing(
         owe(at.view, kind, lost_site, "it does not stand there")
         if debt_name(kind, lost_site, at.view.site) in was
@@ -154,7 +158,7 @@ def debt_recorded(kind: DebtKind) -> Want:
 
 
 def debts_cleared(*kinds: DebtKind) -> Want:
-    return lambda at: at.missing(pay(at.view, kind, _other(at)) for kind in kinds)
+    return lambda at: at.missing(pay(at.view, kind, at.other_site) for kind in kinds)
 
 
 DEBTS_CLEARED: Final[Wants] = tuple((debts_cleared(*DebtKind), site) for site in (SOURCE, TARGET))
@@ -183,7 +187,3 @@ def shut_behind_fence(at: AtBroker) -> list[Call]:
 
 
 RETURNED_SHUT: Final[Wants] = ((clients_kept_out, TARGET),)
-
-
-def _other(at: AtBroker) -> str:
-    return at.move.target if at.view.site == at.move.source else at.move.source

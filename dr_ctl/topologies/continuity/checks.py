@@ -1,4 +1,4 @@
-"""The named checks of a pair that the continuity plugin joins: everything that speaks against a move, at once. Pure."""
+"""The named checks of a pair that the continuity plugin joins. They find everything against a move at once. Pure."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -23,9 +23,8 @@ _ALIKE: Final = frozenset({"DR-CONT-004", "DR-CONT-005"})
 
 
 def of_moved(case: Case[SiteView], view: SiteView, peer: SiteView) -> Iterator[Finding]:
-    """Find what the two brokers of a pair show together about a move."""
     yield from of_both(view, peer)
-    # Too deep to be compared by id behind the fence: refused before it.
+    # A queue that is too deep to be compared by id behind the fence is refused before the fence.
     depths = {flow.queue: max(view.depth_of(flow.queue), peer.depth_of(flow.queue)) for flow in view.flows}
     accepted = case.move.spec.accept_difference
     if deep := [f"{name}: {n}" for name, n in depths.items() if n > copies.IDS_UP_TO and name not in accepted]:
@@ -135,7 +134,7 @@ def of_return(case: Case[SiteView]) -> Iterator[Finding]:
 
 
 def _exposure(snapshot: ContinuitySnapshot, move: Move) -> Iterator[Finding]:
-    """What the return brings, and how many of it are duplicates at most: said before anything is changed."""
+    """Tell before anything is changed what the return brings, and how many duplicates may be among it."""
     known = [residue for view in snapshot.views(move.target) if (residue := view.link.residue) is not None]
     residue = Residue.sum_of(known)
     if len(known) < len(snapshot.views(move.target)) or not (residue.messages or residue.acks):
@@ -152,7 +151,7 @@ def _exposure(snapshot: ContinuitySnapshot, move: Move) -> Iterator[Finding]:
 
 
 def nothing_owed(snapshot: ContinuitySnapshot, move: Move) -> bool:
-    """Say whether the target is taken in already: no staging queue or command of it is held back either."""
+    """Say whether the target is taken in already: no debt is left, and no staging queue or command is held back."""
     views = [*snapshot.views(move.source), *snapshot.views(move.target)]
     kept = any(view.commands is not None and view.commands.out.paused for view in views)
     kept = kept or any(flow.staging.paused for view in views for flow in view.flows)
@@ -160,12 +159,11 @@ def nothing_owed(snapshot: ContinuitySnapshot, move: Move) -> bool:
 
 
 def _started(view: SiteView) -> bool:
-    """Where the plugin has not, nothing of it was judged."""
     return view.service is not None and view.service.started
 
 
 def _service(view: SiteView) -> str | None:
-    if view.service is None or not view.service.started:
+    if view.service is None or not _started(view):
         return None
     active = "active" if view.service.activated else "not active"
     return f"{active}, {'delivering' if view.service.delivering else 'not delivering'}"
@@ -196,11 +194,8 @@ BY_BROKER: Final[Sequence[Named[SiteView]]] = (
         "DR-CONT-003",
         lambda view: f"{view.config.id_cache or 'as many as broker.xml says'} remembered" if _started(view) else None,
     ),
-    Named("DR-CONT-008", _bridges),
-    Named("DR-CONT-009", _bridges),
-    Named("DR-CONT-011", _flows_read),
-    Named("DR-CONT-021", _flows_read),
-    Named("DR-CONT-015", _flows_read),
+    *(Named(check, _bridges) for check in ("DR-CONT-008", "DR-CONT-009")),
+    *(Named(check, _flows_read) for check in ("DR-CONT-011", "DR-CONT-021", "DR-CONT-015")),
     Named("DR-CONT-010", lambda view: f"{view.commands.under_way} waiting" if view.commands is not None else None),
     Named("DR-CONT-022", lambda view: brief([node.name for node in view.nodes]) or "one node"),
 )

@@ -2,8 +2,8 @@
 
 The plugin loses acknowledgements where several flows are acknowledged at once, and one can overtake its message: the
 copy then stays, and would be delivered once more. A message that returns to the site where it was written lies there
-twice. Only the ids show this. The plugin gives messages a duplicate id, equal at both sites: all but those that reach
-a broker as large ones, in parts.
+twice. Only the ids show this. The plugin gives messages a duplicate id, equal at both sites. Large messages, which
+reach a broker in parts, get none.
 """
 
 import json
@@ -24,12 +24,12 @@ from dr_ctl.topologies.continuity.view import Flow, SiteView
 
 T = TypeVar("T")
 
-# Deeper queues are not compared; ids of queues deeper than `AT_ONCE` come in slices, a scan of the queue each.
+# Deeper queues are not compared. Ids of queues deeper than `AT_ONCE` come in slices, and each slice scans the queue.
 IDS_UP_TO: Final = 500_000
 AT_ONCE: Final = 20_000
 _DIGITS: Final = "0123456789abcdef"  # every id of the plugin begins with a digit of these
 _SCANNED_A_SECOND: Final = 20_000
-# A call removes so many, or more where the calls would become too many: each call is a scan of the queue.
+# A call scans the queue: it removes so many messages, or more where there would be more than `CALLS` calls.
 BATCH: Final = 50
 CALLS: Final = 200
 REMOVE: Final = "removeMessages(java.lang.String)"
@@ -41,10 +41,10 @@ NONE: Final[Mapping[str, frozenset[str]]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """The ids of one flow: in the queue and staged, at the site that is left and at the site that is to serve.
-
-    `already_delivered` are ids that the queue of the site that is left refused, because it had them before. `counted`:
-    its clients have acknowledged so many since the start of its broker."""
+    """The ids of one flow. At the site that is left, `local` ones lie in the queue and `behind` ones are staged; at the
+    site that is to serve these are `remote` and `staged`. The queue of the site that is left refused the ids
+    `already_delivered`, because it had them before. Clients of that site have acknowledged `counted` messages since the
+    start of its broker."""
 
     queue: str
     local: frozenset[str]
@@ -89,8 +89,8 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
-    """The ids in a queue: how many messages wait under each ("null": without one), which are due later, and which
-    clients hold. With the last are those that a transaction acknowledges until it is committed."""
+    """The ids in a queue. `waiting` counts the messages under each id, and those without one under "null"; `later` ones
+    are due later; clients hold the `held` ones, or acknowledge them in a transaction that is not committed."""
 
     waiting: Mapping[str, int]
     later: frozenset[str]
@@ -106,28 +106,28 @@ class _Listed:
 
 
 def ids(reader: Reader, queues: Sequence[Queue]) -> list[frozenset[str] | None]:
-    """The ids of all messages of each queue; a queue whose messages could not all be named gives None."""
+    """List the ids of all messages of each queue; give None for a queue whose messages could not all be named."""
     return [
-        # An id that is missing or repeated, or a queue that has moved meanwhile, makes it unknown.
+        # A missing or repeated id shows, and so does a queue that has moved meanwhile.
         listed.ids if len(listed.ids) == queue.depth and not listed.without_id else None
         for queue, listed in zip(queues, _read(reader, queues, held=False), strict=True)
     ]
 
 
 def present(reader: Reader, queues: Sequence[Queue]) -> list[frozenset[str]]:
-    """The ids in each queue of a serving site, as far as one reading can tell, with messages that clients hold."""
+    """List the ids in each queue of a serving site, as far as one reading can tell, with those that clients hold."""
     return [listed.ids for listed in _read(reader, queues, held=True)]
 
 
 def followed(local: Reader, peer: Reader, source: SiteView, target: SiteView) -> tuple[SiteView, SiteView]:
-    """Both views, with what the plugin does not follow while the source serves: `uncopied` and `without_id`. Raises
-    `BrokerError`.
+    """Add to both views the messages that the plugin does not follow while the source serves: `uncopied` and
+    `without_id`. Raises `BrokerError`.
 
-    A message comes to the outflow together with its queue, and leaves the outflow once it is staged. So an id that is
-    seen in the queue, then not in the outflow, then not at the target, has no copy, if the queue has it still: twice,
-    since a bridge may have had the message in hand. Of what a client holds that is no evidence (`held`): the plugin
-    tells an acknowledgement before its transaction is committed. The deepest queues are left out, beyond `AT_ONCE`
-    messages."""
+    A message comes to the outflow together with its queue, and leaves the outflow once it is staged. An id that is seen
+    in the queue, then not in the outflow, then not at the target has no copy if the queue has it still. Two such
+    readings are needed, since a bridge may have had the message in hand. They prove nothing of a message that a client
+    holds (`held`), because the plugin tells an acknowledgement before its transaction is committed. The deepest queues
+    are left out, beyond `AT_ONCE` messages."""
     lacking = one_sided(source, target)
     depths = {flow.queue: source.depth_of(flow.queue) + target.depth_of(flow.queue) for flow in source.flows}
     flows = [flow for flow in source.flows if depths[flow.queue] and flow.queue not in lacking]
@@ -164,8 +164,8 @@ def followed(local: Reader, peer: Reader, source: SiteView, target: SiteView) ->
 def _unmatched(
     local: Reader, peer: Reader, source: SiteView, target: SiteView, flows: Sequence[Flow]
 ) -> dict[str, tuple[_Listed, frozenset[str], int]]:
-    """By queue its listing, the ids in it that lie neither in its outflow nor at the target, and how many messages lie
-    there without one."""
+    """Give for each queue its listing, the ids in it that lie neither in its outflow nor at the target, and the number
+    of messages without an id at the target."""
     queues = [queue for flow in flows for queue in (source.business[flow.queue], flow.out_mirror)]
     own = _both(_read(local, queues, held=True))
     remote = _both(_read(peer, [queue for flow in flows for queue in target.places(flow.queue)], held=True))
@@ -186,8 +186,8 @@ def named(messages: Mapping[str, Collection[str]]) -> str:
 
 
 def _read(reader: Reader, queues: Sequence[Queue], *, held: bool) -> list[_Listed]:
-    """In one POST, but for what is deep; with `held`, what clients hold too. A message is due, waits, and is handed to
-    a client: listed in this order, none is missed on its way."""
+    """List shallow queues in one POST, and each deep one in several; with `held`, list what clients hold too. A message
+    becomes due, waits, and is handed to a client: listings in this order miss no message on its way."""
     asked = [_asks(queue, held=held) for queue in queues]
     at_once = [
         query for queue, queries in zip(queues, asked, strict=True) if queue.depth <= AT_ONCE for query in queries
@@ -210,7 +210,8 @@ def _read(reader: Reader, queues: Sequence[Queue], *, held: bool) -> list[_Liste
 
 
 def _asks(queue: Queue, *, held: bool) -> list[Query]:
-    """The questions for its ids, of a deep queue slice by slice, between those for its listings."""
+    """Ask for the messages that are due later, for the ids of the others, slice by slice of a deep queue, and for those
+    that clients hold."""
     counts = [
         Query(queue.bean, Listing.COUNT_BY, (part, _ID)) for part in (slices() if queue.depth > AT_ONCE else [""])
     ]
@@ -218,7 +219,7 @@ def _asks(queue: Queue, *, held: bool) -> list[Query]:
 
 
 def slices() -> list[str]:
-    """Filters of which each message with an id passes one."""
+    """Give filters so that each message with an id passes exactly one."""
     return [*(f"{_ID} LIKE '{digit}%'" for digit in _DIGITS), " AND ".join(f"{_ID} NOT LIKE '{d}%'" for d in _DIGITS)]
 
 
@@ -233,13 +234,13 @@ def _answered(reader: Reader, asked: Sequence[Query], depth: int = 0) -> list[An
 
 
 def _rows(listed: list[dict[str, Any]]) -> frozenset[str]:
-    """The ids of a listing: messages in delivery are listed by consumer."""
+    """Read the ids out of a listing: messages in delivery are listed by consumer."""
     rows = (row for page in listed for row in page.get("elements", [page]))
     return frozenset(str(row[_ID]) for row in rows if _ID in row)
 
 
 def one_sided(source: SiteView, target: SiteView) -> list[str]:
-    """Queues with messages whose flow one site lacks: deleting a queue with its last consumer deletes its flow."""
+    """Name the queues with messages whose flow one site lacks: a queue that is deleted takes its flow along."""
     names = {flow.queue for view in (source, target) for flow in view.flows if view.depth_of(flow.queue)}
     return sorted(
         name for name in names for view in (source, target) if name not in view.business or not view.flow(name)
@@ -253,8 +254,8 @@ def compare(
     target: SiteView,
     already_delivered: Mapping[str, frozenset[str]] = NONE,
 ) -> tuple[list[Compared], list[str]]:
-    """Compare every flow that holds something anywhere; and the queues that are too deep, or could not be read as a
-    whole. `already_delivered`: by queue, see `Compared`. Raises `BrokerError`."""
+    """Compare every flow with messages at any site, and name the queues that are too deep, or could not be read whole.
+    `Compared` tells what is `already_delivered` by queue. Raises `BrokerError`."""
     flows = [flow for flow in target.flows if source.depth_of(flow.queue) or target.depth_of(flow.queue)]
     shallow = [flow for flow in flows if max(source.depth_of(flow.queue), target.depth_of(flow.queue)) <= IDS_UP_TO]
     at_source = _both(ids(local, [queue for flow in shallow for queue in source.places(flow.queue)]))
@@ -272,8 +273,8 @@ def _both(sets: Sequence[T]) -> list[tuple[T, T]]:
 
 
 def removals(source: SiteView, target: SiteView, compared: Iterable[Compared]) -> Iterator[Call]:
-    """Remove what is staged and lies in the queue too, and what was consumed at the site that is left. `source` is a
-    reading from after the comparison. Raises `IncompleteListing` where its queue has moved meanwhile."""
+    """Remove staged messages that lie in the queue too, and messages that were consumed at the site that is left.
+    `source` is a reading from after the comparison. Raises `IncompleteListing` where its queue has moved meanwhile."""
     for comparison in compared:
         flow = target.flow(comparison.queue)
         if flow is None:
@@ -290,8 +291,8 @@ def removals(source: SiteView, target: SiteView, compared: Iterable[Compared]) -
 
 
 def echoes(peer: Reader, target: SiteView) -> dict[str, Consumed]:
-    """Messages staged at a closed site that lie in its queue too, by queue: a moved message came back. One copy is
-    enough there, whatever the other site's clients do meanwhile."""
+    """Find by queue the staged messages of a closed site that lie in its queue too: a moved message came back. The site
+    needs a single copy, whatever the other site's clients do meanwhile."""
     flows = [
         flow
         for flow in target.flows
@@ -317,18 +318,17 @@ def remove(view: SiteView, queue: Queue, gone: Consumed) -> Iterator[Call]:
 
 
 def in_calls(names: Collection[str]) -> Iterator[list[str]]:
-    """By how many messages a call is for: few, unless that takes too many calls."""
+    """Divide messages among calls: a call is for few of them, unless that takes too many calls."""
     return batches(names, max(BATCH, -(-len(names) // CALLS)))
 
 
 def chosen(names: Iterable[str]) -> str:
-    """A filter that these messages pass."""
+    """Write a filter that these messages pass."""
     listed = ", ".join("'" + name.replace("'", "''") + "'" for name in names)
     return f"{_ID} IN ({listed})"
 
 
 def duplicates_removed(at: AtBroker) -> Iterator[Call]:
-    """What is staged and lies in the queue too is removed."""
     return _may_remove(at, (flow.staging for flow in at.view.flows), f"it lies in the queue of {at.view.site} as well")
 
 
@@ -342,8 +342,7 @@ def done_removed(at: AtBroker) -> Iterator[Call]:
 
 def _may_remove(at: AtBroker, queues: Iterable[Queue], when: str | None = None) -> Iterator[Call]:
     """Plan removals, before anything was compared."""
-    other = at.move.target if at.view.site == at.move.source else at.move.source
-    when = when or f"it was acknowledged at {other}, or is duplicated at {at.view.site}"
+    when = when or f"it was acknowledged at {at.other_site}, or is duplicated at {at.view.site}"
     for queue in queues:
         asked = request(queue.bean, REMOVE, ("…",))
         yield call(at.view, Goal.REMOVE, queue.name, asked, f"remove by id from {queue.name}", when, CALLS)

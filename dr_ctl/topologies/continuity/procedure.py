@@ -59,12 +59,12 @@ draft_drain: Final = planning(
 
 
 class _WhileServing(BothWays):
-    """A pair whose source serves: until bridges are connected, and what is staged at the source is delivered."""
+    """Waits at a pair whose source serves until bridges are connected and staged messages of the source delivered."""
 
     def __init__(self, ends: LinkEnds, tools: ContinuityTools, context: StepContext) -> None:
         super().__init__(*ends)
         self._tools, self._context = tools, context
-        # By queue how its staged messages stand, since when, and how many messages the queue had been given by then.
+        # For each queue: the state of its staged messages, the time since when, and the messages it was given by then.
         self._since: dict[str, tuple[tuple[int, int], float, int]] = {}
 
     def why(self, source: SiteView, target: SiteView) -> list[str]:
@@ -112,8 +112,6 @@ class _WhileServing(BothWays):
 
 
 def catch_up(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    """Wait, while the source serves, until bridges are connected, little is under way, and staged messages are
-    delivered."""
     link_ends = tools.observer.link_ends(move)
     wait = Wait(tools, [_WhileServing(ends, tools, context) for ends in link_ends], context, UNDER_WAY, SMALL)
     failed, removed = wait.until(tools.waits.poll_s, step.limits, calms=1), 0
@@ -121,7 +119,7 @@ def catch_up(tools: ContinuityTools, step: PlannedStep, move: Move, context: Ste
         # The removal took a moment, in which clients worked on.
         failed = wait.until(tools.waits.poll_s, step.limits, calms=1)
     if failed is None:
-        # Also what came since the checks, or with a site that was taken in.
+        # Messages may have come since the checks, or with a site that was taken in.
         both = zip(link_ends, tools.read(link_ends), strict=True)
         seen = [copies.followed(view.reader(), peer.reader(), *views) for (view, peer), views in both]
         if against := [finding for views in seen for finding in unreplicated(*views, move)]:
@@ -168,7 +166,7 @@ def _without_echoes(tools: ContinuityTools, link_ends: Sequence[LinkEnds], conte
 
 
 def drain(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    """Lift the pauses beside it; wait, compare by id, remove, and wait again for what that set going."""
+    """Lift the pauses meanwhile; wait, compare by id, remove, and wait for the effect of the removals."""
     pairs = [_BehindFence(ends, tools, move, context) for ends in tools.observer.link_ends(move)]
     # A reading that hangs is rare, and time without service.
     wait = Wait(tools, pairs, context, UNDER_WAY, timeout_s=tools.waits.read_timeout_s)
@@ -188,9 +186,9 @@ def drain(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepCo
 
 
 class _BehindFence(BothWays):
-    """A pair behind the fence: compared by id once nothing was on its way for long enough, without what must not be
-    delivered. `begun` has the reading since which nothing was on its way, nor came in, and those at which the gate held
-    since: the time in which bridges confirm late runs while what has arrived waits for the staging delay."""
+    """Waits at a pair behind the fence, compares it by id once nothing was on its way for long enough, and removes what
+    must not be delivered. `begun` has the reading since which nothing was on its way or came in, and then the readings
+    at which the gate held: the gate's window runs while arrived messages wait for the staging delay."""
 
     repairing = "copies of what its clients had already are removed at the other site"
 
@@ -218,8 +216,7 @@ class _BehindFence(BothWays):
         return [*reasons, *self._compared(source, target, quiet=not reasons)]
 
     def _note_begun(self, source: SiteView, target: SiteView) -> None:
-        # The time when the reading ended, as its numbers may be that young: a window that is too short would prove
-        # nothing.
+        # The time is that of the reading's end, because its numbers may be that young.
         now, was = PairReading(self._context.monotonic(), source, target), self.begun
         if not all(view.link.attached and not view.open and not [*view.under_way()] for view in (source, target)):
             self.begun = []
@@ -245,7 +242,7 @@ class _BehindFence(BothWays):
             return
         gone = {comparison.queue: ids for comparison in compared if (ids := comparison.surplus | comparison.consumed)}
         try:
-            # By a reading from after the comparison.
+            # Removals need a reading from after the comparison.
             self._removals = list(copies.removals(self.local.read(), target, compared)) if gone else []
         except IncompleteListing as error:
             yield str(error)
@@ -276,9 +273,9 @@ def draft_probe(rules: Rules, step: RunbookStep, snapshot: ContinuitySnapshot, m
 
 
 def activate_and_wait(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    """Wait first for a delivery that is about to begin. An activation sent before a crash is not sent again, for each
-    activation tells the other site to stop. Where no client is let in, the activation has failed, and waiting is
-    useless. A gate that was seen to hold saw the target closed: no delivery is about to begin there."""
+    """Wait first for a delivery that is about to begin: each activation tells the other site to stop, so one that was
+    sent before a crash is not sent again. Where no client is let in, the activation has failed, and nobody waits. A
+    gate that was seen to hold saw the target closed, so no delivery is about to begin there."""
     if not tools.gate.samples:
         within_s = WAITS_MS[peer_state(move.spec.operation)] / 1000 if step.phase("listeners") else 0.0
         until(
@@ -310,7 +307,7 @@ def probe(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepCo
 
 
 def _watch(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    """Until no command is under way any more: activate again what one has deactivated."""
+    """Watch until no command is under way any more, and activate again what a command has deactivated."""
     began_s = calm_s = context.monotonic()
     again, other_site_open = 0, False
 
@@ -328,7 +325,7 @@ def _watch(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepC
             if again <= MAX_AGAIN:
                 context.notice(f"{move.target}: {min(shut)} was deactivated by a command: activating it again")
                 tools.change([call for call in step.phase("again") if call.unit in shut], context)
-        # Of a site that is away nothing comes, and what waits for it is kept.
+        # Nothing comes from a site that is away, and commands for it are kept.
         commands = [view.commands.under_way if view.commands else None for view in (*views, *others)] if others else []
         undelivered = f"{min(view.pair for view in deactivated)} does not deliver yet" if deactivated else None
         why_not_calm = "commands of the plugin are still under way" if any(commands) else undelivered
@@ -344,13 +341,13 @@ def _watch(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepC
         read,
         holds=lambda now: now[0] is None and context.monotonic() - calm_s >= now[1],
         hopeless=lambda _: other_site_open or again > MAX_AGAIN or calm_s - began_s > tools.waits.watch_at_most_s,
-        within_s=None,  # a calm that began in time is watched to its end
+        within_s=None,  # the watch goes on to the end of a calm that began in time
         poll_s=tools.waits.watch_poll_s,
     )
     if other_site_open:
         return Unknown(f"{move.target} was deactivated by a command, and {move.source} is open")
     if not waited.satisfied:
-        # A late command may still undo it: a person has to look.
+        # A late command may still undo the activation: a person has to look.
         why = "it is deactivated again and again" if again > MAX_AGAIN else if_known(waited.reading[0])
         finding = found("DR-CONT-016", target=move.target, why=why)
         return Failed(f"{move.target} was opened, but {why}", findings=(finding,), code=ExitCode.INCOMPLETE)
@@ -367,7 +364,7 @@ def _watch(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepC
 
 
 def _left_staged(tools: ContinuityTools, move: Move, context: StepContext) -> tuple[Finding, ...]:
-    """Report messages that were handed to their queue and are not taken, for longer than bridges confirm late."""
+    """Report messages that their queue was offered and has not taken for longer than bridges confirm late."""
 
     def handed() -> dict[tuple[str, str], Flow]:
         views = tools.observer.read_at(move.target)

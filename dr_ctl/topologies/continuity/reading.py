@@ -1,4 +1,4 @@
-"""The way to each broker with the plugin, and the readings of it: questions, in one POST, and the answers' view."""
+"""Reads a broker with the plugin: sends the questions in one POST, and makes a view of the answers."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -31,26 +31,25 @@ from dr_ctl.topologies.continuity.view import (
     SiteView,
 )
 
-# the age of its oldest message is read under this name only.
+# The age of the oldest message is read of outflows of messages alone, whose names end so.
 MIRRORED: Final = ".out.mirror"
 _BRIDGE: Final = ("Name", "Started", "MessagesAcknowledged")
-# A figure costs these versions two milliseconds for thirty queues: of the plugin's own only what moves is asked.
+# A figure costs these versions two milliseconds for thirty queues: the plugin's queues are asked for what moves alone.
 _COUNTS: Final = (
     "MessageCount", "DeliveringCount", "ScheduledCount", "ConsumerCount", "Paused", "MessagesAdded",
     "MessagesAcknowledged",
 )  # fmt: skip
 _MOVING: Final = ("MessageCount", "DeliveringCount", "ConsumerCount", "MessagesAdded", "MessagesAcknowledged")
+_SUFFIXES: Final = ("OutflowMirrorSuffix", "OutflowAcksSuffix", "InflowMirrorSuffix", "InflowAcksSuffix")
+_ACTIVITY: Final = ("SiteActivated", "Delivering", "ServiceStarted", "CommandManagerStarted")
 _SERVICE: Final = (
-    "SiteId", "SiteActivated", "Delivering", "ServiceStarted", "CommandManagerStarted", "InflowStagingDelay",
-    "BridgeInterval", "OutflowMirrorSuffix", "OutflowAcksSuffix", "InflowMirrorSuffix", "InflowAcksSuffix",
-    "CommandDestinationPrefix", "RemoteConnectors",
+    "SiteId", *_ACTIVITY, "InflowStagingDelay", "BridgeInterval", *_SUFFIXES, "CommandDestinationPrefix",
+    "RemoteConnectors",
 )  # fmt: skip
 _FLOW: Final = (
     "SubjectQueueName", "SubjectAddressName", "OutflowMirrorName", "OutflowAcksName", "InflowMirrorName",
     "InflowAcksName", "OutflowMirrorBridgeName", "OutflowAcksBridgeName", "TargetBridgeName",
 )  # fmt: skip
-
-
 _DIALECT: Final = artemis.Dialect(("NodeID",), ("StartTime", "Uptime"), documents=None)
 
 
@@ -77,7 +76,7 @@ def read(reader: Reader, *, pair: str, site: str, config: Config, broker: str, t
     server, service = beans.server(broker), service_bean(broker)
     post = Post()
     basis = artemis.CommonQuestions(post, broker, _DIALECT)
-    # Queues that the plugin has moved; other queues are where they always were, and are read whole.
+    # The plugin has moved its queues to beans of its own. Other queues are where they always were, and are read whole.
     moved = post.ask(Read(f"{server},component=continuity,queue=*,*", _COUNTS))
     listed = post.ask(Read(beans.queue(broker), (*artemis.QUEUE, "Filter")))
     bridging = (
@@ -130,7 +129,7 @@ def refresh(reader: Reader, view: SiteView, *, timeout_s: float) -> SiteView:
     basis = artemis.CommonQuestions(post, view.broker, _DIALECT, known=view)
     asked = [(queue, post.ask(Read(queue.bean, _MOVING))) for queue in moving]
     services = post.ask(Search(service))
-    serving = post.ask(Read(service, ("SiteActivated", "Delivering", "ServiceStarted", "CommandManagerStarted")))
+    serving = post.ask(Read(service, _ACTIVITY))
     post.send(reader, timeout_s=timeout_s)
     queues = {
         queue.name: _moved(queue, figures.fields())
@@ -169,7 +168,7 @@ def _moved(queue: Queue, fields: Fields) -> Queue:
 
 
 def _serves(service: Service | None, fields: Fields) -> Service | None:
-    """A service that has only just come is left to the next whole reading."""
+    """Update the service; one that was not there is left to the next whole reading."""
     if service is None:
         return None
     return replace(
@@ -199,7 +198,7 @@ def _as_listed(reader: Reader, queues: tuple[Queue, ...], timeout_s: float) -> t
 
 
 def listed(reader: Reader, queues: Sequence[Queue], *, timeout_s: float = READ_S) -> list[int]:
-    """How many messages of each queue are listed as held by a consumer."""
+    """Count the messages of each queue that are listed as held by a consumer."""
     if not queues:
         return []
     answers = reader.read([Query(queue.bean, Listing.DELIVERING) for queue in queues], timeout_s=timeout_s)
@@ -210,7 +209,7 @@ def listed(reader: Reader, queues: Sequence[Queue], *, timeout_s: float = READ_S
 
 
 def serving(reader: Reader, broker: str, *, timeout_s: float) -> tuple[bool, tuple[str, ...]]:
-    """Whether the plugin delivers, and which acceptors are started: a small reading."""
+    """Say in one small reading whether the plugin delivers, and which acceptors are started."""
     service = service_bean(broker)
     post = Post()
     services = post.ask(Search(service))
@@ -234,12 +233,7 @@ def _service(asked: Answer) -> Service:
         started=_is_started(fields),
         staging_ms=int(fields.text("InflowStagingDelay")),
         interval_ms=float(fields.text("BridgeInterval")),
-        suffixes=(
-            fields.text("OutflowMirrorSuffix"),
-            fields.text("OutflowAcksSuffix"),
-            fields.text("InflowMirrorSuffix"),
-            fields.text("InflowAcksSuffix"),
-        ),
+        suffixes=tuple(map(fields.text, _SUFFIXES)),
         prefix=fields.text("CommandDestinationPrefix"),
         connectors=fields.texts("RemoteConnectors"),
     )
@@ -296,13 +290,13 @@ class Session(session.Session[SiteView]):
         return refresh(self.reader(), known, timeout_s=timeout_s)
 
     def open_listeners(self, *, timeout_s: float) -> tuple[str, ...]:
-        """Empty while the plugin does not deliver: an acceptor whose port is taken says that it is started."""
+        """Give none while the plugin does not deliver: an acceptor whose port is taken says that it is started."""
         delivers, started = serving(self.reader(), self.names().broker, timeout_s=timeout_s)
         return started if delivers else ()
 
     @staticmethod
     def clock(_broker: str) -> Read:
-        """These versions tell only the start of the process and its run time."""
+        """Ask for the start of the process and its run time, as these versions tell no other time."""
         return Read(beans.RUNTIME, _DIALECT.runtime)
 
     @staticmethod
@@ -315,14 +309,14 @@ LinkEnds = tuple[Session, Session]
 Observer = observer.Observer[SiteView, Session]
 Views = dict[tuple[str, str], SiteView]
 CLOSED_S: Final = 2.0
-"""For comparing two closed sites, one of which may be lost."""
+"""A comparison of two closed sites, one of which may be lost, is given so long."""
 EVERY_S: Final = 5.0
 SHARE: Final = 10
-"""A watch compares no more often than that, and no more than a tenth of the time: each comparison scans the queues."""
+"""A watch compares at most every `EVERY_S`, and for at most a tenth of the time: each comparison scans the queues."""
 
 
 def _followed(observer: Observer, read: Callable[[], ContinuitySnapshot]) -> ContinuitySnapshot:
-    """Look, and read beside a closed site what the plugin does not follow."""
+    """Read both sites; compare by id each pair with a closed broker, for messages that the plugin does not follow."""
     snapshot = read()
     closed = not any(view.open for both in snapshot.both(*snapshot.sites) for view in both)
     if not closed:
@@ -332,8 +326,8 @@ def _followed(observer: Observer, read: Callable[[], ContinuitySnapshot]) -> Con
 
 
 def _compared(observer: Observer, snapshot: ContinuitySnapshot) -> Views:
-    """The views of pairs of which one site is closed, with what the plugin does not follow: of the open one, or of
-    both."""
+    """Compare each pair of which one site is closed, and give the views that this changes: the open broker is compared
+    with its peer, and two closed ones with each other."""
     views: Views = {}
     for both in snapshot.both(*snapshot.sites):
         source, target = sorted(both, key=lambda view: not view.open)
@@ -343,7 +337,7 @@ def _compared(observer: Observer, snapshot: ContinuitySnapshot) -> Views:
         source, target = (replace(view, to_compare=is_open) for view in (source, target))
         views |= {(view.site, view.pair): view for view in (source, target)}
         local, peer = (observer.brokers[view.site][view.pair].reader() for view in (source, target))
-        with suppress(BrokerError):  # it has just answered; the checks say what was not read
+        with suppress(BrokerError):  # the broker has just answered; the checks say what was not read
             source, target = copies.followed(local, peer, source, target)
             if not is_open:
                 target, source = copies.followed(peer, local, target, source)
@@ -352,7 +346,7 @@ def _compared(observer: Observer, snapshot: ContinuitySnapshot) -> Views:
 
 
 def _with(snapshot: ContinuitySnapshot, views: Views) -> ContinuitySnapshot:
-    """The reading, with what was compared of its brokers, in the same start of each."""
+    """Add to a reading the comparison of each broker that was not restarted since."""
 
     def compared(view: SiteView) -> SiteView:
         then = views.get((view.site, view.pair), view)
@@ -365,7 +359,7 @@ def _with(snapshot: ContinuitySnapshot, views: Views) -> ContinuitySnapshot:
 
 
 class _Compares(observer.Supplement[SiteView]):
-    """Compares beside a watch: a reading has what was compared since the one before."""
+    """Compares beside a watch: each reading gets the comparison that ended since the one before."""
 
     def __init__(self) -> None:
         self._work: BackgroundTask[tuple[Views, float]] | None = None

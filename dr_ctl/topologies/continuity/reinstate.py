@@ -1,4 +1,4 @@
-"""How a lost site is kept out and taken in again: messages in, then acknowledgements, then the rest is delivered."""
+"""Keeps a lost site out, and takes it in again: messages come in, then acknowledgements, then the rest is delivered."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -58,7 +58,6 @@ def _untold(at: AtBroker) -> list[Call]:
 
 
 def commands(at: AtBroker) -> Iterator[Call]:
-    """What the plugin tells its peer."""
     if at.view.commands is not None and not at.was["commands_paused"]:
         yield resume(at.view, at.view.commands.out, "it is paused")
 
@@ -67,14 +66,13 @@ QUARANTINE: Final = quarantine(_untold, summary=", and what the plugin would tel
 
 
 def _held(at: AtBroker) -> list[Call]:
-    """What is staged is not delivered."""
     # Bridges stop first: messages that a bridge has taken could not be removed from a queue that is only paused.
     stops = [stop(at.view, flow.target_bridge) for flow in at.view.flows]
     return at.missing([*stops, *(pause(at.view, flow.staging) for flow in at.view.flows)])
 
 
 def _acks_may_be_held(at: AtBroker) -> list[Call]:
-    """Acknowledgements stay where their messages are not all shipped: which, only the returned site shows."""
+    """Hold acknowledgements whose messages are not all shipped: only the returned site shows which these are."""
     return [stop(at.view, flow.acks_bridge, "its messages are not all shipped") for flow in at.view.flows]
 
 
@@ -83,7 +81,7 @@ def _acks_held(at: AtBroker) -> list[Call]:
 
 
 def _forgotten(at: AtBroker) -> list[Call]:
-    """Nobody obeys the plugin's commands of the outage: obeyed now, they could leave both sites inactive."""
+    """Remove the plugin's commands of the outage: obeyed now, they could leave both sites inactive."""
     commands = at.view.commands
     if commands is None or not commands.out.depth:
         return []
@@ -98,7 +96,7 @@ def _delivers(at: AtBroker) -> list[Call]:
 
 
 def _talks(at: AtBroker) -> list[Call]:
-    """Each site may have been lost: either may keep commands for the other."""
+    """Ship commands again: either site may have been lost, and may keep commands for the other."""
     return at.missing([resume(at.view, at.view.commands.out)]) if at.view.commands is not None else []
 
 
@@ -122,7 +120,7 @@ draft: Final = planning(
 
 
 def staged(at: AtBroker) -> Iterator[Call]:
-    """What has come in and is held, without what turns out to be done."""
+    """Deliver what has come in and is held, without the messages that turn out to be done."""
     yield from copies.staged_removed(at)
     yield from in_phase("deliver", (resume(at.view, flow.staging, "it is paused") for flow in at.view.flows))
     bridges = (flow.target_bridge for flow in at.view.flows)
@@ -138,7 +136,7 @@ def stop(view: SiteView, bridge: Bridge, when: str | None = None) -> Call:
 
 
 def _set_aside(at: AtBroker) -> Iterator[Call]:
-    """What lies at the returned site alone once all of it has arrived is taken out."""
+    """Plan to take out the messages that lie at the returned site alone once everything has arrived."""
     view, most = at.view, len(at.view.flows)
     when = f"messages lie only at {view.site}: it did them, or they were done at {at.move.source}"
     name, server = quarantine_queue(view.site, "…"), beans.server(view.broker)
@@ -169,7 +167,7 @@ RESIDUE: Final = counting(_residues)
 
 def _residue(session: Session) -> Residue | None:
     """Count the messages and acknowledgements that a closed broker holds for its peer, or give None if unread. Ids show
-    which messages to ship lie in their queue unacknowledged; the counts are an upper bound where ids cannot be had."""
+    which messages to ship lie in their queue unacknowledged; without ids the counts are an upper bound."""
     view = session.read()
     counted = view.link.residue
     if counted is None:
@@ -185,8 +183,8 @@ def _residue(session: Session) -> Residue | None:
 
 @dataclass(frozen=True, slots=True)
 class _Shipped:
-    """The returned site shipped at least as many messages since its start as its queue lacks: its store had them, for a
-    store that came back empty ships nothing, and its queue only shrinks."""
+    """The returned site shipped at least as many messages since its start as its queue lacks. So its store had them: a
+    store that came back empty ships nothing, and the queue of a closed site only shrinks."""
 
     lacking: frozenset[str]
     counted: int
@@ -212,9 +210,7 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepCont
     text = f"{if_known(tools.number)} message(s) recovered: {done}"
     context.notice(text)
     findings = []
-    if unproven := {name: ids for name, ids in tools.unproven.items() if ids}:
-        numbers = brief([f"{name}: {len(ids)}" for name, ids in unproven.items()])
-        text = f"copies that {move.target} neither holds nor shipped since its start are delivered: {numbers}"
+    if numbers := brief([f"{name}: {len(ids)}" for name, ids in tools.unproven.items() if ids]):
         findings.append(found("DR-CONT-019.delivered", severity=Severity.WARNING, target=move.target, numbers=numbers))
     if (refused := tools.reach(DELIVERED, move, context)) is not None:
         return refused
@@ -240,8 +236,8 @@ def _bring_in(tools: ContinuityTools, step: PlannedStep, move: Move, context: St
 
 
 class _Residue(Direction[SiteView]):
-    """From a returned broker, the peer here, to the serving one, which delivers nothing of it meanwhile: messages, then
-    with `acks` acknowledgements of either site too."""
+    """Waits for the messages of a returned broker, which is the peer here, and with `acks` for acknowledgements of both
+    sites too. The serving broker delivers nothing of them meanwhile."""
 
     repairing = "it had begun to deliver what came in: holding that again"
 
@@ -273,9 +269,9 @@ class _Residue(Direction[SiteView]):
 
 
 def _remove_done(tools: ContinuityTools, move: Move, context: StepContext) -> Failed | None:
-    """Remove staged messages that the returned site shipped since its start and does not have any more, for they were
-    acknowledged, and staged messages that also lie in the queue. Gives None once every staged message was never done,
-    as far as anybody can know."""
+    """Remove staged messages that also lie in the queue, and staged messages that the returned site shipped since its
+    start and has no more, because they were acknowledged. Gives None once every staged message was never done, as far
+    as anybody can know."""
     tools.removed, tools.unproven, recovered = {}, {}, dict[str, set[str]]()
     ends_s, poll_s = context.monotonic() + tools.timeouts.compared_s, tools.waits.taken_in_poll_s
     for ends in tools.observer.between(move.source, move.target):
@@ -290,8 +286,8 @@ def _remove_done(tools: ContinuityTools, move: Move, context: StepContext) -> Fa
 def _compared(
     tools: ContinuityTools, ends: LinkEnds, recovered: dict[str, set[str]], context: StepContext
 ) -> str | None:
-    """Try once for a pair: remove messages that must not be delivered. Gives a reason to try again, as messages still
-    staged or not read; notes by queue the ids that are `recovered` where there is none."""
+    """Try once for a pair to remove messages that must not be delivered. Gives a reason to try again, or notes by queue
+    the ids that are `recovered`."""
     [(serving, returned)] = tools.read([ends])
     local, peer = ends
     flows = [flow for flow in serving.flows if flow.staging.depth]
@@ -320,7 +316,7 @@ def _compared(
     for flow, consumed in gone:
         tools.change(list(copies.remove(serving, flow.staging, consumed)), context)
         tools.removed.setdefault(flow.queue, set()).update(consumed.ids)
-    if gone:  # and look again
+    if gone:  # the next try compares again
         return f"{brief(list(dict.fromkeys(flow.queue for flow, _ in gone)))}: what was done there is still staged"
     for name, ids in never_done.items():
         recovered.setdefault(name, set()).update(ids)
@@ -358,16 +354,16 @@ def _answering(tools: ContinuityTools, move: Move) -> list[SiteView]:
     return [*tools.observer.read_at(move.source), *tools.observer.read_once().views(move.target)]
 
 
-# Closed first: nothing more comes in that would be delivered with what is held.
+# The way is closed first, so that nothing more comes in and is delivered with what is held.
 UNDO: Final = Undo((link_access_as_before, staged, debts_as_before), (acks_shipped,), undo)
 
 
 def reconcile(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Move aside messages that lie only at the returned site: a client has done them, and its acknowledgement is gone.
-    Wait first: until acknowledgements are applied, messages consumed at the serving site lie only there as well."""
+    Messages consumed at the serving site lie only there as well until acknowledgements are applied, so wait first."""
     first, waits = _only_there(tools, move), tools.waits
     if first:
-        context.wait(waits.taken_in_poll_s)  # an acknowledgement of a moment ago is on its way by then
+        context.wait(waits.taken_in_poll_s)  # any acknowledgement of a moment ago is on its way by then
         link_ends = tools.observer.between(move.source, move.target)
         applied = [AcksApplied(ends, context, waits.left_over_s) for ends in link_ends]
         wait = Wait(tools, applied, context, "acknowledgements to be applied")
@@ -378,16 +374,17 @@ def reconcile(tools: ContinuityTools, step: PlannedStep, move: Move, context: St
     left = {key: now[key] & ids for key, ids in first.items() if key in now and now[key] & ids}
     moved: dict[str, Json] = {}
     for (pair, queue), ids in left.items():
-        view = tools.observer.brokers[move.target][pair].read()
-        name = quarantine_queue(view.site, queue)
-        asked = view.requests.of_server(view.document_queue.keep(name))
-        kept = document(view, name, asked, f"create {name} at {view.site}")
-        made, bean = [] if any(queue.name == name for queue in view.queues) else [kept], view.business[queue].bean
+        session = tools.observer.brokers[move.target][pair]
+        view = session.read()
+        name, calls = quarantine_queue(view.site, queue), list[Call]()
+        if name not in view.by_name:
+            asked = view.requests.of_server(view.document_queue.keep(name))
+            calls.append(document(view, name, asked, f"create {name} at {view.site}"))
         for chunk in copies.in_calls(ids):
-            asked = request(bean, copies.MOVE_ALL, (copies.chosen(chunk), name))
-            made.append(call(view, Goal.MOVE, queue, asked, f"move {len(chunk)} of {queue} to {name}"))
-        tools.change(made, context)
-        after = copies.present(tools.observer.brokers[move.target][pair].reader(), [view.business[queue]])[0]
+            asked = request(view.business[queue].bean, copies.MOVE_ALL, (copies.chosen(chunk), name))
+            calls.append(call(view, Goal.MOVE, queue, asked, f"move {len(chunk)} of {queue} to {name}"))
+        tools.change(calls, context)
+        [after] = copies.present(session.reader(), [view.business[queue]])
         if stayed := ids & after:
             return Failed(f"{len(stayed)} message(s) of {queue} could not be moved to {name}")
         moved[name] = len(ids)
@@ -400,7 +397,7 @@ def reconcile(tools: ContinuityTools, step: PlannedStep, move: Move, context: St
 
 
 def _only_there(tools: ContinuityTools, move: Move) -> dict[tuple[str, str], frozenset[str]]:
-    """The messages of each queue that only the returned site has."""
+    """Find by pair and queue the messages that only the returned site has."""
     alone: dict[tuple[str, str], frozenset[str]] = {}
     link_ends = tools.observer.between(move.source, move.target)
     for (view, peer), (serving, returned) in zip(link_ends, tools.read(link_ends), strict=True):

@@ -1,14 +1,14 @@
-"""The tools of acts at a pair of the continuity plugin: its waits, its gate, and what they remember of a return."""
+"""The tools of acts at a pair of the continuity plugin: waits, the gate, and the memory of a return."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import methodcaller
 
 from dr_ctl.core.document import document
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, Severity, brief, total
 from dr_ctl.engine.ports import Done, Failed, Move, Outcome, StepContext
-from dr_ctl.jolokia.client import READ_S
 from dr_ctl.topologies.common.gate import Gate, PairReading, accepting, refused
 from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.rules import selected
@@ -20,36 +20,34 @@ from dr_ctl.topologies.continuity.copies import Compared
 from dr_ctl.topologies.continuity.reading import LinkEnds, Observer
 from dr_ctl.topologies.continuity.view import WAITS_MS, SiteView
 
-Both = tuple[SiteView, SiteView]
-
 
 @dataclass(frozen=True, slots=True)
 class PluginTimeouts:
     """Waits in seconds."""
 
     window_s: float = 2.2
-    """How long the gate must hold at least: bridges confirm up to two seconds late; a zero in between is not one."""
+    """The gate must hold for so long: bridges confirm up to two seconds late, and a zero in between may be none."""
     poll_s: float = 0.05
-    """Between readings of its flows."""
+    """The flows are read again after so long."""
     read_timeout_s: float = 1.0
-    """For the first such reading behind the fence, where one that hangs is time without service."""
+    """The first reading behind the fence may take so long: a reading that hangs is time without service."""
     left_over_s: float = 2.5
-    """How long sites differ after a return until nothing explains it: longer than bridges confirm late."""
+    """Nothing explains a difference that lasts so long after a return, which is longer than bridges confirm late."""
     taken_in_poll_s: float = 0.1
-    """Between readings of them while a lost site is taken in."""
+    """The flows are read again after so long while a lost site is taken in."""
     stuck_s: float = 1.5
-    """What is staged for delivery and does not move for so long was refused by its queue: it lies there already."""
+    """The queue refused a staged message that does not move for so long: the message lies there already."""
     refused_s: float = 10.0
-    """What a queue does not take for so long that takes what others send meanwhile it had before: bridges confirm late,
-    and one whose broker hesitates must not be taken for refused."""
+    """The queue had a message before that it does not take for so long, while it takes messages of others. Bridges
+    confirm late, and a hesitating broker must not be taken for one that refuses."""
     watch_s: float = 3.0
-    """How long no command may be under way: longer than bridges confirm late, and than most wait for their next try."""
+    """No command may be under way for so long: bridges confirm sooner, and most try again sooner."""
     watch_intervals: int = 3
-    """The same in waits between two tries of the bridges, where these are longer."""
+    """No command may be under way for so many intervals of the bridges either."""
     watch_poll_s: float = 0.2
-    """Between readings of commands that are under way."""
+    """Commands are read again after so long."""
     watch_at_most_s: float = 35.0
-    """Until commands that are still under way are left alone; a bridge whose connection was dropped times out first."""
+    """Commands that are still under way are left alone then; a bridge whose connection was dropped times out first."""
 
 
 class ContinuityGate(Gate[SiteView]):
@@ -98,10 +96,10 @@ def compare(
     move: Move,
     already_delivered: Mapping[str, frozenset[str]] = copies.NONE,
 ) -> tuple[list[Compared], list[str], Failed | None]:
-    """Compare every flow of a pair by id, name the queues that could not be, and say what speaks against a move
-    whatever is removed: messages that the source never delivered, as nobody can have done them and their copies must
-    stay; messages that would be lost; and copies that may be the last of their messages. Of the latter two exactly as
-    many can be accepted. Raises `BrokerError`."""
+    """Compare every flow of a pair by id, name the queues that could not be, and refuse a move by what no removal
+    mends. Nobody has done messages that the source never delivered, so their copies must stay. Messages that the target
+    lacks would be lost. Copies that nothing proves to be consumed may be the last of their messages. A person can
+    accept an exact number of the latter two. Raises `BrokerError`."""
     if lacking := copies.one_sided(source, target):
         one_sided = found("DR-CONT-005.one_sided", source=source.site, target=target.site, queues=brief(lacking))
         return [], [], Failed.of(one_sided)
@@ -133,15 +131,15 @@ def compare(
 
 
 class BothWays(Direction[SiteView]):
-    """What is under way between the two brokers of a pair, in either direction."""
+    """Counts the messages and acknowledgements under way between the two brokers of a pair, in either direction."""
 
     def left(self, view: SiteView, peer: SiteView) -> int | None:
         return total(count for both in (view, peer) for count in (both.link.to_ship, both.link.unapplied))
 
 
 class AcksApplied(Direction[SiteView]):
-    """All that the serving site's consumers had acknowledged at the first reading is applied at the returned one, and
-    `least_s` have passed: bridges confirm late."""
+    """Waits until the returned site has applied all that the serving site's consumers had acknowledged at the first
+    reading, and until `least_s` have passed, because bridges confirm late."""
 
     def __init__(self, ends: LinkEnds, context: StepContext, least_s: float = 0.0) -> None:
         super().__init__(*ends)
@@ -161,9 +159,9 @@ class AcksApplied(Direction[SiteView]):
 
 
 class ContinuityTools(Tools[SiteView]):
-    """`recovered`, `removed` and `unproven` are ids by queue; what was recovered is None until a return of this command
-    has compared it. `already_delivered` are staged ids by pair and queue that the serving site's queue refused, because
-    it had them before."""
+    """`recovered`, `removed` and `unproven` hold ids by queue; `recovered` is None until a return of this command has
+    compared them. `already_delivered` holds by pair and queue the staged ids that the serving site's queue refused,
+    because it had them before."""
 
     observer: Observer
     opening_s = WAITS_MS[PeerState.CLOSED] / 1000
@@ -179,10 +177,8 @@ class ContinuityTools(Tools[SiteView]):
 
     @property
     def number(self) -> int | None:
-        """The number of recovered messages, or None where that is not known."""
         return sum(len(ids) for ids in self.recovered.values()) if self.recovered is not None else None
 
-    def read(self, link_ends: Sequence[LinkEnds], *, timeout_s: float = READ_S) -> list[Both]:
-        both = [session for ends in link_ends for session in ends]
-        snapshot = self.observer.ask_all(lambda session: session.read(timeout_s=timeout_s), both)
-        return list(zip(snapshot[::2], snapshot[1::2], strict=True))
+    def read(self, link_ends: Sequence[LinkEnds]) -> list[tuple[SiteView, SiteView]]:
+        views = self.observer.ask_all(methodcaller("read"), [session for ends in link_ends for session in ends])
+        return list(zip(views[::2], views[1::2], strict=True))

@@ -1,6 +1,6 @@
 """A broker with the continuity plugin as one reading has shown it: frozen values, and facts that follow from them.
 
-What is the plugin's own: it opens and closes all client listeners at once, and leaves documents in a filter alone.
+The plugin opens and closes all client listeners at once. Documents lie in the filters of queues, which it leaves alone.
 """
 
 from __future__ import annotations
@@ -34,23 +34,24 @@ from dr_ctl.topologies.topology import LinkSnapshot, Stake, drain_s
 
 _WORD: Final = "dr_ctl_says"
 _HELD: Final = re.compile(rf"{_WORD} = '(.*)'", re.DOTALL)
-# How long the plugin waits for its peer to be drained before it delivers anyway: short where the gate has shown that it
-# is, or nothing can come any more. The plugin itself takes the peer for drained only once all of its queues were empty
-# in one moment, which clients that are let in meanwhile keep from coming: their acknowledgements go there.
+# The plugin waits for its peer to be drained for so long, and then delivers anyway. The wait is short where the gate
+# has shown that the peer is drained, or nothing can come any more. The plugin itself takes the peer for drained only
+# once all of its queues were empty in one moment. Clients that are let in meanwhile prevent such a moment, because
+# their acknowledgements go there.
 WAITS_MS: Final = {
     PeerState.DRAINED: 1_000,
     PeerState.CLOSED: 20_000,
     PeerState.NOT_DRAINED: 5_000,
     PeerState.AWAY: 1_000,
 }
-# The one call that opens or closes all client listeners of a site's broker.
+# Each of these calls opens or closes all client listeners of a site's broker.
 ACTIVATE_SITE: Final = "activateSite(java.lang.Long)"
 DEACTIVATE_SITE: Final = "deactivateSite()"
 
 
 @dataclass(frozen=True)
 class InFilter(BrokerStore):
-    """`prefix` is the plugin's own for its commands: addresses that contain it carry no flow."""
+    """`prefix` begins the names of the plugin's queues for commands: an address that contains it carries no flow."""
 
     prefix: str
     attributes = ("Name", "Filter")
@@ -68,11 +69,11 @@ class InFilter(BrokerStore):
         return CREATE_FILTERED, (name, "ANYCAST", name, None, False, -1, False, True)
 
     def keep(self, name: str) -> Operation:
-        """A durable queue for messages that are kept out of the way, and are shipped to nobody."""
+        """Create a durable queue for messages that are kept out of the way, and are shipped to nobody."""
         return CREATE_FILTERED, (f"{name}.{self.prefix}", "ANYCAST", name, None, True, -1, False, True)
 
     def canary(self, name: str) -> Operation:
-        """A durable queue as clients have them: the plugin makes a flow of it, at both sites."""
+        """Create a durable queue as clients do: the plugin makes a flow of it, at both sites."""
         return CREATE_FILTERED, (name, "ANYCAST", name, None, True, -1, False, True)
 
     def text(self, fields: Fields) -> str:
@@ -95,7 +96,7 @@ class Plugin(ListenersAndRoles):
 
     def __init__(self, view: SiteView) -> None:
         super().__init__(view)
-        # The plugin closes its listeners at every start; whether it opens them again when the peer talks, it keeps.
+        # The plugin closes its listeners at every start, and may open them again when the peer talks.
         self.boots_closed = None
 
     @property
@@ -132,27 +133,22 @@ class Plugin(ListenersAndRoles):
 PREFIX: Final = "continuity.cmd"
 
 
-def depth_of(queue: Queue) -> int | None:
-    """The depth of a queue; returns None where the counters cannot be believed."""
-    return queue.depth if queue.counted else None
-
-
 def lying(view: SiteView, queue: str) -> int | None:
-    """How many messages of a queue lie at a broker, delivered or staged."""
-    return total(depth_of(place) for place in view.lying(queue))
+    """Count the messages of a queue at a broker, delivered and staged."""
+    return total(place.known_depth for place in view.lying(queue))
 
 
 def duplicates(view: SiteView, flow: Flow, peer: SiteView | None) -> int | None:
-    """How much of one flow may be duplicates at the peer."""
+    """Count the messages of a flow that may be duplicates at the peer."""
     other = peer.flow(flow.queue) if peer is not None else None
     if peer is None or other is None:
         return None
-    acks = total((depth_of(flow.out_acks), depth_of(other.in_acks)))
+    acks = total((flow.out_acks.known_depth, other.in_acks.known_depth))
     if acks is None or flow.queue not in view.business:
         return acks
-    # The count includes lost acknowledgements: messages there, less messages here that have been shipped and have their
-    # copies. Where ids were not compared, none may have one.
-    local, remote, to_ship = depth_of(view.business[flow.queue]), lying(peer, flow.queue), depth_of(flow.out_mirror)
+    # Lost acknowledgements count too: the peer has more messages than were shipped and have their copies here. Where
+    # ids were not compared, no message here is known to have a copy.
+    local, remote, to_ship = view.business[flow.queue].known_depth, lying(peer, flow.queue), flow.out_mirror.known_depth
     if local is None or remote is None or to_ship is None:
         return None
     alone = view.alone(flow.queue)
@@ -160,19 +156,19 @@ def duplicates(view: SiteView, flow: Flow, peer: SiteView | None) -> int | None:
 
 
 def lost_with(view: SiteView, flow: Flow) -> int | None:
-    """How much of one flow is lost with a closed site: messages to ship, and those without a copy; where ids were not
-    compared, all that lies here."""
-    to_ship, alone = depth_of(flow.out_mirror), view.alone(flow.queue)
+    """Count the messages of a flow that are lost with a closed site: messages to ship and messages without a copy, or
+    all that lie here where ids were not compared."""
+    to_ship, alone = flow.out_mirror.known_depth, view.alone(flow.queue)
     if to_ship is None or alone is not None:
         return total((to_ship, alone))
-    local = depth_of(view.business[flow.queue])
+    local = view.business[flow.queue].known_depth
     return None if local is None else max(to_ship, local)
 
 
 def late(view: SiteView, flow: Flow) -> int | None:
-    """How much of what one flow is to ship still lies in its queue."""
-    to_ship, queue = depth_of(flow.out_mirror), view.business.get(flow.queue)
-    local = depth_of(queue) if queue is not None else to_ship
+    """Count the messages to ship of a flow that still lie in its queue."""
+    to_ship, queue = flow.out_mirror.known_depth, view.business.get(flow.queue)
+    local = queue.known_depth if queue is not None else to_ship
     return min(to_ship, local) if to_ship is not None and local is not None else None
 
 
@@ -192,11 +188,11 @@ class ContinuityLink(Link["SiteView"]):
             self.attached = all(queue.consumers for queue in (*outflow, view.commands.out))
             self.ships |= {view.commands.bridge.name: view.commands.bridge.started}
         if view.service is not None:
-            self.messages = total(depth_of(flow.out_mirror) for flow in view.flows)
-            self.acks = total(depth_of(flow.out_acks) for flow in view.flows)
+            self.messages = total(flow.out_mirror.known_depth for flow in view.flows)
+            self.acks = total(flow.out_acks.known_depth for flow in view.flows)
             self.to_ship = total((self.messages, self.acks))
-            self.unapplied = total(depth_of(flow.in_acks) for flow in view.flows)
-            # With a single one its bridges find the others by the cluster: they are made with HA.
+            self.unapplied = total(flow.in_acks.known_depth for flow in view.flows)
+            # With a single connector its bridges find the other nodes by the cluster, because they are made with HA.
             self.peer_nodes = nodes([view.service.connectors] if len(view.service.connectors) > 1 else [])
             self.shipped = {flow.queue: sum(bridge.acked for bridge in flow.shipping) for flow in view.flows}
 
@@ -205,16 +201,16 @@ class ContinuityLink(Link["SiteView"]):
 
     @property
     def reserved(self) -> Collection[str]:
-        """Listeners without a port, too: the plugin's own sessions use one."""
+        """Listeners without a port are reserved too, because the plugin's own sessions use one."""
         return {*super().reserved, *(acceptor.name for acceptor in self.view.acceptors if acceptor.port is None)}
 
     def holds_of(self, queue: str) -> int | None:
-        """Messages that have arrived lie staged until this site is activated."""
+        """Count staged messages too: a message that arrives is staged until this site is activated."""
         return lying(self.view, queue) if self.view.lying(queue) else None
 
     @property
     def hears_peer(self) -> bool:
-        """One bridge is enough: the others may be stopped."""
+        """A single connected bridge shows that the peer lives: the others may be stopped."""
         view = self.view
         shipping = [queue for flow in view.flows for queue in flow.outflow]
         return any(queue.consumers for queue in (*shipping, *([view.commands.out] if view.commands else [])))
@@ -260,7 +256,8 @@ class ContinuityLink(Link["SiteView"]):
         messages, acks, unapplied = self.messages, self.acks, self.unapplied
         ages = [flow.out_mirror.oldest_ms for flow in view.flows if flow.out_mirror.oldest_ms is not None]
         oldest_s = 0.0 if messages == 0 else round(max(ages) / 1000, 3) if ages else None
-        even_s, started = drain_s(total((messages, acks, unapplied)), rate), all(self.ships.values())
+        even_s = drain_s(total((messages, acks, unapplied)), rate)
+        started = all(self.ships.values()) if view.service is not None else None
         state = "connected" if self.attached else "started, not connected" if started else "stopped"
         oldest = f", the oldest {duration(oldest_s)} old" if oldest_s else ""
         line = (
@@ -268,26 +265,21 @@ class ContinuityLink(Link["SiteView"]):
             f"acknowledgement(s) to ship, {count_text(unapplied)} not applied; "
             f"{f'{duration(even_s)} to be even' if even_s is not None else 'time to be even not known'}"
         )
-        figures = ("loss_risk", "duplicate_risk", "recovery_point_s", "recovery_time_s")
-        more: dict[str, Json] = dict(zip(figures, (messages, acks, oldest_s, even_s), strict=True))
         if view.service is None:
-            line, more = (
-                "the continuity plugin has not started: what its bridges hold was not read",
-                dict.fromkeys(figures),
-            )
-        return LinkSnapshot(
-            view.site, view.pair, "bridges", started if view.service is not None else None, self.attached, self.to_ship,
-            unapplied, rate, (line,), more,
-        )  # fmt: skip
+            line = "the continuity plugin has not started: what its bridges hold was not read"
+        risks: dict[str, Json] = {"loss_risk": messages, "duplicate_risk": acks}
+        times: dict[str, Json] = {"recovery_point_s": oldest_s, "recovery_time_s": even_s}
+        figures = (started, self.attached, self.to_ship, unapplied, rate)
+        return LinkSnapshot(view.site, view.pair, "bridges", *figures, (line,), risks | times)
 
     def rows(self, peer: SiteView | None, at: datetime) -> Iterator[Row]:
-        """The flows carry messages and acknowledgements by themselves.
+        """Record each flow, whose messages and acknowledgements have a queue each.
 
         Depths saw-tooth by up to two seconds of traffic because confirmations come in batches: the depth is an upper
         bound. Messages at the peer are shown too: lost acknowledgements show nowhere else.
         """
         view = self.view
-        if view.flows:  # says that ids are compared, whether any were
+        if view.flows:  # the row tells that ids are compared, whether any were
             yield Row(site=view.site, ts=at, pair=view.pair, kind="uncopied", name="*", start=view.start)
         for flow in view.flows:
             other = peer.flow(flow.queue) if peer is not None else None
@@ -304,27 +296,20 @@ class ContinuityLink(Link["SiteView"]):
             ):
                 if not queue.counted:
                     continue
-                pending = depth_of(other.in_acks) if kind == "acks" and other is not None else None
+                pending = other.in_acks.known_depth if kind == "acks" and other is not None else None
                 connected = bridge.started and queue.consumers > 0
                 yield replace(queue.row(view, at), kind=kind, name=flow.queue, link=connected, pending=pending)
 
     def stake(self, peer: SiteView | None) -> Stake:
-        """By flow."""
         view = self.view
         if view.service is None:
             return Stake(None, None, None)
-        flows = {flow.queue: (lost_with(view, flow), duplicates(view, flow, peer)) for flow in view.flows}
-        queues = {name: (lost, duplicates) for name, (lost, duplicates) in flows.items() if lost is not None}
-        return Stake(
-            total(lost for lost, _ in flows.values()),
-            total(duplicates for _, duplicates in flows.values()),
-            queues if len(queues) == len(flows) else None,
-        )
+        return Stake.of({flow.queue: (lost_with(view, flow), duplicates(view, flow, peer)) for flow in view.flows})
 
     @property
     def residue(self) -> Residue | None:
-        """A late message comes twice only if it is to be shipped and still lies in its queue, unacknowledged. Gives
-        None if the plugin has not started, or the broker counts wrongly."""
+        """A late message is a duplicate only if it is to be shipped and still lies in its queue, unacknowledged. The
+        residue is None if the plugin has not started, or the broker counts wrongly."""
         again = total(late(self.view, flow) for flow in self.view.flows)
         if self.messages is None or self.acks is None or again is None:
             return None
@@ -333,8 +318,8 @@ class ContinuityLink(Link["SiteView"]):
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """The plugin itself. `suffixes` name its queues: outflow of messages, of acknowledgements, inflow of both;
-    `connectors` lead to its peer, each to another node."""
+    """The plugin itself. `suffixes` end the names of its queues: the outflow of messages, that of acknowledgements, and
+    the inflows of both. Each of `connectors` leads to another node of its peer."""
 
     bean: str
     site_id: str
@@ -343,7 +328,7 @@ class Service:
     started: bool
     staging_ms: int
     interval_ms: float
-    suffixes: tuple[str, str, str, str]
+    suffixes: tuple[str, ...]
     prefix: str
     connectors: tuple[str, ...] = ()
 
@@ -395,7 +380,7 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class Commands:
-    """How the two plugins talk to each other."""
+    """The queues through which the two plugins talk to each other."""
 
     out: Queue
     into: Queue
@@ -408,10 +393,11 @@ class Commands:
 
 @dataclass(frozen=True, slots=True)
 class SiteView(ArtemisBroker):
-    """A broker as it answered. `service` is None where the plugin has not started. One that serves
-    beside a closed one is `to_compare` by id: `compared` queues were, and None where they could not be read; those
-    `left_out` hold too many messages; `uncopied` are ids of which the other site has no copy, by each queue that was
-    compared, and `held` those of them that clients hold; `without_id` counts messages."""
+    """A broker as it answered. `service` is None where the plugin has not started. The messages of a pair are
+    `to_compare` by id where one of its brokers serves and the other is closed. `compared` counts the queues that were,
+    and is None where they could not be read. The queues `left_out` hold too many messages. By each queue that was
+    compared, `uncopied` names the ids of which the other site has no copy, and `held` those that clients hold.
+    `without_id` counts messages without one."""
 
     service: Service | None
     flows: tuple[Flow, ...]
@@ -463,7 +449,7 @@ class SiteView(ArtemisBroker):
         return self._flows.get(queue)
 
     def places(self, queue: str) -> tuple[Queue, Queue]:
-        """Where the messages of a flow lie: in the clients' queue, and staged. LookupError where there is no flow."""
+        """Give the clients' queue of a flow and its staging queue. Raises LookupError where there is no such flow."""
         flow = self.flow(queue)
         if flow is None:
             raise LookupError(f"{self.site} has no flow of {queue}")
@@ -475,19 +461,19 @@ class SiteView(ArtemisBroker):
         return [*([flow.staging] if flow is not None else []), *([business] if business is not None else [])]
 
     def depth_of(self, queue: str) -> int:
-        """How many messages of a queue lie here, delivered or staged."""
+        """Count the messages of a queue here, delivered and staged, whether the broker counts well or not."""
         return sum(place.depth for place in self.lying(queue))
 
     def alone(self, queue: str) -> int | None:
-        """How many messages of a queue here have no copy at the other site; None where they were not compared by id."""
+        """Count the messages of a queue here that have no copy at the other site; None if ids were not compared."""
         business = self.business.get(queue)
-        if business is None or depth_of(business) == 0:
+        if business is None or business.known_depth == 0:
             return 0
         return len(self.uncopied[queue]) if queue in self.uncopied and queue not in self.without_id else None
 
     def uncomparable(self) -> Iterator[str]:
-        """The reasons why messages of both sites cannot be compared by id. Commands are left out: a command says
-        nothing of messages."""
+        """Say why messages of both sites cannot be compared by id. Commands are left out: a command says nothing of
+        messages."""
         if self.service is None or self.commands is None:
             yield f"{self.site}: the continuity plugin has not started"
             return
@@ -501,8 +487,8 @@ class SiteView(ArtemisBroker):
                 yield f"{self.site}: {flow.staging.scheduled} in {flow.staging.name} for the staging delay"
 
     def under_way(self) -> Iterator[str]:
-        """Messages and acknowledgements on their way between the sites. Messages in the staging delay have arrived, and
-        a command says nothing of messages."""
+        """Name the messages and acknowledgements on their way between the sites. Messages in the staging delay have
+        arrived, and a command says nothing of messages."""
         for flow in self.flows:
             for queue in (*flow.outflow, flow.in_acks):
                 if queue.depth:
@@ -510,17 +496,17 @@ class SiteView(ArtemisBroker):
                     yield f"{self.site}: {queue.depth} {what} {queue.name}"
 
     def gone_with_its_queue(self, call: Call) -> bool:
-        """Say whether a call is for a bridge that is not there any more: a queue takes its flow along."""
+        """Say whether a call is for a bridge that is gone: the plugin deletes a flow together with its queue."""
         return call.goal in (Goal.LINK_UP, Goal.LINK_DOWN) and call.thing not in self.bridges
 
     def as_it_lies(self, call: Call) -> Call:
-        """The call with the present bean of a staging queue whose own queue was deleted. A staging queue with messages
+        """Give the call the present bean of a staging queue whose own queue was deleted. A staging queue with messages
         stays held, as its messages were not compared."""
-        carried = {flow.staging.name for flow in self.flows}
-        left = next((queue for queue in self.queues if queue.name == call.thing and queue.name not in carried), None)
-        if call.goal is not Goal.RESUME or left is None or left.depth:
+        queue = self.by_name.get(call.thing)
+        is_carried = any(flow.staging.name == call.thing for flow in self.flows)
+        if call.goal is not Goal.RESUME or queue is None or queue.depth or is_carried:
             return call
-        return replace(call, request=resume(self, left).request)
+        return replace(call, request=resume(self, queue).request)
 
 
 ContinuitySnapshot = Snapshot[SiteView]

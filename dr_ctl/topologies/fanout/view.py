@@ -8,7 +8,6 @@ from datetime import datetime
 from functools import cached_property
 from typing import Final
 
-from dr_ctl.core.model import total
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.topologies.classic.broker import ClassicBroker, Connectors
@@ -104,9 +103,7 @@ class FanoutLink(NoLink["BrokerView"]):
         }
         if self.view.tells_done:
             by_queue = {name: (lacks, 0) for name, (lacks, _) in by_queue.items()}
-        lost, duplicates = (total(stake[at] for stake in by_queue.values()) for at in (0, 1))
-        known = {name: (lacks, again) for name, (lacks, again) in by_queue.items() if lacks is not None}
-        return Stake(lost, duplicates, known if len(known) == len(by_queue) else None)
+        return Stake.of(by_queue)
 
     @property
     def residue(self) -> Residue | None:
