@@ -1,6 +1,5 @@
 """What an agent shows: a sample as its line, figures for Prometheus under `/metrics`, whether it is well (`/health`)
-and ready (`/ready`), and its state to a service manager, as `Type=notify` units expect it.
-"""
+and ready (`/ready`), and its state to a service manager, as `Type=notify` units expect it."""
 
 from __future__ import annotations
 

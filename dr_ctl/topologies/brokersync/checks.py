@@ -1,6 +1,5 @@
-"""The named checks of a BrokerSync pair: all that speaks against a move, and whether the waiting site holds what the
-serving one does, by queue. Pure. Other messages there are copies of consumed ones: removed by id before the site
-opens."""
+"""The named checks of a BrokerSync pair. They find everything against a move, and compare the depths of each queue.
+Other messages at the waiting site are copies of consumed ones, and are removed by id before it opens. Pure."""
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,17 +20,17 @@ from dr_ctl.topologies.common.checks import Case, Checks, Named, listeners, of_l
 from dr_ctl.topologies.common.rules import Rules, holding
 
 DEEP: Final = 1000
-"""A browse counts as a dispatch of each message that it shows, as for a client: small queues are left to the console,
-which leaves no trace."""
+"""The console lists queues up to this depth, because it leaves no trace. A browse counts as a dispatch of each message
+that it shows, as for a client."""
 BY_STOMP_S: Final = 0.0002  # a message; 40 000 of 500 bytes took 1.7 s
 BY_CONSOLE_S: Final = 0.001  # 40 000 took 20 s
 SHARE: Final = 0.5
-"""Of a drain's time, for listings; copies are to be shipped in it, too."""
+"""Listings may take this part of a drain's time, for copies have to be shipped in it too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counts(rules.Counts):
-    """Beside it how many copies are to be shipped."""
+    """The depths of a queue at both sites, and the number of its copies that are not shipped yet."""
 
     to_ship: int
 
@@ -55,7 +54,8 @@ def lacking(source: BrokerView, target: BrokerView, queues: Queues, traffic: Map
 def unproven(
     source: BrokerView, target: BrokerView, queues: Queues, traffic: Mapping[str, int]
 ) -> list[tuple[Counts, int, str]]:
-    """Queues with more copies at the target than counters and traffic explain; how many, and why they stay."""
+    """Find the queues with more copies at the target than counters and traffic explain; give the number of copies, and
+    why they stay."""
     differences = []
     for counted in counts(source, target, queues):
         copies = counted.target + counted.to_ship - counted.source
@@ -70,7 +70,7 @@ def takes_s(view: BrokerView, depth: int) -> float:
 
 
 def too_deep(rules: Rules, source: BrokerView, target: BrokerView, move: Move) -> frozenset[str]:
-    """The queues whose listings would take longer than the run has, the deepest of them first left out."""
+    """Name the queues whose listings would take longer than the run has; the deepest are left out first."""
     left_s, deep = rules.within(move) * SHARE, set[str]()
     for counted in sorted(counts(source, target, rules.queues), key=lambda counts: max(counts.source, counts.target)):
         left_s -= max(takes_s(source, counted.source), takes_s(target, counted.target))
@@ -88,7 +88,7 @@ def of_return(case: Case[BrokerView]) -> Iterator[Finding]:
 
 
 def nothing_owed(snapshot: SyncSnapshot, move: Move) -> bool:
-    """As anywhere, but that a serving site need not copy back."""
+    """Say whether the target is taken in already. A serving site need not copy back."""
     sources, targets = snapshot.views(move.source), snapshot.views(move.target)
     ship = all(view.link.attached is not False for view in (*sources, *targets))
     listeners = all(listener.started for view in (*sources, *targets) for listener in view.link.listeners)

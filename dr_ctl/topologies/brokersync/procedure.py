@@ -1,8 +1,8 @@
-"""What a BrokerSync installation does for the verbs of its runbooks, row by row in the table.
+"""The handlers of runbook verbs for a BrokerSync installation; the table at the end names them.
 
 Messages consumed at one site that still lie at the other are found by id, removed by evidence, and looked for again.
-The messages of a returned site are compared by id before they come in. What a person decides of copies that nothing
-proves is moved aside within the broker, or put back; none is lost. What asks a broker raises `BrokerError`.
+The messages of a returned site are compared by id before they come in. A person decides of copies that nothing proves:
+they are moved aside within the broker, or put back, and none is lost. Whatever asks a broker raises `BrokerError`.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ BEFORE: Final = "original-destination"
 
 
 def listed(session: Session, view: BrokerView, name: str, *, tries: int = 1) -> Listed:
-    """List a queue of that broker whole. What the peer ships may come to a closed site meanwhile."""
+    """List a queue of that broker whole. A closed site may get copies of the peer meanwhile."""
     queue, grows = view.by_name.get(name), not view.open and not view.prepared
     if queue is None or queue.depth <= DEEP or (listener := session.agents_listener()) is None:
         return ids.listed(session, queue, tries=tries, grows=grows)
     before = _count(session, queue)
-    # Noted first: if this process dies meanwhile, the broker's counters prove too little, not too much.
+    # The note comes first: if this process dies meanwhile, the broker's counters prove too little, not too much.
     session.noted.note(view.start, SHOWN, queue.name, before.depth)
     origins: dict[str, str | None] = {}
     for frame in ids.browsed(listener, queue.name, client=AGENT):
@@ -78,7 +78,7 @@ def _counts(view: BrokerView, queue: str, removed: int = 0) -> tuple[str, int, i
 
 
 def own(session: Session, view: BrokerView, queue: str, listing: Listed) -> frozenset[str]:
-    """The messages that only this broker ever had: not shipped yet, or sent here where nothing is shipped."""
+    """Find the messages that only this broker ever had: it did not ship them yet, or never ships what is sent here."""
     if queue in view.copying:
         copies = view.copying[queue]
         return listed(session, view, copies.name).complete.ids if copies.depth else frozenset()
@@ -89,8 +89,8 @@ def own(session: Session, view: BrokerView, queue: str, listing: Listed) -> froz
 def copies_alone(
     ends: tuple[Session, Session], views: tuple[BrokerView, BrokerView], queue: str
 ) -> tuple[frozenset[str], Consumed | str]:
-    """The copies of a queue that lie at the waiting site alone, and the proof that they were consumed, or why there is
-    none. Serving site first; clients work there, so the other one is listed before it. Raises `BrokerError`."""
+    """Find the copies of a queue that lie at the waiting site alone, and the proof that they were consumed, or say why
+    there is none. The serving site comes first in `ends`, and is listed last, because clients work there."""
     (serving, waiting), (view, peer) = ends, views
     lie = listed(waiting, peer, queue, tries=ids.TRIES)
     copies = lie.complete.ids - own(waiting, peer, queue, lie)
@@ -99,7 +99,7 @@ def copies_alone(
 
 
 def both_listed(observer: Observer, views: Sequence[BrokerView], queue: str) -> list[Listed]:
-    """List a queue at both sites, side by side: no client works. Raises `BrokerError`."""
+    """List a queue at both sites, side by side, because no client works."""
     by_site = {view.site: view for view in views}
     ends = [observer.brokers[view.site][view.pair] for view in views]
     return observer.ask_all(lambda session: listed(session, by_site[session.site], queue), ends)
@@ -110,12 +110,14 @@ class SyncGate(Gate[BrokerView]):
 
     def __init__(self, observer: Observer, rules: Rules) -> None:
         self._rules = rules
-        # Queues that lay alike at both sites, by id, with their counters then: these are not listed again.
+        # The counters of each queue that a listing by id has shown to be the same at both sites. Such a queue is not
+        # listed again before a counter moves.
         self._alike: dict[tuple[str, str], object] = {}
         super().__init__(observer, rules.drain.poll)
 
     def note_alike(self, source: BrokerView, target: BrokerView, queue: str, removed: int) -> None:
-        """Both views are from before the listing; so many copies were removed at the target after it."""
+        """Note a queue that is the same at both sites. The views are from before its listing, and `removed` copies were
+        removed at the target after it."""
         self._alike[source.pair, queue] = _counts(source, queue), _counts(target, queue, removed)
 
     def differing(self, now: PairReading[BrokerView], move: Move) -> list[str]:
@@ -158,8 +160,9 @@ class SyncGate(Gate[BrokerView]):
 @dataclass
 class ReturnResult:
     """Messages of the returned site, sorted by a return, by queue. `recovered` ones were shipped late. `done_there`
-    ones were not shipped and had left their queue there: they are kept aside. `done_here` ones still lay there, the
-    other site had consumed them since, and they were removed. `duplicates`: so many more that nothing proves."""
+    ones were not shipped, had left their queue there, and are kept aside. `done_here` ones still lay there, were
+    consumed at the other site since, and were removed. `duplicates` counts more messages, of which nothing proves
+    anything."""
 
     recovered: dict[str, int] = field(default_factory=dict, metadata=key(of="recovered_in_all"))
     done_there: dict[str, int] = field(default_factory=dict, metadata=key("consumed_before_the_loss"))
@@ -210,7 +213,7 @@ def _switched(view: BrokerView, goal: Goal, when: str | None = None, at_most: in
 
 
 def tries(view: BrokerView) -> list[Call]:
-    """Let a connector that is not connected try at once: by itself it tries again after up to half a minute."""
+    """Let a connector that is not connected try at once, instead of after up to half a minute."""
     goals = (Goal.LINK_DOWN, Goal.LINK_UP)
     return [call for goal in goals for call in _switched(view, goal, NOT_CONNECTED, RESTARTS)]
 
@@ -249,7 +252,7 @@ def draft_drain(rules: Rules, step: RunbookStep, snapshot: SyncSnapshot, move: M
     return replace(shipped, calls=(*shipped.calls, *removes))
 
 
-# A connected connector too: one that hangs may say that it is connected.
+# A connected connector is restarted too: a connector that hangs may say that it is connected.
 draft_restart: Final = wants.planning(
     wants.SOURCE,
     "stop and start the network connector of {source}, until it is connected; clients stay where they are",
@@ -261,7 +264,8 @@ draft_restart: Final = wants.planning(
 
 @dataclass(frozen=True, slots=True)
 class QueueDifference:
-    """What the target lacks by id; what may be removed there; what lies there alone otherwise, and why that stays."""
+    """The target `lacks` some messages by id. The copies `gone` may be removed there. Others lie there alone too, and
+    `why` says why each of them `stays`."""
 
     counted: checks.Counts
     lacks: frozenset[str]
@@ -288,8 +292,9 @@ def _compared(
 def _cleared(
     tools: SyncTools, ends: LinkEnds, move: Move, context: StepContext, removed: dict[str, int]
 ) -> list[Finding] | Failed:
-    """Remove at the target what the fenced source has consumed, where its counters cover that; gives what is left, and
-    how many were `removed`. Nothing is removed where the target lacks a message, or has what nothing proves."""
+    """Remove the target's copies of messages that the fenced source has consumed, where its counters cover these, and
+    note how many were `removed`. Gives findings about the copies that are left. No copy is removed where the target
+    lacks a message, or has copies that nothing proves."""
     source, target = (session.read() for session in ends)
     findings: list[Finding] = []
     differences: list[QueueDifference] = []
@@ -305,16 +310,9 @@ def _cleared(
     for apart in differences:
         queue, lacks, stays = apart.counted.queue, len(apart.lacks), len(apart.stays)
         if lacks and lacks != accepted.get(queue):
-            ids, options = {queue: {f"only at {source.site}": apart.lacks}}, accepting({queue: lacks})
-            return refused(
-                "DR-PARITY-004.one_queue_by_id",
-                ids,
-                count=lacks,
-                queue=queue,
-                site=source.site,
-                other_site=target.site,
-                accepting=options,
-            )
+            site, other, options = source.site, target.site, accepting({queue: lacks})
+            ids, key = {queue: {f"only at {site}": apart.lacks}}, "DR-PARITY-004.one_queue_by_id"
+            return refused(key, ids, count=lacks, queue=queue, site=site, other_site=other, accepting=options)
         if stays and stays != accepted.get(queue):
             finding = checks.unproven_copies(apart.counted, stays, apart.why, source, target)
             return Failed(f"{queue}: {apart.why}", findings=(finding,))
@@ -325,8 +323,7 @@ def _cleared(
     for apart in differences:
         queue = apart.counted.queue
         if apart.gone is not None:
-            failed = remove(tools, ends[1], target.by_name[queue], apart.gone, context, (ends[0], source))
-            if failed is not None:
+            if (failed := remove(tools, ends, source, target.by_name[queue], apart.gone, context)) is not None:
                 return failed
             removed[queue] = len(apart.gone.ids)
         if not apart.lacks and not apart.stays:
@@ -335,23 +332,18 @@ def _cleared(
 
 
 def remove(
-    tools: SyncTools,
-    session: Session,
-    queue: Queue,
-    gone: Consumed,
-    context: StepContext,
-    by: tuple[Session, BrokerView],
+    tools: SyncTools, ends: LinkEnds, source: BrokerView, queue: Queue, gone: Consumed, context: StepContext
 ) -> Failed | None:
-    """Remove these copies, and look whether they are gone: then None. `by`: whose clients consumed them."""
-    counts, view = by
-    # Noted first: if this process dies meanwhile, the broker's counters prove too little, not too much.
-    counts.noted.note(view.start, DELETED, queue.name, len(gone.ids))
+    """Remove copies at the second broker that clients of the first, the `source`, consumed; None if they are gone."""
+    serving, session = ends
+    # The note comes first: if this process dies meanwhile, the broker's counters prove too little, not too much.
+    serving.noted.note(source.start, DELETED, queue.name, len(gone.ids))
     outcomes = tools.change(list(removes(session.names(), queue, gone)), context)
     now = session.read().by_name.get(queue.name)
     if now is None or now.depth == queue.depth - len(gone.ids):
         return None
     stayed = shown(session, now).keys() & gone.ids
-    counts.noted.note(view.start, DELETED, queue.name, -len(stayed))
+    serving.noted.note(source.start, DELETED, queue.name, -len(stayed))
     why = f"of {len(gone.ids)} message(s) could not be removed from {queue.name} at {session.site}"
     return not_done(stayed, why, outcomes)
 
@@ -359,7 +351,7 @@ def remove(
 def moved_aside(
     tools: SyncTools, session: Session, queue: Queue, ids: Collection[str], context: StepContext, to: str | None = None
 ) -> Failed | None:
-    """Move these messages to another queue, else aside, and look whether they are gone from theirs: then None."""
+    """Move these messages to another queue, else aside; None if they are gone from their own."""
     name = to or quarantine_queue(session.site, queue.name)
     outcomes = tools.change(list(moves(session.names(), queue, ids, name)), context)
     stayed = shown(session, queue).keys() & {*ids}
@@ -367,7 +359,7 @@ def moved_aside(
 
 
 class Copies(Direction[BrokerView]):
-    """What one broker ships to its peer. A connector with copies to ship that is not connected is restarted."""
+    """Waits for the copies that one broker ships to its peer, and restarts its connector while it is not connected."""
 
     repairing = "its network connector is not connected: restarting it"
 
@@ -435,7 +427,7 @@ def restart(tools: SyncTools, step: PlannedStep, move: Move, context: StepContex
 
 
 def connected(at: wants.AtBroker) -> list[Call]:
-    """A stopped connector and an absent peer look the same: what a step stops is started, however it was before."""
+    """Start what a step stops, however it was before: a stopped connector and an absent peer look the same."""
     return _switched(at.view, Goal.LINK_UP, NOT_CONNECTED) if at.named(Goal.LINK_UP) else []
 
 
@@ -445,7 +437,7 @@ UNPROVEN = "they do not lie at the other site, and nothing proves that they were
 
 
 def _kept_aside(at: wants.AtBroker) -> list[Call]:
-    """At the returned site what it did not ship, at the other what that shipped and it had no more."""
+    """Keep aside at the returned site what it did not ship, and at the other what it shipped and had no more."""
     view = at.view
     if view.site == at.move.target:
         return [may_move(view, queue) for queue in view.copying.values()]
@@ -454,7 +446,7 @@ def _kept_aside(at: wants.AtBroker) -> list[Call]:
 
 BOTH: Final = (wants.SOURCE, wants.TARGET)
 LISTENING: Final[wants.Wants] = tuple((wants.link_admitted, site) for site in BOTH)
-# An undo shuts the way again: no client has consumed what came in.
+# An undo shuts the way again, as no client has consumed what came in.
 draft_reinstate: Final = wants.planning(
     wants.TARGET,
     "what was consumed before the loss is kept aside by id; the rest is let in, and both directions ship",
@@ -464,7 +456,6 @@ draft_reinstate: Final = wants.planning(
     *wants.DEBTS_CLEARED,
     limits=Rules.while_moving,
 )
-# While both directions ship.
 draft_reconcile: Final = wants.planning(
     wants.TARGET,
     "copies of what was consumed meanwhile removed; both sites compared",
@@ -500,8 +491,8 @@ def reinstate(tools: SyncTools, step: PlannedStep, move: Move, context: StepCont
 
 
 def _tell_apart(tools: SyncTools, returned: Session, serving: Session, context: StepContext) -> list[Finding] | Failed:
-    """Keep aside what would surely come twice of one pair of a returned site, before its messages are let in. The
-    counters from before the loss are gone, and nothing proves what was consumed then: no message is removed."""
+    """Keep aside the sure duplicates of one pair of a returned site before its messages are let in. The counters from
+    before the loss are gone, and nothing proves what was consumed then, so no message is removed."""
     returned_view, serving_view, rejoined = returned.read(), serving.read(), tools.rejoined
     lost, serves = returned.site, serving.site
     findings: list[Finding] = []
@@ -542,7 +533,7 @@ def reconcile(tools: SyncTools, _step: PlannedStep, move: Move, context: StepCon
             except IncompleteListing as error:
                 gone = str(error)
             if isinstance(gone, Consumed):
-                failed = remove(tools, returned, queue, gone, context, (serving, local)) if gone.ids else None
+                failed = remove(tools, (serving, returned), local, queue, gone, context) if gone.ids else None
                 if failed is not None:
                     return failed
                 tools.rejoined.done_here[name] = len(gone.ids)
@@ -585,8 +576,9 @@ def named(move: Move, queue: str) -> bool:
 
 
 def kept(view: BrokerView, move: Move) -> Iterator[tuple[Queue, str | None]]:
-    """Each queue that messages were kept aside in, and the queue by which clients get them: their own where this site
-    serves, the one that ships copies where it waits; None of messages that lie at a waiting site alone."""
+    """Name each queue in which messages were kept aside, and the queue by which clients get them. A serving site puts
+    them back in their own queue, and a waiting site in the queue that ships copies. Messages that lie at a waiting site
+    alone go nowhere (None)."""
     copying = {copies.name: name for name, copies in view.copying.items()}
     prefix = quarantine_queue(view.site, "")
     for queue in view.queues:
@@ -660,7 +652,7 @@ NOT_COPIED: Final = (
 
 
 def _activate(tools: SyncTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    """How the counters stand is noted before clients are let in, since an agent worked there."""
+    """Note the counters before clients are let in, since an agent worked there."""
     for session in tools.observer.at(move.target):
         if not session.open_listeners(timeout_s=READ_S):
             session.note_opening()

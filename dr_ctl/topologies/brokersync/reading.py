@@ -1,10 +1,11 @@
-"""The way to each broker of a BrokerSync pair, the readings of it, and a reading of both sites.
+"""Reads each broker of a BrokerSync pair, and both sites.
 
-The serving broker's counters say which copies may be removed at the waiting site. The agent of `dr-ctl sync` and the
-run rest on the same: a message that lies there alone was consumed only where clients of the serving site have consumed
-as many, and their copies are not removed yet. `sync-runs.json` in STATE keeps for each start of a broker what counters
-cannot tell: how they stood when a run opened it, after an agent had deleted copies there; and what runs did since,
-messages shown to browses, and copies deleted. An agent's memory says in `handed` how much of it its figures hold.
+The serving broker's counters say which copies may be removed at the waiting site. The agent of `dr-ctl sync` and a run
+follow one rule: messages that lie there alone were consumed only if clients of the serving site have consumed as many
+whose copies are not removed yet. Counters do not tell clients from runs. So `sync-runs.json` in STATE keeps for each
+start of a broker the counters at the moment when a run opened it, after an agent had deleted copies there, and the
+numbers of messages that runs since showed to browses, and of copies that they deleted. An agent's memory says in
+`handed` how many of these its figures hold.
 """
 
 import json
@@ -63,14 +64,14 @@ class RunNotes:
         return noted if noted.get("start") == start else _NONE
 
     def note_opening(self, start: str, rows: Mapping[str, Counters]) -> None:
-        """Note how the counters stand before a run lets clients in: what left before was no client's work."""
+        """Note the counters before a run lets clients in: no client consumed the messages that left before."""
         opened: dict[str, Json] = {name: [row.dequeued, row.dispatched, row.expired] for name, row in rows.items()}
         with _WRITES:
             self._write({"start": start, OPENED: opened})
 
     def note(self, start: str, what: str, queue: str, count: int) -> None:
-        """What counters cannot tell from clients: messages `SHOWN` to a browse, copies `DELETED`."""
-        with _WRITES:  # both sites are listed at the same time
+        """Note messages `SHOWN` to a browse, or copies `DELETED`, which counters cannot tell from clients' work."""
+        with _WRITES:  # listings of both sites run at the same time
             noted = self.of(start) or {"start": start}
             counts = dict(noted.get(what, {}))
             counts[queue] = max(0, counts.get(queue, 0) + count)
@@ -81,12 +82,12 @@ class RunNotes:
         write(self._folder / BY_RUNS, {**_read(self._folder), self._key: dict(noted)})
 
     def consumed(self, answer: Answered) -> Mapping[str, int]:
-        """By queue how many messages clients consumed since the broker's start whose copies the agent has not deleted,
-        at most; without the counters of its console, how many left."""
+        """Count by queue the messages at most that clients consumed since the broker's start and whose copies the agent
+        has not deleted. Without the counters of its console, every message that left counts."""
         start = answer.values["start"]
         runs = self.of(start)
         opened: Mapping[str, Sequence[int]] = runs.get(OPENED, _NONE)
-        # The counts that an agent of this machine has kept since that start, and since a run opened the broker.
+        # An agent's counts hold if it has kept them since that start, and since a run opened the broker.
         last = Notes(self._folder).read()
         agents: Mapping[str, Any] = last.get("remembers", _NONE).get(self._pair, _NONE)
         handed = agents.get(HANDED, _NONE)
@@ -115,7 +116,7 @@ def _read(folder: Path) -> dict[str, Any]:
 
 
 def for_agent(documents: Path, site: str, remembered: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What an agent of this site needs: its own memory, and how the counters stood where a run opened it since."""
+    """Give an agent of this site its memory, and of each pair that a run opened since the counters at that moment."""
     known = dict(remembered)
     for key, runs in _read(documents.parent).items():
         at, _, pair = key.partition("/")
@@ -128,13 +129,13 @@ def for_agent(documents: Path, site: str, remembered: Mapping[str, Any]) -> Mapp
 
 
 def _shown_before(opened: Mapping[str, Sequence[int]], queue: str) -> int:
-    """What no client consumed of the messages that had left a queue when a run opened its site."""
+    """Count the messages that had left a queue by no client when a run opened its site."""
     _, dispatched, expired = opened.get(queue, (0, 0, 0))
     return dispatched + expired
 
 
 def covered(serving: BrokerView, queue: str, copies: frozenset[str], listing: CompleteListing) -> Consumed | str:
-    """The copies that were consumed, or why nothing proves that. `serving` was read before the listing."""
+    """Give the copies that were consumed, or say why nothing proves that. `serving` was read before the listing."""
     lacking = copies - listing.ids
     # Copies that are still to be shipped may be of consumed messages, too.
     counted = serving.consumed.get(queue, 0) - (serving.copying[queue].depth if queue in serving.copying else 0)
@@ -229,7 +230,8 @@ class Session(session.Session[BrokerView]):
         return replace(view, consumed=self.noted.consumed(answer), held=held(self._documents))
 
     def _listeners(self, timeout_s: float) -> tuple[StompAccount, Mapping[str, bool]]:
-        """Where the statistics are asked for: without a listener of the agent's own at the clients', which is open."""
+        """Choose the listener to ask for statistics: the agent's own, else the clients' one, which has to be open. Say
+        which listeners of clients are open."""
         agents, clients = self.agents_listener(), self.stomp_account()
         assert clients is not None  # the settings ask for one of both
         if agents is None:
@@ -254,7 +256,7 @@ class Session(session.Session[BrokerView]):
 def as_view(values: Mapping[str, Any], answer: Answered, own: SyncConfig) -> BrokerView:
     named = {queue.name: queue for queue in values["queues"]}
     copying = {name: replace(queue, internal=True) for name, queue in _copying(named, answer.bridged, own).items()}
-    # No client owns queues that carry messages. An arriving message is passed on at once to its own queue.
+    # Queues that carry copies are no client's. An arriving message is passed on at once to its own queue.
     internal = {queue.name for queue in copying.values()} | {
         own.arrives.replace(QUEUE, name) for name in named if QUEUE in own.arrives
     }
@@ -268,11 +270,12 @@ def as_view(values: Mapping[str, Any], answer: Answered, own: SyncConfig) -> Bro
 
 
 def _copying(named: Mapping[str, Queue], bridged: frozenset[str], own: SyncConfig) -> dict[str, Queue]:
-    """By the queue they copy: named as in the settings, or read by a bridge and beginning with another queue's name."""
+    """Find the copy queue of each queue: the settings name it, or a bridge reads it and its name begins with that of
+    the queue."""
     before, after = own.copies.split(QUEUE)
     by_origin = {}
     for name, queue in named.items():
-        if name.startswith(OWN):  # copies that were kept aside are not shipped
+        if name.startswith(OWN):  # such a queue keeps copies aside, which are not shipped
             continue
         if name.startswith(before) and name.endswith(after) and len(name) > len(before) + len(after):
             by_origin[name[len(before) : len(name) - len(after)]] = queue

@@ -23,10 +23,10 @@ class SyncLink(Link["BrokerView"]):
     needs = "Add a composite queue for {} to activemq.xml, as for the other queues."
     tells_consumed = False
     unapplied = 0
-    """The agent removes copies at the broker itself."""
+    """The agent removes copies at the broker itself, so no acknowledgement ever waits."""
     records_changes = True
-    """Copies lie in their queue until they can be shipped, whatever the connector does; where nothing is copied back, a
-    check has said so."""
+    """Copies lie in their queue until they can be shipped, whatever the connector does. A check has told of a site that
+    copies nothing back."""
 
     def __init__(self, view: BrokerView) -> None:
         super().__init__(view)
@@ -34,7 +34,7 @@ class SyncLink(Link["BrokerView"]):
         self.to_ship = total(queue.known_depth for queue in view.copying.values())
         self.shipped = {name: queue.removed for name, queue in view.copying.items()}
         if view.network is not None:
-            # It ships where it is connected, and consumes each of the copy queues that hold something.
+            # A connector ships where it is connected, and consumes each copy queue that holds something.
             taken = all(queue.consumers for queue in view.copying.values() if queue.depth)
             self.attached = view.network.to is not None and taken
             self.ships = {view.network.name: view.network.to is not None}
@@ -42,7 +42,7 @@ class SyncLink(Link["BrokerView"]):
             self.attached = False
 
     def carries(self, _queue: str) -> ReplicationScope:
-        """Copies of consumed messages go when the agent deletes them, which may be later."""
+        """The peer gets messages alone: the agent deletes copies of consumed messages, maybe later."""
         return ReplicationScope.MESSAGES
 
     def unsettled(self) -> Iterator[str]:
@@ -72,13 +72,14 @@ class SyncLink(Link["BrokerView"]):
 
     @property
     def _flows(self) -> Mapping[str, Queue | None]:
-        """Every queue of clients with the queue of its copies, if it has one; dead letters are each site's own."""
+        """Give every queue of clients, and the queue of its copies if it has one; dead letters are each site's own."""
         view = self.view
         return {name: view.copying.get(name) for name in dict.fromkeys((*view.copying, *view.without_dead_letters))}
 
     def _apart(self, name: str, peer: BrokerView | None) -> tuple[int | None, int | None]:
-        """How many messages here the peer has not, and how many it holds, shipped or not, that are not here; beside a
-        peer that was not read the first is what nothing has copied. What was not read is None."""
+        """Count the messages here that the peer lacks, and the messages that it holds, shipped or not, and that are not
+        here any more. Beside a peer that was not read, messages that nothing has copied count as lacking. A figure is
+        None if a queue was not counted."""
         copies, here = self.view.copying.get(name), self.view.by_name.get(name)
         there = peer.by_name.get(name) if peer is not None else None
         to_ship, local, remote = (queue.depth if queue is not None else 0 for queue in (copies, here, there))
@@ -89,8 +90,8 @@ class SyncLink(Link["BrokerView"]):
         return (None, None) if unread else (max(to_ship, local - remote), max(0, to_ship - local + remote))
 
     def rows(self, peer: BrokerView | None, at: datetime) -> Iterator[Row]:
-        """Messages by queue that the peer lacks; while it serves, also what was consumed and whose copy is not removed
-        at the peer yet, as the peer's own queue counts what left it, and what lies there."""
+        """Record by queue the messages that the peer lacks. While this site serves, record also the consumed messages
+        whose copies are not removed at the peer yet, and the depth there."""
         view = self.view
         for name, copies in self._flows.items():
             local, remote = view.by_name.get(name), peer.by_name.get(name) if peer is not None else None
@@ -117,13 +118,14 @@ class SyncLink(Link["BrokerView"]):
 
     @property
     def residue(self) -> Residue | None:
-        """Ids alone tell which messages were consumed there, and the return compares them."""
+        """Tell no duplicates: ids alone show which messages were consumed there, and the return compares them."""
         return Residue(self.to_ship, 0) if self.to_ship is not None else None
 
 
 @dataclass(frozen=True, slots=True)
 class SyncConfig:
-    """Beside the settings of any broker: how its copy queues and its peer's are named; the agent's connector."""
+    """The settings that only such brokers have: the names of its copy queues and its peer's, and the agent's
+    connector."""
 
     copies: str = QUEUE
     arrives: str = QUEUE
@@ -133,8 +135,8 @@ class SyncConfig:
 @dataclass(frozen=True, slots=True)
 class BrokerView(ClassicBroker):
     """A broker as it answered. `copying` gives by a queue's name the queue that holds its copies until they are
-    shipped. `consumed` counts messages of a queue that clients consumed here since the start and whose copies are not
-    deleted yet. `held` says who lets no copy be deleted."""
+    shipped. `consumed` counts by queue the messages that clients consumed here since the start and whose copies are not
+    deleted yet. `held` says who forbids the deletion of copies."""
 
     own: SyncConfig = field(kw_only=True)
     copying: Mapping[str, Queue] = field(default_factory=dict, kw_only=True)
@@ -150,7 +152,7 @@ class BrokerView(ClassicBroker):
 
     @property
     def network(self) -> Network | None:
-        """The network connector to the peer, as set or the only one."""
+        """The network connector to the peer: the one that the settings name, or the only one."""
         if self.config.link is not None:
             return next((network for network in self.networks if network.name == self.config.link), None)
         return self.networks[0] if len(self.networks) == 1 else None

@@ -1,5 +1,5 @@
-"""The two brokers of a pair for the agent: announcements and browses over STOMP, counters and deletions over
-Jolokia."""
+"""The two brokers of a pair as the agent asks them: over STOMP for announcements and browses, and over Jolokia for
+counters and deletions."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -23,11 +23,11 @@ from dr_ctl.topologies.common.consumed import CompleteListing, Consumed, Incompl
 LOOK_S: Final = 3.0
 TRIES: Final = 5
 IDLE_S: Final = 2.0
-"""A session of the agent's is used for many browses, and no longer than so after the last one."""
+"""The agent uses a session for many browses, until so long after the last one."""
 CONSUMED: Final = "/topic/ActiveMQ.Advisory.MessageConsumed.Queue."
 ORIGINAL_ID: Final = "orignalMessageId"  # misspelt by the broker
-# The broker does this anyway; without the header it builds a translator for every announcement, at four times the cost,
-# and falls behind at a few hundred a second.
+# The broker answers so anyway. Without the header it builds a translator for every announcement, at four times the
+# cost, and falls behind at a few hundred a second.
 CHEAPLY: Final = {"transformation": "jms-advisory-json"}
 BEATS: Final = "0,2000"  # the broker beats every two seconds; the agent may be busy for longer
 SILENT_S: Final = 10.0
@@ -36,7 +36,7 @@ REMOVE_S: Final = 60.0
 
 
 class End:
-    """One of the two, over connections of the agent's own. Every method that asks raises `BrokerError`."""
+    """A broker of the pair, over connections of the agent's own. Every method that asks raises `BrokerError`."""
 
     def __init__(self, session: Session) -> None:
         """Raises `UsageError` where the settings do not say how the agent gets in."""
@@ -69,14 +69,14 @@ class End:
         return bool(self._session.open_listeners(timeout_s=LOOK_S))
 
     def count(self, queue: str) -> Count | None:
-        """Count what lies in a queue; returns None where there is no such queue yet."""
+        """Count the messages in a queue; None if there is no such queue yet."""
         (answer,) = self.ask(Read(beans.queue(self.broker, beans.part(queue)), COUNT))
         return None if isinstance(answer.error, NoSuchBean) else Count.of(Fields(queue, answer.value()))
 
     def listed(self, queue: str, before: Count | None, *, grows: bool = False) -> Listed:
-        """Browse until nothing can have been left out, a few times: what one browse was too early or too late for, the
-        others may show. `before` was read just before; None asks for it. A queue that was read as empty is not browsed.
-        What comes to a queue that only `grows` hides nothing of what lay there before."""
+        """Browse a few times until no message can have been left out: one browse may show what another was too early or
+        too late for. The count `before` was read just before, or is read now if None. A queue that was read as empty is
+        not browsed. A message that comes to a queue that only `grows` hides no earlier one."""
         browses: list[tuple[Count, frozenset[str]]] = []
         shown, why_not = 0, ""
         now = before or self.count(queue)
@@ -101,7 +101,7 @@ class End:
         return Listed(frozenset(), CompleteListing(queue, frozenset(), 0, 0), shown)
 
     def unshipped(self, queue: str, before: Count | None) -> Listed:
-        """Copies that are not shipped. Those that a waiting site did not ship when it served the other never got."""
+        """List the copies that are not shipped; if this is the waiting site, the other never got them."""
         return self.listed(self.copy(queue), before)
 
     def _browsed(self, queue: str) -> list[str]:
@@ -155,7 +155,7 @@ class Primary(End):
         )
 
     def listen(self, queues: Sequence[str]) -> Sequence[str]:
-        """Follow what these queues announce as consumed; returns those followed anew, of which some may be missed."""
+        """Follow what these queues announce as consumed; gives the queues followed anew, which may have missed some."""
         fresh = [queue for queue in queues if queue not in self._followed]
         if self._connection is None:
             self._connection = self.connect(BEATS)
@@ -170,7 +170,7 @@ class Primary(End):
         return fresh
 
     def _confirmed(self, connection: Connection, unconfirmed: set[str]) -> None:
-        """Wait until every new consumption will be announced; announcements that come meanwhile are kept."""
+        """Wait until every new consumption will be announced, and keep announcements that come meanwhile."""
         until = boottime_s() + RECEIPT_S
         while unconfirmed:
             if boottime_s() > until:
@@ -219,8 +219,8 @@ class Standby(End):
         return StandbyReading(rows, unshipped, bool(prepared.value()))
 
     def remove(self, queue: str, gone: Consumed) -> int:
-        """Delete these copies; returns how many of them were there. Looks at the clients' listeners just before: raises
-        `Opened` where one is open. Raises `PolicyRefused` where the console's policy forbids it."""
+        """Delete these copies, and give the number that were there. The clients' listeners are read just before. Raises
+        `Opened` where one is open, and `PolicyRefused` where the console's policy forbids the deletion."""
         if self.is_open():
             raise Opened(f"{self.site} lets clients in")
         change = Change(beans.queue(self.broker, beans.part(queue)), REMOVE_MATCHING, (by_ids(sorted(gone.ids)),))

@@ -1,4 +1,4 @@
-"""The agents of all pairs: each follows what is consumed, believes it once the counters agree, deletes the copies."""
+"""The agents of all pairs. An agent follows what is consumed, believes it once counters agree, and deletes copies."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,15 +38,15 @@ LOST_S: Final = 8.0
 """A serving broker that answers nothing for so long is lost."""
 AGAIN_S: Final = 1.0
 COMPARE_AGAIN_S: Final = 10.0
-"""After a comparison that told nothing: each takes memory of the serving broker."""
+"""The agent compares no sooner after a comparison that told nothing, because it takes the serving broker's memory."""
 REFUSED_AGAIN_S: Final = 10.0
 MAX_DELETE_S: Final = 0.5
 MAX_COMPARE_S: Final = 0.3
-"""Then what was announced meanwhile is heard before more is deleted, or compared."""
+"""After so long the agent hears announcements before it deletes or compares more."""
 LAST_WORK_S: Final = 5.0
-"""For what is believed once the listeners are closed."""
+"""Copies that are believed may be deleted for so long after the listeners are closed."""
 LAST_WORDS_S: Final = 2.0
-"""For what was announced before the listeners were closed."""
+"""Announcements from before the listeners were closed are heard for so long."""
 RAISE: Final = "compared again soon; where it always is so, raise maxBrowsePageSize above its depth there"
 NOTHING: Final = Count(0, 0)
 BOTH_OPEN: Final = "split brain: the waiting site lets clients in too, so the agent cannot tell which site serves"
@@ -54,7 +54,8 @@ Held = Callable[[], str | None]
 
 
 class Pair:
-    """For one thread. Broker failures end a step early; a refused login is raised: to try it again locks it out."""
+    """The agent of one pair, for one thread. A failure of a broker ends a step early. A refused login is raised,
+    because another try may lock the user out."""
 
     def __init__(
         self,
@@ -73,7 +74,7 @@ class Pair:
         self.refused: str | None = None
         self._primary, self._standby, self._clock = primary, standby, clock
         self._remembered: Mapping[str, Any] = remembered
-        self._earlier: Mapping[str, Any] = {}  # what is remembered of this start of the broker
+        self._earlier: Mapping[str, Any] = {}  # the part of the memory that is of this start of the broker
         self._by_runs = by_runs
         self._handed: dict[str, Any] = {}
         self._start: str | None = None
@@ -101,7 +102,7 @@ class Pair:
         self._work(held)
 
     def go_on(self) -> None:
-        """Forget what vanished now; the next reading, which is at once, forgets what the counters say then."""
+        """Forget the messages that vanished; the next reading follows at once, and forgets what its counters say."""
         self._goes_on, self._read_next_at = True, 0.0
         for queue in self.queues.values():
             queue.vanished = queue.excess = 0
@@ -132,7 +133,7 @@ class Pair:
         return bool(heard)
 
     def _read_serving(self) -> ServingReading:
-        """Look, and believe what came before the reading, unless the counters tell another tale."""
+        """Read the serving broker, and believe the ids that came before, unless its counters contradict them."""
         announced = {name: len(queue.announced) for name, queue in self.queues.items()}
         reading = self._primary.read()
         self._answered = self._clock.monotonic()
@@ -140,8 +141,8 @@ class Pair:
         self.primary_silent = None
         self._read_standby()
         if self._start not in (None, reading.start):
-            self._deaf()  # the broker was away: announcements may have been missed
-            # Earlier ids were confirmed by the counters: they stay consumed, whatever the broker came back with.
+            self._deaf()  # the broker was away, so announcements may have been missed
+            # Counters confirmed the earlier ids, which stay consumed whatever the broker came back with.
             self.queues = {name: Queue(self.name, name, waiting=queue.waiting) for name, queue in self.queues.items()}
             for queue in self.queues.values():
                 queue.waiting.of_earlier_start()
@@ -168,10 +169,10 @@ class Pair:
         return reading
 
     def _take_in_runs(self, start: str) -> None:
-        """Count what runs did besides: read after a reading, because a run notes it before it does it."""
+        """Count what runs did besides. Their notes are read after the counters, because a run notes first."""
         noted = self._by_runs(start)
         if noted.get(OPENED, {}) != self._handed.get(OPENED, {}):
-            return  # opened since: who follows the site from then on counts anew
+            return  # the site was opened since, and whoever follows it from then on counts anew
         shown, deleted = (self._handed.setdefault(what, {}) for what in (SHOWN, DELETED))
         for name, queue in self.queues.items():
             now = [noted.get(what, {}).get(name, 0) for what in (SHOWN, DELETED)]
@@ -180,7 +181,7 @@ class Pair:
             shown[name], deleted[name] = now
 
     def _read_standby(self) -> None:
-        """Whether the waiting site's clients are kept out, in the same reading; a site that lets them in may serve."""
+        """Read whether the waiting site keeps clients out too; a site that lets them in may serve."""
         self._standby_closed = False
         if self._clock.monotonic() < self._delete_at:
             return
@@ -208,7 +209,7 @@ class Pair:
         )
 
     def _read_in_full(self, least: ServingReading) -> ServingReading:
-        """The least that any of many readings says to have vanished."""
+        """Read many times, and keep the counters of each queue by which the fewest messages vanished."""
         for _ in range(SURE - 1):
             self._clock.sleep(HEAR_S)
             more = self._primary.read()
@@ -222,8 +223,9 @@ class Pair:
         return least
 
     def _taken_up(self, reading: ServingReading) -> list[str]:
-        """Returns new queues whose counters say nothing yet. Figures of an earlier agent for this start count on, and a
-        broker that started anew counts from zero; the rest include copies deleted while the site waited."""
+        """Take up new queues, and give those whose counters say nothing yet, because they include copies deleted while
+        the site waited. Figures of an earlier agent for this start count on, and a broker that started anew counts from
+        zero."""
         earlier, shown, deleted = (self._earlier.get(key, {}) for key in ("known", SHOWN, DELETED))
         fresh = [name for name in reading.queues if name not in self.queues]
         for name in fresh:
@@ -277,7 +279,7 @@ class Pair:
             self._was_held = True
             return
         if self._was_held:
-            # The holder may have deleted copies too.
+            # Whoever held the agent may have deleted copies too.
             for queue in self.queues.values():
                 queue.forget()
             self._was_held = False
@@ -317,9 +319,10 @@ class Pair:
     def _compared(
         self, queue: Queue, before: Counters, to_ship: Mapping[str, Count], waiting: StandbyReading
     ) -> Comparison:
-        """After a reading of both sites: a copy is on its way, then at the waiting site, and its message leaves the
-        serving site last, so what was consumed before shows in one of the first two places. What the waiting site did
-        not ship when it served is no copy. A count that says nothing lies there is as good as a listing."""
+        """Compare a queue after a reading of both sites. A copy is on its way, then at the waiting site, and its
+        message leaves the serving site last, so a message consumed before shows in one of the first two places.
+        Messages that the waiting site did not ship when it served are no copies. A count of zero is as good as a
+        listing."""
         name, consumed, tried = queue.name, before.consumed(queue.account.shown), queue.waiting.tried
         unshipped = self._primary.unshipped(name, to_ship.get(name, NOTHING))
         own = self._standby.unshipped(name, waiting.unshipped.get(name, NOTHING))
@@ -373,8 +376,8 @@ class PairsCleaner:
         return self._kept()
 
     def _owed(self) -> str | None:
-        """Say which site was lost and is not taken in: only its return can sort its messages. If the followed site was
-        lost, the other took over, and a message there alone may be new."""
+        """Say which site was lost and is not taken in, because only its return can sort its messages. If the followed
+        site was lost, the other took over, and a message there alone may be new."""
         lost = {debt.lost_site for debt in self._debts()}
         sites = [site for site in (self._primary, self._standby) if site in lost]
         verbs = ("was", "is") if len(sites) == 1 else ("were", "are")
@@ -394,7 +397,7 @@ class PairsCleaner:
             self._primary: [pair.primary_silent for pair in self._pairs if pair.primary_silent],
             self._standby: [pair.standby_silent for pair in self._pairs if pair.standby_silent],
         }
-        # No queue is kept clean whole where its copies may not be deleted.
+        # The agent keeps no queue clean whose copies it may not delete.
         queues = [
             replace(queue.snapshot, complete=False) if pair.refused is not None else queue.snapshot
             for pair in self._pairs

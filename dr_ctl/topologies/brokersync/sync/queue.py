@@ -1,5 +1,5 @@
-"""A queue that the agent keeps clean: ids announced, ids believed, copies that wait to be deleted. Asks no broker.
-Whether clients acknowledged what left is judged by its counters, and by what was announced."""
+"""A queue that the agent keeps clean: ids announced, ids believed, and copies that wait to be deleted. The queue's
+counters and its announcements tell whether clients acknowledged the messages that left. No broker is asked here."""
 
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -11,30 +11,31 @@ from typing import Final, Self
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.classic.beans import Count
+from dr_ctl.topologies.common.calls import batches
 from dr_ctl.topologies.common.consumed import Announced, CompleteListing, Consumed, Covered, Evidence, decided
 from dr_ctl.topologies.topology import QueueProgress
 
-# In this order: a later count can only make the sum of an account smaller than it is.
+# The order matters: a count that is read later can only make the sum of an account smaller than it is.
 COUNTERS: Final = ("Name", "DequeueCount", "InFlightCount", "DispatchCount", "ExpiredCount")
-# What an agent remembers, and what runs note: messages shown to browses, copies deleted; `OPENED`, how the counters
-# stood when a run opened the site; `HANDED`, how much of the runs' notes an agent's figures hold.
+# Agents and runs note the messages that browses were shown, and the copies that they deleted. Under `OPENED` a run
+# notes the counters when it opens the site; under `HANDED` an agent notes how much of the runs' notes it has counted.
 SHOWN: Final = "shown"
 DELETED: Final = "deleted"
 OPENED: Final = "opened"
 HANDED: Final = "handed"
 # Counters are read one after the other while clients work: at each reading the sum may be a few too low, never too
-# high. The highest of many readings is right. The chance that all of SURE fresh ones lie above all of LOOKS earlier
-# ones is one in some hundred millions.
+# high. The highest of many readings is right. By chance SURE fresh readings all lie above MAX_READINGS earlier ones
+# once in some hundred million times.
 MAX_READINGS: Final = 25
 SURE: Final = 10
 FEW: Final = 5
 LEVEL: Final = 4
-"""The latest readings, some two seconds: the highest of them is the level. A sum above it twice is no noise."""
+"""The highest of the latest readings, those of some two seconds, is the level. A sum above it twice is no noise."""
 ABOVE: Final = 2
 NOISE: Final = 50
-"""More than clients at work make a sum too low: where a few readings agree, a client gave back what it held."""
+"""Clients at work make a sum too low by less. Where a few readings agree on more, a client gave back what it held."""
 LATE_S: Final = 5.0
-"""Announcements follow the counters within milliseconds; an agent that was busy takes them in after its work."""
+"""Announcements follow the counters within milliseconds, but a busy agent takes them in only after its work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +52,12 @@ class Counters:
     @property
     def unacknowledged(self) -> int:
         """Messages that left without being dispatched to a client, less messages that clients gave back."""
-        # A client that leaves while it takes is counted twice at times: in delivery is then below zero for a while.
+        # A client that leaves while it takes is counted twice at times, and the count in delivery is below zero then.
         return self.dequeued + max(0, self.in_delivery) - self.dispatched - self.expired
 
     def consumed(self, shown: int) -> int:
-        """How many messages clients can have consumed at most: left, or dispatched, and not `shown` to browses."""
+        """Count the messages that clients can have consumed at most: those that left, or those that were dispatched
+        and not `shown` to browses."""
         return min(self.dequeued, self.dispatched - max(0, self.in_delivery) + self.expired - shown)
 
 
@@ -67,8 +69,8 @@ class Verdict(Enum):
 
 @dataclass(slots=True)
 class Account:
-    """Counts of one queue since the start of its broker. `known` messages left by no client, less those given back;
-    `shown` ones were shown to browses. `spent` consumed messages are accounted for: their copies are gone, or wait
+    """Counts of one queue since the start of its broker. `known` messages left by no client, less those given back.
+    Browses were shown `shown` messages. `spent` consumed messages are accounted for: their copies are gone, or wait
     with their evidence, or lie at neither site."""
 
     known: int = 0
@@ -87,22 +89,22 @@ class Account:
         return max(0, counters.unacknowledged - self.known)
 
     def fell(self, counters: Counters) -> bool:
-        """Say whether the queue was made again, or its counters were reset; count anew then."""
+        """Say whether the queue was made again, or its counters were reset, and then count anew."""
         if counters.dequeued >= self._dequeued:
             return False
         self.shown = self.spent = self._dequeued = 0
         return True
 
     def take_in(self, counters: Counters) -> Verdict:
-        """Nothing vanished for certain. A client that gives messages back lowers the sum, and as many that somebody
-        takes away raise it again: its highest value hides that for a few readings, its latest level does not."""
+        """Take in a reading in which no message vanished for certain. A client that gives messages back lowers the sum,
+        and somebody who takes as many away raises it again. The highest sum hides that for a few readings, and the
+        latest level does not."""
         self._dequeued = counters.dequeued
         now = counters.unacknowledged
         self._last.append(now)
         newest = list(self._last)[-FEW:]
         if len(newest) == FEW and self.known - max(newest) > NOISE:
-            self._last.clear()
-            self._last.extend(newest)
+            self._last = deque(newest, maxlen=MAX_READINGS)
         self.known = max(self._last)
         if now <= max(self._level):
             self._level.append(now)
@@ -116,39 +118,38 @@ class Account:
         return Verdict.DOUBTED
 
     def accept(self, readings: Iterable[Counters]) -> None:
-        """Whatever vanished, somebody answers for it: count from these readings."""
-        self._last.clear()
-        self._last.extend(reading.unacknowledged for reading in readings)
+        """Count from these readings, because somebody answers for whatever vanished."""
+        self._last = deque((reading.unacknowledged for reading in readings), maxlen=MAX_READINGS)
         self.known = max(self._last)
         self._level = deque([self.known], maxlen=LEVEL)
         self._above.clear()
 
     def gave_back(self, shown: int) -> None:
-        """A browse was shown so many: messages dispatched to the browse, and not acknowledged."""
+        """Count messages that were dispatched to a browse, and not acknowledged."""
         self.shown += shown
         self.known -= shown
         self._last = deque((count - shown for count in self._last), maxlen=MAX_READINGS)
         self._level = deque((count - shown for count in self._level), maxlen=LEVEL)
 
     def covers(self, counters: Counters) -> int:
-        """How many copies more may go: a message that was consumed has one copy."""
+        """Count the copies that may still go: each consumed message has one copy."""
         return max(0, counters.consumed(self.shown) - self.spent)
 
     def settle(self, consumed: int) -> None:
-        """Both sites were compared whole: all of the messages consumed before that are accounted for."""
+        """Account for all messages that were consumed before both sites were compared whole."""
         self.spent = max(self.spent, consumed)
 
 
 @dataclass(slots=True)
 class Announcements:
-    """`count` messages of one queue were announced since the agent follows it."""
+    """`count` messages of one queue were announced since the agent began to follow it."""
 
     count: int = 0
     _left: deque[tuple[float, int]] = field(default_factory=deque)
     _from: int | None = None
 
     def begin(self) -> None:
-        """The agent follows the queue anew: what left before was announced to nobody."""
+        """Begin to follow the queue anew: messages that left before were announced to nobody."""
         self.count, self._from = 0, None
         self._left.clear()
 
@@ -162,7 +163,7 @@ class Announcements:
             self._left.popleft()
 
     def unheard(self, now: float) -> int | None:
-        """How many messages left long enough ago, and were announced by nobody; returns None where none has left."""
+        """Count the messages that left long enough ago and were not announced; None if none has left."""
         if not self._left or self._left[0][0] > now - LATE_S or not self._left[0][1]:
             return None
         return max(0, self._left[0][1] - self.count)
@@ -170,7 +171,7 @@ class Announcements:
 
 @dataclass(frozen=True, slots=True)
 class ServingReading:
-    """By the name of each copied queue its counters, and the count of its copies that are not shipped yet."""
+    """The counters of each copied queue by name, and the count of its copies that are not shipped yet."""
 
     start: str
     is_open: bool
@@ -180,7 +181,8 @@ class ServingReading:
 
 @dataclass(frozen=True, slots=True)
 class StandbyReading:
-    """Its copies, and what it did not ship when it served. A prepared transaction hides messages from a browse."""
+    """The copies at the waiting site, and those that it did not ship when it served. A prepared transaction hides
+    messages from a browse."""
 
     copies: Mapping[str, Count]
     unshipped: Mapping[str, Count]
@@ -189,7 +191,8 @@ class StandbyReading:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """What a browse showed, and `why_not` what it may have left out. `shown`: how many all its browses were given."""
+    """The messages that a browse showed; `why_not` says why it may have left some out. Several browses were shown
+    `shown` messages together."""
 
     ids: frozenset[str]
     complete: CompleteListing | None
@@ -198,15 +201,15 @@ class Listed:
 
 
 class Opened(BrokerError):
-    """The waiting site lets clients in: which of both sites serves cannot be told, so nothing is deleted there."""
+    """The waiting site lets clients in. So nobody can tell which site serves, and no copy is deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Copies that were shown, and what the serving site's queue was listed as, None where there is no copy to conclude
-    anything of; the next reading judges it. `consumed` are the messages that clients had consumed by the reading before
-    it, `tried` the copies that were not found when they were to be deleted. Where any of the listings may have left out
-    a message, `why_not` says why: nothing follows from it."""
+    """A comparison of both sites, which the next reading judges. `copies` were shown at the waiting site, and `local`
+    is the listing of the serving site's queue, None where there is no copy. Clients had consumed `consumed` messages by
+    the reading before it. The copies `tried` were not found when they were to be deleted. `why_not` says why a listing
+    may have left out a message: no conclusion follows then."""
 
     at: datetime
     copies: frozenset[str]
@@ -223,18 +226,19 @@ class Comparison:
 MAX_BATCH: Final = 500
 FIRST_AGAIN_S: Final = 0.25
 LAST_AGAIN_S: Final = 4.0
-OVERDUE: Final = 7  # tries, some twelve seconds: the agent then compares both sites
+OVERDUE: Final = 7  # after so many tries, which take some twelve seconds, the agent compares both sites
 AT_MOST: Final = 200_000
-"""Ids kept in memory of one queue; beyond them all are let go, and found again by a comparison of both sites."""
+"""Memory holds so many ids of one queue. Beyond them the agent lets all go, and a comparison finds them again."""
 UNCOVERED: Final = 25
-"""Looks in which counters cover fewer than were announced; then a comparison of both sites says what lacks."""
+"""A comparison says what lacks after so many readings whose counters cover fewer messages than were announced."""
 GO_ON: Final = "dr-ctl sync --go-on"
 MEANWHILE: Final = "clients took messages while both sites were compared"
 
 
 @dataclass(slots=True)
 class Batch:
-    """Copies that are deleted in one call; `missing` were not found yet. This start's counters cover `counted` ones."""
+    """Copies that are deleted in one call, of which `missing` were not found yet. Counters of the broker's present
+    start cover a batch that is `counted`."""
 
     consumed: Consumed
     missing: int
@@ -249,21 +253,19 @@ class Batch:
 
 @dataclass(slots=True)
 class Waiting:
-    """Copies of one queue that wait. `absent` ones were never found, at either site, after all tries."""
+    """Copies of one queue that wait to be deleted. `absent` ones were found at neither site after all tries."""
 
     deleted: int = 0
     absent: int = 0
     _batches: deque[Batch] = field(default_factory=deque)
 
     def add(self, ids: frozenset[str], by: Evidence, *, counted: bool = True) -> None:
-        """Copies whose messages were consumed. Raises `NoEvidence` where nothing proves that."""
-        listed = sorted(ids)
-        for at in range(0, len(listed), MAX_BATCH):
-            part = Consumed(frozenset(listed[at : at + MAX_BATCH]), by)
-            self._batches.append(Batch(part, len(part.ids), counted))
+        """Add copies whose messages were consumed. Raises `NoEvidence` where nothing proves that."""
+        for batch in batches(ids, MAX_BATCH):
+            self._batches.append(Batch(Consumed(frozenset(batch), by), len(batch), counted))
 
     def due(self, now: float) -> Batch | None:
-        """The next batch to delete: the first in the row until it is `answered`."""
+        """Give the next batch to delete, which stays first in the row until it is `answered`."""
         for _ in range(len(self._batches)):
             if self._batches[0].not_before <= now:
                 return self._batches[0]
@@ -271,7 +273,7 @@ class Waiting:
         return None
 
     def answered(self, batch: Batch, removed: int, now: float) -> None:
-        """The broker does not say which of a batch were there: every id is tried again until none is missing."""
+        """Try every id of a batch again until none is missing, as the broker does not say which of them were there."""
         self._batches.popleft()
         removed = min(removed, batch.missing)
         self.deleted += removed
@@ -283,7 +285,7 @@ class Waiting:
 
     @property
     def overdue(self) -> bool:
-        """Say whether something was tried so often that only a comparison of both sites can tell where it is."""
+        """Say whether a batch was tried so often that only a comparison of both sites can tell where its copies are."""
         return any(batch.tries >= OVERDUE for batch in self._batches)
 
     @property
@@ -291,7 +293,7 @@ class Waiting:
         return frozenset[str]().union(*(batch.ids for batch in self._batches if batch.tries))
 
     def nowhere(self, ids: frozenset[str]) -> None:
-        """Let go of these: a comparison that showed all has found none of them."""
+        """Let go of these copies, of which a comparison that showed all has found none."""
         waiting: deque[Batch] = deque()
         for batch in self._batches:
             if not batch.ids & ids:
@@ -305,13 +307,13 @@ class Waiting:
         self._batches = waiting
 
     def of_earlier_start(self) -> None:
-        """Counters begin anew: they account for nothing that waits, and its evidence stays what it is."""
+        """Keep the evidence of waiting copies, for which counters that begin anew do not account."""
         for batch in self._batches:
             batch.counted = False
 
     def let_go(self) -> int:
-        """Forget what a comparison finds again by this start's counters; returns how many that are."""
-        missing = sum(batch.missing for batch in self._batches if batch.counted)
+        """Forget the copies that a comparison finds again by this start's counters; gives their number."""
+        missing = self.counted
         self._batches = deque(batch for batch in self._batches if not batch.counted)
         return missing
 
@@ -333,9 +335,9 @@ class Waiting:
 
 @dataclass
 class Queue:
-    """Ids go from `announced` to `waiting`: a reading that begins after they came confirms them. Ids that no reading
-    could confirm are `doubted`: their copies stay. `unproven` copies lay at the waiting site alone at the last
-    comparison, and nothing showed that they were consumed."""
+    """Ids go from `announced` to `waiting` when a reading that begins after they came confirms them. Ids that no
+    reading could confirm are `doubted`, and their copies stay. At the last comparison `unproven` copies lay at the
+    waiting site alone, and nothing showed that they were consumed."""
 
     pair: str
     name: str
@@ -372,7 +374,7 @@ class Queue:
         return self.vanished > 0 or self.account.vanished(counters) > 0
 
     def confirm(self, counters: Counters, announced: int, start: str) -> None:
-        """The first so many announced ids came before that look, and are believed where its counters cover them."""
+        """Believe the first `announced` ids, which came before that reading, where its counters cover them."""
         if self.account.fell(counters):
             self.waiting.of_earlier_start()
             self.forget()
@@ -400,7 +402,7 @@ class Queue:
             self.to_compare = self.to_compare or unheard > 0
 
     def doubt(self, counters: Counters) -> None:
-        """Believe no announced id before somebody says so, because a message left otherwise than by a client."""
+        """Believe no announced id until somebody says so, because a message left otherwise than by a client."""
         self.vanished = max(self.vanished, self.account.vanished(counters))
         self.forget()
 
@@ -415,7 +417,7 @@ class Queue:
             self.account.gave_back(comparison.local.shown)
 
     def judge(self, counters: Counters) -> bool:
-        """Conclude what a comparison proves, now that counters were read after it; says whether it told anything.
+        """Conclude what a comparison proves by counters that were read after it, and say whether it told anything.
         Where more copies lack than these counters cover, none goes, and the agent holds."""
         if (comparison := self.compared) is None:
             return True
