@@ -1,5 +1,5 @@
-"""The names of a Classic broker's management beans. Their parts are encoded and lose letters: a true name is read from
-the bean, never taken out of the bean's."""
+"""The names of a Classic broker's management beans. Their parts are encoded and lose letters: a queue's true name is
+read from its bean, never taken out of the bean's name."""
 
 from dataclasses import dataclass
 from typing import Final, Self
@@ -14,13 +14,13 @@ ANY_BROKER: Final = f"{DOMAIN}:type=Broker,brokerName=*"
 _ENCODED: Final = {":": "_", ",": "_", "'": "_", '"': "_", "?": "&qe;", "=": "&amp;", "*": "&ast;"}
 
 
-# In this order: what comes between the two is counted twice, and makes a listing too short, never whole.
+# The order matters: a message that comes between the two is counted twice, and makes a listing too short, never whole.
 COUNT: Final = ("EnqueueCount", "QueueSize")
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """The depth of a queue, and how many messages came since its broker's start."""
+    """The depth of a queue, and the number of messages that came since its broker's start."""
 
     depth: int
     came: int
@@ -43,7 +43,7 @@ def connector(name: str, which: str = "*") -> str:
 
 
 def all_connections(name: str) -> str:
-    """Every connection once: a connection has a bean by client id and another by address."""
+    """Name every connection once: a connection has a bean by client id and another by address."""
     return f"{connector(name)},connectionViewType=clientId,connectionName=*"
 
 
@@ -52,7 +52,7 @@ def network(name: str, which: str = "*") -> str:
 
 
 def all_bridges(name: str) -> str:
-    """The bridges of network connectors; a connector that is stopped, or whose peer is away, has none."""
+    """Name the bridges of network connectors; a connector that is stopped, or whose peer is away, has none."""
     return f"{network(name)},networkBridge=*"
 
 
@@ -65,5 +65,5 @@ def all_consumers(name: str) -> str:
 
 
 def all_transactions(name: str) -> str:
-    """Prepared transactions that a start of the broker has found in its store."""
+    """Name the prepared transactions that a start of the broker has found in its store."""
     return f"{broker(name)},transactionType=RecoveredXaTransaction,xid=*"

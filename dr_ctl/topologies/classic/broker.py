@@ -8,12 +8,13 @@ from dr_ctl.topologies.classic.operations import ClassicRequests, Permit
 from dr_ctl.topologies.common.view import Broker, Connection, Fence, Queue
 
 OWN_CLIENT: Final = "dr-ctl-"
-"""How the client ids of dr-ctl's own begin: whoever else comes in by a connector of dr-ctl's is a client."""
+"""The client ids of dr-ctl's own sessions begin so. Anybody else who comes in by dr-ctl's connector is a client."""
 
 
 class Connectors(Fence):
     def clients_elsewhere(self, besides: Collection[str] = ()) -> list[str]:
-        """Clients at every connector that is none of theirs nor of these: the link's and dr-ctl's own too."""
+        """Find clients at every connector that is not theirs, except those `besides`; the link's and dr-ctl's own are
+        looked at too."""
         others = {*self.view.config.clients, *besides}
         listeners = [listener for listener in self.view.acceptors if listener.name not in others]
         ports = {listener.port: listener.name for listener in listeners if listener.port is not None}
@@ -56,7 +57,7 @@ class ClassicBroker(Broker):
 
     @property
     def fence(self) -> Fence:
-        """Rights are in its files: no fence outlasts a restart."""
+        """No fence outlasts a restart, because rights are in the broker's files."""
         return Connectors(self)
 
 

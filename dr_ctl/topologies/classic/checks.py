@@ -1,4 +1,4 @@
-"""Reasons against the move of any Classic broker: refusals of its console's policy, and its connectors. Pure."""
+"""The checks of any Classic broker against a move: the refusals of its console's policy, and its connectors. Pure."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -14,7 +14,7 @@ from dr_ctl.topologies.common.rules import Counts, at_both
 
 
 def counts(source: ClassicBroker, target: ClassicBroker, queues: Queues) -> list[Counts]:
-    """Every selected queue of clients, by name; dead letters are left out, because every broker fills its own."""
+    """Count every selected queue of clients, by name. Dead letters are left out, as every broker fills its own."""
     return [
         counted
         for counted, either in at_both(source, target, queues)
@@ -25,7 +25,7 @@ def counts(source: ClassicBroker, target: ClassicBroker, queues: Queues) -> list
 def of_permits(
     view: ClassicBroker, more: Sequence[Permit] = (), *, at_return: Sequence[Permit] = ()
 ) -> Iterator[Finding]:
-    """Find what the console's policy refuses although a run needs it at any broker, or a return does."""
+    """Find the operations that the console's policy refuses although a run, or a return, needs them."""
     if not view.managed:
         yield found("DR-POLICY-003", site=view.site, pair=view.pair)
         return

@@ -29,7 +29,7 @@ SILENT_S: Final = 20.0
 
 
 def connected(account: StompAccount, *, beats: str | None = None, client: str = OWN_CLIENT) -> Connection:
-    """A session at that listener, of a client whose id begins so; raises `BrokerError` where it does not open."""
+    """Open a session at that listener, whose client id begins with `client`. Raises `BrokerError`."""
     headers = {"client-id": f"{client}{secrets.token_hex(6)}", **({"heart-beat": beats} if beats is not None else {})}
     login_result, connection = probe(account.address, account.login, account.tls, timeout_s=LOGIN_S, headers=headers)
     if isinstance(login_result, LoginDenied):
@@ -40,7 +40,7 @@ def connected(account: StompAccount, *, beats: str | None = None, client: str = 
 
 
 def browsed(account: StompAccount, queue: str, *, client: str = OWN_CLIENT) -> Iterator[Frame]:
-    """The messages that a browse shows: the whole queue, or as many as the broker's `maxBrowsePageSize` allows. Raises
+    """Browse a queue: the broker shows all of it, or as many messages as its `maxBrowsePageSize` allows. Raises
     `BrokerError` where the browse does not come to its end."""
     connection = connected(account, client=client)
     try:
@@ -50,7 +50,7 @@ def browsed(account: StompAccount, queue: str, *, client: str = OWN_CLIENT) -> I
 
 
 def browse(connection: Connection, queue: str, name: str) -> Iterator[Frame]:
-    """The same by a session that is used for several browses; `name` is another one for each."""
+    """Browse a queue by a session that is used for several browses, each with a `name` of its own."""
     connection.stomp.subscribe(f"/queue/{queue}", name, "auto", {"browser": "true"})
     heard = boottime_s()
     while boottime_s() - heard < SILENT_S:
@@ -63,13 +63,13 @@ def browse(connection: Connection, queue: str, name: str) -> Iterator[Frame]:
                 return
             if frame.cmd == "MESSAGE":
                 yield frame
-        # The broker sends the end by itself once all before is acknowledged, which a silent receiver puts off for
-        # 40 ms; whatever is sent now takes that acknowledgement along.
+        # The broker sends the end once all before it is acknowledged, which a silent receiver puts off for 40 ms. A
+        # heart-beat that is sent now takes that acknowledgement along.
         connection.beat(every_s=0.0, silent_s=math.inf)
     raise TimedOut(f"{connection.address}: a browse of {queue} did not come to its end")
 
 
-BATCH: Final = 100  # ids in one call: 19 000 a second were removed so, and no message is looked at one by one
+BATCH: Final = 100  # ids in one call; 19 000 messages a second were removed so
 MOST: Final = 100_000
 BROWSE_S: Final = 30.0  # 20 000 messages take 6 s
 TRIES: Final = 6
@@ -77,7 +77,7 @@ QUEUE: Final = "queue://"
 
 
 def may_remove(view: ClassicBroker, queue: Queue, when: str, named: str = MESSAGE_ID) -> Call:
-    """Plan a removal; the run finds out which messages. `named` is where each bears its id."""
+    """Plan a removal; the run finds out which messages. `named` is the property with the id of a message."""
     asked = request(queue.bean, REMOVE_MATCHING, (f"{named} IN (…)",))
     return call(view, Goal.REMOVE, queue.name, asked, f"remove them from {queue.name} by their ids", when, MOST)
 
@@ -97,8 +97,8 @@ def moves(view: ClassicBroker, queue: Queue, ids: Collection[str], name: str) ->
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A listing that shows every message of a queue, in delivery included. `came_by` is the destination that a message
-    had before; for a copy, the queue it arrived by."""
+    """A listing that shows every message of a queue, also those in delivery. `came_by` gives the destination that each
+    message had before: for a copy, the queue by which it arrived."""
 
     complete: CompleteListing
     came_by: Mapping[str, str | None]
@@ -106,12 +106,12 @@ class Listed:
 
 def listed(session: Session[Any], queue: Queue | None, *, tries: int = 1, grows: bool = False) -> Listed:
     """List a queue; a queue that is not there has no messages. Where clients work, several tries find a moment in which
-    the listing shows all. A queue that only `grows` has no client and no transaction: what comes while it is listed
-    hides nothing of what lay there before.
+    the listing shows all. A queue that only `grows` has no client and no transaction, so a message that comes while it
+    is listed hides no earlier one.
 
-    A broker ends a listing silently where its policy says so (400 by default), and leaves out what is on its way to a
-    consumer, or acknowledged in an open transaction. A listing that does not show as many as lay there before it and
-    came meanwhile is refused: messages left out would look consumed. Raises `BrokerError`."""
+    A broker ends a listing silently where its policy says so (400 by default). It leaves out messages that are on their
+    way to a consumer, or acknowledged in an open transaction, and these would look consumed. So a listing is refused
+    that shows fewer than lay there before it and came meanwhile. Raises `BrokerError`."""
     if queue is None:
         return Listed(CompleteListing("", frozenset(), before=0, after=0), {})
     for _ in range(tries - 1):
@@ -121,14 +121,14 @@ def listed(session: Session[Any], queue: Queue | None, *, tries: int = 1, grows:
 
 
 def shown(session: Session[Any], queue: Queue | None) -> Mapping[str, str | None]:
-    """The messages that one listing shows: these lie there, and others may. Raises `BrokerError`."""
+    """List a queue once: the messages that are shown lie there, and others may. Raises `BrokerError`."""
     return _asked(session, queue)[0] if queue is not None else {}
 
 
 def complete(
     site: str, name: str, origins: Mapping[str, str | None], before: Count, after: Count, *, grows: bool = False
 ) -> Listed:
-    """Believe a listing; raises `IncompleteListing` where messages were left out."""
+    """Believe a listing. Raises `IncompleteListing` where messages were left out."""
     came = after.came - before.came
     if grows and before.depth <= len(origins) <= after.depth:
         came = len(origins) - before.depth
@@ -144,7 +144,7 @@ def complete(
 
 
 def rows_of(session: Session[Any], queue: Queue, figures: tuple[str, ...]) -> tuple[list[Any], Fields, Fields]:
-    """The messages of a listing, and these figures of the queue before and after it."""
+    """List a queue, and read these figures of it before and after."""
     size = Read(queue.bean, figures)
     before, rows, after = session.reader().read([size, Query(queue.bean, Listing.BROWSE_ALL), size], timeout_s=BROWSE_S)
     messages = rows.value()

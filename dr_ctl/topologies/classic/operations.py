@@ -1,5 +1,5 @@
-"""The operations of a broker that dr-ctl calls, each with its signature, the requests made of them, and whether the
-console's policy lets them through. Pure."""
+"""The operations of a broker that dr-ctl calls, each with its signature; the requests made of them; and the questions
+whether the console's policy lets them through. Pure."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class Permit:
         return self.operation.partition("(")[0]
 
     def asked(self, broker: str) -> tuple[MayCall, MayCall]:
-        """Whether it may be called, at a bean of that kind that does not exist: as dr-ctl calls it, and by its name
-        alone. A denial of the name means the operation, and lets one with its signature pass."""
-        bean = beans.broker(broker if self.kind else beans.NOBODY)  # the broker itself: one that does not exist
+        """Ask whether it may be called, at a bean of that kind that does not exist. The operation is asked for as
+        dr-ctl calls it, and by its name alone: a policy that denies the name lets one with its signature pass."""
+        bean = beans.broker(broker if self.kind else beans.NOBODY)
         bean += f",{self.kind.replace('*', beans.NOBODY)}" if self.kind else ""
         return MayCall(bean, self.operation), MayCall(bean, self.name)
 
@@ -75,10 +75,10 @@ def by_ids(ids: Iterable[str], named: str = MESSAGE_ID) -> str:
 
 
 class ClassicRequests(Requests):
-    """There is no lasting pause: a restart of the broker lifts the pause."""
+    """No pause is lasting: a restart of the broker lifts it."""
 
     def queues(self, beginning: str) -> str:
-        assert not beginning  # no such broker is asked to by the beginning of names
+        assert not beginning  # no Classic broker is asked for queues by the beginning of their names
         return beans.queue(self.broker)
 
     def write(self, name: str, text: str | None) -> Request:
@@ -88,7 +88,7 @@ class ClassicRequests(Requests):
         return {DOCUMENT: name}
 
     def probe(self, name: str) -> Request:
-        """Sending to a queue makes it: the probe needs no call before."""
+        """Make no call before the probe, because sending to a queue makes it."""
         return {DOCUMENT: name, TEXT: ""}
 
     def canary(self, _name: str) -> None:

@@ -1,4 +1,4 @@
-"""A reading of a Classic broker: the questions, in one POST, and the way from answers to values."""
+"""Reads a Classic broker: sends the questions in one POST, and makes values of the answers."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,13 +28,13 @@ QUEUE: Final = (
 CONSUMER: Final = ("DestinationName", "ClientId", "UserName", "MessageCountAwaitingAcknowledge", "Network")
 CONNECTION: Final = ("ClientId", "RemoteAddress", "UserName", "NetworkConnection")
 _FULL: Final = 100
-# A limit of a broker's systemUsage: its figure, its element in activemq.xml, and what waits where it is reached.
+# Each limit of a broker's systemUsage has a figure, an element in activemq.xml, and an effect where it is reached.
 _LIMITS: Final = (
     ("StorePercentUsage", "storeUsage", "all who send durable messages wait"),
     ("MemoryPercentUsage", "memoryUsage", "all who send wait"),
     ("TempPercentUsage", "tempUsage", "all who send non-durable messages wait"),
 )
-# The protocols of connectors by scheme; connectors of any other scheme speak OpenWire.
+# A connector's scheme tells its protocols; connectors of any other scheme speak OpenWire.
 _SCHEMES: Final[Mapping[str, frozenset[str]]] = {
     "stomp": frozenset({"STOMP"}),
     "amqp": frozenset({"AMQP"}),
@@ -49,8 +49,8 @@ _OPENWIRE: Final = frozenset({"OPENWIRE"})
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The answer of one broker, as `values` by the names of a view; `bridged` are the queues that network connectors
-    consume, `more` the answers to what one kind of brokers was asked beside."""
+    """The answer of one broker, as `values` by the names of a view. Network connectors consume the queues `bridged`,
+    and `more` are the answers to questions that only one kind of brokers is asked."""
 
     values: Mapping[str, Any]
     bridged: frozenset[str]
@@ -64,7 +64,8 @@ def answered(
     more: Sequence[Answer] = (),
     **values: Any,
 ) -> Answered:
-    """`fields` are the broker's; beside a consumer or a connection stands whether it is a network connector's."""
+    """Make an answer of the broker's `fields`; a flag says whether a consumer or a connection is a network
+    connector's."""
     percent = fields.optional_share("StorePercentUsage")
     values |= {
         "broker": fields.text("BrokerName"),
@@ -88,7 +89,7 @@ def _limits_reached(fields: Fields) -> Iterator[Obstacle]:
 
 
 def ask(reader: Reader, broker: str, *, timeout_s: float = READ_S, more: Sequence[Read] = ()) -> Answered:
-    """Everything of that broker; `more` is what one kind of brokers has beside. Raises `BrokerError`."""
+    """Ask a broker for everything, and for what one kind of brokers has `more`. Raises `BrokerError`."""
     answers = reader.read(
         [
             Read(beans.broker(broker), BROKER),
@@ -100,7 +101,7 @@ def ask(reader: Reader, broker: str, *, timeout_s: float = READ_S, more: Sequenc
             Search(beans.all_transactions(broker)),
             *(may for permit in EVERY for may in permit.asked(broker)),
             *more,
-            # Last, so that what lies there is hardly older than the answer, whose moment is that of the reading.
+            # Queues are read last: their figures are then hardly older than the answer, whose moment the reading has.
             Read(beans.queue(broker), QUEUE),
         ],
         timeout_s=timeout_s,
@@ -112,7 +113,7 @@ def ask(reader: Reader, broker: str, *, timeout_s: float = READ_S, more: Sequenc
     came = tuple((_connection(bean, row, ports), row.flag("NetworkConnection")) for bean, row in connections.beans())
     by_client = {connection.client: connection for connection, _ in came}
     takers = tuple((_consumer(row, by_client), row.flag("Network")) for _, row in consumers.beans())
-    held = Counter[str]()  # by queue, what its consumers have and did not acknowledge
+    held = Counter[str]()  # counts by queue the messages that its consumers have and did not acknowledge
     for consumer, _ in takers:
         held[consumer.queue] += consumer.holds or 0
     return answered(
@@ -132,7 +133,8 @@ def ask(reader: Reader, broker: str, *, timeout_s: float = READ_S, more: Sequenc
 
 
 def _active(reader: Reader, broker: str, itself: Answer, timeout_s: float) -> Fields:
-    """What a broker says of itself. Raises `Passive` of one that waits for its store: it may say nothing but that."""
+    """Read what a broker says of itself. Raises `Passive` of a broker that waits for its store, which may tell that
+    alone."""
     name = beans.broker(broker)
     try:
         fields = Fields(name, itself.value())
@@ -186,7 +188,7 @@ def opened(connectors: Answer, clients: Iterable[str]) -> tuple[str, ...]:
 
 
 def queue(bean: str, fields: Fields) -> Queue:
-    """A queue counts every message that left, whatever the reason; expired ones were not acknowledged."""
+    """Read a queue, which counts every message that left, whatever the reason; expired ones were not acknowledged."""
     name, removed = fields.text("Name"), fields.number("DequeueCount")
     return Queue(
         name=name,
@@ -205,7 +207,7 @@ def queue(bean: str, fields: Fields) -> Queue:
     )
 
 
-# The name unless a policy gives another; the broker marks a dead letter queue only with its first letter.
+# Dead letters lie here unless a policy says otherwise; the broker marks a dead letter queue only with its first letter.
 DEAD_LETTERS: Final = "ActiveMQ.DLQ"
 
 
@@ -247,7 +249,7 @@ def networks(connectors: Answer, bridges: Answer) -> Iterable[Network]:
 
 
 def _consumer(fields: Fields, connections: Mapping[str, Connection]) -> Consumer:
-    """A consumer's own bean shows no address, and its user in some versions only."""
+    """Read a consumer, whose own bean shows no address, and its user in some versions only."""
     client = fields.any_text("ClientId")
     remote, user = (known.remote, known.user) if (known := connections.get(client)) is not None else ("", "")
     return Consumer(
@@ -273,7 +275,7 @@ def _connection(bean: str, fields: Fields, ports: Mapping[str, int | None]) -> C
 
 
 def probe(reader: Reader, signs: Sequence[str], *, timeout_s: float = READ_S) -> Probed | None:
-    """The broker there; None where none of this family answers. Raises `BrokerError`."""
+    """Find the broker there, if one of this family answers. Raises `BrokerError`."""
     try:
         broker = find_broker(reader, timeout_s=timeout_s)
     except NoSuchBean:

@@ -1,4 +1,4 @@
-"""The way to a Classic broker, for readings and changes; its documents are files in STATE, beside the locks there."""
+"""Reads and changes a Classic broker. The documents of such a broker are files in STATE, beside the locks there."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -30,7 +30,7 @@ from dr_ctl.topologies.common.session import stomp_account
 
 
 class BrokerStore:
-    """`folder` is for all documents of the installation. The documents hold for this machine only."""
+    """`folder` holds all documents of the installation, which count on this machine only."""
 
     def __init__(self, folder: Path, site: str, pair: str, clock: Clock) -> None:
         self._site, self._clock = site, clock
@@ -39,22 +39,22 @@ class BrokerStore:
 
     @property
     def now_ms(self) -> int:
-        """By this machine's clock: no other clock judges these documents."""
+        """The time of this machine's clock, as no other clock judges these documents."""
         return int(self._clock.now().timestamp() * 1000)
 
     def texts(self) -> Mapping[str, str]:
-        """Every document by its name, locks among them. Raises `BrokerError`."""
+        """Read every document by its name, locks among them. Raises `BrokerError`."""
         documents = {f"{OWN}{LOCK}.{self._site}.{number}": text for number, text in self.store.read(LOCK)[1]}
         try:
             for path in self._folder.glob(f"{OWN}*"):
-                with suppress(FileNotFoundError):  # removed since by another run
+                with suppress(FileNotFoundError):  # another run has removed it since
                     documents[path.name] = path.read_text("utf-8", "replace")
         except OSError as error:
             raise BrokerError(f"the documents in {self._folder} cannot be read: {error}") from error
         return documents
 
     def write(self, name: str, text: str) -> Outcome:
-        """Whole or not at all; an older document is replaced."""
+        """Write a document whole or not at all, in the place of an older one."""
         try:
             private(self._folder)
             write_text(self._folder / name, text)
@@ -71,7 +71,7 @@ class BrokerStore:
 
 
 def _itself(answer: Answer) -> NodeAnswer:
-    """A slave has no console; one that is told of is passive. Raises `BrokerError`."""
+    """Read what a node says of itself. A slave has no console, and a broker that says it is one is passive."""
     [fields] = [row for _, row in answer.beans()] or [Fields("the broker", {})]
     return NodeAnswer(fields.text("BrokerName"), not fields.flag("Slave"), version=fields.text("BrokerVersion"))
 
@@ -89,23 +89,23 @@ class Session(session.Session[B_co]):
         self.document_files = BrokerStore(documents, site, pair, clock)
 
     def values(self, answer: Answered) -> dict[str, Any]:
-        """What any view of such a broker is made of. Raises `BrokerError`."""
+        """Give the values that any view of such a broker is made of. Raises `BrokerError`."""
         own = {"pair": self.pair, "site": self.site, "config": self.config, "now_ms": self.document_files.now_ms}
         return {**answer.values, **own, "documents": self.document_files.texts()}
 
     def agents_listener(self) -> StompAccount | None:
-        """A STOMP listener that stays open behind a fence, at the node that is active, if the settings name one."""
+        """Find the active node's STOMP listener that stays open behind a fence, if the settings name one."""
         settings = self.settings
         if not isinstance(settings, SyncedBroker) or (own := settings.sync) is None:
             return None
         stomp = settings.at(self._active)
         login = self.login(own.username, resolve(own.password, self._installation.file.parent))
-        assert stomp is not None  # the settings say it of every node
+        assert stomp is not None  # the settings name it for every node
         return stomp_account(self._installation, self.site, stomp, login)
 
     @staticmethod
     def login(user: str, password: str) -> Login:
-        """The broker unescapes the headers of CONNECT too, which STOMP leaves as they are."""
+        """Escape the login, because the broker unescapes the headers of CONNECT too, which STOMP leaves as they are."""
         return Login(user.replace("\\", "\\\\"), password.replace("\\", "\\\\"))
 
     def store(self) -> Store:

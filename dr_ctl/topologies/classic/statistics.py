@@ -1,6 +1,5 @@
-"""A reading of a Classic broker that has no management over HTTP, as on Amazon MQ: the figures of its statistics
-plugin, no connector by its name, no pause. Answers come in the order of the questions: the last one ends the reading.
-"""
+"""Reads a Classic broker that has no management over HTTP, as on Amazon MQ. Its statistics plugin tells figures, and
+neither connectors by name nor pauses. Answers come in the order of the questions, and the last one ends the reading."""
 
 import json
 import re
@@ -21,12 +20,13 @@ from dr_ctl.topologies.common.view import Acceptor, Consumer, Queue
 REPLIES: Final = "/temp-queue/dr-ctl.statistics"
 _PLUGIN: Final = "/queue/ActiveMQ.Statistics."
 _QUEUES, _CONSUMERS, _BROKER = "Destination.>", "Subscription", "Broker"
-# The client id of a network connector's bridge: connector, peer and broker by name.
+# The client id of a network connector's bridge names the connector, the peer and the broker.
 _BRIDGE: Final = re.compile(r"(?P<name>.+)_(?P<to>[^_]+)_inbound_(?P<here>[^_]+)")
 
 
 def ask(account: StompAccount, listeners: Mapping[str, bool], *, timeout_s: float) -> Answered:
-    """`listeners` are the clients' connectors, and whether a client was seen let in. Raises `BrokerError`."""
+    """Ask for the statistics. `listeners` says for each connector of clients whether one was let in. Raises
+    `BrokerError`."""
     login_result, connection = probe(account.address, account.login, account.tls, timeout_s=timeout_s)
     if connection is None:
         because = getattr(login_result, "because", "no answer to the login")
@@ -60,7 +60,7 @@ def _asked(connection: Connection, until: float) -> list[Mapping[str, Any]]:
 
 
 def entries(frame: Frame) -> dict[str, Any]:
-    """`{"string": KEY, "long": VALUE}`, of texts `{"string": [KEY, VALUE]}`."""
+    """Read the entries of a map: `{"string": KEY, "long": VALUE}`, or `{"string": [KEY, VALUE]}` of a text."""
     values: dict[str, Any] = {}
     for entry in json.loads(frame.body)["map"]["entry"]:
         key, others = entry["string"], [value for kind, value in entry.items() if kind != "string"]

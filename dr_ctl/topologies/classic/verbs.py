@@ -1,4 +1,4 @@
-"""What `quiesce` and `probe` do at all Classic brokers, beside what they do at all brokers."""
+"""The handlers of `quiesce` and `probe` at all Classic brokers, which do more than those at other brokers."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -23,7 +23,7 @@ from dr_ctl.topologies.common.view import Broker
 
 
 def draft_quiesce(rules: Rules, step: RunbookStep, snapshot: Snapshot[Any], move: Move) -> StepPlan:
-    """Where the console's policy refuses to pause, dispatch goes on until the listeners close."""
+    """Plan no pause where the console's policy refuses it: dispatch goes on until the listeners close."""
     if any(PAUSES in view.denied for view in snapshot.views(move.source)):
         limits = {"within": step.limits.get("within", rules.timeouts.quiesce_s)}
         return StepPlan(move.source, "clients are not let finish: its console refuses to pause queues", limits=limits)
@@ -31,7 +31,7 @@ def draft_quiesce(rules: Rules, step: RunbookStep, snapshot: Snapshot[Any], move
 
 
 def draft_probe(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[Any], move: Move) -> StepPlan:
-    """Sending makes the queue; dr-ctl removes it where the policy allows that, otherwise the broker does later."""
+    """Plan to remove the queue, which sending makes, where the policy allows that; else the broker does it later."""
     name = probe_queue(move.target)
     calls = [
         call(view, Goal.STRIKE, name, request(beans.broker(view.broker), REMOVE_QUEUE, (name,)), f"remove {name}")
@@ -42,7 +42,7 @@ def draft_probe(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[Any], move
 
 
 def quiesce(tools: Tools[Any], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    """Where queues may not be paused, count the messages that clients hold: a cut brings them again."""
+    """Count the messages that clients hold where queues may not be paused: a cut brings them again."""
     views = tools.observer.read_at(move.source)
     if not any(PAUSES in view.denied for view in views):
         return common_quiesce.act(tools, step, move, context)
@@ -72,7 +72,7 @@ def probe(tools: Tools[Any], step: PlannedStep, move: Move, context: StepContext
 
 
 def dead_letters(views: Iterable[Broker]) -> Mapping[str, int]:
-    """How many dead letters each dead-letter queue of a site holds, by broker and queue."""
+    """Count the dead letters of each dead-letter queue of a site, by broker and queue."""
     return {
         f"{view.site}/{view.pair} {queue.name}": queue.depth
         for view in views

@@ -1,5 +1,5 @@
-"""The named checks of a fan-out pair: all that speaks against a move, and whether the waiting site holds the serving
-site's messages, by count. Pure. Other messages there were consumed, or are on their way: ids tell which."""
+"""The named checks of a fan-out pair. They find everything against a move, and compare the sites' depths. Other
+messages at the waiting site were consumed, or are on their way: only ids tell which. Pure."""
 
 import math
 from collections import Counter as Times
@@ -32,10 +32,10 @@ def lacking(source: BrokerView, target: BrokerView, queues: Queues, traffic: Map
 def counted(
     view: BrokerView, peer: BrokerView, readings: Sequence[tuple[Counters, Counters]], took_s: float
 ) -> Counted:
-    """What several readings of one queue's counters at both sites say together; there is one at least."""
+    """Conclude from one or more readings of a queue's counters at both sites."""
     ahead = sorted(other.added - one.added for one, other in readings)
     [(often, times)] = Times(ahead).most_common(1)
-    apart = len(ahead) // 4  # a reading that met a lull of one site's says nothing
+    apart = len(ahead) // 4  # readings that met a lull at one site prove nothing
     quartiles = (often, often) if 2 * times > len(ahead) else (ahead[apart], ahead[-1 - apart])
     first, last = readings[0], readings[-1]
     taken = [(now.removed - was.removed) / took_s if took_s > 0 else 0.0 for was, now in zip(first, last, strict=True)]
@@ -63,7 +63,8 @@ TAKEN: Final = "clients took messages while both were compared"
 
 
 def undecided(source: BrokerView, target: BrokerView) -> Mapping[str, Undecided]:
-    """What may come as duplicates, as the gate will judge; none where consumers write down what they have done."""
+    """Find the possible duplicates of each queue as the gate will; there are none where consumers keep a store of
+    ids."""
     if source.own.stored:
         return {}
     checkpoints = Checkpoints.read({**source.documents, **target.documents})
@@ -90,9 +91,9 @@ def _undecided(counts: Counts, source: BrokerView, target: str, checkpoints: Che
 
 # Findings that a return itself mends.
 _MENDED: Final = frozenset({"DR-PARITY-001"})
-# Operations after which clients get what lies at the waiting site.
+# Clients get the messages of the waiting site after these operations.
 _LEADS_TO_OPEN: Final = (SWAPOVER, FAILBACK, DRAIN)
-ROOM_S: Final = 60  # a person types the word meanwhile, and clients go on
+ROOM_S: Final = 60  # clients go on while a person types the word
 
 
 def of_return(case: Case[BrokerView]) -> Iterator[Finding]:
@@ -125,7 +126,8 @@ def possible_duplicates(undecided: Mapping[str, Undecided], move: Move, site: st
 
 
 def of_failover(case: Case[BrokerView]) -> Iterator[Finding]:
-    """Refuse where the store of ids cannot be read: it removes copies before clients are let in."""
+    """Refuse a failover where the store of ids cannot be read, by which copies are removed before clients are let
+    in."""
     move = case.move
     views = [view for view in case.snapshot.views(move.target) if view.own.unread is not None]
     count = sum(queue.depth for view in views for queue in view.without_dead_letters.values())

@@ -1,9 +1,9 @@
 """The counters of one queue at both sites, and the moments from which they tell what was consumed. Pure.
 
-Nothing joins the brokers, so counters prove only together: as many messages came to both sites, and clients of the
-serving one took at least as many as the other still has. That is counted from a checkpoint: a moment at which each
-message that lay at one site alone was known by its id. A message that comes to one site alone after it ends the proof
-until the next checkpoint. A broker's start is one, where its counters cover everything that lies in the queue.
+No link joins the brokers, so only the counters of both prove anything: as many messages came to both sites, and clients
+of the serving one took at least as many as the other still has. Counting begins at a checkpoint, a moment at which each
+message that lay at one site alone was known by its id. A message that comes to one site alone later ends the proof
+until the next checkpoint. A broker's start is a checkpoint if its counters cover everything that lies in the queue.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ MAX_ALONE: Final = 20_000  # ids of one queue in that document
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """Since its broker's start. `finished`: dispatched and in no hands any more; what was purged or moved never was."""
+    """The counters of a queue since its broker's start. A `finished` message was dispatched, and no client holds it any
+    more; one that was purged or moved was never dispatched."""
 
     depth: int
     added: int
@@ -43,7 +44,8 @@ EMPTY: Final = Counters(0, 0, 0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Its broker's start, what had come in and left by then, and the ids of the messages that lay `unmatched` there."""
+    """A queue at one site at a checkpoint: its broker's start, how many messages had come in and left by then, and the
+    ids of the messages that lay `unmatched` there."""
 
     start: str
     entered: int = 0
@@ -53,7 +55,7 @@ class Mark:
     unmatched: frozenset[str] = field(default=frozenset(), metadata=key("alone"))
 
     def goes_on(self, now: QueueAtSite) -> bool:
-        """Say whether these counters can have become those: a queue that was made again, or was reset, counts anew."""
+        """Say whether the present counters continue these: a queue that was made again, or was reset, counts anew."""
         counters = now.counters
         return self.start == now.start and self.removed <= counters.removed and self.expired <= counters.expired
 
@@ -67,10 +69,10 @@ class Checkpoint:
         return (there_entered - self.remote.entered) - (here_entered - self.local.entered)
 
     def consumed(self, local: Counters, peer: Counters) -> int:
-        """How many messages clients consumed since then at least, of those that the waiting site has still."""
+        """Count the messages at least that clients consumed since then, of those that the waiting site still has."""
         expired = local.expired - self.local.expired
         left = local.removed - self.local.removed - expired
-        # What expired was consumed by nobody, and it expires at both sites.
+        # Nobody consumed an expired message, and the message expires at both sites.
         gone = peer.removed - self.remote.removed - min(expired, peer.expired - self.remote.expired)
         return max(0, min(left, local.finished - self.local.finished) - gone)
 
@@ -84,13 +86,13 @@ class QueueAtSite:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoints:
-    """Of each queue of one pair, by site."""
+    """The marks of each queue of one pair, by site."""
 
     queues: Mapping[str, Mapping[str, Mark]]
 
     @classmethod
     def read(cls, documents: Mapping[str, str]) -> Checkpoints:
-        """A document that cannot be read is none: the counters then prove less."""
+        """Read the document; the counters prove less where it cannot be read."""
         try:
             return read(cls, {"queues": json.loads(documents.get(CHECKPOINTS, "{}"))})
         except UNREADABLE:
@@ -105,7 +107,7 @@ class Checkpoints:
         return json.dumps(rows, sort_keys=True)
 
     def noted(self, queues: Mapping[str, Mapping[str, Mark]]) -> Checkpoints:
-        """With newer ones; one with too many ids is not kept, and the older one goes on."""
+        """Add newer marks. Marks with too many ids are left out, and the older ones go on."""
         kept = {
             name: marks
             for name, marks in queues.items()
@@ -114,7 +116,7 @@ class Checkpoints:
         return Checkpoints({**self.queues, **kept})
 
     def since(self, queue: str, local: QueueAtSite, peer: QueueAtSite) -> Checkpoint | None:
-        """The newest moment from which these counters go on; None where there is none."""
+        """Find the newest moment from which these counters go on, if any."""
         marks = self.queues.get(queue, {})
         first, second = marks.get(local.site), marks.get(peer.site)
         if first is not None and second is not None and first.goes_on(local) and second.goes_on(peer):
@@ -126,10 +128,10 @@ class Checkpoints:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """A queue at both sites, by several readings shortly one after the other. `ahead`: how many more messages have come
-    to the second site than to the first, at least and at most: as most readings show, or the middle half of them where
-    they do not agree, as messages on their way to one of the sites differ each time. `taken_per_s`: how many leave, by
-    site. `unmatched`: by site how many messages lie there and not at the other one, where both were listed."""
+    """A queue at both sites, by several readings shortly one after the other. `ahead` says how many more messages have
+    come to the second site than to the first, at least and at most. Most readings agree on that number; otherwise the
+    middle half of them counts, as the messages on their way to one site differ each time. By site, `taken_per_s`
+    messages leave, and `unmatched` ones lie there and not at the other site, where both were listed."""
 
     first: QueueAtSite
     second: QueueAtSite

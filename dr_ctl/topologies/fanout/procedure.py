@@ -1,4 +1,4 @@
-"""What a fan-out installation does for the verbs of its runbooks, by the ids that producers give messages."""
+"""The handlers of runbook verbs for a fan-out installation, which rest on the ids that producers give messages."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
@@ -57,7 +57,7 @@ def _copied(at: wants.AtBroker) -> list[Call]:
 
 
 def _stands_still(at: wants.AtBroker) -> list[Call]:
-    """Dispatch stops while both are compared, unless a store of ids tells what was consumed."""
+    """Stop dispatch while both sites are compared, unless a store of ids tells what was consumed."""
     view = at.view
     if not view.open or view.own.stored or PAUSES in view.denied:
         return []
@@ -71,13 +71,13 @@ def _goes_on(at: wants.AtBroker) -> list[Call]:
 
 
 def resting(site: wants.SiteOf, *between: tuple[wants.Want, wants.SiteOf]) -> wants.Wants:
-    """The serving site delivers nothing meanwhile."""
+    """Let the serving site deliver nothing meanwhile."""
     return ((_stands_still, site), *between, (_goes_on, site))
 
 
 REMOVED: Final = (_removed, wants.TARGET)
 COPIED: Final = (_copied, wants.TARGET)
-# Consumed messages, so that the drain has only those that are consumed in between.
+# Consumed messages are removed before the drain, which then has only those that are consumed in between.
 draft_catch_up: Final = wants.planning(
     wants.TARGET,
     "{serving}what was consumed at {source} is removed at {target} by its ids",
@@ -96,7 +96,7 @@ draft_trim: Final = wants.planning(
     "what was consumed at {target} is removed at {source} by its ids",
     *resting(wants.TARGET, (_removed, wants.SOURCE)),
 )
-# Before clients are let in: messages that the store of ids knows are removed and listed by id.
+# Messages that the store of ids knows are removed before clients are let in.
 draft_settle: Final = wants.planning(
     wants.TARGET, "what consumers of {source} had done, as their store of ids says, is removed at {target}", REMOVED
 )
@@ -110,18 +110,18 @@ class FanoutGate(Gate[BrokerView]):
         super().__init__(observer, poll_s)
 
     def differing(self, _now: PairReading[BrokerView], _move: Move) -> list[str]:
-        """Counts say nothing while producers write to one site a moment before the other."""
+        """Compare no counts, as producers write to one site a moment before the other."""
         return []
 
     def same(self, now: PairReading[BrokerView], move: Move) -> Outcome:
         view, peer = now.source, now.target
-        brokers, clock = self.observer.brokers, self.observer.clock
+        brokers = self.observer.brokers
         ends = brokers[view.site][view.pair], brokers[peer.site][peer.pair]
         queues = reading.with_messages(view, peer)
         compared: dict[str, Json] = {name: local.depth if local else 0 for name, (local, _) in queues.items()}
         wrong, accepted = list[str](), move.spec.accept_difference
         ids: dict[str, dict[str, frozenset[str]]] = {}
-        differences = self._comparing.apart(ends, queues, lambda: clock.sleep(self._poll_s), clock.monotonic)
+        differences = self._comparing.apart(ends, queues, lambda: self.observer.clock.sleep(self._poll_s))
         for name, apart in differences.items():
             for messages, what, where in (
                 (frozenset(apart.lacks), f"message(s) only at {view.site}", f"only at {view.site}"),
@@ -132,7 +132,7 @@ class FanoutGate(Gate[BrokerView]):
                     ids.setdefault(name, {})[where] = messages
         duplicates = possible_duplicates(self._comparing.undecided(differences), move, peer.site)
         if any(duplicate.severity is Severity.ERROR for duplicate in duplicates):
-            return Failed(duplicates[0].text, findings=tuple(duplicates))
+            return Failed.of(*duplicates)
         if wrong:
             sizes = {name: len(names) for name, by in ids.items() for names in by.values()}
             return refused("DR-PARITY-004.either", ids, queues=brief(wrong), accepting=accepting(sizes))
@@ -143,16 +143,16 @@ class FanoutTools(Tools[BrokerView]):
     observer: Observer
 
     def __init__(self, observer: Observer, recipe: Recipe[BrokerView], sender: Sender) -> None:
-        self.comparing = Comparing(observer.all()[0].ids, observer.timeouts.differs_s)
+        self.comparing = Comparing(observer.all()[0].ids, observer.timeouts.differs_s, observer.clock)
         gate = FanoutGate(observer, self.comparing, recipe.rules.drain.poll)
         super().__init__(observer, recipe, sender, gate)
 
 
 class Reconciler:
-    """Makes the second broker of each pair hold what the first, which serves or did last, does, by the ids of messages.
-    By queue: `removed` ones were consumed at the other site, `copied` ones were put where they lacked. `unmatched` ones
-    lie at one site, and nobody is known to have consumed them; `undecided` says why. `not_carried` ones lack, and
-    cannot be copied whole. Raises `BrokerError`."""
+    """Makes the second broker of each pair hold the messages of the first, which serves or did last, by their ids. By
+    queue, `removed` messages were consumed at the other site, and `copied` ones were put where they lacked. `unmatched`
+    ones lie at one site, and nobody is known to have consumed them; `undecided` says why. The target lacks the messages
+    `not_carried`, which cannot be copied whole. Raises `BrokerError`."""
 
     def __init__(self, tools: FanoutTools, source: str, target: str, move: Move, context: StepContext) -> None:
         self.removed: dict[str, set[str]] = defaultdict(set)
@@ -189,13 +189,13 @@ class Reconciler:
         return Done(f"{removed}, {self.copied_in_all} that it lacked copied", self.evidence, findings)
 
     def all(self, *, copied: bool, pace: ComparisonMode = ComparisonMode.WORKING) -> Failed | None:
-        """Remove at the second broker the messages that were consumed at the first, in every queue. If `copied`, also
-        copy the messages that the second lacks, until a comparison shows that it lacks none: then None."""
+        """Remove at the second broker the messages of every queue that were consumed at the first. If `copied`, also
+        copy the messages that the second lacks until a comparison shows that it lacks none. None means success."""
         ended = (self._pair(ends, copied=copied, pace=pace) for ends in self._link_ends)
         return next((refused for refused in ended if refused is not None), None)
 
     def at_rest(self, step: PlannedStep, serving: Move, *, copied: bool) -> Failed | None:
-        """The same while the serving site delivers nothing and its clients hold nothing, if they let go in time."""
+        """Do the same while the serving site delivers nothing and its clients hold nothing, if they let go in time."""
         tools, context = self._tools, self._context
         if not any(call.goal is Goal.PAUSE for call in step.calls):
             return None
@@ -211,15 +211,14 @@ class Reconciler:
         if comparing.store is not None and not copied:
             for name, (view, peer) in queues.items():
                 reading.listed(ends[0], view)  # a message without an id ends a move here, and not behind the fence
-                if (
-                    refused := self.remove(ends[1], name, reading.consumed(comparing.store, ends[1], peer))
-                ) is not None:
+                done = reading.consumed(comparing.store, ends[1], peer)
+                if (refused := self.remove(ends[1], name, done)) is not None:
                     return refused
             return None
         idle = 0
         for _ in range(ROUNDS):
             pause = partial(self._context.wait, self._tools.timeouts.poll_s)
-            apart = comparing.apart(ends, queues, pause, self._context.monotonic, pace)
+            apart = comparing.apart(ends, queues, pause, pace)
             self.unmatched |= {name: difference.unmatched for name, difference in apart.items()}
             others = {name: copies for name, copies in self.undecided.items() if name not in apart}
             self.undecided = others | comparing.undecided(apart)
@@ -274,7 +273,7 @@ class Reconciler:
         return not_done(stayed, why, outcomes)
 
     def _copy(self, ends: LinkEnds, queue: str, lacks: Collection[str]) -> Failed | None:
-        """Copy what the first broker shows to a client: what it does not show may be on its way to a consumer."""
+        """Copy the messages that the first broker shows to a client. Others may be on their way to a consumer."""
         source, target = ends
         messages = source.messages(queue, lacks)
         target.carries = {(queue, ident): message for ident, message in messages.items()}
@@ -311,7 +310,7 @@ def trim(tools: FanoutTools, step: PlannedStep, move: Move, context: StepContext
 
 
 def settle(tools: FanoutTools, _step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    """What the lost site's consumers had done goes, as their store knows. Nobody waits for what it has no record of."""
+    """Remove what the lost site's consumers had done, as their store knows. Nobody waits for any other message."""
     if (store := tools.comparing.store) is None:
         return Done.of(found("DR-FAN-005.not_known", source=move.source))
     reconciler = Reconciler(tools, move.source, move.target, move, context)
@@ -331,7 +330,7 @@ def settle(tools: FanoutTools, _step: PlannedStep, move: Move, context: StepCont
     return Done.of(finding, evidence=reconciler.evidence)
 
 
-# Messages stay copied and removed when it is undone: copies lie at both sites, and the rest was consumed.
+# An undo leaves messages copied and removed: copies lie at both sites, and the rest was consumed.
 draft_reinstate: Final = wants.planning(
     wants.TARGET,
     "compared by id: what was consumed since is removed at {target}, what came since is copied there",
@@ -344,14 +343,14 @@ draft_reconcile: Final = wants.planning(
 
 
 def residue(tools: FanoutTools, move: Move, _context: StepContext, _was_open: bool) -> Outcome:
-    """Producers may still write to it: their messages lie at the other site as well."""
+    """Count its messages. Producers may still write to it, and their messages lie at the other site as well."""
     views = tools.views(move.target)
     count = sum(queue.depth for view in views for queue in view.business.values())
     return Done(f"{count} message(s) lie there", {"messages": count})
 
 
 def reinstate(tools: FanoutTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    """While clients work; then once more while they rest, so that counters tell from then on what is consumed."""
+    """Even out both sites while clients work, and once more while they rest: from then on counters prove more."""
     if nothing_owed(tools.observer.observe(), move):
         return NotNeeded(f"{move.target} is taken in already")
     reconciler = Reconciler(tools, move.source, move.target, move, context)
@@ -366,7 +365,7 @@ def reinstate(tools: FanoutTools, step: PlannedStep, move: Move, context: StepCo
 
 
 def reconcile(tools: FanoutTools, _step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    """Even it out once more; the gate proves what counters tell, once clients are out."""
+    """Even out both sites once more. The gate proves what counters tell, once clients are out."""
     reconciler = Reconciler(tools, move.source, move.target, move, context)
     if (refused := reconciler.all(copied=True)) is not None:
         return refused
@@ -374,7 +373,7 @@ def reconcile(tools: FanoutTools, _step: PlannedStep, move: Move, context: StepC
     both = snapshot.both(move.source, move.target)
     undecided = [f for views in both for f in possible_duplicates(checks.undecided(*views), move, move.target)]
     if any(finding.severity is Severity.ERROR for finding in undecided):
-        return Failed(undecided[0].text, reconciler.evidence, tuple(undecided))
+        return Failed.of(*undecided, evidence=reconciler.evidence)
     return reconciler.done(*undecided)
 
 

@@ -1,5 +1,5 @@
-"""The way to each broker of a fan-out installation: readings, changes, and the messages that are copied to the other
-site, by the ids that producers gave them."""
+"""Reads and changes each broker of a fan-out installation, and copies messages to the other site, by the ids that
+producers gave them."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ from dr_ctl.topologies.fanout.counting import Checkpoint, Checkpoints, Counted, 
 from dr_ctl.topologies.fanout.view import COPY, IDS, BrokerView, FanoutConfig
 
 SILENT_S: Final = 10.0
-AT_ONCE: Final = 100  # on their way without a receipt
-# Headers that the broker adds to a message, not its producer; `content-length` tells bytes from text.
+AT_ONCE: Final = 100  # so many messages are on their way without a receipt
+# The broker adds these headers to a message, not its producer. `content-length` stays: it tells bytes from text.
 _ITS: Final = frozenset(
     {"destination", "subscription", "message-id", "ack", "redelivered", "receipt", "original-destination"}
 )
@@ -48,13 +48,9 @@ CopiedMessage = tuple[Mapping[str, str], bytes]
 
 
 def is_carried(row: Mapping[str, Any]) -> bool:
-    """Say whether STOMP carries a message whole, as it is text or bytes and its properties are texts. That is told by
-    how the console shows it: STOMP itself gives any other an empty body, and no sign."""
+    """Say whether STOMP carries a message whole, because it is text or bytes and its properties are texts. The console
+    shows that: STOMP itself gives any other message an empty body, and no sign."""
     return not _BODIES.isdisjoint(row) and not any(row.get(f"{kind}Properties") for kind in _TYPED)
-
-
-class CannotCopy(BrokerError):
-    """A message cannot be read whole, or cannot be put down."""
 
 
 def read(account: StompAccount, queue: str, header: str, wanted: Collection[str]) -> dict[str, CopiedMessage]:
@@ -68,7 +64,7 @@ def read(account: StompAccount, queue: str, header: str, wanted: Collection[str]
 
 
 def put(account: StompAccount, queue: str, messages: Sequence[CopiedMessage]) -> None:
-    """Durable; raises `BrokerError` where the broker does not confirm each: confirmed messages stay there."""
+    """Send durable messages; raises `BrokerError` unless the broker confirms each. Confirmed messages stay there."""
     connection = connected(account)
     try:
         for start in range(0, len(messages), AT_ONCE):
@@ -91,7 +87,7 @@ COUNTERS: Final = ("QueueSize", "EnqueueCount", "DequeueCount", "ExpiredCount", 
 
 
 def counters(reader: Reader, queues: Sequence[Queue | None]) -> list[Counters]:
-    """The counters of these queues in one small reading; of one that is not there none ever counted."""
+    """Read the counters of these queues at once; those of an absent queue are zero."""
     present = [queue for queue in queues if queue is not None]
     answers = reader.read([Read(queue.bean, COUNTERS) for queue in present]) if present else ()
     counted = {
@@ -104,12 +100,12 @@ def counters(reader: Reader, queues: Sequence[Queue | None]) -> list[Counters]:
 
 def counters_in(fields: Fields) -> Counters:
     depth, added, removed, expired, dispatched, in_hand = map(fields.number, COUNTERS)
-    # A client that leaves while it takes is counted twice at times: in hand is then below zero for a while.
+    # A client that leaves while it takes is counted twice at times, and the count in hand is below zero then.
     return Counters(depth, added, removed, expired, dispatched - max(0, in_hand))
 
 
 class Session(session.Session[BrokerView]):
-    """`carries`: messages read at the peer that are to be put down here. `ids`: the consumers' store of ids."""
+    """`carries` holds messages of the peer that are to be put down here; `ids` is the consumers' store of ids."""
 
     settings_of = FanoutBroker
     settings: FanoutBroker
@@ -130,7 +126,7 @@ class Session(session.Session[BrokerView]):
 
     def _own_account(self) -> StompAccount:
         if (listener := self.agents_listener()) is None:
-            raise CannotCopy(
+            raise BrokerError(
                 f"{self.site}/{self.pair}: the settings name no `sync:`, so no message can be copied",
                 remedy="Name there a STOMP connector that no client uses.",
             )
@@ -139,19 +135,16 @@ class Session(session.Session[BrokerView]):
     def messages(self, queue: str, wanted: Collection[str]) -> Mapping[str, CopiedMessage]:
         return read(self._own_account(), queue, self.own.id_header, wanted)
 
-    def put(self, queue: str, ids: Sequence[str]) -> int:
-        if copies := [self.carries[queue, id_] for id_ in ids if (queue, id_) in self.carries]:
-            put(self._own_account(), queue, copies)
-        return len(copies)
-
     def is_own(self, call: Call) -> bool:
         return COPY in call.request or super().is_own(call)
 
     def do(self, call: Call) -> Outcome:
         if COPY not in call.request:
             return super().do(call)
-        ids = [str(id_) for id_ in items(call.request, IDS)]
-        return Done(f"{self.put(str(call.request[COPY]), ids)} put down")
+        queue, ids = str(call.request[COPY]), map(str, items(call.request, IDS))
+        if copies := [self.carries[queue, id_] for id_ in ids if (queue, id_) in self.carries]:
+            put(self._own_account(), queue, copies)
+        return Done(f"{len(copies)} put down")
 
 
 TRYING_S: Final = 5.0
@@ -159,7 +152,7 @@ _NOTHING: Final = frozenset[str]()
 NONE_PROVEN: Final = Consumed(_NOTHING, done_in_both_stores(_NOTHING, _NOTHING))
 
 Both = tuple[Queue | None, Queue | None]
-"""One queue at both sites, the source's first; None where a site has no such queue."""
+"""A queue at both sites, the source's first; None where a site has no such queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +171,7 @@ class Listed:
 
     @property
     def entered(self) -> int | None:
-        """How many messages had come in since the broker's start when it was listed; None where any left meanwhile."""
+        """Count the messages that had come in since the broker's start by the listing; None if any left meanwhile."""
         came, most = self.count - self.before.depth, self.after.added - self.before.added
         stood = (self.before.removed, self.before.expired) == (self.after.removed, self.after.expired)
         return self.before.added + came if stood and 0 <= came <= most else None
@@ -188,7 +181,8 @@ class Listed:
         return min(self.before.depth, self.after.depth)
 
     def complete(self) -> CompleteListing:
-        """A second message of one id adds no id. What comes meanwhile hides nothing. Raises `IncompleteListing`."""
+        """Believe the listing, where a second message of one id adds no id, and a message that comes meanwhile hides
+        none. Raises `IncompleteListing`."""
         before, after = self.before.depth, self.after.depth
         if self.entered is not None:
             before = after = self.count
@@ -197,19 +191,20 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class QueueDifference:
-    """The difference of a queue, while `source` serves or did last. `consumed`: there, and at the target still.
-    `lacks`: not at the target. `unmatched`: at the target only, and nothing proves that a client consumed them."""
+    """The difference of a queue between the source, which serves or did last, and the target. The target still has
+    messages that were `consumed` at the source, and `lacks` others. The messages `unmatched` lie at the target alone,
+    and nothing proves that a client consumed them."""
 
     consumed: Consumed
     lacks: Mapping[str, Any]
-    """With how the source's broker shows the message."""
+    """The source's broker shows each of these messages so."""
     unmatched: frozenset[str]
     known: frozenset[str] = frozenset()
-    """Those alone at the target that a checkpoint names already."""
+    """A checkpoint names these messages of the target already."""
     why: str = ""
     """Why the messages that lie there alone are not proven to be consumed."""
     marks: Mapping[str, Mark] | None = None
-    """Where this reading can be a checkpoint: its marks by site, before anything is removed."""
+    """The marks of a checkpoint by site, if this reading can be one, before anything is removed."""
 
 
 def with_messages(source: BrokerView, target: BrokerView) -> Mapping[str, Both]:
@@ -227,10 +222,10 @@ def listed(session: Session, queue: Queue | None) -> Listed:
 
 
 def listed_to_the_end(session: Session, queue: Queue | None) -> Listed:
-    """A broker cuts a listing silently where its policy says so (400 by default), and leaves messages out while
-    consumers take some: one that is shorter than the queue is asked for again, and then not believed. Raises
-    `BrokerError`."""
-    # A law of its own: no hand is here, and a listing that was cut by a consumer is asked for again at once.
+    """List a queue again while its listing is shorter than the queue, and then do not believe it. A broker cuts a
+    listing silently where its policy says so (400 by default), and leaves messages out while consumers take some.
+    Raises `BrokerError`."""
+    # No step's wait applies here: a listing that was cut by a consumer is asked for again at once.
     until = boottime_s() + TRYING_S
     while True:
         listing = listed(session, queue)
@@ -246,14 +241,16 @@ def listed_to_the_end(session: Session, queue: Queue | None) -> Listed:
 
 
 def consumed(store: Store, target: Session, queue: Queue | None) -> Consumed:
-    """What the store knows of the target: consumers of both sites write to it. The serving site is not listed."""
+    """Find the target's messages that the store knows, as consumers of both sites write to it. The serving site is not
+    listed."""
     known = store.known(queue.name, listed_to_the_end(target, queue).ids) if queue is not None else _NOTHING
     return Consumed(known, done_in_both_stores(known, known))
 
 
 def covered(local: Listed, peer: Listed, since: Checkpoint) -> Consumed:
-    """What counters since a checkpoint prove to be consumed: all that came to the target since, or lay at both then,
-    and that the source lacks; or none. As many have to have come to both: those under way are told by their ids."""
+    """Find the messages that counters since a checkpoint prove to be consumed: all that came to the target since, or
+    lay at both sites then, and that the source lacks; or none. The same number has to have come to both sites, and ids
+    name the messages that are on their way."""
     if local.entered is None or peer.entered is None:
         return NONE_PROVEN
     under_way = len(local.ids - peer.ids - since.local.unmatched)
@@ -271,7 +268,7 @@ def covered(local: Listed, peer: Listed, since: Checkpoint) -> Consumed:
 
 
 class ComparisonMode(Enum):
-    """How a comparison goes on beside the clients of the serving site."""
+    """The way in which a comparison goes on beside the clients of the serving site."""
 
     ONCE = "one reading, whatever clients do"
     WORKING = "what lies at one site alone is looked at again"
@@ -281,8 +278,8 @@ class ComparisonMode(Enum):
 class Comparing:
     """Compares queues for one command, and remembers ids that stay alone: only the first comparison waits."""
 
-    def __init__(self, store: Store | None, within_s: float) -> None:
-        self.store, self._within_s = store, within_s
+    def __init__(self, store: Store | None, within_s: float, clock: Clock) -> None:
+        self.store, self._within_s, self._clock = store, within_s, clock
         self._unmatched: dict[tuple[str, str], frozenset[str]] = {}
 
     def apart(
@@ -290,16 +287,15 @@ class Comparing:
         ends: LinkEnds,
         queues: Mapping[str, Both],
         pause: Callable[[], None],
-        now: Callable[[], float],
         pace: ComparisonMode = ComparisonMode.WORKING,
     ) -> Mapping[str, QueueDifference]:
-        """Producers write to both sites, but not in the same instant: queues with ids at one site alone are looked at
-        again, with a `pause` between, for as long as was set; all of them together. Raises `BrokerError`."""
+        """Compare queues again, with a `pause` between, while ids lie at one site alone: producers write to both sites,
+        but not in the same instant. All queues share the time that was set. Raises `BrokerError`."""
         checkpoints = kept(ends)
         differences = {name: self._compared(ends, name, both, checkpoints, pace) for name, both in queues.items()}
-        until = now() + self._within_s
+        until = self._clock.monotonic() + self._within_s
         known = {name: self._unmatched.get((ends[1].site, name), _NOTHING) for name in differences}
-        while pace is not ComparisonMode.ONCE and now() < until:
+        while pace is not ComparisonMode.ONCE and self._clock.monotonic() < until:
             rows = differences.items()
             again = [name for name, row in rows if row.lacks or row.unmatched - row.known - known[name]]
             if not again:
@@ -307,12 +303,12 @@ class Comparing:
             pause()
             for name in again:
                 differences[name] = self._compared(ends, name, queues[name], checkpoints, pace, differences[name])
-        if pace is not ComparisonMode.ONCE:  # what one reading finds alone may be on its way
+        if pace is not ComparisonMode.ONCE:  # a single reading does not tell which messages are on their way
             self._unmatched |= {(ends[1].site, name): apart.unmatched for name, apart in differences.items()}
         return differences
 
     def undecided(self, differences: Mapping[str, QueueDifference]) -> dict[str, Undecided]:
-        """The messages that nothing proves to be consumed or not. A store of ids leaves none."""
+        """Tell which messages nothing proves to be consumed or not. A store of ids leaves none."""
         if self.store is not None:
             return {}
         return {
@@ -330,8 +326,9 @@ class Comparing:
         pace: ComparisonMode,
         before: QueueDifference | None = None,
     ) -> QueueDifference:
-        """The waiting site between two listings of the serving one: an id that is not there a moment later was
-        consumed, or never came; one that was there a moment before has had time to come. All else is on its way."""
+        """List the waiting site between two listings of the serving one. An id that the serving site lacks a moment
+        later was consumed, or never came, and one that it had a moment before has had time to come. Other messages are
+        on their way."""
         first = listed_to_the_end(ends[0], both[0])
         waiting = listed_to_the_end(ends[1], both[1])
         again = listed_to_the_end(ends[0], both[0])
@@ -348,7 +345,7 @@ class Comparing:
             for session, listed in zip(ends, (again, waiting), strict=True)
         ]
         since = checkpoints.since(name, *sites)
-        # What clients take while both sites are listed could have come and gone unseen.
+        # Messages could have come and gone unseen if clients took any while both sites were listed.
         rests = first.before.removed == again.after.removed
         proven = covered(again, waiting, since) if rests and since is not None else NONE_PROVEN
         only = waiting.ids - again.ids - proven.ids
@@ -360,7 +357,9 @@ class Comparing:
         calm = first.before.added == again.after.added and waiting.before.added == waiting.after.added
         hurried = only and not proven.ids and not calm
         if works and (hurried or pace is ComparisonMode.ONCE or (since is not None and unmatched <= known)):
-            marks = None  # while clients work less is certain: an older one goes on for as long as it proves everything
+            marks = (
+                None  # less is certain while clients work, so an older checkpoint goes on while it proves everything
+            )
         why = NOT_COUNTED if since is None else UNMATCHED if unmatched <= known else ONE_SITE_ALONE
         return QueueDifference(
             proven, {id_: again.rows[id_] for id_ in lacks}, unmatched, known, why if rests else TAKEN, marks
@@ -368,7 +367,7 @@ class Comparing:
 
 
 def _again(unmatched: frozenset[str], before: QueueDifference | None) -> frozenset[str]:
-    """Those that lay at the target alone at the reading before too, whatever was proven of them then."""
+    """Keep the messages that lay at the target alone at the reading before too, whatever was proven of them then."""
     return unmatched & (before.unmatched | before.consumed.ids) if before is not None else unmatched
 
 
@@ -380,8 +379,9 @@ def _marks(
     coming: frozenset[str],
     first: Counters,
 ) -> Mapping[str, Mark] | None:
-    """What came to one site a moment ago counts as come to the other too; `coming` are those to the source. `first`:
-    before its queue was listed: what clients have finished since may leave it later."""
+    """Mark both sites. A message that came to one site a moment ago counts as come to the other too, as the `coming`
+    ones to the source. `first` are the source's counters from before its listing: a message that clients have finished
+    since may leave it later."""
     if local.entered is None or peer.entered is None:
         return None
     came = local.entered + len(coming), peer.entered + len(local.ids - peer.ids - unmatched[0])
@@ -397,7 +397,8 @@ def kept(ends: Sequence[Session]) -> Checkpoints:
 
 
 def keep(ends: LinkEnds, differences: Mapping[str, QueueDifference]) -> None:
-    """From here on counters tell what is consumed. Where this cannot be written, the older checkpoints go on."""
+    """Keep new checkpoints, from which counters tell what is consumed. Where no document can be written, the older ones
+    go on."""
     marks, target = {}, ends[1].site
     for name, difference in differences.items():
         if difference.marks is not None:
@@ -423,15 +424,15 @@ def _id(session: Session, queue: str, row: Any) -> str:
     return ident
 
 
-READINGS: Final = 15  # of counters, where messages come all the time
+READINGS: Final = 15  # counters are read at most so often, where messages come all the time
 RESTS: Final = 3
 LISTED_UP_TO: Final = 1000
 Observer = observer.Observer[BrokerView, Session]
 
 
 def with_counters(observer: Observer, read: Callable[[], Snapshot[BrokerView]]) -> Snapshot[BrokerView]:
-    """Look, and read the counters of queues that do not hold the same several times: what is on its way to one of the
-    sites differs each time, and a message that came to one site alone does not."""
+    """Read both sites, and several times the counters of queues that do not hold the same. The messages on their way to
+    a site differ each time, and a message that came to one site alone stays."""
     snapshot = read()
     if observer.all()[0].ids is not None:
         return snapshot
@@ -461,7 +462,7 @@ def _counted(
             observer.clock.sleep(observer.timeouts.apart_s)  # a message may have been on its way all that time
             now |= read(apart)
     except BrokerError:
-        return {}  # it has just answered: what its counters say now the next reading tells
+        return {}  # the broker has just answered, and the next reading tells its counters
     return {name: _listed_by_id(ends, name, counted) for name, counted in now.items()}
 
 
@@ -475,7 +476,7 @@ def _readings(
 
     while names and len(readings) < READINGS:
         if len(readings) >= RESTS and all(reading == readings[-1] for reading in readings[-RESTS:]):
-            break  # nothing came or left between the last ones: more of them would say the same
+            break  # no message came or left between the last readings, so more of them would say the same
         if readings:
             observer.clock.sleep(observer.timeouts.poll_s)
         readings.append(tuple(observer.ask_all(read, ends)))
@@ -483,7 +484,7 @@ def _readings(
 
 
 def _listed_by_id(ends: tuple[Session, ...], name: str, now: Counted) -> Counted:
-    """With the ids of both sites, where no counter tells anything and the queue is shallow enough."""
+    """Compare the ids of both sites where no counter tells anything and the queue is shallow enough."""
     if kept(ends).since(name, now.first, now.second) is not None:
         return now
     if max(at.counters.depth for at in (now.first, now.second)) > LISTED_UP_TO:

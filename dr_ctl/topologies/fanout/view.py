@@ -1,4 +1,4 @@
-"""A broker whose producers write to its peer too, as one reading has shown it. Nothing joins it to its peer."""
+"""A broker whose producers write to its peer too, as one reading has shown it. No link joins the two."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class FanoutFence(Connectors):
     view: BrokerView
 
     def clients_elsewhere(self, besides: Collection[str] = ()) -> list[str]:
-        """Clients at connectors that a fence leaves open, and consumers among the producers."""
+        """Find clients at connectors that a fence leaves open, and consumers among the producers."""
         where = {producer.client: producer.protocol for producer in self.view.producers}
         return super().clients_elsewhere((*besides, *self.view.own.producers)) + [
             f"consumer of {consumer.queue}: {consumer.who} on connector {where[consumer.client]}"
@@ -39,12 +39,13 @@ class FanoutLink(NoLink["BrokerView"]):
 
     def __init__(self, view: BrokerView) -> None:
         super().__init__(view)
-        # A consumer writes down what it has done, where those of the peer look.
+        # A store tells the peer's consumers what is done, so that they get no message again.
         self.redelivers = not view.tells_done
 
     @property
     def counters(self) -> Iterable[Queue]:
-        """By what left them: producers go on while clients are out, and what they add lies at both sites."""
+        """Count only what left the queues: producers go on while clients are out, and what they add lies at both
+        sites."""
         return [replace(queue, depth=0, added=0) for queue in self.view.business.values()]
 
     @property
@@ -67,9 +68,9 @@ class FanoutLink(NoLink["BrokerView"]):
         )
 
     def rows(self, peer: BrokerView | None, at: datetime) -> Iterator[Row]:
-        """Rows of a serving site: messages that its peer lacks, and messages that its peer has although they were
-        consumed here, where no store of ids tells these: with one, a failover removes them before anybody gets them.
-        Beside a peer that was not read, or not taken in again, all messages here may lie here alone.
+        """Record for a serving site the messages that its peer lacks, and the messages that its peer still has although
+        they were consumed here. With a store of ids the latter are no duplicates, as a failover removes them before
+        anybody gets them. Beside a peer that was not read, or not taken in again, all messages here may lie here alone.
         Figures of the two states never make one rate, like figures of two starts of a broker."""
         view = self.view
         if not view.open:
@@ -95,7 +96,7 @@ class FanoutLink(NoLink["BrokerView"]):
                 yield replace(row, kind="staged", depth=queue.depth - lacks + duplicates)
 
     def stake(self, peer: BrokerView | None) -> Stake:
-        """While a lost site is not taken in again no count tells that any message lies at both."""
+        """While a lost site is not taken in again, no count shows that a message lies at both sites."""
         shared = not (self.view.unmatched or (peer is not None and peer.unmatched))
         by_queue = {
             name: _apart(queue, peer.by_name.get(name) if peer is not None else None, shared=shared)
@@ -107,13 +108,14 @@ class FanoutLink(NoLink["BrokerView"]):
 
     @property
     def residue(self) -> Residue | None:
-        """Ids alone tell which messages were consumed elsewhere, and the return compares them."""
+        """Tell no duplicates: ids alone show which messages were consumed elsewhere, and the return compares them."""
         depths = [queue.depth for queue in self.view.without_dead_letters.values() if queue.counted]
         return Residue(sum(depths), 0) if self.view.queues else None
 
 
 def _apart(local: Queue, peer: Queue | None, *, shared: bool) -> tuple[int | None, int | None]:
-    """How many the peer lacks, and how many are there and not here any more; of all where none is `shared` by both."""
+    """Count the messages that the peer lacks, and those that it has and that are not here any more. No message lies at
+    both sites unless they are `shared`."""
     if not local.counted or (peer is not None and not peer.counted):
         return None, None
     depth = peer.depth if peer is not None else 0
@@ -122,8 +124,9 @@ def _apart(local: Queue, peer: Queue | None, *, shared: bool) -> tuple[int | Non
 
 @dataclass(frozen=True, slots=True)
 class FanoutConfig:
-    """Beside the settings of any broker: the connectors of its producers, the one of dr-ctl's own, the property by
-    which producers name a message, whether the settings name the consumers' store of ids, and why that was not read."""
+    """The settings that only such brokers have: the connectors of producers, dr-ctl's own connector, and the property
+    by which producers name a message. A broker is `stored` if the settings name a store of ids of its consumers;
+    `unread` says why the store was not read."""
 
     producers: tuple[str, ...] = ()
     connector: str | None = None
@@ -161,7 +164,7 @@ class BrokerView(ClassicBroker):
 
     @property
     def unmatched(self) -> bool:
-        """True if the peer is known to lack newer messages: the peer was lost, and not taken in again."""
+        """Say whether the peer is known to lack newer messages, because it was lost and not taken in again."""
         return any(debt.kind is DebtKind.QUARANTINE for debt in debts_of(self.documents))
 
 
