@@ -1,4 +1,4 @@
-"""The named checks of brokers that diverts and bridges join: everything that speaks against a move, at once. Pure."""
+"""The named checks of brokers that diverts and bridges join. They find everything against a move at once. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -34,7 +34,7 @@ def of_return(case: Case[BrokerView]) -> Iterator[Finding]:
     moves = case if case.move.spec.operation == FAILBACK else None
     yield from reasons.of_return(case, lambda view: of_broker(view, moves), _MENDED, "DR-RETURN-001.artemis", of_both)
     for view in case.snapshot.views(case.move.target):
-        if not view.link.attached:  # else a return has begun to let them in
+        if not view.link.attached:  # an attached link shows that a return has begun
             yield from _done_again(view, case.move)
 
 
@@ -84,7 +84,7 @@ def _discovery(name: str, view: BrokerView, case: Case[BrokerView] | None) -> It
         if queue.durable and not (queue.temporary or view.flow(queue.address) or name in dead_ends)
     }
     left_behind: dict[str, int] = {}
-    # The queues that the settings leave out stay on purpose, and of a part of a site's queues others do.
+    # Queues that the settings leave out stay on purpose, and so do the others where a part of a site's queues moves.
     if case is not None and (view.site, case.move.spec.units) == (case.move.source, None):
         chosen, accepted = case.rules.queues, case.move.spec.accept_difference
         left_behind = {name: n for name, n in loose.items() if n > accepted.get(name, 0) and selects(chosen, name)}
@@ -111,7 +111,7 @@ def _flow(name: str, view: BrokerView, flow: Flow) -> Iterator[Finding]:
         yield found("DR-BRIDGE-004", broker=name, stopped=brief(stopped), site=view.site)
     elif flow.bridges and not flow.attached:
         yield found("DR-LINK-004", broker=name, link=f"the bridge of {unit}", site=view.site)
-    # A message that does not say where it comes from is sent back, and comes again.
+    # A message that does not say where it comes from is sent back to its site.
     taken = flow.divert.filter or ""
     for bridge in flow.bridges:
         if bridge.origin is None:
@@ -124,8 +124,8 @@ def _flow(name: str, view: BrokerView, flow: Flow) -> Iterator[Finding]:
 
 
 def _buffered(name: str, view: BrokerView, flow: Flow, spec: Spec | None = None) -> Iterator[Finding]:
-    """A message for which no buffer was is counted by its address, whose count begins anew with the broker. Where its
-    queue is too deep to be compared, nothing else would tell of it."""
+    """Find messages for which there was no buffer. Their address counts them, and its count begins anew with the
+    broker. Where their queue is too deep to be compared, nothing else would tell of them."""
     unit, lost, buffer = flow.unit, view.uncopied(flow), flow.buffer
     if buffer is None:
         return
@@ -173,7 +173,8 @@ def _fence(name: str, view: BrokerView) -> Iterator[Finding]:
 
 
 def of_ways(view: BrokerView, peer: BrokerView | None) -> Iterator[Finding]:
-    """Find the bridges that ship nothing: stopped, refused, or gone. While its peer is away no bridge is connected."""
+    """Find the bridges that ship nothing because they are stopped, refused or gone. No bridge is connected while its
+    peer is away."""
     of_queue = {"DR-BRIDGE-004", "DR-BRIDGE-019", *(("DR-BRIDGE-002", "DR-BRIDGE-006", "DR-LINK-004") if peer else ())}
     yield from (finding for finding in of_broker(view) if finding.id in of_queue)
 
@@ -195,7 +196,7 @@ def of_both(case: Case[BrokerView], view: BrokerView, peer: BrokerView) -> Itera
         yield from of_reached_copy(unit, view, peer, planned=True)
         yield from _delayed(unit, view, peer, move, case.rules)
         yield from _only_here(unit, view, peer, move.spec)
-    # What only the waiting site copies no fence closes where it is served, and it would open at both.
+    # No fence would close a queue that only the waiting site copies where it is served, and it would open at both.
     for unit in (unit for unit in peer.among(move.moves) if view.flow(unit) is None):
         yield found("DR-BRIDGE-006.not_captured", site=view.site, pair=view.pair, unit=unit, other_site=peer.site)
     yield from _refused(view, peer)
@@ -203,8 +204,9 @@ def of_both(case: Case[BrokerView], view: BrokerView, peer: BrokerView) -> Itera
 
 
 def of_reached_copy(unit: str, view: BrokerView, peer: BrokerView, *, planned: bool = False) -> Iterator[Finding]:
-    """Find a copy of what this site serves that clients reach at the other: nobody works on it there yet, or only a
-    pause closes it, and they may send. Against a planned move, one that is open at both, or closed by listeners."""
+    """Find a copy of a unit that this site serves and that clients reach at the other: nobody works on it there yet, or
+    only a pause closes it, and clients may send. A planned move also minds a unit that is open at both sites, or closed
+    by its listeners alone."""
     site, pair, queue = peer.site, peer.pair, quote(unit)
     is_served = bool(view.units.get(unit))
     if unit in peer.idle or (planned and is_served and peer.units.get(unit)):
@@ -216,7 +218,7 @@ def of_reached_copy(unit: str, view: BrokerView, peer: BrokerView, *, planned: b
 
 
 def _delayed(unit: str, view: BrokerView, peer: BrokerView, move: Move, rules: Rules) -> Iterator[Finding]:
-    """Find what a bridge does not ship for longer than a drain behind the fence waits while nothing moves."""
+    """Find delayed messages that are due later than a drain behind the fence waits while nothing moves."""
     flow, waits_s, late = view.flow(unit), min(rules.within(move), rules.drain.stall), 0
     if flow is not None:
         late = flow.not_due if flow.due_s is None else sum(due_s > waits_s for due_s in flow.due_s)
@@ -234,7 +236,8 @@ def _delayed(unit: str, view: BrokerView, peer: BrokerView, move: Move, rules: R
 
 
 def _only_here(unit: str, view: BrokerView, peer: BrokerView, spec: Spec) -> Iterator[Finding]:
-    """Find the queues of an address that hold messages and are not at the other site, as a subscription made here."""
+    """Find queues of an address that hold messages and are not at the other site, as a subscription made here may
+    be."""
     copies = {queue.name for queue in peer.queues_of(unit)}
     for queue in view.queues_of(unit) if copies else ():
         if queue.depth and queue.name not in copies and queue.depth != spec.accept_difference.get(queue.name):
@@ -244,7 +247,7 @@ def _only_here(unit: str, view: BrokerView, peer: BrokerView, spec: Spec) -> Ite
 
 
 def _refused(view: BrokerView, peer: BrokerView) -> Iterator[Finding]:
-    """Find a role that may not send to one address: the peer refuses its bridge there, which stops all bridges."""
+    """Find a role that may not send to one address: the peer then refuses its bridge, which stops all bridges."""
     clients = peer.config.lasting.roles if peer.config.lasting is not None else ()
     senders = {
         unit: {role for role, words in peer.grants[unit].items() if "send" in words and not role.startswith(ASIDE)}

@@ -1,7 +1,7 @@
 """The messages of a queue, read one by one, and the names by which both sites know the same message.
 
-Of a buffer: when its delayed messages are due, and which of them consumers have done without an announcement that is
-left. Of a queue: messages that no divert copies, because a client wrote where they come from.
+A buffer tells when its delayed messages are due, and which messages consumers have done without an announcement that is
+left. A queue tells messages that no divert copies, because a client wrote where they come from.
 """
 
 import json
@@ -20,11 +20,12 @@ from dr_ctl.topologies.common.view import Queue
 
 NUMBER: Final = "_AMQ_ORIG_MESSAGE_ID"
 PAGE: Final = 1000  # messages of one answer
-COMPARED: Final = PAGE  # messages of a queue that are looked for in its copy, one by one
+COMPARED: Final = PAGE  # so many messages of a queue are looked for in its copy, one by one
 _DIVERTED: Final = "_AMQ_ORIG_ADDRESS"  # the peer's divert sets it on every copy
 Origin = tuple[str, int]
 DELAYED_UP_TO: Final = 1_000
-# When it is due, on the broker's clock; and how long after it came in, which is no later than so long from now.
+# A message is due at a moment of the broker's clock, or so long after it came in, which is no later than so long from
+# now.
 _AT: Final = ("_AMQ_SCHED_DELIVERY", "x-opt-delivery-time")
 _AFTER: Final = "x-opt-delivery-delay"
 COUNTED_UP_TO: Final = 20_000  # a count by filter looks at each message, and reads those that are paged
@@ -33,8 +34,9 @@ ANNOUNCED_UP_TO: Final = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """`origins` are the names that its copy may have; what is `forwarded` has none, as its sender wrote that it comes
-    from elsewhere. `copied`: the peer's name for a copy. `properties`: its sender's, None if not shown."""
+    """The copy of a message may have the names `origins`. A `forwarded` message has no copy, as its sender wrote that
+    it comes from elsewhere. `copied` is the peer's name of a message that is a copy itself. `properties` are those of
+    the sender, or None if not shown."""
 
     origins: frozenset[Origin]
     copied: Origin | None
@@ -50,13 +52,14 @@ class Message:
         return min(self.origins)
 
     def id(self, header: str) -> str:
-        """The id that consumers write down: the producer's, else the origin and the number."""
+        """The id that consumers write down: the producer's one, else the origin and the number."""
         given = (self.properties or {}).get(header)
         return str(given) if isinstance(given, str | int) else f"{self.name[0]}:{self.name[1]}"
 
 
 def pages(reader: Reader, queue: Queue, own: str, *, timeout_s: float) -> Iterator[list[Message]]:
-    """In pages, the last first: a copy's newest lie there. `own`: the site in origins. Raises `BrokerError`."""
+    """Read a queue in pages, the last first, where a copy's newest messages lie. `own` names the site in origins.
+    Raises `BrokerError`."""
     for rows in _listings(reader, queue, timeout_s=timeout_s):
         try:
             yield [_message(row, own) for row in rows]
@@ -71,7 +74,7 @@ def _listings(reader: Reader, queue: Queue, *, timeout_s: float) -> Iterator[Any
 
 
 def listed(reader: Reader, queue: Queue, own: str, *, timeout_s: float) -> list[Message] | None:
-    """All messages but delayed ones; None where one is left out, or its broker does not show what it is called."""
+    """List all messages but delayed ones; None if one is left out, or the broker does not show its name."""
     messages = [message for page in pages(reader, queue, own, timeout_s=timeout_s) for message in page]
     is_whole = len(messages) + queue.scheduled == queue.depth and all(message.named for message in messages)
     return messages if is_whole else None
@@ -111,7 +114,7 @@ def _latest_s(row: Mapping[str, Any], now_ms: int) -> float:
 
 
 def forwarded(reader: Reader, view: BrokerView) -> Mapping[str, int]:
-    """By unit that is served there; without those that were not read, the deepest."""
+    """Count forwarded messages by unit that is served there, without the deepest units, which were not read."""
     served = [
         (unit, queue, origin)
         for unit in view.open_among(lambda _: True)

@@ -1,7 +1,7 @@
-"""What an installation of diverts and bridges does for the verbs of its runbooks, row by row in the table.
+"""The handlers of runbook verbs for an installation of diverts and bridges; the table at the end names them.
 
-Queues are closed to their clients and opened again, proven by a reading. A bridge that is stopped is started. A lost
-site is taken in again while no queue delivers: its residue and its ids are let in, and compared.
+A reading proves that queues are closed to their clients, or open again. A bridge that is stopped is started. A lost
+site is taken in again while no queue delivers: messages and ids that it still holds are let in, and compared.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ from dr_ctl.topologies.bridges.reading import READS, LinkEnds
 from dr_ctl.topologies.bridges.tools import BridgesTools, copies_done, done_at, ids_lacking, ids_left, lacking
 from dr_ctl.topologies.bridges.view import Bridge, BrokerView, Chosen, every_unit
 from dr_ctl.topologies.common import receipts, wants
-from dr_ctl.topologies.common.calls import START, STOP, call, holds, open_listener, pause, request, resume, still
+from dr_ctl.topologies.common.calls import call, holds, open_listener, pause, request, resume, still, switched
 from dr_ctl.topologies.common.idstore import NotRead
 from dr_ctl.topologies.common.reasons import paused_at
 from dr_ctl.topologies.common.recipe import Procedure, Undo, VerbHandler
@@ -36,15 +36,9 @@ from dr_ctl.topologies.common.topology import COMMON, TopologyDefinition
 from dr_ctl.topologies.common.verbs.activate import may_open, other_site_open, sides
 from dr_ctl.topologies.common.verbs.fence import acting, drafting, held, held_for_the_other
 from dr_ctl.topologies.common.verbs.undoing import as_before, open_again
-from dr_ctl.topologies.common.view import Acceptor, Queue
+from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.common.waiting import Barrier, Direction, Wait, attached
-from dr_ctl.topologies.common.wants import (
-    SOURCE,
-    TARGET,
-    AtBroker,
-    Wants,
-    planning,
-)
+from dr_ctl.topologies.common.wants import SOURCE, TARGET, AtBroker, Wants, planning
 
 CUT: Final = "closeConsumerConnectionsForAddress(java.lang.String)"
 NOT_PAUSED: Final = "it is not paused"
@@ -53,23 +47,24 @@ NEW: Final[Mapping[str, Any]] = {"kept_out": False, "gated": []}
 
 
 def closes(view: BrokerView, units: Sequence[str]) -> list[Call]:
-    """Keep the clients' roles out of the addresses first, so that no client that is cut comes back; stop dispatch for
-    good; end the connections of consumers. The bridges' role keeps working: a refused bridge stops all of them. Queues
-    that a quiesce has paused stay paused."""
+    """Keep the clients' roles out of the addresses first, so that no client that is cut comes back; then stop dispatch,
+    and end the connections of consumers. The bridges' role keeps its rights, because a refused bridge stops all of
+    them. Queues that a quiesce has paused stay paused."""
     pauses = [_dispatch(view, Goal.CLOSE, queue, NOT_PAUSED) for unit in units for queue in view.queues_of(unit)]
     return [*view.fence.keeping_out(units), *pauses, *(_cut(view, unit) for unit in units)]
 
 
 def opens(view: BrokerView, units: Sequence[str], when: str | None = None) -> list[Call]:
-    """The queues deliver, as part `listeners`; the clients' roles come in last, as part `admit`."""
+    """Let queues deliver in phase `listeners`, and the clients' roles in last, in phase `admit`."""
     queues = [queue for unit in units for queue in view.queues_of(unit)]
     resumes = [_dispatch(view, Goal.OPEN, queue, when) for queue in queues if when is not None or queue.paused]
     return [*in_phase("listeners", resumes), *in_phase("admit", view.fence.letting_in(units, when))]
 
 
 def clients(at: AtBroker) -> Iterator[Call]:
+    """Let clients in or keep them out of each unit as before the run."""
     view, was = at.view, at.was
-    # A unit that was not there before the run was closed to nobody.
+    # A unit that was not there before the run counts as open.
     before = {unit: was["units"].get(unit, NEW) for unit in view.among(at.move.spec.includes)}
     queues = [(unit, queue) for unit in before for queue in view.queues_of(unit)]
     held = {q.name for unit, q in queues if RETURNED in was or q.name in (*before[unit]["gated"], *was["paused"])}
@@ -99,7 +94,7 @@ def _cut(view: BrokerView, unit: str) -> Call:
 
 
 def _chosen(move: Move) -> Chosen:
-    """By itself a fence closes queues too that the other site serves, where nothing kept clients out."""
+    """Choose the units to close. A fence that is no step of a move closes also those that the other site serves."""
     return move.spec.includes if move.spec.operation == FENCE else move.moves
 
 
@@ -112,9 +107,8 @@ draft_fence: Final = drafting(
 
 
 def draft_of_returned(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
-    """Close the returned site's queues one by one, even behind closed listeners: the listeners open before the return
-    ends, so that the ids are applied. A queue that nobody asked for and the serving site keeps closed stays as it
-    is."""
+    """Close the returned site's queues one by one, even behind closed listeners, which open before the return ends so
+    that the ids are applied. A queue that nobody asked for and the serving site keeps closed stays as it is."""
     calls: list[Call] = []
     for view in snapshot.views(move.target):
         serving = snapshot.view(move.source, view.pair)
@@ -145,7 +139,7 @@ def _closed(tools: BridgesTools, site: str, chosen: Chosen, move: Move, context:
         context,
         lambda: tools.observer.read_at(site),
         holds=lambda views: not _still_in(views, chosen),
-        # A call that was refused will not come true by waiting, and clients wait too.
+        # No wait makes a refused call come true, and clients wait too.
         within_s=0.0 if refused else tools.timeouts.fence_s,
         poll_s=tools.timeouts.poll_s,
         meanwhile=again,
@@ -193,7 +187,7 @@ def draft_unfence(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerVi
         shut = [unit for unit in units if not view.units[unit]]
         calls += opens(view, shut)
         loose = [flow.unit for flow in view.flows if not view.is_shut(flow.unit)]
-        # The listeners that a restart has closed, unless one of them would open a queue that the other site serves.
+        # Listeners that a restart has closed are opened, unless they would open a queue that the other site serves.
         if shut and not any((served or {}).get(unit) for unit in loose):
             closed = (listener for listener in view.listeners if not listener.started)
             calls += in_phase("listeners", (open_listener(view, listener) for listener in closed))
@@ -204,7 +198,7 @@ def draft_unfence(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerVi
 
 
 def undo(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    """As before, with the listeners: the fence closes none, and a restart may have. A lost site is not waited for."""
+    """Undo the fence, and open listeners that a restart has closed. A lost site is not waited for."""
     outcome = as_before(tools, step, move, context)
     views = tools.observer.answering(move.source) if isinstance(outcome, Done | NotNeeded) else ()
     shut = [call for view in views for call in wants.listeners_open_as_before(tools.at(view, move))]
@@ -234,7 +228,7 @@ def unfence(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCon
 
 
 def draft_activate(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
-    """Open queues and listeners. Listeners stay open afterwards: an open listener lets no client use a closed queue."""
+    """Open queues and listeners. An undo leaves listeners open: through them no client uses a closed queue."""
     calls: list[Call] = []
     # A target that came back is closed before anything else.
     returns = move.spec.operation == FAILBACK
@@ -258,14 +252,14 @@ def activate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCo
     target, timeouts, opens, admits = move.target, tools.timeouts, [*step.phase("listeners")], step.phase("admit")
     planned = {call.thing for call in opens}
     shut = [(view, listener) for view in views for listener in view.listeners if not listener.started]
-    # Listeners that were closed since the plan, too.
+    # Listeners that were closed since the plan are opened too.
     opens += [open_listener(view, listener) for view, listener in shut if listener.name not in planned]
     wanted = [call for call in (*admits, *opens) if call.thing != ALL]
     again_s = context.monotonic() + timeouts.again_s
 
     def why_not_admitted() -> str | None:
-        """Let the clients' roles in where the queues deliver; gives the reason why they are not let in. By them clients
-        are in, so the other site is looked at right before."""
+        """Let the clients' roles in where the queues deliver, right after a reading of the other site, because clients
+        are in then. Gives the reason why they are not let in."""
         targets, sources, _ = sides(tools, move)
         paused = {view.unit_of(call.thing) for view in targets for call in opens if not holds(call, targets)}
         due = [call for call in admits if call.thing not in paused]
@@ -274,7 +268,7 @@ def activate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCo
         return other_site_open(tools, sources, move) or tools.admit(target, due, context, again=True)
 
     def left() -> list[str]:
-        """What is not seen to hold is asked for again: what is opened twice is opened once."""
+        """Send the calls again whose effect is not seen, and name those still missing."""
         nonlocal again_s
         try:
             if context.monotonic() > again_s:
@@ -299,7 +293,7 @@ def activate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCo
     waited = until(context, left, holds=lambda left: not left, within_s=timeouts.activate_s, poll_s=timeouts.poll_s)
     if not waited.satisfied:
         views, not_seen = tools.observer.answering(target), f"effect not seen: {brief(waited.reading)}"
-        # While the roles are seen to be kept out a queue that comes to deliver after all lets nobody in.
+        # While the roles are seen to be kept out, a queue that delivers after all lets nobody in.
         answered = len(views) == len(tools.observer.at(target))
         if admits and answered and all(view.kept_out(unit) for view in views for unit in view.among(move.moves)):
             return Failed(f"{target} could not be opened: {not_seen}")
@@ -308,7 +302,6 @@ def activate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCo
     return Done(f"{target} lets clients in") if missing else NotNeeded(f"{target} serves already")
 
 
-STOPPED: Final = "it is stopped"
 STOPS_S: Final = 75.0  # a bridge whose link had failed takes no start for a minute after its stop
 UNDER_WAY: Final = "messages and processed ids under way between the sites"
 SMALL: Final = 500
@@ -316,25 +309,17 @@ AGAIN_S: Final = 2.0
 
 
 def starts(view: BrokerView, chosen: Chosen) -> list[Call]:
-    """Start stopped bridges of the queues that are asked for and of the ids. A bridge that is not connected is left to
-    its own retries: after a failed link a stop takes ten seconds, and for a minute no start is taken."""
-    return [_start(view, bridge, STOPPED) for bridge in _bridges(view, chosen)]
+    """Start stopped bridges of the chosen queues and of the ids. A bridge that is not connected is left to its own
+    retries: after a failed link a stop takes ten seconds, and the bridge takes no start for a minute."""
+    return [switched(view, Goal.LINK_UP, bridge, "start bridge", "it is stopped") for bridge in _bridges(view, chosen)]
 
 
 def _bridges(view: BrokerView, chosen: Chosen) -> list[Bridge]:
     return [bridge for flow in view.carrying_among(chosen) for bridge in flow.bridges]
 
 
-def _start(view: BrokerView, bridge: Bridge, when: str | None = None) -> Call:
-    asked = request(bridge.bean, START)
-    return call(view, Goal.LINK_UP, bridge.name, asked, f"start bridge {bridge.name}", when)
-
-
-def _stopped(at: AtBroker) -> list[Call]:
-    return at.missing(
-        call(at.view, Goal.LINK_DOWN, bridge.name, request(bridge.bean, STOP), f"stop bridge {bridge.name}")
-        for bridge in _bridges(at.view, at.move.spec.includes)
-    )
+def _switched(at: AtBroker, goal: Goal, summary: str) -> list[Call]:
+    return at.missing(switched(at.view, goal, bridge, summary) for bridge in _bridges(at.view, at.move.spec.includes))
 
 
 STARTED: Final[Wants] = ((lambda at: starts(at.view, at.move.moves), SOURCE),)
@@ -344,21 +329,20 @@ draft_catch_up: Final = planning(
 draft_drain: Final = planning(
     TARGET, "all messages shipped, all processed ids applied", *STARTED, limits=Rules.draining
 )
-AGAIN: Final[Wants] = (
-    (lambda at: at.missing(_start(at.view, bridge) for bridge in _bridges(at.view, at.move.spec.includes)), SOURCE),
-)
-# Connected bridges too: a bridge that hangs may say that it is connected.
+AGAIN: Final[Wants] = ((lambda at: _switched(at, Goal.LINK_UP, "start bridge"), SOURCE),)
+# Connected bridges are restarted too: a bridge that hangs may say that it is connected.
 draft_restart: Final = planning(
     SOURCE,
     "stop and start the bridges of {source}, until they are connected; clients stay where they are",
-    *((_stopped, SOURCE), *AGAIN),
+    *((lambda at: _switched(at, Goal.LINK_DOWN, "stop bridge"), SOURCE), *AGAIN),
     limits=lambda _, __, move: {"within": move.spec.timeout_s or STOPS_S},
 )
 
 
 class UnitsDirection(Direction[BrokerView]):
-    """Messages count until the buffers are empty, or with a barrier those that lay there at its start. Ids count until
-    all noted ones are applied. `accepted`: how many delayed messages of a unit may come later."""
+    """Waits until the buffers are empty, or, with a barrier, until the messages have left that lay there when it began;
+    and until the ids noted by then are applied. Of each unit so many delayed messages as are `accepted` may come
+    later."""
 
     repairing = "bridges are stopped: starting them"
 
@@ -401,8 +385,8 @@ def catch_up(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCo
     wait = Wait(tools, [UnitsDirection(ends, move.moves) for ends in link_ends], context, UNDER_WAY, SMALL)
     outcome = wait.caught_up(step.limits, "the buffers grow", "under way")
     findings: list[Finding] = []
-    # Refused before anybody is locked out: ids that were lacking already before the wait, and are more than what is
-    # under way. The gate compares again, when nothing is under way.
+    # A move is refused before clients are locked out if ids were lacking already before the wait, and are more than
+    # what is under way. The gate compares again, when nothing is under way.
     for ends in link_ends if isinstance(outcome, Done) and any(before.values()) else ():
         now = _lacking(ends, move)
         lost = {queue: now.get(queue, frozenset()) & ids for queue, ids in before[ends].items()}
@@ -413,7 +397,7 @@ def catch_up(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCo
 
 
 def _lacking(ends: LinkEnds, move: Move) -> Mapping[str, frozenset[str]]:
-    """Empty where a store cannot be read: the gate reports it."""
+    """Find the ids that the target's store lacks; none where a store cannot be read, which the gate reports."""
     with suppress(BrokerError):
         return lacking(ends, ends[1].read(), move.moves) or {}
     return {}
@@ -463,10 +447,11 @@ def _served(at: AtBroker) -> Iterator[Queue]:
 
 
 def _ways_in(at: AtBroker) -> list[Call]:
-    """The peer's bridges use one, the processor of the ids another. The queues are closed: no client gets in."""
-    return at.missing(
-        _listener(at.view, Goal.LINK_UP, listener) for listener in (*at.view.link.listeners, *at.view.listeners)
-    )
+    """Open the listener of the peer's bridges, and that of the processor of ids. No client gets in, because the queues
+    are closed."""
+    view = at.view
+    listeners = (*view.link.listeners, *view.listeners)
+    return at.missing(switched(view, Goal.LINK_UP, listener, "open acceptor") for listener in listeners)
 
 
 # Messages and ids take two bridges: a late message may arrive before the id that says that it is done.
@@ -489,23 +474,17 @@ draft_reinstate: Final = planning(
 
 
 def as_returned(at: AtBroker) -> list[Call]:
-    """The listeners as they were when the site returned; the queues stay closed, even if the return fails."""
+    """Leave the listeners as they were when the site returned; the queues stay closed, even if the return fails."""
     view, was = at.view, at.was["acceptors"]
-    opened = (listener for listener in (*view.link.listeners, *view.listeners) if not was.get(listener.name))
-    return [_listener(view, Goal.LINK_DOWN, listener_, "it is open") for listener_ in opened]
-
-
-def _listener(view: BrokerView, goal: Goal, listener: Acceptor, when: str | None = None) -> Call:
-    opens = goal is Goal.LINK_UP
-    asked = request(listener.bean, START if opens else STOP)
-    return call(view, goal, listener.name, asked, f"{'open' if opens else 'close'} acceptor {listener.name}", when)
+    opened = [listener for listener in (*view.link.listeners, *view.listeners) if not was.get(listener.name)]
+    return [switched(view, Goal.LINK_DOWN, listener, "close acceptor", "it is open") for listener in opened]
 
 
 def reinstate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    # Clients wait only while something can still arrive, and not a second time where an earlier run had let them in.
+    # Clients wait only while messages can still arrive, and not a second time where an earlier run had let them in.
     residues = list(tools.residue.values())
     empty = bool(residues) and not any(residue.messages or residue.acks for residue in residues)
-    # Closed queues get no new ones.
+    # Closed queues get no new messages.
     nothing_left = empty and total(view.link.unapplied for view in tools.views(move.source)) == 0
     if not nothing_left and (refused := tools.reach(QUEUES_PAUSED, move, context)) is not None:
         return refused
@@ -515,13 +494,14 @@ def reinstate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepC
     # A queue that the returned site alone serves gets messages all the time, and none of them is residue.
     closed = {unit for view in tools.views(move.target) for unit, is_open in view.units.items() if not is_open}
     back = [UnitsDirection((peer, local), closed.__contains__) for local, peer in pairs]
-    # Clients go on sending to the serving site: in that direction the wait covers only messages that lay there.
+    # Clients go on sending to the serving site, so that way the wait covers only messages that lay there.
     forth = [UnitsDirection(ends, every_unit, messages=Barrier()) for ends in pairs]
     wait = Wait(tools, [*back, *forth], context, UNDER_WAY)
     if (failed := wait.until(tools.rules.drain.poll, step.limits)) is not None:
         return replace(failed, text=f"{move.target} is not taken in: {failed.text}")
     findings: list[Finding] = []
-    # Before anybody delivers what came: what consumers of the returned site had done when it was lost, unannounced.
+    # Consumers of the returned site may have done messages unannounced when it was lost. These are found before any
+    # message is delivered.
     for serving, returned in pairs if any(made.goal is Goal.PAUSE for made in step.calls) else ():
         try:
             findings += done_at((returned, serving), serving.read(), timeout_s=LOOK_S)
@@ -529,7 +509,7 @@ def reinstate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepC
             findings.append(found("DR-RECONCILE-004.not_compared", why=error))
     if (refused := tools.reach(DELIVERED, move, context)) is not None:
         return refused
-    # Not known where an earlier process counted the residue that was let in.
+    # The numbers are not known where an earlier process counted the residue that was let in.
     figures: dict[str, Json] = {
         "recovered": total(residue.messages for residue in residues) if residues else None,
         "ids_applied": total(residue.acks for residue in residues) if residues else None,
@@ -538,12 +518,13 @@ def reinstate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepC
 
 
 def applied(tools: BridgesTools, move: Move, context: StepContext) -> Outcome:
-    """Let the ids that have arrived be applied: a message that came in without its id may be duplicates."""
+    """Let the ids that have arrived be applied, and count messages that came in without their ids: these may be
+    duplicates."""
     read, within_s = partial(tools.observer.unapplied_at, move.source, timeout_s=5.0), tools.timeouts.settle_s
     poll_s = tools.timeouts.settle_poll_s
     waited = until(context, read, holds=lambda left: left == 0, within_s=within_s, poll_s=poll_s)
-    # At most as many came without their ids as ids are left there, and as messages came; what lies in the buffers of
-    # the returned site did not come.
+    # No more messages came without their ids than ids are left at the returned site, and than messages came at all.
+    # Messages in its buffers did not come.
     views, residues = tools.observer.answering(move.target), tools.residue.values()
     ids = total((waited.reading, *(view.ids_to_ship for view in views))) if views else None
     held = total(residue.messages for residue in residues) if residues else None
@@ -559,7 +540,7 @@ def applied(tools: BridgesTools, move: Move, context: StepContext) -> Outcome:
 
 
 def reconcile(tools: BridgesTools, _step: PlannedStep, move: Move, _context: StepContext) -> Outcome:
-    """The serving site must know all ids that the returned site has processed."""
+    """Report the ids that the returned site has processed and the serving site does not know."""
     findings: list[Finding] = []
     for view in tools.observer.read_at(move.target):
         counts = [f"{unit} {count}" for unit, count in view.unrouted.items() if count and view.flow(unit) is not None]

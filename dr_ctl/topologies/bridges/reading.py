@@ -1,4 +1,4 @@
-"""The way to each broker that bridges join, the readings of it, and a reading of both sites, whose units are queues."""
+"""Reads each broker that bridges join, and both sites, whose units are queues."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -34,12 +34,13 @@ _BRIDGE: Final = (
 )  # fmt: skip
 _DIVERT: Final = ("UniqueName", "Address", "ForwardingAddress", "Filter", "Exclusive", "RoutingType")
 _ADDRESS: Final = ("RolesAsJSON", "UnRoutedMessageCount")
-# Buffers are found by the bridge that reads them; where a broker has stopped its bridges, by this.
+# A buffer is found by the bridge that reads it, and by this prefix where a broker has stopped its bridges.
 BUFFERS: Final = "mirror."
 
 
 def joined(diverts: Iterable[Divert], queues: Sequence[Queue], bridges: Sequence[Bridge]) -> list[Flow]:
-    """A divert that feeds neither a bridge nor a buffer by its name, and asks for no origin, is none of these."""
+    """Join diverts, buffers and bridges to flows. A divert that feeds no bridge, and no buffer by its name, and asks
+    for no origin makes none."""
     flows = []
     for divert in sorted(diverts, key=lambda by_name: by_name.name):
         filled = [queue for queue in queues if queue.address == divert.to]
@@ -68,8 +69,8 @@ def _divert(fields: Fields) -> Divert:
 
 
 def _queue(queue: Queue, fields: Fields) -> Queue:
-    """Add how old the oldest is; the broker says null where it cannot tell, and nothing where nothing lies there. Its
-    bean keeps the routing type in its name that it was made with, whatever broker.xml says since."""
+    """Add the age of the oldest message, which the broker does not always tell, and the present routing type: the name
+    of the bean keeps the one that the queue was made with, whatever broker.xml says since."""
     age = fields.optional_number("FirstMessageAge") if fields.has("FirstMessageAge") and queue.depth else None
     routing = fields.text("RoutingType").lower() if fields.has("RoutingType") else queue.routing
     return replace(queue, oldest_ms=age if age is not None and age >= 0 else None, routing=routing)
@@ -91,7 +92,7 @@ class BridgesSnapshot(snapshot.Snapshot[BrokerView]):
         return [*snapshot.Snapshot.findings(self), *on_purpose(self, links), *loose]
 
     def rows(self, at: datetime) -> Sequence[Row]:
-        """Without dead letters and what has expired: no divert copies these, and a failover brings none of them."""
+        """Leave out dead letters and expired messages: no divert copies these, and a failover brings none of them."""
         ends = {(view.site, view.pair, queue) for view in self._all() for queue in view.dead_ends}
         rows = snapshot.Snapshot.rows(self, at)
         return [row for row in rows if row.kind != "queue" or (row.site, row.pair, row.name) not in ends]
@@ -108,7 +109,7 @@ class Session(session.Session[BrokerView]):
         return replace(super()._config(), lasting=self.settings.lasting_fence)
 
     def processed(self, queue: str, messages: Sequence[Message]) -> frozenset[Origin] | None:
-        """The names that the id store of the site knows; None where the settings name no store. Raises `NotRead`."""
+        """Find the messages that the site's id store knows; None if the settings name no store. Raises `NotRead`."""
         if (store := self.ids) is None:
             return None
         ids = {message.id(self.id_header): message.name for message in messages}
@@ -144,7 +145,7 @@ class Session(session.Session[BrokerView]):
             flows = joined([_divert(row) for _, row in diverting.beans()], listed, bridges)
             ids = next((flow for flow in flows if flow.divert.exclusive), None)
             addresses = {beans.parts(bean)["address"]: row for bean, row in addressing.beans()}
-            # Queues that carry messages and ids are the broker's own; others are clients' queues.
+            # Queues that carry messages and ids count as the broker's own; others are clients' queues.
             own = {flow.divert.to for flow in flows} | ({ids.unit} if ids is not None else set())
             queues = [replace(queue, internal=True) if queue.address in own else queue for queue in listed]
             return BrokerView(
@@ -165,7 +166,7 @@ class Session(session.Session[BrokerView]):
             )
 
     def _reread(self, known: BrokerView, _wanted: ReadScope, timeout_s: float) -> BrokerView:
-        """Listeners, buffers and arrived ids. Closed queues and clients stay as in the last reading."""
+        """Read listeners, buffers and arrived ids again. Closed queues and clients stay as in the last reading."""
         own = [flow.buffer for flow in known.carrying if flow.buffer is not None]
         post = Post()
         basis = artemis.CommonQuestions(post, known.broker, _DIALECT, known=known)
@@ -199,7 +200,8 @@ Observer = observer.Observer[BrokerView, Session]
 
 
 def _with_what_is_forwarded(observer: Observer, observe: Callable[[], Snapshot[BrokerView]]) -> Snapshot[BrokerView]:
-    """With what clients forward with another site's origin, and due times. That takes a moment: no wait asks for it."""
+    """Read both sites, with messages that clients forward with another site's origin, and with due times. No wait does
+    so, because it takes a moment."""
     snapshot = observe()
     owed = {debt.lost_site for debt in snapshot.debts}
 

@@ -1,4 +1,4 @@
-"""The gate of queues that diverts and bridges copy, and the tools of acts at such brokers."""
+"""The gate and the tools of acts at brokers whose queues diverts and bridges copy."""
 
 import sqlite3
 from collections import defaultdict
@@ -22,12 +22,12 @@ from dr_ctl.topologies.common.tools import ROLES, Sender, Tools
 from dr_ctl.topologies.common.view import Queue, Residue, count_text
 from dr_ctl.topologies.common.waiting import Barrier
 
-PAGES: Final = 20  # of the copy: each page of a deep queue takes longer than the one before
+PAGES: Final = 20  # so many pages of the copy are read: each takes longer than the one before
 Lacking = Mapping[str, frozenset[str]]
 
 
 def ids_lacking(store: Store, other: Store, queues: Collection[str] | None = None) -> Lacking:
-    """The ids that `store` has and `other` lacks, by queue. The databases compare. Raises `NotRead`."""
+    """Find by queue the ids that `store` has and `other` lacks, compared by the database. Raises `NotRead`."""
     lacking_ids: dict[str, set[str]] = {}
     of = "" if queues is None else " WHERE q = ?"
     asked = f"SELECT * FROM ({store.rows('main')}){of} EXCEPT SELECT * FROM ({other.rows('other')}){of}"  # noqa: S608
@@ -43,8 +43,8 @@ def ids_lacking(store: Store, other: Store, queues: Collection[str] | None = Non
 
 
 def missing(ends: LinkEnds, queue: Queue, copy: Queue, origins: Sequence[str], *, timeout_s: float) -> int | None:
-    """How many lie here, are not there, and are in no id store; without delayed ones. None where that cannot be
-    told."""
+    """Count the messages that lie here and not there, and that no id store knows, without delayed ones; None if that
+    cannot be told."""
     (local, peer), (own, other) = ends, origins
     lying = listed(local.reader(), queue, own, timeout_s=timeout_s) if queue.depth <= COMPARED else None
     if lying is None:
@@ -70,7 +70,7 @@ def missing(ends: LinkEnds, queue: Queue, copy: Queue, origins: Sequence[str], *
     done = frozenset[Origin]().union(*(origins for origins in processed if origins is not None))
     wanted = [message for message in wanted if message.name not in done]
     if None in processed:
-        # Nobody can say of a message older than every copy whether it was processed there, or never came.
+        # A message older than every copy may have been processed there, or may never have come.
         numbered = [{number for origin, number in message.origins if origin == own} for message in wanted]
         newer = sum(oldest is not None and max(numbers, default=-1) >= oldest for numbers in numbered)
         return forwarded + newer if newer or not wanted else None
@@ -78,7 +78,8 @@ def missing(ends: LinkEnds, queue: Queue, copy: Queue, origins: Sequence[str], *
 
 
 def lacking(ends: LinkEnds, copies: BrokerView, chosen: Chosen) -> Lacking | None:
-    """By queue the ids that the target's store lacks; None where the settings do not name both. Raises `NotRead`."""
+    """Find by queue the ids that the target's store lacks; None if the settings do not name both stores. Raises
+    `NotRead`."""
     own, other = (session.ids for session in ends)
     if own is None or other is None:
         return None
@@ -87,11 +88,11 @@ def lacking(ends: LinkEnds, copies: BrokerView, chosen: Chosen) -> Lacking | Non
 
 
 def copies_done(ends: LinkEnds, copies: BrokerView, ids: Lacking, spec: Spec, *, timeout_s: float) -> Iterator[Finding]:
-    """An error for each queue whose copy holds messages of these ids, without the numbers that were accepted."""
+    """Report each queue whose copy holds messages of these ids, unless their number was accepted."""
     local, peer = ends
     for name, lost in ids.items():
         copy, most = copies.business[name], len(lost)
-        # At most so many lie in the copy: all of them, where it cannot be listed whole.
+        # All of them may lie in a copy that cannot be listed whole.
         if copy.depth <= PAGES * PAGE and not copy.scheduled and copy.counted:
             own = copies.origin_of(copy.address) or peer.site
             lying = listed(peer.reader(), copy, own, timeout_s=timeout_s)
@@ -102,7 +103,7 @@ def copies_done(ends: LinkEnds, copies: BrokerView, ids: Lacking, spec: Spec, *,
 
 
 def done_at(ends: LinkEnds, copies: BrokerView, *, timeout_s: float) -> Iterator[Finding]:
-    """What lies at the second broker, was done at the first, and the second's store does not know."""
+    """Report messages at the second broker that were done at the first, and that the second's store does not know."""
     local, peer = ends
     if (lost := lacking(ends, copies, every_unit)) is None:
         yield found("DR-RETURN-010.no_store", site=local.site, other_site=peer.site)
@@ -121,14 +122,15 @@ def done_at(ends: LinkEnds, copies: BrokerView, *, timeout_s: float) -> Iterator
 
 
 def ids_left(barrier: Barrier, view: BrokerView, peer: BrokerView) -> int | None:
-    """How many of the ids that the barrier is for are not applied at the peer, or None if not known. The buffer of the
-    ids never empties while other queues work; ids go one way, in their order."""
+    """Count the ids of the barrier that are not applied at the peer, or None if not known. The buffer of the ids never
+    empties while other queues work, and ids keep their order on the way."""
     buffer = view.ids.buffer if view.ids is not None else None
     return barrier.left(view, [buffer], peer, peer.arrived) if buffer is not None and peer.arrived else None
 
 
 class BridgesGate(Gate[BrokerView]):
-    """`barriers`: whether the ids from before the gate are applied; begun by the drain, to wait for no newer ones."""
+    """`barriers` tell whether the ids from before the gate are applied. The drain begins them, so that nobody waits for
+    newer ids."""
 
     observer: Observer
 
@@ -151,19 +153,19 @@ class BridgesGate(Gate[BrokerView]):
         return reasons
 
     def differing(self, _now: PairReading[BrokerView], _move: Move) -> list[str]:
-        """Counts say nothing: a copy keeps processed messages, and so does a served queue until its clients have passed
+        """Compare no counts: a copy keeps processed messages, and so does a served queue until its clients have passed
         over them. A sent message that is not at the other site lies in a buffer, or found no queue there."""
         return []
 
     def same(self, now: PairReading[BrokerView], move: Move) -> Outcome:
-        """Look for each message that is left in its copy: a buffer that is empty does not say that all of it arrived. A
+        """Look for each message that is left in its copy. An empty buffer does not show that all messages arrived: a
         bridge that its peer refuses may count what it had in hand as shipped."""
         view, peer = now.source, now.target
         ends = self.observer.brokers[view.site][view.pair], self.observer.brokers[peer.site][peer.pair]
         depths: dict[str, Json] = {}
         unread: list[str] = []
         compared = 0
-        # Those included that only this site has.
+        # Queues that only this site has are compared too.
         lying = (queue for unit in view.among(move.moves) for queue in view.queues_of(unit) if queue.depth)
         for queue in lying:
             depths[queue.name] = queue.depth
@@ -177,20 +179,20 @@ class BridgesGate(Gate[BrokerView]):
             unread += [queue.name] if lacks is None or queue.scheduled > not_due else []
             compared += queue.depth - queue.scheduled if lacks is not None else 0
             accepted = move.spec.accept_difference.get(queue.name, 0)
-            # Fewer are delayed with each moment, so that nobody can name their number beforehand.
+            # Nobody can name the number of delayed messages beforehand, as it falls with each moment.
             lacks = (lacks or 0) + (not_due if lacks or not_due > accepted else 0)
             if lacks and lacks != accepted:
                 site, other, name = view.site, peer.site, queue.name
                 return Failed.of(found("DR-PARITY-004.one_queue", site=site, other_site=other, count=lacks, queue=name))
         findings, duplicates = list[Finding](), list[Finding]()
         try:
-            # The ids of before the gate are applied, so that one which the target's store lacks does not come any more.
+            # The ids from before the gate are applied, so an id that the target's store lacks does not come any more.
             ids = lacking(ends, peer, move.moves) or {}
             duplicates += copies_done(ends, peer, ids, move.spec, timeout_s=self.timeouts.flag_s)
         except NotRead as error:
             findings.append(found("DR-RECONCILE-004.not_compared", why=error))
         if duplicates:
-            return Failed(duplicates[0].text, findings=tuple(duplicates))
+            return Failed.of(*duplicates)
         if unread:
             findings.append(found("DR-BRIDGE-016", unread=brief(unread)))
         figures: dict[str, Json] = {"ids_compared": compared, "depths": depths, "not_compared": [*unread]}
@@ -235,7 +237,7 @@ class BridgesTools(Tools[BrokerView]):
         return view.open_among(move.moves)
 
     def open_again(self, site: str, calls: Sequence[Call], context: StepContext, _within_s: float = 0.0) -> str | None:
-        """Rights come last here: until then each unit is closed, whatever its queues deliver."""
+        """Let clients in by rights last: until then each unit is closed, whatever its queues deliver."""
         queues = [call for call in calls if call.goal is Goal.OPEN]
         self.change(queues, context)
         if (why := self.admit(site, [call for call in calls if call.goal in ROLES], context)) is not None:

@@ -1,4 +1,4 @@
-"""`trim`: copies go whose ids the stores of both sites hold. Every other copy stays."""
+"""`trim` removes copies whose ids the stores of both sites hold. Every other copy stays."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ PROCESSED: Final = "the id stores of both sites hold its id"
 BATCH: Final = 100  # messages of one call: a broker looks at the whole queue for each call
 CALLS: Final = 50
 LOOK_S: Final = 30.0
-PAGES: Final = 50  # of one queue and one trim: each page of a deep queue takes longer than the one before
+PAGES: Final = 50  # a trim reads so many pages of a queue: each takes longer than the one before
 
 
 def draft(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
@@ -54,7 +54,7 @@ def removes(view: BrokerView, queue: Queue, consumed: Consumed) -> Iterator[Call
     for origin, group in groupby(names, key=itemgetter(0)):
         quoted = "'" + origin.replace("'", "''") + "'"
         for batch in batches([number for _, number in group], BATCH):
-            # Selectors know lists of texts alone.
+            # A selector's list may hold texts alone, and no numbers.
             chosen = " OR ".join(f"{ORIGIN} = {quoted} AND {NUMBER} = {number}" for number in batch)
             text = f"remove {len(batch)} processed copies of {queue.name}"
             yield call(view, Goal.REMOVE, queue.name, request(queue.bean, REMOVE, (chosen,)), text)

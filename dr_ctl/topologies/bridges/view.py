@@ -19,16 +19,16 @@ from dr_ctl.topologies.common.view import Acceptor, Connection, Link, Queue, Rep
 from dr_ctl.topologies.topology import LinkSnapshot, Stake, drain_s
 
 ORIGIN: Final = "ARTEMIS_MESSAGE_ORIGIN"
-# Chooses units: the units that are asked for, or the units still to move.
 Chosen = Callable[[str | None], bool]
+"""Chooses units: those that are asked for, or those still to move."""
 
 
 class Queues(ListenersAndRoles):
     view: BrokerView
 
     def __init__(self, view: BrokerView) -> None:
-        """No lock opens a queue that is closed by rights, whoever holds it."""
         super().__init__(view)
+        # No lock opens a queue that is closed by rights, whoever holds it.
         self.contenders = self.awaits = self.passive = []
 
     @property
@@ -45,7 +45,7 @@ class Queues(ListenersAndRoles):
 
     @property
     def leaves_open(self) -> tuple[Acceptor, ...]:
-        """The fence is by address, whatever listener a client comes through."""
+        """A fence closes addresses, whatever listener a client comes through."""
         return ()
 
     def clients_elsewhere(self) -> list[str]:
@@ -80,31 +80,31 @@ class BridgesLink(Link["BrokerView"]):
         if None not in buffers.values():
             self.shipped = {unit: buffer.removed for unit, buffer in buffers.items() if buffer is not None}
         if view.arrived:
-            # Ids of the peer that are not in the id store of this site yet.
+            # These ids of the peer are not in the id store of this site yet.
             self.unapplied = total(queue.known_depth for queue in view.arrived)
 
     def foreign_connections(self, peer: BrokerView | None) -> list[Connection]:
         return others(self.at_listeners(), peer.link if peer is not None else None)
 
     def carries(self, queue: str) -> ReplicationScope:
-        """A copy stays until it is trimmed: what is processed is told by ids, which consumers send."""
+        """A copy stays until it is trimmed: ids tell which messages are processed, and consumers send these."""
         copied = any(flow.unit == queue for flow in self.view.flows)
         return ReplicationScope.MESSAGES if copied else ReplicationScope.NOTHING
 
     @property
     def hears_peer(self) -> bool:
-        """One bridge is enough: the others may be stopped."""
+        """A single connected bridge shows that the peer lives: the others may be stopped."""
         return any(flow.attached for flow in self.view.carrying)
 
     @property
     def arrivals(self) -> int | None:
-        """Copies for queues whose clients are kept out, and ids: bridges alone bring these."""
+        """Count copies for queues whose clients are kept out, and ids, which bridges alone bring."""
         view = self.view
         copies = (queue for unit, is_open in view.units.items() if not is_open for queue in view.queues_of(unit))
         return sum(queue.added for queue in (*copies, *view.arrived))
 
     def left_to_ship(self) -> Iterator[str]:
-        """Messages, and the ids of processed messages: without these the peer processes them again."""
+        """Tell of messages, and of ids, without which the peer processes messages again."""
         yield from super().left_to_ship()
         ids = self.view.ids_to_ship
         if self.view.ids is not None and ids is None:
@@ -124,7 +124,7 @@ class BridgesLink(Link["BrokerView"]):
 
     @property
     def counters(self) -> Iterable[Queue]:
-        """Clients' queues and the buffers: a message that came for one of them moves a counter of it."""
+        """Clients' queues and the buffers count, because a message that comes moves a counter of one of them."""
         return [*self.view.business.values(), *(flow.buffer for flow in self.view.flows if flow.buffer is not None)]
 
     @property
@@ -140,7 +140,7 @@ class BridgesLink(Link["BrokerView"]):
         return {"units": units}
 
     def holds(self, call: Call) -> bool | None:
-        """Of its listeners too, which a return opens one by one."""
+        """Judge the calls to its listeners too, which a return opens one by one."""
         listeners = {listener.name: listener.started for listener in self.view.acceptors}
         if call.thing in listeners and call.goal in (Goal.LINK_UP, Goal.LINK_DOWN):
             return listeners[call.thing] is (call.goal is Goal.LINK_UP)
@@ -168,7 +168,8 @@ class BridgesLink(Link["BrokerView"]):
         )  # fmt: skip
 
     def rows(self, peer: BrokerView | None, at: datetime) -> Iterator[Row]:
-        """The messages by unit; the ids together, as their buffer is one. What found no buffer waits for ever."""
+        """Record messages by unit, and ids together, as they have a single buffer. A message that found no buffer
+        counts as one that waits for ever."""
         view = self.view
         for flow in view.flows:
             if flow.buffer is not None and flow.buffer.counted:
@@ -200,9 +201,9 @@ def every_unit(unit: str | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Bridge:
-    """One bridge. `origin` is what it writes into each message about where it comes from; `connected` is None where the
-    version does not tell; `connectors` lead to its peer, each to another node, and with `ha` it finds others by the
-    cluster. Its own counters are not read: after a failed link they stay apart for good."""
+    """A bridge writes `origin` into each message as the site where it comes from. `connected` is None where the version
+    does not tell. Each of `connectors` leads to another node of its peer, and with `ha` it finds others by the cluster.
+    Its own counters are not read, because they stay wrong for good after a failed link."""
 
     name: str
     bean: str
@@ -216,8 +217,8 @@ class Bridge:
 
 @dataclass(frozen=True, slots=True)
 class Divert:
-    """A divert: messages sent to `address` go `to` another one as well, or only there if it is `exclusive`. `routing`
-    is what it makes of their routing type, None where the version does not tell."""
+    """A divert sends messages for `address` `to` another one as well, or only there if it is `exclusive`. `routing`
+    tells what becomes of their routing type, and is None where the version does not tell."""
 
     name: str
     address: str
@@ -229,8 +230,8 @@ class Divert:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """The divert puts messages sent to one address into the buffer, the bridges ship them. `buffer` is None where no
-    queue stands there; `due_s`: when each delayed message is due at the latest."""
+    """The divert puts messages for one address into the buffer, and the bridges ship them. `buffer` is None if there is
+    no such queue. Each delayed message is due within `due_s` at the latest."""
 
     divert: Divert
     buffer: Queue | None
@@ -243,7 +244,7 @@ class Flow:
 
     @property
     def attached(self) -> bool:
-        """A bridge that is connected is a consumer of the buffer."""
+        """Say whether the flow ships: a bridge that is connected is a consumer of the buffer."""
         bridges = self.bridges if self.buffer is not None and self.buffer.consumers > 0 else ()
         return bool(bridges) and all(bridge.started and bridge.connected is not False for bridge in bridges)
 
@@ -257,13 +258,13 @@ class Flow:
         return self.buffer.scheduled if self.buffer is not None else 0
 
     def to_ship_now(self, accepted: Mapping[str, int]) -> int | None:
-        """What a move waits for: delayed messages too, but where a person lets so many be behind."""
+        """Count the messages that a move waits for, without delayed ones where a person lets so many be behind."""
         later = self.not_due if accepted.get(self.unit, 0) >= self.not_due else 0
         return self.to_ship - later if self.to_ship is not None else None
 
 
 class Requests(ArtemisRequests):
-    """A pause outlasts a restart of the broker: paused queues keep clients out here."""
+    """Every pause outlasts a restart of the broker, because paused queues keep clients out here."""
 
     def pause(self, queue: Queue) -> Request:
         return self.pause_lasting(queue)
@@ -271,11 +272,11 @@ class Requests(ArtemisRequests):
 
 @dataclass(frozen=True, slots=True)
 class BrokerView(ArtemisBroker):
-    """`ids` ships the ids processed here, `arrived` are the queues where the peer's wait to be applied, `unrouted`
-    counts by address what found no queue. `idle`: units where no client works while one does at the peer, though
-    nothing keeps clients out. `forwarded`: messages that clients sent with another site's origin, which no divert
-    copied. `unannounced`: ids in a returned site's buffers that its consumers have done and no id announces: they are
-    done again; None where nobody can tell."""
+    """The flow `ids` ships the ids processed here; the peer's ids wait in the queues `arrived` to be applied.
+    `unrouted` counts by address the messages that found no queue. In the units `idle` no client works while one does at
+    the peer, though nothing keeps clients out. `forwarded` counts messages that clients sent with another site's
+    origin, and that no divert copied. `unannounced` names messages in a returned site's buffers that its consumers have
+    done and no id announces, so that clients do them again; None if nobody can tell."""
 
     flows: tuple[Flow, ...]
     ids: Flow | None
@@ -295,7 +296,7 @@ class BrokerView(ArtemisBroker):
 
     @cached_property
     def _by_unit(self) -> tuple[Mapping[str, Flow], Mapping[str, Sequence[Queue]], Mapping[str, str]]:
-        """By unit the flows and clients' queues, by queue the units: a broker may have ten thousand queues."""
+        """Index flows and clients' queues by unit, and units by queue, as a broker may have ten thousand queues."""
         queues: dict[str, list[Queue]] = {}
         for queue in self.business.values():
             queues.setdefault(queue.address, []).append(queue)
@@ -308,16 +309,17 @@ class BrokerView(ArtemisBroker):
 
     @property
     def dead_ends(self) -> set[str]:
-        """The queues where the broker puts what failed or expired, and that no divert copies."""
+        """The queues where the broker puts messages that failed or expired, and that no divert copies."""
         to = {address for queue in self.queues for address in (queue.dead_letter_address, queue.expiry_address)}
         return {queue.name for queue in self.queues if queue.address in to and self.flow(queue.address) is None}
 
     def uncopied(self, flow: Flow) -> int:
-        """How many messages of a unit its divert put where no queue took them, since the broker's start."""
+        """Count the messages of a unit since the broker's start that its divert put where no queue took them."""
         return self.unrouted.get(flow.divert.to, 0) if flow.buffer is not None else 0
 
     def repels(self, flow: Flow) -> bool:
-        """JMS over AMQP writes what kind of queue a message is for: a divert strips that from other messages alone."""
+        """Say whether a buffer refuses messages of JMS over AMQP. These say what kind of queue they are for, and a
+        divert strips that from other messages alone."""
         ids = self.arrived if flow is self.ids else ()
         kinds = {queue.routing for queue in (*self.queues_of(flow.unit), *ids)}
         buffer, routing = flow.buffer, flow.divert.routing
@@ -336,7 +338,7 @@ class BrokerView(ArtemisBroker):
     # Access of clients, unit by unit.
 
     def kept_out(self, unit: str) -> bool:
-        """Say whether the clients' roles may do nothing at a unit's address; where the settings name none, no."""
+        """Say whether the clients' roles may do nothing at a unit's address; no, if the settings name no roles."""
         return self.config.lasting is not None and not self.lets_in(unit)
 
     def gated(self, unit: str) -> bool:
@@ -390,7 +392,7 @@ class BrokerView(ArtemisBroker):
 
     @property
     def ids_to_ship(self) -> int | None:
-        """Processed ids that the peer does not have yet: their messages come twice there."""
+        """Count the processed ids that the peer does not have yet: their messages are duplicates there."""
         return self.ids.to_ship if self.ids is not None else None
 
     @property
@@ -398,6 +400,6 @@ class BrokerView(ArtemisBroker):
         return Requests(self.broker, self.document_queue)
 
     def is_idle(self, unit: str, peer: BrokerView) -> bool:
-        """Where nothing keeps the clients of a unit out at either site, it serves where they work."""
+        """Say whether clients work on a unit at the peer alone, where nothing keeps them out at either site."""
         here, there = (any(queue.consumers for queue in view.queues_of(unit)) for view in (self, peer))
         return bool(self.units[unit] and peer.units.get(unit)) and there and not here

@@ -33,7 +33,7 @@ from dr_ctl.topologies.classic.beans import COUNT, Count
 from dr_ctl.topologies.classic.ids import MOST, Listed, may_remove, moves, removes, shown
 from dr_ctl.topologies.classic.operations import MOVE_MATCHING
 from dr_ctl.topologies.common import wants
-from dr_ctl.topologies.common.calls import START, STOP, call, quarantine_queue, request
+from dr_ctl.topologies.common.calls import call, quarantine_queue, request, switched
 from dr_ctl.topologies.common.consumed import Consumed, IncompleteListing, decided
 from dr_ctl.topologies.common.gate import Gate, PairReading, accepting, refused
 from dr_ctl.topologies.common.recipe import Procedure, Recipe, Undo, VerbHandler
@@ -206,10 +206,8 @@ UNDER_WAY: Final = "copies under way between the sites"
 def _switched(view: BrokerView, goal: Goal, when: str | None = None, at_most: int = 1) -> list[Call]:
     if view.network is None:
         return []
-    verb, operation = ("start", START) if goal is Goal.LINK_UP else ("stop", STOP)
-    asked = request(view.network.bean, operation)
-    summary = f"{verb} network connector {view.network.name}"
-    return [call(view, goal, view.network.name, asked, summary, when, at_most)]
+    summary = f"{'start' if goal is Goal.LINK_UP else 'stop'} network connector"
+    return [switched(view, goal, view.network, summary, when, at_most)]
 
 
 def tries(view: BrokerView) -> list[Call]:

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from dr_ctl.core.errors import UNREADABLE
 from dr_ctl.core.model import Json, brief
@@ -143,6 +143,12 @@ def close_listener(view: Broker, listener: Acceptor, when: str | None = None) ->
 def _of_listener(view: Broker, goal: Goal, listener: Acceptor, asked: Request, when: str | None) -> Call:
     of_link = " of the link" if listener in view.link.listeners else ""
     return call(view, goal, listener.name, asked, f"{goal.value} acceptor {listener.name}{of_link}", when)
+
+
+def switched(view: Broker, goal: Goal, part: Any, summary: str, when: str | None = None, at_most: int = 1) -> Call:
+    """Start or stop a part of the link: a connector, a bridge, or a listener that a return opens by itself."""
+    asked = request(part.bean, START if goal is Goal.LINK_UP else STOP)
+    return call(view, goal, part.name, asked, f"{summary} {part.name}", when, at_most)
 
 
 def pause(view: Broker, queue: Queue, when: str | None = None) -> Call:

@@ -15,8 +15,6 @@ from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.broker import CREATE_FILTERED
 from dr_ctl.topologies.common.calls import (
-    START,
-    STOP,
     call,
     document,
     left_of,
@@ -25,6 +23,7 @@ from dr_ctl.topologies.common.calls import (
     quarantine_queue,
     request,
     resume,
+    switched,
 )
 from dr_ctl.topologies.common.consumed import Consumed, Evidence, copy_exists
 from dr_ctl.topologies.common.recipe import Undo
@@ -67,17 +66,17 @@ QUARANTINE: Final = quarantine(_untold, summary=", and what the plugin would tel
 
 def _held(at: AtBroker) -> list[Call]:
     # Bridges stop first: messages that a bridge has taken could not be removed from a queue that is only paused.
-    stops = [stop(at.view, flow.target_bridge) for flow in at.view.flows]
+    stops = [_hold(at, flow.target_bridge) for flow in at.view.flows]
     return at.missing([*stops, *(pause(at.view, flow.staging) for flow in at.view.flows)])
 
 
 def _acks_may_be_held(at: AtBroker) -> list[Call]:
     """Hold acknowledgements whose messages are not all shipped: only the returned site shows which these are."""
-    return [stop(at.view, flow.acks_bridge, "its messages are not all shipped") for flow in at.view.flows]
+    return [_hold(at, flow.acks_bridge, "its messages are not all shipped") for flow in at.view.flows]
 
 
 def _acks_held(at: AtBroker) -> list[Call]:
-    return at.missing(stop(at.view, flow.acks_bridge) for flow in at.view.flows if flow.out_mirror.depth)
+    return at.missing(_hold(at, flow.acks_bridge) for flow in at.view.flows if flow.out_mirror.depth)
 
 
 def _forgotten(at: AtBroker) -> list[Call]:
@@ -90,9 +89,9 @@ def _forgotten(at: AtBroker) -> list[Call]:
 
 
 def _delivers(at: AtBroker) -> list[Call]:
-    flows = at.view.flows
-    resumed = [resume(at.view, flow.staging) for flow in flows]
-    return at.missing([*resumed, *(start(at.view, flow.target_bridge, "deliver again by") for flow in flows)])
+    view = at.view
+    starts = [switched(view, Goal.LINK_UP, flow.target_bridge, "deliver again by") for flow in view.flows]
+    return at.missing([*(resume(view, flow.staging) for flow in view.flows), *starts])
 
 
 def _talks(at: AtBroker) -> list[Call]:
@@ -101,7 +100,7 @@ def _talks(at: AtBroker) -> list[Call]:
 
 
 def acks_shipped(at: AtBroker) -> Iterator[Call]:
-    return (start(at.view, flow.acks_bridge, "ship by", "it is stopped") for flow in at.view.flows)
+    return (switched(at.view, Goal.LINK_UP, flow.acks_bridge, "ship by", "it is stopped") for flow in at.view.flows)
 
 
 HELD: Final[Wants] = ((_held, SOURCE), (_acks_held, TARGET))
@@ -121,18 +120,14 @@ draft: Final = planning(
 
 def staged(at: AtBroker) -> Iterator[Call]:
     """Deliver what has come in and is held, without the messages that turn out to be done."""
+    view, again = at.view, "deliver again by"
+    starts = [switched(view, Goal.LINK_UP, flow.target_bridge, again, "it is stopped") for flow in view.flows]
     yield from copies.staged_removed(at)
-    yield from in_phase("deliver", (resume(at.view, flow.staging, "it is paused") for flow in at.view.flows))
-    bridges = (flow.target_bridge for flow in at.view.flows)
-    yield from in_phase("deliver", (start(at.view, bridge, "deliver again by", "it is stopped") for bridge in bridges))
+    yield from in_phase("deliver", [*(resume(view, flow.staging, "it is paused") for flow in view.flows), *starts])
 
 
-def start(view: SiteView, bridge: Bridge, summary: str, when: str | None = None) -> Call:
-    return call(view, Goal.LINK_UP, bridge.name, request(bridge.bean, START), f"{summary} {bridge.name}", when)
-
-
-def stop(view: SiteView, bridge: Bridge, when: str | None = None) -> Call:
-    return call(view, Goal.LINK_DOWN, bridge.name, request(bridge.bean, STOP), f"hold {bridge.name}", when)
+def _hold(at: AtBroker, bridge: Bridge, when: str | None = None) -> Call:
+    return switched(at.view, Goal.LINK_DOWN, bridge, "hold", when)
 
 
 def _set_aside(at: AtBroker) -> Iterator[Call]:
