@@ -1,5 +1,5 @@
-"""What an agent shows: a sample as its line, figures for Prometheus under `/metrics`, whether it is well (`/health`)
-and ready (`/ready`), and its state to a service manager, as `Type=notify` units expect it."""
+"""Exposes an agent: prints a sample as a line, serves figures for Prometheus under `/metrics`, says whether the agent
+is well (`/health`) and ready (`/ready`), and tells a service manager its state, as `Type=notify` units expect it."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ STOPPING: Final = "STOPPING=1"
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One figure; a name that ends in `_total` is a counter. All figures of one name have the same labels. The series
-    of what was not read (None) stays as NaN: no comparison with it holds."""
+    """A figure; its name ends in `_total` if it is a counter. Figures of one name have the same labels. An unread
+    figure (None) stays in its series as NaN, with which no comparison holds."""
 
     name: str
     help: str
@@ -46,8 +46,8 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """`well`: the agent does its work. `ready`: what it shows rests on a reading, of which `health` tells; it is recent
-    for `good_for_s` from `taken_at` on. `problems`: what is wrong with the sites."""
+    """An agent is `well` if it does its work, and `ready` if it shows a reading, of which `health` tells. The reading
+    is recent for `good_for_s` from `taken_at` on. `problems` are those of the sites."""
 
     well: bool
     health: Mapping[str, Json]
@@ -59,7 +59,7 @@ class Shown:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it is ready now: an agent that hangs shows what it saw before it hung."""
+        """Say whether the agent is ready now: an agent that hangs still shows an old reading."""
         return self.well and self.ready and boottime_s() < self.taken_at + self.good_for_s
 
 
@@ -84,7 +84,7 @@ class MonitorData:
 @dataclass(frozen=True, slots=True)
 class Sample:
     """A sample. `outflows` holds None where one was not read. `trouble` is a fault of the history; `waiting` and
-    `dropped` count the rows affected. `takeovers` were seen since the sample before."""
+    `dropped` count the rows that it affects. `takeovers` were seen since the sample before."""
 
     __pydantic_config__: ClassVar = {"arbitrary_types_allowed": True}
 
@@ -108,7 +108,7 @@ class Sample:
 
 
 class Board:
-    """The latest of what is shown, for the server's threads."""
+    """Holds the latest state of the agent for the server's threads."""
 
     def __init__(self) -> None:
         self.shown = Shown(well=False, health={"phase": "starting"}, metrics=(), ready=False)
@@ -129,7 +129,7 @@ def exposing(address: str | None) -> Iterator[Board]:
     except (OSError, OverflowError) as error:
         raise EnvironmentFault(f"{address} cannot be listened on: {error}") from error
     server.daemon_threads = True
-    # A server that others ask, so no part of what a simulation stands in for.
+    # Others ask this server, so no simulation stands in for its thread.
     thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)  # noqa: TID251
     thread.start()
     try:
@@ -141,7 +141,7 @@ def exposing(address: str | None) -> Iterator[Board]:
 
 
 def registry_of(board: Board) -> CollectorRegistry:
-    """A registry of these figures alone, a family for each name: none of the process's own."""
+    """Make a registry of these figures alone, with a family for each name, and without the process's own."""
     from prometheus_client import CollectorRegistry  # noqa: PLC0415 - only who serves figures pays for it
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # noqa: PLC0415
 
@@ -203,7 +203,7 @@ def _handler(board: Board) -> type[BaseHTTPRequestHandler]:
 
 
 def notify(*states: str) -> bool:
-    """Send these states where a service manager listens; False where none does. One that is gone stops nobody."""
+    """Send these states to a service manager, and say whether one listens. A manager that is gone stops nobody."""
     path = os.environ.get("NOTIFY_SOCKET", "")
     if not path.startswith(("/", "@")):
         return False

@@ -1,7 +1,7 @@
-"""Samples both sites of an installation into the history, and keeps the stored estimate fresh. Only looks; an unread
-value has no row.
+"""Samples both sites of an installation into the history, and keeps the stored estimate fresh. The monitor changes
+nothing. An unread value has no row.
 
-The estimate is made in a process of its own, which keeps its session of Spark between two estimates, or ends with each
+A process of its own makes the estimate. The process keeps its session of Spark between two estimates, or ends with each
 and takes its memory with it.
 """
 
@@ -26,30 +26,29 @@ from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.topology import Snapshot, TimedReading, Topology
 
 FLUSH_EVERY_S = 60.0
-RECENT_S: Final = 60.0  # a reading is recent for this long: a monitor that lives looks every few seconds
-MIN_S: Final = 0.25  # looks at everything are no nearer to each other
-SHARE: Final = 20  # looks at everything take a twentieth of the time at most, unless `history.every` asks for more
+RECENT_S: Final = 60.0  # a reading is recent for so long: a monitor that lives reads every few seconds
+MIN_S: Final = 0.25  # whole readings are no nearer to each other
+SHARE: Final = 20  # whole readings take a twentieth of the time at most, unless `history.every` asks for more
 GAPS_OF_S: Final = 900.0
-"""The largest gap between two readings is told for this long: what came in it is bound as if it came at once."""
+"""The largest gap between two readings is shown for so long: messages in it are bound as if they came at once."""
 ESTIMATE_EVERY_S: Final = 300.0
 ESTIMATE_SHARE: Final = 20
-"""A long estimate is made so much more seldom that it takes no more than a twentieth of the time."""
+"""Estimates take a twentieth of the time at most, so long ones are made more seldom."""
 
 
 class AnotherMonitor(DrCtlError):
-    """A monitor records into this history already, and what two of them see would count twice."""
+    """A monitor records into this history already, and the rows of two would count twice."""
 
     exit_code = ExitCode.LOCKED
     remedy = "One is enough: end one of the two."
 
 
 class Monitor:
-    """Looks at everything as often as that takes a twentieth of the time at most, between `MIN_S` and the time of
-    `history.every`; where that leaves room and the topology can, at the outflows alone in between.
+    """Reads everything so often that it takes a twentieth of the time at most, between `MIN_S` and the time of
+    `history.every`. Where that leaves room and the topology can, the monitor reads the outflows alone in between.
 
-    All readings of the last minute are on disk within a second, because this machine may be lost with the site. The
-    history's files appear once a minute, at the end, and at once when a site changes its role or a broker falls silent
-    or answers again."""
+    Every reading is on disk within a second, because this machine may be lost with the site. The history's files appear
+    once a minute, at the end, and at once when a site changes its role or a broker falls silent or answers again."""
 
     def __init__(
         self, installation: Installation, topology: Topology[Any], clock: Clock, *, every_s: float | None = None
@@ -59,7 +58,7 @@ class Monitor:
         self._clock = clock
         self._topology = topology
         self.every_s = every_s if every_s is not None else settings.history.every
-        self._outflow_s: float | None = settings.history.outflow  # None where outflows alone cannot be looked at
+        self._outflow_s: float | None = settings.history.outflow  # becomes None where outflows cannot be read alone
         history = installation.history
         if (other := another_monitor(history.near)) is not None:
             raise AnotherMonitor(f"another monitor records into {history.shown}: {other}")
@@ -80,7 +79,7 @@ class Monitor:
         self.cost_s = 0.0
 
     def close(self) -> None:
-        """Write what is not on disk yet. Raises EnvironmentFault where that is lost now."""
+        """Write the rows that are not on disk yet. Raises EnvironmentFault where they are lost now."""
         if self._upkeep_task is not None:
             self._upkeep_task.wait()
         self._writer.flush()
@@ -93,7 +92,7 @@ class Monitor:
 
     @property
     def is_on_disk(self) -> bool:
-        """Say whether a file of this history has been written: before, there is nothing to estimate from."""
+        """Say whether a file of this history has been written, without which nothing can be estimated."""
         return self._writer.files > 0
 
     @property
@@ -103,13 +102,13 @@ class Monitor:
 
     @property
     def gap_s(self) -> float:
-        """The largest time between two readings of the last minutes, that since the newest one included."""
+        """The largest time between two readings of the last minutes, or since the newest one."""
         now = self._clock.monotonic()
         since = now - self._gaps[-1][0] if self._gaps else 0.0
         return max([since, *(gap for at, gap in self._gaps if now - at < GAPS_OF_S)])
 
     def sample(self) -> Sample:
-        """Look at both sites once and add the rows of what answered."""
+        """Read both sites once, and add the rows of the brokers that answered."""
         snapshot, at, _ = self._read_everything()
         outflows = {
             site: total(broker.to_ship for broker in snapshot.brokers if broker.site == site) for site in snapshot.roles
@@ -120,7 +119,7 @@ class Monitor:
         return Sample(at, snapshot.roles, outflows, snapshot, trouble, waiting, dropped, takeovers)
 
     def _read_everything(self) -> tuple[Snapshot, datetime, bool]:
-        """What was seen, when it was answered, and whether it told of a change."""
+        """Read everything once. Gives the reading, the time of the answers, and whether it told of a change."""
         began = self._clock.monotonic()
         polled = self._topology.poll(full=True)
         if polled is None:
@@ -134,8 +133,8 @@ class Monitor:
         return polled.snapshot, at, is_new
 
     def _record(self, polled: TimedReading[Snapshot], *, only: Collection[str] | None = None) -> tuple[datetime, bool]:
-        """Keep the rows of a reading, or those of these kinds; when it was answered, and whether it told of a change,
-        which is on disk at once."""
+        """Keep the rows of a reading, or those of some kinds `only`. Gives the time of the answers, and says whether
+        the reading told of a change, which is on disk at once."""
         at = self._clock.now() - timedelta(seconds=polled.ago_s)
         rows = history_rows(polled.snapshot, at, polled.took_s)
         rows = [row for row in rows if only is None or row.kind in only]
@@ -155,7 +154,6 @@ class Monitor:
         if self._writer.add(rows) and (self._upkeep_task is None or self._upkeep_task.wait(0)):
             self._end_upkeep()
             self._upkeep_task = in_background(partial(self._upkeep.step, at), "upkeep")  # to join an hour takes seconds
-        # Which brokers answer, and in which role.
         answers = {(broker.site, broker.pair): broker.silent is None for broker in polled.snapshot.brokers}
         before, self._state = self._state, (polled.snapshot.roles, answers)
         is_new = before not in (None, self._state)
@@ -169,12 +167,12 @@ class Monitor:
             self._upkeep_task.result()
 
     def wait(self, until: float | None) -> None:
-        """Wait for the next sample, and look meanwhile. Missed readings are not made up for."""
+        """Wait for the next sample, and read meanwhile. Missed readings are not made up for."""
         began = self._clock.monotonic()
         self._next = max(self._next + self.every_s, began)
         moment = self._next if until is None else min(self._next, until)
         while True:
-            # At everything, unless there is room for a reading of the outflows alone before it.
+            # The next reading is a whole one, unless there is room for one of the outflows alone before it.
             is_alone = self._outflow_s is not None and self._outflow_at + self._outflow_s / 2 < self._whole_at
             at = self._outflow_at if is_alone else self._whole_at
             if at > moment - MIN_S / 2:
@@ -183,7 +181,7 @@ class Monitor:
             is_new = self._read_everything()[2] if at == self._whole_at else self._read_outflows()
             if is_new:
                 self._next = self._clock.monotonic()
-                return  # who asked for samples is to hear of a change
+                return  # the caller gets a sample at once when something has changed
         self._clock.sleep(max(0.0, moment - self._clock.monotonic()))
 
     def _read_outflows(self) -> bool:
@@ -199,8 +197,8 @@ class Monitor:
 def shown(
     monitor: Monitor, reading: Sample, figures: Sequence[Metric] = (), problems: Sequence[Finding] | None = None
 ) -> Shown:
-    """The metrics for Prometheus on the monitor and its history, beside `figures` and `problems` of what it looks at.
-    Ready once some broker has answered."""
+    """Show the monitor: metrics of it and of its history, beside the `figures` and `problems` of the sites. The monitor
+    is ready once some broker has answered."""
     own = [
         Metric("dr_ctl_monitor_readings_total", "full readings", monitor.readings),
         Metric("dr_ctl_monitor_reading_seconds", "duration of the last full reading", round(monitor.cost_s, 6)),
@@ -229,8 +227,8 @@ def shown(
 
 
 def history_rows(snapshot: Snapshot, at: datetime, took_s: float = 0.0) -> list[Row]:
-    """The rows of one reading, answered then and asked for so long before: the site's role for every broker, then the
-    rows of the topology."""
+    """Make the rows of one reading, which was answered `at` that time and took `took_s`: the site's role for every
+    broker, then the rows of the topology."""
     took_ms = math.ceil(took_s * 1000)
     roles = [
         Row(ts=at, site=broker.site, pair=broker.pair, kind="site", name=snapshot.roles[broker.site].value,
@@ -244,7 +242,7 @@ def history_rows(snapshot: Snapshot, at: datetime, took_s: float = 0.0) -> list[
             counted[row.site, row.pair].append(row)
 
     def with_queues(row: Row) -> Row:
-        """Beside what was put into a mixed outflow what its queues count together: files keep that of each reading."""
+        """Add the sums of the queues' counters to a mixed outflow, because files keep these of each reading."""
         queues = counted.get((row.site, row.pair), ())
         added = total(queue.added for queue in queues)
         if not queues or added is None:
@@ -256,10 +254,10 @@ def history_rows(snapshot: Snapshot, at: datetime, took_s: float = 0.0) -> list[
 
 
 class Refresher:
-    """Asks for an estimate when it is time, and looks whether it has come. Never waits for it."""
+    """Asks for an estimate when it is time, and looks whether it has come, without ever waiting for it."""
 
     def __init__(self, request: Request, *, stays: bool, every_s: float = ESTIMATE_EVERY_S) -> None:
-        """`stays`: the process waits for the next estimate."""
+        """The process `stays` and waits for the next estimate, or ends."""
         self._request, self._stays, self._every_s = request, stays, every_s
         self._estimating: Estimating | None = None
         self._is_asked = False
@@ -268,7 +266,7 @@ class Refresher:
         self._said: str | None = None
 
     def read(self) -> str | None:
-        """Ask for what is due. Returns a new reason why there is no estimate, each once."""
+        """Ask for an estimate that is due. Gives a new reason why there is none, each once."""
         now = boottime_s()
         if not self._is_asked:
             if now >= self._next:

@@ -21,13 +21,13 @@ from dr_ctl.topologies.topology import Cleaner, Progress
 
 class Phase(Enum):
     RUNNING = "running"
-    HELD = "held"  # follows what is consumed, deletes nothing
+    HELD = "held"  # the agent follows what is consumed, and deletes nothing
     FINISHED = "finished"
 
 
 @dataclass(frozen=True, slots=True)
 class SyncStatus:
-    """How the agent of `sync` stands, as in `sync.json` and in the JSON lines of the command."""
+    """The state of the agent of `sync`, as in `sync.json` and in the JSON lines of the command."""
 
     agent: Mapping[str, Json] = field(metadata=key(flat=True))
     at: datetime
@@ -38,7 +38,7 @@ class SyncStatus:
 
     @property
     def state(self) -> object:
-        """The part whose change must be written down at once."""
+        """A change of this part is written down at once."""
         return self.phase, self.why, tuple(sorted(self.kept.silent)), self.kept.vanished
 
     @property
@@ -54,7 +54,7 @@ class SyncStatus:
 
 class SyncAgent:
     def __init__(self, cleaner: Cleaner, runs: Runs, notes: Notes, clock: Clock, sites: Mapping[str, str]) -> None:
-        """`sites`: which is `primary` and which `standby`."""
+        """`sites` names the `primary` and the `standby`."""
         self._cleaner, self._runs, self._notes, self._clock = cleaner, runs, notes, clock
         self._agent: dict[str, Json] = {
             **sites,
@@ -70,7 +70,7 @@ class SyncAgent:
         if self._notes.take_go_on():
             self._cleaner.go_on()
         self._last = self._cleaner.step(self.held)
-        # Where a run cuts clients off, one may be counted as acknowledged and not as delivered.
+        # A message may be counted as acknowledged and not as delivered where a run cuts clients off.
         if self._last.vanished and self._runs.unfinished() is None:
             self._hold_itself()
         if self._last.over is not None:
@@ -90,7 +90,7 @@ class SyncAgent:
         return hold.text if hold is not None else None
 
     def _hold_itself(self) -> None:
-        """A first reading may meet somebody in the middle of a removal: the count grows with the readings."""
+        """Hold the agent, and tell the growing count: a first reading may meet somebody in the middle of a removal."""
         vanished = [queue for queue in self._last.queues if queue.vanished]
         losses = "; ".join(f"{queue.vanished} message(s) left {queue.name} by no client" for queue in vanished)
         hold = self._notes.hold()
@@ -99,7 +99,7 @@ class SyncAgent:
             self._notes.put_hold(Hold(BY_AGENT, losses, since))
 
     def _stands(self, phase: Phase, why: str, run: str | None) -> SyncStatus:
-        """How it stands now; written down when that has changed, and every second."""
+        """Write the state down when it has changed, and every second."""
         standing = SyncStatus(self._agent, self._clock.now(), phase, why, run, self._last)
         now = self._clock.monotonic()
         if standing.state != self._written or now >= self._write_at:

@@ -1,5 +1,5 @@
-"""What is decided of workloads: the findings about them, the calls that start and stop them, and where these go in the
-topology's plans for its brokers: stopped with the quiesce, started after activation. Pure."""
+"""Decides about workloads: finds what is wrong with them, plans the calls that start and stop them, and puts these into
+the topology's plans. Workloads stop with the quiesce, and start after the activation. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -34,12 +34,12 @@ from dr_ctl.topologies.common.snapshot import misplaced, twice, unread
 from dr_ctl.topologies.topology import PartState, Snapshot, WorkloadSnapshot
 
 WANTED: Final = {Goal.START: PartState.RUNNING, Goal.STOP: PartState.STOPPED}
-# With `true` a route whose work takes longer goes on as before, instead of being cut; the answer is then false.
+# With `true` a route whose work takes longer goes on as before, instead of being cut, and the answer is false.
 CAMEL_STOP: Final = "stop(java.lang.Long,java.lang.Boolean)"
 
 
 def concerned(workload: Workload, spec: Spec, units: Sequence[UnitSnapshot]) -> bool:
-    """Say whether a workload moves: with a whole site every one does, with units the ones that work on them."""
+    """Say whether a workload moves: all move with a whole site, and those that work on some units move with these."""
     if spec.units is None or {unit.name for unit in units} <= set(spec.units):
         return True
     return any(matches(workload.queues, unit) for unit in spec.units)
@@ -66,12 +66,12 @@ def without_workload_calls(step: PlannedStep) -> PlannedStep:
 
 
 def _is_workload_call(call: Call) -> bool:
-    """A broker's process is started and stopped too, by its topology; a workload is of no broker."""
+    """Say whether a call is for a workload, which is of no broker. Topologies start and stop a broker's process too."""
     return call.goal in WANTED and not call.unit
 
 
 def _short(part: str) -> str:
-    """A route by its id, not by the whole name of its bean."""
+    """Name a route by its id, not by the whole name of its bean."""
     if ":" not in part:
         return part
     try:
@@ -117,7 +117,7 @@ def _against(workload: WorkloadSnapshot, move: Move, roles: Mapping[str, Role]) 
 
 
 def _lost(workload: WorkloadSnapshot, move: Move, roles: Mapping[str, Role]) -> Finding:
-    """A lost site's workload that cannot be asked: the workload may run there still, or again when the site is back."""
+    """Report a workload of a lost site that cannot be asked: it may run there still, or again when the site is back."""
     if workload.singleton and not is_gone(workload, move, roles[move.source]):
         return found("DR-WORK-007.singleton", name=workload.name, site=move.source, target=move.target)
     return found("DR-WORK-007", name=workload.name, site=move.source)
@@ -137,7 +137,7 @@ def did_not_stop(workload: WorkloadSnapshot, why: str) -> Finding:
 
 
 S = TypeVar("S", bound=Snapshot)
-# The unit of a baseline for facts of a whole site: no broker has this name.
+# Facts of a whole site stand in a baseline under this unit, whose name no broker has.
 OF_SITE: Final = ""
 STARTED_AGAIN: Final = "it was started again since"
 
@@ -148,7 +148,7 @@ class RecipeWithWorkloads(Generic[S]):
         self.moves_parts, self.verbs, self.cannot_know = bare.moves_parts, bare.verbs, bare.cannot_know
 
     def baseline(self, snapshot: S) -> Mapping[str, Json]:
-        """The parts of each workload that ran stand beside the brokers, under a name that no broker has."""
+        """Add the parts of each workload that ran, beside the brokers, under a name that no broker has."""
         states: dict[str, Any] = {**self._bare.baseline(snapshot)}
         for site in snapshot.roles:
             ran = {
@@ -176,7 +176,6 @@ class RecipeWithWorkloads(Generic[S]):
         return [*twice(moving, _of_singletons(snapshot, move)), *of_each]
 
     def checks(self, snapshot: S, move: Move) -> Sequence[Check]:
-        """With what was read for each."""
         own, moving = list[Check](), self._moving(snapshot, move.spec)
         roles, severity = part_of(snapshot, move.spec).roles, _of_singletons(snapshot, move)
         for state in moving:
@@ -205,7 +204,7 @@ class RecipeWithWorkloads(Generic[S]):
         spec, source, target, back = move.spec, move.source, move.target, partial(self._back, move, snapshot)
         match step.verb:
             case "quiesce":
-                # Workloads stop before dispatch does: they must be able to finish the messages they hold.
+                # Workloads stop before dispatch does, so that they can finish the messages they hold.
                 alone = self._stops(snapshot, spec, source, alone=True)
                 if spec.operation in REINSTATING:
                     alone = [replace(call, when=STARTED_AGAIN) for call in alone]
@@ -215,7 +214,7 @@ class RecipeWithWorkloads(Generic[S]):
             case "reconcile":
                 return _last(bare, self._stops(snapshot, spec, source, alone=True), [])
             case "fence" if part_of(snapshot, spec).roles[target] is Role.SERVING:
-                # Not to be undone: beside a site that serves nothing of it is wanted back.
+                # No undo starts these again: nobody wants them back beside a site that serves.
                 return _last(bare, self._stops(snapshot, spec, source), [])
             case "activate":
                 # No quiesce came before: a workload that answers there, beside brokers that do not serve, must stop.
@@ -241,8 +240,8 @@ class RecipeWithWorkloads(Generic[S]):
         ]
 
     def _stops(self, snapshot: S, spec: Spec, site: str, *, alone: bool = False) -> list[Call]:
-        """Stop parts that were not seen to be stopped; a workload that was not read has no known parts. Workloads that
-        run while a site serves `alone` are stopped by a call of their own."""
+        """Stop the parts that were not seen to be stopped; a workload that was not read has no known parts. Workloads
+        that run while a site serves `alone` are stopped by a call of their own."""
         return [
             _by_itself(switch(site, workload, part, Goal.STOP), state)
             for workload, read in self._at(snapshot, spec, site)
@@ -251,7 +250,7 @@ class RecipeWithWorkloads(Generic[S]):
         ]
 
     def _starts(self, snapshot: S, spec: Spec, site: str) -> list[Call]:
-        """Start what was not seen to run, or what a return stops first. A route's full name is known by a reading."""
+        """Start parts that were not seen to run, or that a return stops first. A route's full name needs a reading."""
         return [
             _by_itself(switch(site, workload, part, Goal.START), state.parts.get(part))
             for workload, state in self._at(snapshot, spec, site)
@@ -261,7 +260,7 @@ class RecipeWithWorkloads(Generic[S]):
         ]
 
     def _back(self, move: Move, snapshot: S, goal: Goal, site: str) -> list[Call]:
-        """Start again what ran before the run, or stop what did not, and no more."""
+        """Start again the parts that ran before the run, or stop those that did not, and no more."""
         before: Any = move.baseline.get(site, {})
         ran: Mapping[str, Sequence[str]] = before.get(OF_SITE, {}).get("workloads", {})
         return [
@@ -273,7 +272,7 @@ class RecipeWithWorkloads(Generic[S]):
 
 
 def _of_singletons(snapshot: Snapshot, move: Move) -> Severity:
-    """One that runs twice refuses no run that closes a site, or finds its move done."""
+    """Refuse a run where a singleton runs twice, unless the run closes a site or finds its move done."""
     part = part_of(snapshot, move.spec)
     done = move.spec.operation in MOVING and serves_all(part, move.target)
     already = done and part.roles[move.source] is not Role.SERVING
@@ -281,7 +280,7 @@ def _of_singletons(snapshot: Snapshot, move: Move) -> Severity:
 
 
 def _by_itself(call: Call, state: PartState | None) -> Call:
-    """Not certain of what is neither running nor stopped now."""
+    """Make a call uncertain if its part is neither running nor stopped now."""
     return replace(call, when=f"it does not {call.goal.value} by itself") if state is PartState.BETWEEN else call
 
 

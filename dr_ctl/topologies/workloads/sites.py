@@ -1,4 +1,4 @@
-"""The workloads of an installation, and the ways to them, a kind each."""
+"""Reads, starts and stops the workloads of an installation, each kind by a client of its own."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,9 +30,9 @@ from dr_ctl.topologies.workloads.recipe import systemctl
 S = TypeVar("S", bound=Snapshot[Any])
 # Wait longer than the whole time of the call: the late answer says whether it worked.
 ANSWER_S: Final = 10.0
-_STOPPED_EXIT: Final = 3  # of `systemctl is-active`, and of every status command that keeps to the LSB
+_STOPPED_EXIT: Final = 3  # `systemctl is-active` exits so, and every status command that keeps to the LSB
 _SAID: Final = {PartState.RUNNING: ("active", "reloading"), PartState.STOPPED: ("inactive", "failed")}
-"""What it says with these codes."""
+"""`systemctl is-active` says one of these words with the code of the state."""
 _LINE_BYTES: Final = 4096
 
 
@@ -41,12 +41,12 @@ class NotRead(BrokerError):
 
 
 Reading = tuple[Mapping[str, PartState], str]
-"""The state of each part of a workload, and a detail for people. An answer that is not certain is an error, never a
-state; that a part was started or stopped is shown by a later reading."""
+"""The state of each part of a workload, and a detail for people. An uncertain answer is an error, never a state. Only a
+later reading shows that a part was started or stopped."""
 
 
 class CamelClient:
-    """Routes of Camel behind Jolokia: looked at on one connection and changed on another, for a stop takes its time."""
+    """Reads routes of Camel over one connection to Jolokia, and changes them over another, as a stop takes its time."""
 
     def __init__(self, settings: CamelRoutes, installation: Installation, site: str) -> None:
         self._settings, self._installation, self._site = settings, installation, site
@@ -159,7 +159,7 @@ class HttpClient:
         return answer.status, answer.body[:_LINE_BYTES].decode("utf-8", "replace").strip()
 
 
-LOCKED_S: Final = 30.0  # seconds of the lock that must be left when a call goes out; the run renews the lock meanwhile
+LOCKED_S: Final = 30.0  # the lock must last so long when a call goes out; the run renews it meanwhile
 _AT_ONCE: Final = 8
 Key = tuple[str, str]
 
@@ -167,9 +167,9 @@ Key = tuple[str, str]
 @dataclass(frozen=True, slots=True)
 class WorkloadTimeouts:
     read_s: float = 5.0
-    """For a workload to say whether it runs."""
+    """A workload has so long to say whether it runs."""
     poll_s: float = 0.1
-    """Between readings of one that was started or stopped."""
+    """A workload that was started or stopped is read again after so long."""
 
 
 class WorkloadSites:
@@ -198,15 +198,15 @@ class WorkloadSites:
         return replace(snapshot, workloads=workloads.result())
 
     def read(self, *, min_s: float = 0.0) -> list[WorkloadSnapshot]:
-        """Look at all of them once; with `min_s` for so long at a site whose time is spent, too."""
+        """Read all of them once. Those of a site whose time is spent are given `min_s`."""
         return self._read_several(list(self.workloads), min_s)
 
     def read_at(self, *keys: Key) -> list[WorkloadSnapshot]:
-        """Look at some of them, by site and name, whatever was spent before."""
+        """Read some of them, by site and name, whatever was spent before."""
         return self._read_several(keys, self._timeouts.last_reading_s)
 
     def others(self, site: str, name: str) -> list[WorkloadSnapshot]:
-        """Look at the same workload at the other site now; empty where that site has none."""
+        """Read the same workload at the other site now, if that site has one."""
         return self.read_at(*(key for key in self.workloads if key[1] == name and key[0] != site))
 
     def is_singleton(self, name: str) -> bool:
@@ -229,7 +229,7 @@ class WorkloadSites:
             return Unknown(str(error))
 
     def _read_several(self, keys: Sequence[Key], min_s: float) -> list[WorkloadSnapshot]:
-        """Look side by side; time spent on silent workloads is taken from their site's time."""
+        """Read side by side. Silent workloads use up their site's time."""
         began, read_s = boottime_s(), self._timeouts.of(WorkloadTimeouts).read_s
         times = [max(min(read_s, self._left_s.get(site, read_s)), min_s) for site, _ in keys]
         readings = [partial(self._read, key, timeout_s) for key, timeout_s in zip(keys, times, strict=True)]

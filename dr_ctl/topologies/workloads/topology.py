@@ -1,4 +1,4 @@
-"""Any topology, with workloads around it: they stop before dispatch does, and start once clients are in."""
+"""Puts workloads around any topology. Workloads stop before dispatch does, and start once clients are in."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -31,7 +31,7 @@ from dr_ctl.topologies.workloads.recipe import (
 from dr_ctl.topologies.workloads.sites import WorkloadSites, WorkloadTimeouts
 
 S = TypeVar("S", bound=common.Snapshot[Any])
-# The steps whose stops come before them, and end the run where one fails.
+# Workloads stop before these steps, and a workload that does not stop ends the run.
 FIRST: Final = ("quiesce", "residue")
 
 
@@ -47,7 +47,7 @@ class DriverWithWorkloads(Generic[S]):
         self._bare, self._recipe, self._sites, self._timeouts, self._lease = bare, recipe, sites, timeouts, lease
         self.by_hand = bare.by_hand
         self._cut_off = False  # a hook has shown that no client is left at the lost site
-        self._may_stop_late: set[tuple[str, str]] = set()  # by site and name: a stop went out, and showed no effect
+        self._may_stop_late: set[tuple[str, str]] = set()  # the stops of these, by site and name, showed no effect
 
     def observe(self) -> S:
         return replace(self._bare.observe(), workloads=self._sites.read(min_s=self._timeouts.last_reading_s))
@@ -90,8 +90,8 @@ class DriverWithWorkloads(Generic[S]):
         return None
 
     def _gate(self, step: PlannedStep, move: Move) -> Failed | None:
-        """Before a gate is shown to hold, what works on messages at the source is shown not to run: something else may
-        have started it again. Beside clients that are served it is as it should be."""
+        """Show that no workload runs at the source before the gate is shown to hold: somebody may have started one
+        again. Workloads may run beside clients that are served."""
         if step.verb != "verify":
             return None
         units = self._bare.observe().units if move.spec.units is not None else ()
@@ -104,7 +104,7 @@ class DriverWithWorkloads(Generic[S]):
         return Failed.of(found("DR-WORK-008", workloads=named, source=move.source))
 
     def _checked(self, step: PlannedStep, move: Move, outcome: Done | NotNeeded) -> Outcome:
-        """The checks once more, right before anything is changed."""
+        """Check once more, right before anything is changed."""
         if step.verb != "check":
             return outcome
         findings = self._recipe.against(replace(self._bare.observe(), workloads=self._sites.read()), move)
@@ -112,8 +112,8 @@ class DriverWithWorkloads(Generic[S]):
         return Failed(against[0].text, findings=against, code=ExitCode.PRECHECK_FAILED) if against else outcome
 
     def _stopped_late(self, calls: Sequence[Call], outcome: Outcome, context: StepContext) -> Outcome:
-        """Stop the rest at a site that is closed or lost. A workload that waits for a broker that is gone, and will not
-        stop, keeps no client from being served."""
+        """Stop the rest at a site that is closed or lost. A workload that waits for a lost broker, and does not stop,
+        keeps no client from being served."""
         findings = []
         for call in calls:
             snapshot, why = self._made(call, context)
@@ -155,7 +155,7 @@ class DriverWithWorkloads(Generic[S]):
     def _made(
         self, call: Call, context: StepContext, why_not: Callable[[Call], str | None] = lambda _: None
     ) -> tuple[WorkloadSnapshot, str | None]:
-        """Bring about one call's effect and look whether it came; with what was seen last, why it did not."""
+        """Bring about the effect of a call. Gives the last reading, and says why the effect did not come."""
         snapshot = self._now(call)
         if holds(call, snapshot) and not self._may_stop_later(call):
             return snapshot, None
@@ -187,7 +187,7 @@ class DriverWithWorkloads(Generic[S]):
             return Failed(f"{move.target} is open: {brief(starts)} not started at {move.source}")
 
         def attempt() -> dict[Call, str]:
-            """Try those that did not hold after the try before; gives those that do not hold now, and why."""
+            """Try the calls that did not hold after the try before. Says why each of the others does not hold now."""
             why_not = {call: self._made(call, context, self._why_not_again)[1] for call in missing}
             missing[:] = [call for call, why in why_not.items() if why is not None]
             return {call: why for call, why in why_not.items() if why is not None}
