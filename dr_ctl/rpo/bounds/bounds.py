@@ -1,7 +1,7 @@
-"""Bounds on the messages that a failover now may lose or deliver twice: from the last readings, at once, without Spark;
-when the site can have served at the latest, and the sum in words that an operator can check. What each bound is made of
-docs/rpo-method.md says ("A failover's bounds"). Pairs add up; a figure not read for one pair makes the total unknown,
-never zero."""
+"""Bounds on the messages that a failover now may lose or deliver twice. They are made from the last readings, at once,
+without Spark. Beside them stand the latest moment at which the site can have served, and the sum in words that an
+operator can check. docs/rpo-method.md ("A failover's bounds") says what each bound is made of. Pairs add up; a figure
+that was not read for one pair makes the total unknown, never zero."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from dr_ctl.settings.model import HistoryLocation
 
 B = TypeVar("B", bound=Bound)
 STALE_US: Final = 30 * SECOND_US
-"""So far apart at most readings are that saw a site down for it to be taken to have been so in between."""
+"""A site is taken to have been down between two readings that saw it down if they are no further apart than this."""
 
 
 class EndEvidence(Enum):
-    """How the moment is known after which nothing more can have been put in."""
+    """This value says how the moment is known after which nothing more can have been put in."""
 
     DOWN = "it was seen down"
     FENCED = "clients had been kept out of it"
@@ -46,8 +46,8 @@ class EndEvidence(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """The latest moment at which the site can have served. `unwatched`: a time after it was first seen down in which
-    nobody looked, so that it may have been back."""
+    """The latest moment at which the site can have served. During `unwatched`, after the site was first seen down,
+    nobody looked: the site may have been back."""
 
     us: int
     how: EndEvidence
@@ -59,15 +59,17 @@ class Death:
 
     @property
     def grows(self) -> bool:
-        """Whether who asks later gets a later moment."""
+        """A later question gets a later moment."""
         return self.how in (EndEvidence.OPEN, EndEvidence.UNWATCHED)
 
 
 def latest(recorded: Recent, now_us: int, *, is_down: bool, supposed: bool = False, fence_ends: bool = False) -> Death:
-    """The first of the unbroken series of readings up to now that saw the site down; without such a series, now.
+    """Return the begin of the unbroken series of readings up to now that saw the site down, or now without such a
+    series.
 
-    A reading that was not down, or too long without any, and the series begins anew: the site may have been back.
-    `is_down`: who asks sees it down now, or with `supposed` takes it to be. `fence_ends`: a fence lets nobody send."""
+    A reading that was not down, or too long a time without any, begins a new series, because the site may have been
+    back. `is_down` says that the caller sees the site down now, or with `supposed` takes it to be down. With
+    `fence_ends` a fence lets nobody send."""
     read_us = last_read_us(recorded)
     downs = recorded.saw(Role.DOWN)
     others = _others(recorded, Role.DOWN)
@@ -87,7 +89,7 @@ def latest(recorded: Recent, now_us: int, *, is_down: bool, supposed: bool = Fal
 
 
 def _fenced(recorded: Recent, death: Death) -> Death:
-    """The end that a fence made before the site was seen down, where readings without a break show it."""
+    """Return the end that a fence made before the site was seen down, if readings without a break show the fence."""
     closed = recorded.saw(Role.STANDBY)
     closed = closed[(closed > max([0, *_others(recorded, Role.DOWN, Role.STANDBY)])) & (closed <= death.us)]
     full = len(closed) and np.diff(np.append(closed, death.us)).max() <= STALE_US
@@ -104,8 +106,8 @@ def last_read_us(recorded: Recent) -> int:
 
 
 def because(pairs: Sequence[Pair], death: Death, likely: int | None, sites: tuple[str, str]) -> str | None:
-    """The sum of the possible loss, in messages, or why nobody knows it although it was read; None where it was
-    not."""
+    """Return the sum of the possible loss, in messages, or the reason why nobody knows it although it was read. The
+    result is None if it was not read."""
     lost = added([pair.lost for pair in pairs])
     if lost is None:
         return _at_least(pairs, sites)
@@ -146,7 +148,8 @@ def _came(lost: LossTerm, death: Death) -> str:
 def findings(
     sites: tuple[str, str], pairs: Sequence[Pair], death: Death, later: int, *, is_summed: bool
 ) -> Iterator[Finding]:
-    """Findings on what the bounds rest on. With `is_summed` the sum of all pairs already tells the counts."""
+    """Yield findings on the readings behind the bounds. With `is_summed` the sum of all pairs already tells the
+    counts."""
     site, other = sites
     if later:
         yield found("DR-RPO-031", later=later, site=site)
@@ -184,7 +187,7 @@ def _of_pair(site: str, pair: Pair, death: Death, *, is_summed: bool) -> Iterato
         yield found("DR-RPO-011", where=where, moment=stamp(moment(pair.lost_read_us)), why=why)
     elif pair.lost is not None and not is_summed:
         yield found("DR-RPO-010", where=where, at=stamp(moment(pair.lost.us)), arrived=_came(pair.lost, death))
-    # Copies of processed messages that lost acknowledgements left at the other site.
+    # Lost acknowledgements left copies of processed messages at the other site.
     if unread := [name for name, number in pair.stale_copies.items() if number is None]:
         yield found("DR-RPO-021", pair=pair.name, site=site, unread=brief(unread))
     if copies := [f"{name}: {number}" for name, number in pair.stale_copies.items() if number]:
@@ -192,7 +195,7 @@ def _of_pair(site: str, pair: Pair, death: Death, *, is_summed: bool) -> Iterato
 
 
 AHEAD_US: Final = 60 * SECOND_US
-"""A clock that made readings may be ahead of this one by so much; readings of later moments are left out."""
+"""The clock that made readings may be ahead of this one by so much; readings of later moments are left out."""
 
 
 def bounds(
@@ -208,16 +211,15 @@ def bounds(
 ) -> Bounds:
     """Bound the messages lost and doubled if the service goes on without that site now.
 
-    `down_at`: when the caller itself saw the site down, or with `supposed` takes it to be down while it lives.
-    `fence_ends`: nothing can be sent to a site that is fenced. `silent_since`: when its service ended, by the word of
-    somebody who knows. `live`: what the other site's queues count now, while clients are out there.
-    """
+    `down_at` is the moment at which the caller itself saw the site down, or with `supposed` takes it to be down while
+    it lives. With `fence_ends` a fence lets nobody send. `silent_since` is the end of the service, by the word of
+    somebody who knows. `live` has the counts of the other site's queues now, while clients are kept out there."""
     now_us = micros(of.now)
     recorded = recent(history, of.site, of.pairs, until_us=now_us + AHEAD_US, other=of.other)
     sites = of.site, of.other or "the other site"
-    # The clock that stamped the readings may be ahead of this one, and what it saw was seen.
+    # The clock that stamped the readings may be ahead of this one; its readings count all the same.
     now_us = max([now_us, *(int(moments[-1]) for moments in recorded.roles.values() if len(moments))])
-    # What a monitor read meanwhile was read: a site that is only taken for lost goes on.
+    # A monitor may have read later: a site that is only taken for lost goes on.
     end_us = now_us if down_at is None else max(min(now_us, micros(down_at)), last_read_us(recorded))
     death = latest(recorded, end_us, is_down=down_at is not None, supposed=supposed, fence_ends=fence_ends)
     unsaid = death
@@ -263,8 +265,8 @@ def bounds(
 
 
 def latest_end(history: Path | HistoryLocation, of: LostSite, most: int) -> datetime | None:
-    """The latest end of the site's service, to a tenth of a second, with which no more than `most` are lost; None where
-    there is none after its last reading, or the loss is not known."""
+    """Return the latest end of the site's service, to a tenth of a second, with which no more than `most` messages are
+    lost. The result is None if no end after the last reading allows that, or if the loss is not known."""
     now_us = micros(of.now)
     recorded = recent(history, of.site, of.pairs, until_us=now_us + AHEAD_US, other=of.other)
     bounded = [Pair.of(name, recorded, now_us, of) for name in sorted(recorded.pairs)]
@@ -290,8 +292,8 @@ def latest_end(history: Path | HistoryLocation, of: LostSite, most: int) -> date
 
 
 def _bound(kind: type[B], of_pairs: Sequence[tuple[int | None, int | None]], likely_count: int | None) -> B:
-    """Of each pair the bound, and when it was read. What is likely is at most the bound; with an unknown bound it is
-    unknown."""
+    """Join the bounds of the pairs and the moments of their readings. The likely figure is at most the bound; with an
+    unknown bound it is unknown."""
     most, moments = total([count for count, _ in of_pairs] or [None]), [us for _, us in of_pairs if us is not None]
     of_likely = None if most is None or likely_count is None else min(most, likely_count)
     return kind(most, moment(min(moments)) if moments else None, likely=of_likely)

@@ -1,6 +1,6 @@
-"""The bounds of a pair: what its outflows take with them, in all and queue by queue; and what is likely beside them, as
-docs/rpo-method.md says: what likely lay there at the last reading that read the queues, and what has come since if it
-went on growing as it grew."""
+"""The bounds of a pair: the messages that its outflows take with them, in all and queue by queue. Beside them stands
+the likely figure (docs/rpo-method.md): the messages that likely lay there at the last reading of the queues, and those
+that came since if the growth went on."""
 
 from __future__ import annotations
 
@@ -32,13 +32,14 @@ MIN_APART_US: Final = 4_000_000
 
 
 def done_and_there(readings: Readings, name: str, serving: Ints) -> int | None:
-    """How many copies of what was processed lie at the peer, whose acknowledgement a link has lost: a failover delivers
-    them all. An upper bound at the last reading of that queue, of a flow by its own name. `serving`: the moments of
-    readings that saw the site serve. None where no reading read both sites.
+    """Return how many copies of processed messages lie at the peer because a link has lost the acknowledgements: a
+    failover delivers them all. The count is an upper bound at the last reading of that queue, for a flow of its own
+    name. `serving` has the moments of readings that saw the site serve. The result is None if no reading read both
+    sites.
 
     Shipped messages that still lie in the site's own queue have a copy too, but those that were seen to have none;
-    perhaps all where ids were not compared. The greatest count of the last readings holds, for confirmations come late;
-    and every message that was processed since may have lost its acknowledgement."""
+    perhaps all lack one if ids were not compared. The greatest count of the last readings holds, because confirmations
+    come late; and every message that was processed since may have lost its acknowledgement."""
     queue, outflows = readings.index.get(name), readings.outflows
     sends = [row for row in outflows.rows[name] if outflows.names[row][0] == "mirror"]
     if queue is None or not sends or name not in readings.staged.rows:
@@ -62,11 +63,11 @@ def done_and_there(readings: Readings, name: str, serving: Ints) -> int | None:
 
 @dataclass(frozen=True)
 class Pair:
-    """`stale_copies`: by queue what lost acknowledgements left at the other site (None: not read); `delivering`: by
-    queue the most that clients had; `apart`: the queues that the two sites do not hold alike; `unserved`: those that no
-    outflow serves, or not all of them; `overtaken`: how many came to the other site since the last reading of both,
-    where that is more than lay there and the pace explain: then the pace says nothing. A pair whose outflow was not
-    read has no readings."""
+    """A pair whose outflow was not read has no readings. `stale_copies` counts by queue the copies that lost
+    acknowledgements left at the other site (None: not read), and `delivering` the most messages that clients had.
+    `apart` compares the queues that differ between the sites. No outflow serves the `unserved` queues, or not all of
+    them. `overtaken` counts the messages that came to the other site since the last reading of both, if the outflow and
+    the pace do not explain them: then the pace says nothing."""
 
     name: str
     readings: Readings
@@ -80,7 +81,7 @@ class Pair:
 
     @classmethod
     def of(cls, name: str, recorded: Recent, end_us: int, of: LostSite, live: Sequence[Row] = ()) -> Self:
-        """`live`: what the other site's queues count now."""
+        """`live` has the counts of the other site's queues now."""
         readings = Readings(name, recorded)
         own = [flow for kind, flow in readings.outflows.names if kind == "acks" and flow != SHARED]
         copies = {flow: done_and_there(readings, flow, recorded.saw(Role.SERVING)) for flow in own}
@@ -138,7 +139,8 @@ class Pair:
 
     @property
     def age_us(self) -> int | None:
-        """Of the oldest that its outflows may take with them; of what lay here alone beside that nobody knows it."""
+        """The age of the oldest message that the outflows may take with them. Nobody knows it of messages that lay here
+        alone."""
         apart = self.apart.lost()
         return self.messages.oldest_us if apart is not None and not apart[0] and self._is_paced else None
 
@@ -150,7 +152,7 @@ class Pair:
         return _with(own, self.apart.lost([name]))
 
     def queue_duplicates(self, name: str) -> int | None:
-        """At most what lay in the outflow, what clients acknowledged since and what they had in delivery."""
+        """Add up the content of the outflow, the acknowledgements of clients since and the messages in delivery."""
         apart = self.apart.duplicates([name])
         if apart is None or not self._is_paced:
             return None
@@ -173,7 +175,8 @@ def _both(readings: Readings, grids: Grids, end_us: int, lost: Mapping[str, int]
 
 
 def _came(live: Iterable[Row], then: Recent) -> int:
-    """How many came to queues of the other site since they were last read, in one start of their broker."""
+    """Count the messages that came to queues of the other site since they were last read, in one start of their
+    broker."""
     rows = [] if then.peer_rows is None else then.peer_rows.sort_by("us").to_pylist()
     read = {row["name"]: row for row in rows if row["kind"] == "queue"}
     both = ((row, read.get(row.name)) for row in live)
@@ -182,7 +185,8 @@ def _came(live: Iterable[Row], then: Recent) -> int:
 
 
 def _explained(messages: EventStream, then: EventStream) -> int:
-    """How many can have come since: what lay in the outflows, and what was put in since by the pace."""
+    """Count the messages that can have come since: the content of the outflows, and messages put in since at the
+    pace."""
     depths = then.readings.outflows.depth[then.rows]
     full, index = messages.full, then.readings.full[then.readings.met[-1]] if len(then.readings.met) else 0
     if full is None:
@@ -193,21 +197,22 @@ def _explained(messages: EventStream, then: EventStream) -> int:
 
 
 def _with(at_most: int | None, apart: tuple[int, int] | None) -> int | None:
-    """A bound with what counts beside it: what lay at one site alone beyond what was on its way; and it is no less than
-    all that lay there alone."""
+    """Add to a bound the messages that lay at one site alone beyond those on their way. The result is no less than all
+    that lay there alone."""
     return None if at_most is None or apart is None else max(at_most + apart[0], apart[1])
 
 
 BACK_US: Final = tuple(round(each * SECOND_US) for each in (0, 1, 2, 5, 10, 20, 40, 60))
-"""So long before the last reading it is seen whether what is under way grows."""
+"""Readings so long before the last one show whether the messages under way grow in number."""
 
 
 def likely(pairs: Sequence[Pair], end_us: int) -> tuple[int | None, int | None]:
-    """How many messages are likely lost, and how many likely come twice, if the site died then; None: not known."""
+    """Return how many messages are likely lost, and how many likely come twice, if the site died then. None means not
+    known."""
     if not pairs or not all(pair.messages.rows for pair in pairs):
         return None, None
     lost, duplicates = (sum(own) for own in zip(*(_of_pair(pair, end_us) for pair in pairs), strict=True))
-    # What lay at one site alone beside what was on its way.
+    # Messages lay at one site alone beside those on their way.
     alone_lost = sum(of.lost or 0 for pair in pairs for of in pair.apart.queues.values() if not of.is_all)
     alone_duplicates = sum((pair.apart.duplicates() or (0, 0))[0] for pair in pairs)
     known = ((lost, alone_lost), (duplicates, alone_duplicates))
@@ -216,9 +221,9 @@ def likely(pairs: Sequence[Pair], end_us: int) -> tuple[int | None, int | None]:
 
 
 def _of_pair(pair: Pair, end_us: int) -> tuple[float, float]:
-    """By the figures that an estimate makes of the same readings: of those of everything, some time apart, and of the
-    newest where that read the outflows alone. Acknowledgements that a link lost count beside. `nan`: after a restart no
-    counter tells which things of before are acknowledgements."""
+    """Use the figures that an estimate makes of the same readings: of whole readings some time apart, and of the newest
+    one if that read the outflows alone. Acknowledgements that a link lost are added. The result is `nan` if no counter
+    tells after a restart which things of before are acknowledgements."""
     readings, rows = pair.readings, pair.readings.rows
     flows = Outflows(Columns.of(rows.filter(pc.field("kind") != "queue")).by_time())
     if not len(flows.us):
@@ -251,13 +256,13 @@ def _of_pair(pair: Pair, end_us: int) -> tuple[float, float]:
 
 
 def _nearer(pair: Pair, flows: Outflows, then: Figures, at: Ints, last: Ints) -> tuple[float, float]:
-    """At a newer reading of the outflows alone: clients went on to send as before, and the rest are acknowledgements,
-    of the oldest messages first."""
+    """Continue to a newer reading of the outflows alone: clients went on to send as before, and the rest are
+    acknowledgements, of the oldest messages first."""
     sends, acks, is_mixed, readings = flows.sends, flows.acks, flows.is_mixed[last], pair.readings
     rates = {readings.outflows.names[row][1]: _per_us(readings, own) for row, own in pair.messages.queues.items()}
     pace = np.array([rates.get(name, 0.0) for _, name in flows.keys]) * (flows.us[last] - flows.us[at])
     put, held = sends.added[last] - sends.added[at], sends.depth[at]
-    # What lay in a mixed one then were messages, lost or not, and acknowledgements of messages that were shipped.
+    # A mixed outflow held messages, lost or not, and acknowledgements of messages that were shipped.
     unshipped = (held + then.loss[at] - then.duplicates[at]) / 2
     steady = np.where(is_mixed, np.minimum(put, pace), put)
     messages = np.where(
@@ -282,7 +287,7 @@ def _per_us(readings: Readings, queues: Sequence[int]) -> float:
 
 
 def _ahead(us: Ints, figures: Sequence[float], end_us: int) -> float:
-    """What grew with every reading goes on growing at that rate. The newest reading is the first."""
+    """Let a figure that grew with every reading go on at that rate. The newest reading is the first."""
     rising = 0
     while rising + 1 < len(figures) and figures[rising] > figures[rising + 1]:
         rising += 1

@@ -1,7 +1,7 @@
-"""The last minutes' readings of one pair as arrays, and how much came at most in a window of time: as much as in the
-busiest window of that length, bursts whole, gaps filled first (docs/rpo-method.md, "What came since" and "A gap is no
-burst"). `NA` stands where nothing was read. A reading has two moments: the question went out (`asked`), the reply came
-(`us`); what it counted is of a moment between."""
+"""The last minutes' readings of one pair as arrays, and the most messages that came in a window of time: as many as in
+the busiest window of that length. Bursts count whole, and gaps are filled first (docs/rpo-method.md, "What came since"
+and "A gap is no burst"). `NA` stands where nothing was read. A reading has two moments: the question went out
+(`asked`), the reply came (`us`). Its counts are of a moment between the two."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from dr_ctl.rpo.core.cut import COMPARED_US, side_of
 from dr_ctl.rpo.history.newest import OUTFLOWS, Recent, gaps, longest_us, usual_us
 
 LONGEST_US: Final = 60 * SECOND_US
-"""A longer window is made of several: few of its length lie in the last minutes."""
+"""A longer window is made of several, because few windows of its length lie in the last minutes."""
 
 
 @dataclass(frozen=True)
 class Grids:
-    """What readings counted, as grids by their names: by outflow (`flows`), and by queue at the readings that read
-    queues (`full`: their indices). Counters are compared within one era, a start of the broker."""
+    """Counts as grids by their names: by outflow (`flows`), and by queue (`queues`) at the readings that read queues
+    (`full` has their indices). Counters are compared within one era, a start of the broker."""
 
     us: Ints
     asked: Ints
@@ -65,7 +65,7 @@ class Windows:
     start_id: Ints
 
     def parts(self, us: int) -> Sequence[tuple[int, int]] | None:
-        """Windows that a time is made of: how many, and how long. None where none of them has readings around it, or
+        """Cut a time into windows: how many, and how long. The result is None if no window has readings around it, or
         time ran backwards."""
         if us < 0 or (us and self.longest_us <= 0):
             return None
@@ -80,8 +80,8 @@ class Windows:
         return min(LONGEST_US, max(spans, default=0))
 
     def around(self, us: int) -> tuple[Ints, Ints]:
-        """The readings before and after each window so long, by their indices. One that begins between a reading and
-        the next ends before the first reading that was asked for so long after that next one."""
+        """Return the readings before and after each window so long, by their indices. A window that begins between a
+        reading and the next ends before the first reading that was asked for so long after that next one."""
         end = np.searchsorted(self._asked, self.us[1:] + us)
         begin = np.flatnonzero(end < len(self.us))
         begin = begin[self.start_id[begin] == self.start_id[end[begin]]]
@@ -89,14 +89,16 @@ class Windows:
 
     @cached_property
     def _asked(self) -> Ints:
-        """When it or any later reading was asked for first: readings of two monitors overlap."""
+        """The moment at which a reading or a later one was asked for first, because readings of two monitors
+        overlap."""
         first: Ints = np.minimum.accumulate(self.asked[::-1])[::-1]
         return first
 
 
 @dataclass(frozen=True)
 class Counters:
-    """Counters (rows) by reading: no more than they were (`low`), and no less (`high`), where a reading missed some."""
+    """Counters (rows) by reading. The true count is at least `low` and at most `high`; they differ where a reading
+    missed some."""
 
     low: Ints
     high: Ints
@@ -114,14 +116,14 @@ class Counters:
         return Counters(self.low[rows].sum(0, keepdims=True), self.high[rows].sum(0, keepdims=True))
 
     def grouped(self, group: Ints, count: int) -> Counters:
-        """Their sums by group; a row of group -1 is in none."""
+        """Add counters up by group; a row of group -1 is in none."""
         rows, sums = np.flatnonzero(group >= 0), np.zeros((2, count, self.low.shape[1]), np.int64)
         for total, counters in zip(sums, (self.low, self.high), strict=True):
             np.add.at(total, group[rows], counters[rows])
         return Counters(*sums)
 
     def most(self, begin: Ints | int, end: Ints | int) -> Ints:
-        """The growth from reading to reading, at most."""
+        """Return the growth from reading to reading, at most."""
         most: Ints = self.high[:, end] - self.low[:, begin]
         return most
 
@@ -131,7 +133,7 @@ class Counters:
 
 
 def _carried(counters: Ints, start_id: Ints) -> Ints:
-    """With the last value of the same era where nothing was read."""
+    """Repeat the last value of the same era where nothing was read."""
     indices = np.maximum.accumulate(np.where(counters == NA, -1, np.arange(counters.shape[1])), axis=1)
     values = np.take_along_axis(counters, np.maximum(indices, 0), axis=1)
     carried: Ints = np.where((indices >= 0) & (start_id[np.maximum(indices, 0)] == start_id), values, NA)
@@ -139,7 +141,7 @@ def _carried(counters: Ints, start_id: Ints) -> Ints:
 
 
 def _unwrapped(counters: Ints, start_id: Ints) -> Ints:
-    """A counter that begins anew within an era, of a queue that was made again, goes on from where it was."""
+    """Let a counter that begins anew within an era, of a queue that was made again, go on from where it was."""
     fell = (counters[:, 1:] < counters[:, :-1]) & (counters[:, 1:] != NA) & (start_id[1:] == start_id[:-1])
     if not fell.any():
         return counters
@@ -152,13 +154,13 @@ def _unwrapped(counters: Ints, start_id: Ints) -> Ints:
 
 WANDERS: Final = 1.5
 SHOWN_US: Final = 10 * SECOND_US
-"""So much time without gaps shows what a burst is here."""
+"""Readings without a gap for so long show the size of a burst."""
 MIN_US: Final = 2 * SECOND_US
-"""So much without one shows a pace."""
+"""Readings without a gap for so long show a pace."""
 
 
 def gaps_filled(grids: Grids) -> Grids:
-    """What was seen, with readings added in its gaps, for how much comes in a window of time and for nothing else."""
+    """Add readings in the gaps. They serve to bound the messages that come in a window of time, and nothing else."""
     at_once = np.flatnonzero(grids.us - grids.asked <= longest_us(grids.us))
     if len(grids.us) / 2 < len(at_once) < len(grids.us):
         grids = grids.at(at_once)
@@ -171,8 +173,8 @@ def gaps_filled(grids: Grids) -> Grids:
 
 @dataclass(frozen=True)
 class _Gap:
-    """Readings added after the reading at an index: when, and which of them read queues. A long gap has some at its
-    begin and some at its end, which are `later`: no window reaches from those to these."""
+    """Readings added after the reading at an index; those flagged by `is_full` read queues. A long gap has some at its
+    begin and some at its end, which are `later`: no window reaches from the first to the second."""
 
     at: int
     us: Ints
@@ -215,14 +217,14 @@ class _GapFiller:
         return Grids(us[order], asked[order], start_id[order], np.flatnonzero(is_full[order]), flows, queues)
 
     def _filled(self, grid: Ints, columns: Ints, added: list[Ints]) -> Ints:
-        """Counters at readings (`columns`), and then at the readings that are added."""
+        """Return counters at readings (`columns`), and then at the readings that are added."""
         counters, is_read = Counters.of(grid, self._grids.start_id[columns]), grid != NA
         more = (self._spread(counters, is_read, columns, *part) for part in zip(self._gaps, added, strict=True))
         return np.concatenate([np.where(is_read, counters.low, NA), *more], axis=1)
 
     def _spread(self, counters: Counters, is_read: Flags, columns: Ints, gap: _Gap, us: Ints) -> Ints:
-        """What counters were at readings in a gap. Their count is that of the time between the readings around that
-        read them; when in that time they grew is told by the outflows, between the readings of these evenly."""
+        """Return the counters at readings in a gap. They grow by the count of the time between the readings around that
+        read them; the outflows tell when in that time, evenly between two readings of theirs."""
         grids, low, at = self._grids, self._low, gap.at
         start_id = grids.start_id[columns] == grids.start_id[at]
         before, after = int(np.searchsorted(columns, at, "right")) - 1, int(np.searchsorted(columns, at + 1))
@@ -244,7 +246,7 @@ class _GapFiller:
         return np.where(is_known[:, None], spread, NA)
 
     def _shown(self, counters: Counters, columns: Ints, us: int) -> Ints:
-        """How much came at most in a time so long, by the pace of readings without a gap between them."""
+        """Return how much came at most in a time so long, by the pace of readings without a gap between them."""
         grids, run = self._grids, self._run[columns]
         shown = np.zeros(len(counters.low), np.int64)
         for number in np.unique(run):
@@ -261,14 +263,12 @@ class _GapFiller:
 
 
 UNTOLD_US: Final = SECOND_US
-"""What a reading is taken to have waited for its answer, where no row says it: a broker that is later is not
-waited for."""
+"""A reading is taken to have waited so long for its answer if no row says it: no broker is waited for longer."""
 
 
 @dataclass(frozen=True)
 class Counts:
-    """Things (rows) by reading (columns). `queues_added` and `queues_acked`: what the queues of an outflow count
-    together."""
+    """Things (rows) by reading (columns). The queues of an outflow together count `queues_added` and `queues_acked`."""
 
     names: Sequence[tuple[str, str]]
     depth: Ints
@@ -290,7 +290,7 @@ class Counts:
         grids = []
         for column in fields(cls)[1:]:
             grid = np.full((len(keys), len(us)), NA)
-            # Of two rows of one moment the last one.
+            # The last of two rows of one moment counts.
             grid.flat[indices] = pc.fill_null(acked if column.name == "acked" else rows[column.name], NA).to_numpy()
             grids.append(grid)
         names = ((kind.dictionary[int(key) // size].as_py(), name.dictionary[int(key) % size].as_py()) for key in keys)
@@ -305,10 +305,10 @@ class Counts:
 
 
 class Readings:
-    """The readings of one pair; none where none read an outflow. `full`: the indices of the readings that read queues;
-    the rest is of outflows alone. Where the other site was read beside, `met` are the readings that read its queues
-    too, `staged` is what lay there, and `back` its own outflows. `uncopied`: what had no copy there, of the readings at
-    which ids had been compared."""
+    """The readings of one pair; there are none if none read an outflow. `full` has the indices of the readings that
+    read queues; the rest read outflows alone. If the other site was read beside, `met` has the readings that read its
+    queues too, `staged` the messages there, and `back` its own outflows. `uncopied` has the messages without a copy
+    there, of the readings at which ids had been compared."""
 
     def __init__(self, pair: str, recorded: Recent) -> None:
         begin, end = recorded.spans.get(pair, (0, -1))
@@ -327,7 +327,7 @@ class Readings:
         peer = peer.filter(pc.is_in(peer["us"], pa.array(whole_us)))
         self.met: Ints = np.flatnonzero(np.isin(whole_us, peer["us"].to_numpy()))
         self.outflows, self.back = Counts.of(outer, OUTFLOWS, self.us), Counts.of(peer, OUTFLOWS, whole_us)
-        # The other site's queues as `staged` rows: what a reading told itself of a queue there counts before these.
+        # The other site's queues become `staged` rows. A reading's own row of a queue there counts before these.
         peer_rows = peer.filter(pc.equal(peer["kind"], "queue"))
         kinds = pa.repeat(pa.scalar("staged", pa.string()), peer_rows.num_rows)
         peer_rows = peer_rows.set_column(peer_rows.schema.get_field_index("kind"), "kind", kinds).select(
@@ -343,8 +343,8 @@ class Readings:
         self.start_id = _eras(outer, self.us, self.outflows)
 
     def uncopied_of(self, name: str) -> int | None:
-        """How many messages of a queue had no copy at the other site by the last comparison of ids; None where it left
-        that queue out, or where none was lately. Where nobody compares by id, counts alone tell."""
+        """Return how many messages of a queue had no copy at the other site by the last comparison of ids. The result
+        is None if that left the queue out, or if there was none lately. If nobody compares by id, counts alone tell."""
         return self._of_last_comparison(name, self.uncopied.depth) if self.uncopied.names else 0
 
     def held(self, name: str) -> int:
@@ -362,13 +362,14 @@ class Readings:
         return {name: index for index, (_, name) in enumerate(self.queues.names)}
 
     def most_delivering(self, index: int) -> int | None:
-        """The most of a queue that clients had; None where the last reading that read the queue did not read it."""
+        """Return the most messages of a queue that clients had, or None if the last reading of the queue did not read
+        that."""
         counts, read = self.queues.delivering[index], np.flatnonzero(self.queues.depth[index] != NA)
         return None if not len(read) or counts[read[-1]] == NA else max(0, int(counts.max()))
 
     @cached_property
     def cuts(self) -> Ints:
-        """By outflow and reading the index of the reading that cuts history, -1 where none is known."""
+        """The index of the reading that cuts history, by outflow and reading; -1 where none is known."""
         row, index = np.nonzero((self.outflows.depth != NA) & (self.outflows.added != NA))
         depth, added = self.outflows.depth[row, index], self.outflows.added[row, index]
         begins = begins_of(row * (len(self.us) + 1) + self.start_id[index])
@@ -390,7 +391,7 @@ def _codes(encoded: pa.DictionaryArray) -> Ints:
 
 
 def _eras(outer: pa.Table, us: Ints, outflows: Counts) -> Ints:
-    """A new one with each start of the broker, and where a counter of an outflow fell all the same."""
+    """Number the eras: each start of the broker begins one, and each reading at which a counter of an outflow fell."""
     starts = pc.dictionary_encode(pc.fill_null(outer["start"], "").combine_chunks())
     start = np.full(len(us), NA)
     start[np.searchsorted(us, outer["us"].to_numpy())] = _codes(starts)

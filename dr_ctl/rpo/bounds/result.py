@@ -14,17 +14,17 @@ from dr_ctl.core.notation import duration, if_known, matches
 from dr_ctl.rpo.estimate.result import Objectives
 
 QUOTED_FOR_S: Final = 300.0
-"""So long a figure that was quoted covers what it is said to cover."""
+"""A quoted figure covers for so long what it is said to cover."""
 IF_LOST: Final = "of a failover, had the serving site been lost by now"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostSite:
-    """Whose bounds are asked for, by which clock, and beside what. `pairs`: all pairs of the settings; a pair that the
-    history does not know makes the total unknown. The patterns narrow the queues and classes in the answer, and
-    which queues are compared with those of the `other` site; never what an outflow takes with it, which does not tell
-    its queues apart. `differ`: queues whose content may rightly differ, as dead letters of each site's own do: they are
-    not compared by their count."""
+    """The question: whose bounds, by which clock, and beside which other site. `pairs` names all pairs of the settings;
+    a pair that the history does not know makes the total unknown. The patterns narrow the queues and classes in the
+    answer, and the queues that are compared with those of the `other` site. They never narrow what an outflow takes
+    with it, because it does not tell its queues apart. The content of queues in `differ` may rightly differ, as dead
+    letters of each site's own do: their counts are not compared."""
 
     site: str
     now: datetime
@@ -89,7 +89,7 @@ class Bounds:
     classes: tuple[ClassBound, ...] = field(default=(), metadata=HIDDEN)
     findings: tuple[Finding, ...] = field(default=(), metadata=HIDDEN)
     age_s: float | None = None  # greatest age of the oldest lost message; None: not known
-    # A second, of what is lost and comes twice, for who asks later.
+    # The growth of the loss and of the duplicates a second, for a later question.
     growing: tuple[float, float] = field(default=(0.0, 0.0), metadata=HIDDEN)
     last_message: datetime | None = field(
         default=None, metadata=HIDDEN
@@ -101,7 +101,7 @@ class Bounds:
         return self.lost.because
 
     def without_loss(self, at: datetime) -> Bounds:
-        """The bounds where the site's messages survive the site."""
+        """Return the bounds of a site whose messages survive it."""
         return replace(
             self,
             lost=Loss(0, at, because="both sites use one store, which is not lost with a site"),
@@ -111,11 +111,10 @@ class Bounds:
         )
 
     def exceeds(self, objectives: Objectives | None, accept: int | Literal["unknown"] | None = None) -> tuple[str, ...]:
-        """Reasons to refuse the failover; empty if allowed.
+        """Return the reasons to refuse the failover; there are none if it is allowed.
 
-        `accept` replaces all limits: a number limits the total, "unknown" accepts what is not known, and no bound that
-        is. Without objectives the limit is zero.
-        """
+        `accept` replaces all limits: a number limits the total, "unknown" accepts an unknown bound, and no known one.
+        Without objectives the limit is zero."""
         if self.lost.at_most is None and accept == "unknown":
             return ()
         if accept == "unknown":
@@ -142,8 +141,8 @@ class Bounds:
         return tuple(reasons)
 
     def doubles(self, objectives: Objectives | None, accept: int | Literal["unknown"] | None = None) -> str | None:
-        """The reason to refuse the failover for its duplicates; None if allowed. `accept` replaces the limit, which is
-        zero where none is set: duplicates are accepted by name, as a loss is."""
+        """Return the reason to refuse the failover for its duplicates, or no reason if it is allowed. `accept` replaces
+        the limit, which is zero where none is set: duplicates are accepted by name, as a loss is."""
         at_most = self.duplicates.at_most
         if accept == "unknown" and at_most is None:
             return None
@@ -164,8 +163,8 @@ class Bounds:
         return brief([f"{name}: {count}" for count, name in sorted(known, reverse=True)])
 
     def quoted(self) -> tuple[str, str]:
-        """What accepts the loss, and what comes twice, also where it is typed minutes later: where a bound grows,
-        rounded up to two digits of what it is by then."""
+        """Return the figures that accept the loss and the duplicates, also if somebody types them minutes later. A
+        bound that grows is rounded up to two digits of its value by then."""
         return _quoted(self.lost, self.growing[0]), _quoted(self.duplicates, self.growing[1])
 
     def _too_old(self, limit_s: float | None, of: str) -> list[str]:
@@ -179,6 +178,6 @@ class Bounds:
 def _quoted(bound: Bound, rate: float) -> str:
     if bound.at_most is None or not rate:
         return "unknown" if bound.at_most is None else str(bound.at_most)
-    by_then = math.ceil(bound.at_most + rate * (QUOTED_FOR_S + 60))  # it grows by whole windows of a minute
+    by_then = math.ceil(bound.at_most + rate * (QUOTED_FOR_S + 60))  # a bound grows by whole windows of a minute
     step = 10 ** max(0, len(str(by_then)) - 2)
     return str(-(-by_then // step) * step)

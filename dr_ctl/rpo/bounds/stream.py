@@ -1,9 +1,9 @@
-"""The most that the outflows of a pair in one direction can take with them: what lay there at a reading, and what came
-since. Messages are lost that no client holds; of acknowledgements the messages are duplicates.
+"""The most that the outflows of a pair in one direction can take with them: their content at a reading, and all that
+came since. Messages are lost that no client holds; messages whose acknowledgements are lost become duplicates.
 
-Two bounds are computed, and the smaller is used: one from the last reading that included queues, one from the last
-reading of the outflows. Beside it stands what lay at one site and not at the other, by queue. docs/rpo-method.md ("A
-failover's bounds") says how each is made."""
+Two bounds are computed, and the smaller is used: the first from the last reading that included queues, the second from
+the last reading of the outflows. Beside it stand messages that lay at one site and not at the other, by queue.
+docs/rpo-method.md ("A failover's bounds") says how each is made."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
@@ -29,8 +29,8 @@ _PACE: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class LossTerm:
-    """One term of a bound: at most `at_reading` at the reading of `us`, and `since` in the `took_us` from its question
-    to the end. It grows by `rate` a second. `apart`: what lay at one site alone beside that."""
+    """A term of a bound: at most `at_reading` at the reading of `us`, and `since` in the `took_us` from its question to
+    the end. The term grows by `rate` a second. `apart` counts messages that lay at one site alone beside that."""
 
     at_reading: int
     since: int
@@ -46,7 +46,7 @@ class LossTerm:
 
 @dataclass(frozen=True)
 class Queues:
-    """Queues in groups: each has the number of its group, -1 is in none."""
+    """Queues in groups: `group` has the number of each queue's group, -1 for a queue in none."""
 
     group: Ints
     count: int
@@ -54,9 +54,9 @@ class Queues:
 
 @dataclass(frozen=True)
 class EventStream:
-    """The outflows of messages, or of acknowledgements, up to the site's end. `gaps_filled`: what was seen, with what
-    came in gaps spread over them. `lost_acks`: by queue acknowledgements lost earlier, whose messages lie at the other
-    site."""
+    """The outflows of messages, or of acknowledgements, up to the site's end. In `gaps_filled` the arrivals in gaps are
+    spread over them. `lost_acks` counts by queue acknowledgements lost earlier, whose messages lie at the other site.
+    """
 
     readings: Readings
     gaps_filled: Grids
@@ -90,8 +90,7 @@ class EventStream:
         return by_name
 
     def of_class(self, patterns: Sequence[str]) -> int | None:
-        """The bound of the queues that the patterns name; without such a queue, of all that came since the last
-        reading."""
+        """Bound the queues that the patterns name; without such a queue, bound all that came since the last reading."""
         is_in = np.array([matches(patterns, name) for _, name in self.readings.queues.names], bool)
         rows = [row for row in self.rows if is_in[self.queues[row]].any()]
         if rows:
@@ -101,7 +100,7 @@ class EventStream:
         return at_most(self._from(self.rows, min(self._last.values()), np.zeros(1, np.int64), None)[0])
 
     def unserved(self, names: Sequence[str]) -> LossTerm | None:
-        """What came to some queues since, by their own counts: no outflow serves them."""
+        """Bound the arrivals in some queues since, by their own counts, because no outflow serves them."""
         grids = self.gaps_filled
         windows = Windows(grids.asked[grids.full], grids.us[grids.full], grids.start_id[grids.full])
         own = grids.counted[self.counted].sum_of([self.readings.index[name] for name in names])
@@ -116,7 +115,7 @@ class EventStream:
 
     @property
     def oldest_us(self) -> int | None:
-        """The greatest possible age of what its outflows take with them."""
+        """The greatest possible age of a message that the outflows take with them."""
         cuts = [int(self.readings.cuts[row, self._last[row]]) for row in self.rows]
         return None if not cuts or -1 in cuts else self.end_us - int(self.readings.asked[cuts].min())
 
@@ -142,7 +141,7 @@ class EventStream:
         return [min(candidates, key=lambda part: part.at_most, default=None) for candidates in known]
 
     def _summed(self, at_reading: Mapping[int, Ints]) -> Ints:
-        """Of outflows together. No fewer acknowledgements than were lost before."""
+        """Add outflows up. They hold no fewer acknowledgements than were lost before."""
         names, is_acks = self.readings.outflows.names, self.counted == "acked"
         parts = [
             np.maximum(depths, self.lost_acks.get(names[row][1], 0)) if is_acks and names[row][0] == "acks" else depths
@@ -152,8 +151,8 @@ class EventStream:
         return total
 
     def _at_reading(self, row: int, index: int, queues: Queues) -> Ints:
-        """At a reading of the queues: no more than the outflow held, and than was counted since the cut; of messages no
-        more than lay in the queues; and all that no queue tells of."""
+        """Bound the content at a reading of the queues by the outflow's depth, and by the count since the cut; of
+        messages by those in the queues too. Content that no queue accounts for is added."""
         readings, counts, own = self.readings, self.readings.outflows, self.queues[row]
         depth = np.full(queues.count, counts.depth[row, index])
         now = int(np.searchsorted(readings.full, index))
@@ -167,7 +166,7 @@ class EventStream:
         unattributed = max(0, int(counts.added[row, index] - counts.added[row, readings.full[then]] - accounted))
         lying = readings.queues.depth[own, now]
         if not len(begun) and (unattributed or not is_sent or then == now):
-            return depth  # what lay there before is anybody's
+            return depth  # earlier content may be of any queue
         since = readings.grids.counted[self.counted].most(then, now)[own] if len(begun) else lying
         since = np.minimum(since, lying) if is_sent else since
         is_in = queues.group[own] >= 0
@@ -178,13 +177,14 @@ class EventStream:
     def _from(
         self, rows: Sequence[int], index: int, at_reading: Ints, queues: Queues | None
     ) -> Sequence[LossTerm | None]:
-        """What lay there at a reading and what came since, of each group; without groups by what was put in alone."""
+        """Add content at a reading and arrivals since, of each group; without groups arrivals are all that was put
+        in."""
         return self._parts(index, at_reading, self.gaps_filled.windows, lambda us: self._most(rows, us, queues))
 
     def _parts(
         self, index: int, at_reading: Ints, windows: Windows, most: Callable[[int], Ints]
     ) -> Sequence[LossTerm | None]:
-        """What lay there, and what came since: as much as came at most in windows so long."""
+        """Add content and arrivals since: as many as came at most in windows so long."""
         took_us, longest_us = self.end_us - int(self.readings.asked[index]), windows.longest_us
         times = windows.parts(took_us)
         if times is None:
@@ -202,7 +202,8 @@ class EventStream:
         ]
 
     def _most(self, rows: Sequence[int], us: int, queues: Queues | None) -> Ints:
-        """In any window so long: no more than was put in, and than the queues tell of and what they do not."""
+        """Bound the arrivals in any window so long by all that was put in, and by the queues' counts with all that
+        these do not account for."""
         grids = self.gaps_filled
         begin, end = grids.windows.around(us)
         put = grids.put.sum_of(rows)
@@ -222,7 +223,7 @@ class EventStream:
         return busiest
 
     def _by_sums(self, rows: Sequence[int], put: Counters, begin: Ints, end: Ints) -> Ints:
-        """By what the queues count together, where all readings that read them wrote it down; else no bound."""
+        """Bound by the queues' counts together, if all readings that read queues wrote them down."""
         own, other = (self.gaps_filled.flows[f"queues_{name}"][rows] for name in (self.counted, self._other_counted))
         indices = np.flatnonzero((own != NA).all(0) & (other != NA).all(0))
         bound = np.full(len(begin), _NO_BOUND)
@@ -233,8 +234,8 @@ class EventStream:
         return bound
 
     def _enclosing(self, indices: Ints, begin: Ints, end: Ints) -> tuple[Ints, Ints, Flags]:
-        """Of readings of some indices the last before and the first after each window, and which windows have both in
-        one start of the broker."""
+        """Find, of readings of some indices, the last before and the first after each window, and flag the windows that
+        have both in one start of the broker."""
         before, after = np.searchsorted(indices, begin, "right") - 1, np.searchsorted(indices, end)
         is_bounded = (before >= 0) & (after < len(indices))
         start_id = self.gaps_filled.start_id[indices]
@@ -242,7 +243,7 @@ class EventStream:
         return before[is_bounded], after[is_bounded], is_bounded
 
     def _accounted(self, grids: Grids, rows: Sequence[int]) -> Counters:
-        """What the queues count of what is put into outflows: of a mixed one messages and acknowledgements."""
+        """Add up the queues' counts of things put into outflows: of a mixed one messages and acknowledgements."""
         own = [queue for row in rows for queue in self.queues[row]]
         mixed = [queue for row in rows if self.readings.outflows.names[row][0] == "mixed" for queue in self.queues[row]]
         one, other = grids.counted[self.counted].sum_of(own), grids.counted[self._other_counted].sum_of(mixed)
@@ -291,11 +292,11 @@ _ALL: Final = 1 << 60
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """A queue at the last reading of both sites. `lost` and `duplicates`: the difference that what was on its way does
-    not explain at any recent reading; None where nobody can say why. `has_ids`: ids tell which copies at the other
-    site are consumed. `is_all`: `lost` is all that lies here, as copies of what was consumed there stay until a client
-    receives them, or as ids were not compared. `uncopied`: messages without a copy there, by their ids; None where
-    those were not compared."""
+    """A queue at the last reading of both sites. `lost` and `duplicates` are the difference that messages on their way
+    do not explain at any recent reading, and None if nobody can say why. With `has_ids` ids tell which copies at the
+    other site are consumed. With `is_all` the loss is all that lies here, because copies of messages consumed there
+    stay until a client receives them, or because ids were not compared. `uncopied` counts messages without a copy there
+    by their ids, and is None if those were not compared."""
 
     name: str
     at_site: int
@@ -308,7 +309,7 @@ class Divergence:
 
     @property
     def only_at_site(self) -> int:
-        """How many lay here alone, as far as is known."""
+        """The number of messages that lay here alone, as far as is known."""
         return self.at_site if self.uncopied is None else max(self.at_site - self.at_peer, self.uncopied)
 
     def text(self, site: str, other: str) -> str:
@@ -335,7 +336,8 @@ class Comparison:
         return cls(int(us[-1]), {queue.name: queue for queue in compared.queues()})
 
     def lost(self, names: Collection[str] | None = None) -> tuple[int, int] | None:
-        """Of some queues or all: beyond what was on its way, and all that lay here alone at the last reading."""
+        """Return, of some queues or all, the messages beyond those on their way, and all that lay here alone at the
+        last reading."""
         return _total([(queue.lost, queue.only_at_site) for queue in self._of(names)])
 
     def duplicates(self, names: Collection[str] | None = None) -> tuple[int, int] | None:
@@ -359,7 +361,7 @@ def _total(parts: Sequence[tuple[int | None, int]]) -> tuple[int, int] | None:
 class _Compared:
     readings: Readings
     indices: Ints
-    """Of the readings of both sites, among those that read queues."""
+    """The readings of both sites, by their place among those that read queues."""
     messages: EventStream
     acknowledgements: EventStream
     of: LostSite
@@ -372,41 +374,43 @@ class _Compared:
             at_site, at_peer = (self._depths(counts, name) for counts in (readings.queues, readings.staged))
             ids = self.acknowledgements.outflow_of(name)
             acks = None if ids is None else readings.outflows.names[ids]
-            # With acknowledgements of its own counts say nothing: a message without a copy and a copy that stayed when
-            # its message was done are as many at both sites as none.
+            # Counts say nothing of a flow with acknowledgements of its own: a message without a copy and a copy whose
+            # message is done cancel each other out.
             uncopied = readings.uncopied_of(name) if acks == ("acks", name) and at_site[-1] else 0
             if (at_site != at_peer).any() or uncopied != 0:
                 to_ship = self._to_ship(name)
                 lost = self._beyond(name, at_site - at_peer, to_ship)
-                # With ids of all queues shipped beside the messages of each, it keeps a copy of all that is done.
+                # If ids of all queues are shipped beside the messages of each, the other site keeps copies of all
+                # done ones.
                 has_ids = acks == ("acks", SHARED)
                 duplicates = 0 if has_ids else self._beyond(name, at_peer - at_site, self._acknowledged(name))
                 if is_all := uncopied is None or (lost is None and has_ids and to_ship is not None):
                     on_its_way = 0 if uncopied is None or to_ship is None else int(to_ship[-1])
                     lost = max(0, int(at_site[-1]) - on_its_way)
                 elif uncopied and uncopied == readings.held(name):
-                    # Each may have lost its copy that a client holds: the plugin tells what is not committed yet.
+                    # Messages that a client holds may have lost their copies: the plugin tells uncommitted
+                    # acknowledgements.
                     lost = total([lost, max(uncopied, readings.most_delivering(readings.index[name]) or 0)])
                 elif uncopied:
-                    # More may have lost theirs since.
+                    # More messages may have lost their copies since.
                     lost = max(lost or 0, uncopied) if name in self.of.differ else None
                 yield Divergence(name, int(at_site[-1]), int(at_peer[-1]), lost, duplicates, has_ids, is_all, uncopied)
 
     def _depths(self, counts: Counts, *names: str) -> Ints:
-        """What lay there of these names; a queue that is absent where the site was read is empty there."""
+        """Add up the depths of these names; a queue that is absent where the site was read is empty there."""
         rows = [row for name in names for row in counts.rows.get(name, ())]
         depths: Ints = np.maximum(0, counts.depth[rows][:, self.indices]).sum(axis=0)
         return depths
 
     def _to_ship(self, name: str) -> Ints | None:
-        """What was on its way to the other site; None where nothing ships that queue."""
+        """Return the messages on their way to the other site, or None if nothing ships that queue."""
         row, readings = self.messages.outflow_of(name), self.readings
-        # What the other site still had to ship is on its way back.
+        # Messages that the other site still had to ship are on their way back.
         back = self._depths(readings.back, name, SHARED)
         return None if row is None else self._of_outflow(readings.outflows.depth, row, _ALL) + back
 
     def _acknowledged(self, name: str) -> Ints | None:
-        """What was on its way of what was done here; None where nothing ships that queue."""
+        """Return the acknowledgements on their way, or None if nothing ships that queue."""
         counts, row = self.readings.outflows, self.acknowledgements.outflow_of(name)
         if row is None:
             return None if self.messages.outflow_of(name) is None else np.full(len(self.indices), _ALL)
@@ -419,7 +423,7 @@ class _Compared:
         return np.where(values == NA, unread, values)
 
     def _beyond(self, name: str, apart: Ints, on_its_way: Ints | None) -> int | None:
-        """How much more lay there alone; None where nobody can say why."""
+        """Return how much more lay there alone, or None if nobody can say why."""
         if on_its_way is None:
             return max(0, int(apart[-1]))
         beyond = np.maximum(0, apart - on_its_way)
@@ -429,8 +433,8 @@ class _Compared:
         return None if stays else int(beyond.min())
 
     def _moved(self, name: str) -> Ints:
-        """How much the queue changed from the reading before to the reading after: two sites are never read in the same
-        instant."""
+        """Return how much the queue changed from the reading before to the reading after, because two sites are never
+        read in the same instant."""
         index, grids = self.readings.index.get(name), self.readings.grids
         if index is None:
             return np.zeros(len(self.indices), np.int64)

@@ -14,14 +14,14 @@ Flags = npt.NDArray[np.bool_]
 NA: Final = -(1 << 60)
 """Not known, in a column of integers."""
 NEVER: Final = 1 << 62
-"""Above all, in a column of integers."""
+"""A value above all others, in a column of integers."""
 SECOND_US: Final = 1_000_000
 HOUR_US: Final = 3600 * SECOND_US
 DAY_US: Final = 24 * HOUR_US
 
 
 class Rows:
-    """A dataclass of columns of one length, of such, and of what is of all rows."""
+    """A dataclass whose fields are columns of one length, other such dataclasses, and values that hold for all rows."""
 
     __slots__ = ()
 
@@ -39,7 +39,7 @@ def _taken(value: Any, at: Any) -> Any:
 
 
 def in_order(key: Ints, us: Ints) -> npt.NDArray[np.intp] | slice:
-    """The order by key and time; rows that stand in it already are not sorted again."""
+    """Return the order by key and time; rows that stand in it already are not sorted again."""
     if (us[1:] < us[:-1]).any():
         is_sorted = ((key[1:] > key[:-1]) | ((key[1:] == key[:-1]) & (us[1:] >= us[:-1]))).all()
         return slice(None) if is_sorted else np.lexsort((us, key))
@@ -51,14 +51,14 @@ def in_order(key: Ints, us: Ints) -> npt.NDArray[np.intp] | slice:
 
 
 def begins_of(key: Ints) -> Flags:
-    """Where sorted rows begin another key."""
+    """Flag the sorted rows that begin another key."""
     begins = np.ones(len(key), bool)
     begins[1:] = key[1:] != key[:-1]
     return begins
 
 
 def newest_of(keys: Ints, wanted: Ints) -> Ints:
-    """Where among sorted keys the last stands that is not above a wanted one; -1 where all are."""
+    """Find the last of the sorted keys that is not above each wanted one; -1 where all are."""
     if len(keys) and keys[-1] - keys[0] == len(keys) - 1 and (keys[1:] > keys[:-1]).all():  # without a gap
         indices: Ints = np.clip(wanted - keys[0], -1, len(keys) - 1)
         return indices
@@ -66,7 +66,7 @@ def newest_of(keys: Ints, wanted: Ints) -> Ints:
 
 
 def index_of(keys: Ints, wanted: Ints) -> Ints:
-    """Where each wanted key stands among sorted ones; -1 where it does not."""
+    """Find each wanted key among sorted ones; -1 where it is missing."""
     if not len(keys):
         return np.full(len(wanted), -1)
     at = newest_of(keys, wanted)
@@ -74,7 +74,7 @@ def index_of(keys: Ints, wanted: Ints) -> Ints:
 
 
 def last_true(flags: Flags, begins: Flags) -> Ints:
-    """The newest index so far at which a flag is set, within what began last; -1 where there is none."""
+    """Find the newest index so far at which a flag is set, within what began last; -1 where there is none."""
     indices = np.arange(len(flags))
     newest, began = (np.maximum.accumulate(np.where(flagged, indices, -1)) for flagged in (flags, begins))
     return np.where(newest >= began, newest, -1)

@@ -1,5 +1,5 @@
-"""Compares past estimates with the truth, part by part; docs/rpo.md ("Backtest") says how. Plain figures, no Spark.
-The average is judged over the folds, because moments within a fold are alike."""
+"""The backtest compares past estimates with the truth, part by part; docs/rpo.md ("Backtest") says how. It works on
+plain figures, without Spark. The average is judged over the folds, because moments within a fold are alike."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -22,7 +22,7 @@ NAMES: Final = {"loss": "loss", "age_ms": "age_s"}
 
 
 def unconditional(histograms: Mapping[str, Histogram]) -> list[Row]:
-    """The quantiles of all time before each fold (a block of the histogram), against the fold; by metric."""
+    """Compare the quantiles of all time before each fold (a block of the histogram) with the fold, by metric."""
     return _rows(None, lambda metric, probability: _past_folds(histograms[metric], probability, UNITS[metric]))
 
 
@@ -47,9 +47,10 @@ def _past_folds(histogram: Histogram, probability: float, unit: float) -> Iterab
 
 
 def ahead(changes_of: Mapping[str, Changes], *, horizon_s: float, span_us: tuple[int, int], folds: int) -> list[Row]:
-    """The quantiles one horizon ahead, given the state, from the folds of the day before each fold; by metric."""
+    """Compare the quantiles one horizon ahead, given the state, of the folds of the day before with each fold, by
+    metric."""
     fold_s = max(1, span_us[1] - span_us[0]) / folds / 1e6
-    # Of the last moments before a fold nobody knew at its beginning what would be one horizon later.
+    # At the beginning of a fold nobody knew the figures one horizon after the last moments before it.
     reach = max(MIN_BEFORE, round(DAY_S / fold_s)), math.ceil(horizon_s / fold_s)
     number = {metric: wall_blocks(changes.begin, span_us, folds) for metric, changes in changes_of.items()}
 

@@ -47,7 +47,7 @@ class Columns(Rows):
         """Take an Arrow table with the columns `READ`, `ts` in microseconds. A thing that was not read whole was not
         read."""
         chunks = [[c.dictionary_encode() for c in table[column].chunks] for column in ("kind", "pair", "name", "start")]
-        # In one order, whatever the order of the rows.
+        # The words stand in one order, whatever the order of the rows.
         every = sorted({word for of_column in chunks for chunk in of_column for word in chunk.dictionary.to_pylist()})
         words = {word: index for index, word in enumerate(every)}
         kind, pair, name = (_coded(of_column, words) for of_column in chunks[:3])
@@ -80,13 +80,13 @@ def _ints(column: pa.ChunkedArray) -> Ints:
 
 
 LONGEST_GAP_US: Final = 600 * SECOND_US
-"""What was not read for longer than this is away; its counters do not bridge that gap."""
+"""An outflow or a queue that was not read for longer than this is away; its counters do not bridge that gap."""
 COMPARED_US: Final = 120 * SECOND_US
-"""A comparison of ids by both sites tells nothing any more of what a queue holds so long after it."""
+"""A comparison of ids by both sites tells nothing of a queue's content any more so long after it."""
 REACH: Final = 2
 """Counters that fall within one start of a broker tell of a clock that was put back: readings of two times lie among
-each other there, and the way up from one to the other is no more an interval than the way down. So many on either
-side."""
+each other there, and neither the way up nor the way down between them is an interval. So many readings on either side
+part."""
 NO_ROLE, SERVING, STANDBY, DOWN = range(4)
 
 
@@ -95,8 +95,7 @@ class Side:
     """Messages, or acknowledgements, in an outflow at each reading; NA where these were not read.
 
     `cut_us` is the moment of the reading that cuts history, `likely_us` that of the likely cut, also of one before a
-    restart: what lay in the outflow lies there still. NA where not known.
-    """
+    restart, because the outflow keeps its content. NA stands where it is not known."""
 
     depth: Ints
     added: Ints
@@ -110,20 +109,21 @@ class Side:
         return is_known
 
     def most(self, begin: Ints, end: Ints) -> Ints:
-        """At most in it from one reading to another of its series: what lay there and what came; and no less than lay
-        there in the end, where that is told by comparing both sites, which are never read in the same instant."""
+        """Bound the content from one reading to another of its series by the content at the first and all that came.
+        The content at the second counts if it is more, because figures that compare both sites are never of the same
+        instant."""
         most: Ints = np.maximum(self.depth[begin] + self.added[end] - self.added[begin], self.depth[end])
         return most
 
 
 class Outflows:
-    """The readings of all outflows, by outflow (`flow`, an index into `keys`: pair and name) and time. `times`: moments
-    at which something was looked at; `indices`: outflow and moment in one number.
+    """The readings of all outflows, by outflow (`flow`, an index into `keys`: pair and name) and time. `times` has the
+    moments of all readings; `indices` has outflow and moment in one number.
 
-    `goes_on`: the series goes on from the reading before; `taken_over`: another node is active than there; `life`:
-    series that restarts alone part; `fresh`: earlier readings do not count. Things in it were sent after `oldest_us`;
-    `is_floor` where no cut was known so far, or since the clock was put back: things may be older.
-    """
+    With `goes_on` the series goes on from the reading before; with `taken_over` another node is active than there.
+    Restarts alone part the series of one `life`. Readings before a `fresh` one do not count. Things in an outflow were
+    sent after `oldest_us`; with `is_floor` no cut was known so far, or since the clock was put back, and things may be
+    older."""
 
     def __init__(self, rows: Columns) -> None:
         of_outflows = rows.take(np.flatnonzero(np.isin(rows.kind, (MIRROR, ACKS, MIXED)) & (rows.pair >= 0)))
@@ -167,13 +167,13 @@ class Outflows:
         self.is_floor: Flags = (known < 0) | (known < last_true(was_put_back, fresh))
 
     def at(self, flow: Ints, moment: Ints) -> Ints:
-        """The indices of the readings of these outflows at these moments (indices into `times`); -1 where there is
-        none."""
+        """Return the indices of the readings of these outflows at these moments (indices into `times`); -1 where there
+        is none."""
         key = np.where((flow >= 0) & (moment >= 0), flow * len(self.times) + moment, -1)
         return index_of(self.indices, key)
 
     def after(self, flow: Ints, us: Ints) -> Ints:
-        """The index behind the last reading of these outflows not after these moments."""
+        """Return the index behind the last reading of these outflows not after these moments."""
         if not len(self.us):
             return np.zeros(len(us), np.int64)
         first = int(self.us.min())
@@ -186,7 +186,7 @@ class Outflows:
 
 
 def _read(rows: Columns, kinds: tuple[int, ...], at: Ints, count: int) -> Ints:
-    """Depth, added and shipped of one direction; NA where it was not read."""
+    """Return depth, added and shipped of one direction; NA where it was not read."""
     of_kinds = np.flatnonzero(np.isin(rows.kind, kinds))[::-1]  # of two rows of one reading the first counts
     counters = np.full((3, count), NA)
     counters[:, at[of_kinds]] = [column[of_kinds] for column in (rows.depth, rows.added, rows.removed)]
@@ -194,7 +194,7 @@ def _read(rows: Columns, kinds: tuple[int, ...], at: Ints, count: int) -> Ints:
 
 
 def _missed(flow: Ints, us: Ints, known: Flags) -> Flags:
-    """Readings that did not get at a side which was read not long before or after: the side is not an empty one
+    """Flag readings that did not get at a side which was read not long before or after: the side is not an empty one
     there."""
     new = begins_of(flow)
     ends = np.append(new[1:], True)[: len(flow)]
@@ -204,7 +204,7 @@ def _missed(flow: Ints, us: Ints, known: Flags) -> Flags:
 
 
 def _roles(rows: Columns, pair: Ints, us: Ints) -> Ints:
-    """The role of the site at each reading: told of the pair, or of all pairs where the row names none."""
+    """Return the role of the site at each reading, by the row of the pair, or by a row that names none."""
     of_site = rows.take(np.flatnonzero(rows.kind == SITE))
     role = roles_of(rows.words)[of_site.name]
     times = np.unique(of_site.us)
@@ -221,7 +221,7 @@ def _roles(rows: Columns, pair: Ints, us: Ints) -> Ints:
 
 
 def roles_of(words: Sequence[str]) -> Ints:
-    """The role that each word names; -1, the last, names none."""
+    """Return the role that each word names; -1, the last, names none."""
     known = {"serving": SERVING, "standby": STANDBY, "down": DOWN}
     return np.array([known.get(word, NO_ROLE) for word in words] + [NO_ROLE])
 
@@ -229,8 +229,8 @@ def roles_of(words: Sequence[str]) -> Ints:
 def _series(
     flow: Ints, us: Ints, start: Ints, is_twice: Flags, counters: list[Ints]
 ) -> tuple[Flags, Flags, Flags, Flags]:
-    """Where another outflow begins, or one that was away; where another series does; where that is for a restart alone;
-    where a clock was put back."""
+    """Flag the readings at which another outflow begins, or one that was away; at which another series does; at which a
+    restart alone begins it; and at which a clock was put back."""
     count = len(flow)
     fell, comes = np.zeros(count, bool), np.zeros(count, bool)
     fresh = begins_of(flow)
@@ -250,7 +250,8 @@ def _series(
 
 
 def _side(counters: Ints, us: Ints, begins: Flags, restarts: Flags) -> Side:
-    """The likely cut is one of counters that go on over restarts: what was put in and was not shipped lies there."""
+    """Find the likely cut by counters that go on over restarts: things that were put in and not shipped lie there
+    still."""
     strict = side_of(counters, us, np.cumsum(begins), begins)
     if not restarts.any():
         return strict
@@ -263,8 +264,8 @@ def _side(counters: Ints, us: Ints, begins: Flags, restarts: Flags) -> Side:
 
 
 def grown(counter: Ints, us: Ints, begins: Flags) -> Ints:
-    """By how much a counter likely grew since the reading before one that found it begun anew: by what it counts since,
-    or by the pace of before where that is more."""
+    """Return by how much a counter likely grew since the reading before one that found it begun anew: by its new count,
+    or by the pace of before if that is more."""
     before, took = np.diff(counter, prepend=0)[:-1], np.diff(us, prepend=0)
     pace = np.zeros(len(us))
     pace[1:] = np.where(begins[:-1], 0, before * (took[1:] / np.maximum(1, took[:-1])))
@@ -273,14 +274,15 @@ def grown(counter: Ints, us: Ints, begins: Flags) -> Ints:
 
 
 def gone_on(lacks: Ints, restarts: Flags, begins: Flags) -> Ints:
-    """What counters lack that restarts made begin anew, since their life began."""
+    """Return the counts that restarts took from counters since their life began."""
     sums = np.cumsum(np.where(restarts, lacks, 0))
     since: Ints = sums - sums[np.maximum.accumulate(np.where(begins, np.arange(len(lacks)), 0))]
     return since
 
 
 def side_of(counters: Ints, us: Ints, series: Ints, begins: Flags) -> Side:
-    """Of readings by series and time, with depth, added and shipped; `begins`: where another series does."""
+    """Find the cuts of readings by series and time, with depth, added and shipped; `begins` flags the first of each
+    series."""
     depth, added, shipped = counters
     known = depth != NA
     put, out = np.where(known, shipped + depth, 0), np.where(known, shipped, 0)

@@ -1,9 +1,8 @@
-"""An hour of a history: from the readings that it rests on to rows that add up. An hour is told by itself, so it says
-the same whatever else is asked; docs/rpo-method.md says which readings it rests on.
+"""An hour of a history: from the readings that it rests on to rows that add up. An hour is told by itself, so its rows
+are the same whatever else is asked; docs/rpo-method.md says which readings it rests on.
 
-How a figure changes within the next minutes is told by what it was at similar moments: those with the same magnitude of
-loss (its power of two) and the same answer to whether the outflow stalls; with too few of them their neighbours count
-too."""
+Similar moments tell how a figure changes within the next minutes: moments with the same magnitude of loss (its power of
+two) and the same answer to whether the outflow stalls. If they are too few, their neighbours count too."""
 
 from __future__ import annotations
 
@@ -41,8 +40,8 @@ MIN_MOMENTS: Final = 30
 
 @dataclass(frozen=True, slots=True)
 class Changes(Rows):
-    """Changes of a figure one horizon later: by moment its `begin`, the magnitude of the loss (its binary digits, 0 for
-    none) and whether it stalled, by how much it had changed, and for how long the moment counts; `count` moments that
+    """Changes of a figure one horizon later. Each moment has its `begin`, the magnitude of its loss (`level`: binary
+    digits, 0 for none), whether it stalled, the change, and the time for which it counts (`weight`); `count` moments
     are alike."""
 
     flow: Ints
@@ -58,7 +57,7 @@ class Changes(Rows):
         """Moments whose horizon reaches beyond the history, or over time that is not covered, say nothing."""
         steps = steps.only(steps.begin >= since_us)
         begin, loss, figure = steps.begin, steps.bound.loss, steps.bound.of(metric)
-        # One flow after the other, so far apart that no horizon reaches the next.
+        # Flows follow each other so far apart that no horizon reaches the next.
         first_us = int(begin.min(initial=NEVER))
         at_us = steps.flow * (int(steps.end.max(initial=first_us)) - first_us + horizon_us + 1) + begin - first_us
         then = np.searchsorted(at_us, at_us + horizon_us, "right") - 1
@@ -70,7 +69,7 @@ class Changes(Rows):
         return cls(steps.flow, begin, magnitude, steps.stalled, figure[then] - figure, steps.weight, one).only(good)
 
     def similar(self, at: int, *, stalled: bool) -> Changes | None:
-        """The changes after moments like this one, or None where even all levels together are too few."""
+        """Return the changes after moments like this one, or None if even all levels together are too few."""
         alike = self.stalled == stalled
         far = np.abs(self.level - at)
         for reach in np.unique(far[alike]):
@@ -81,7 +80,7 @@ class Changes(Rows):
 
 
 class _Summary:
-    """Gathers the rows of a window, from readings of it and of some time before and after."""
+    """Gather the rows of a window, from readings of it and of some time before and after."""
 
     def __init__(self, gathered: Gathered, rows: Columns, flows: Outflows, queues: Queues, window: HourQuery) -> None:
         self.gathered, self._lag, self._window = gathered, LagSeries(flows, queues), window
@@ -92,13 +91,13 @@ class _Summary:
         for scope in range(1 + len(window.classes)):
             steps = lag.steps(scope)
             self._scope(scope, fold(steps, ~lag.has_sends, gaps))
-            if scope == 0 and not self.is_single:  # each flow by itself; flows may be hundreds: their cells are hours
+            if scope == 0 and not self.is_single:  # flows by themselves may be hundreds: their cells are hours
                 self._steps(self.names, steps, HOUR_US, is_total=False)
         self._flows()
         self._roles(rows)
 
     def _scope(self, scope: int, whole: Steps) -> None:
-        """The total (told as its only flow, where there is one) or a class."""
+        """Gather the total (as its only flow, if there is one) or a class."""
         lag, window = self._lag, self._window
         is_flow = scope == 0 and self.is_single
         name = self.names[0] if is_flow else TOTAL if scope == 0 else class_name(scope - 1)
@@ -117,8 +116,8 @@ class _Summary:
                 self._last(words, now, is_total=False)
 
     def _steps(self, words: Sequence[str], whole: Steps, cell_us: int, *, is_total: bool) -> None:
-        """The time of each flow: how it was covered, how long which figure was in which bucket, how figures changed;
-        `flow` is an index into `words`."""
+        """Gather the time of each flow: how it was covered, how long which figure was in which bucket, how figures
+        changed. `flow` is an index into `words`."""
         window, add = self._window, partial(self.gathered.add, words=words, is_total=is_total)
         steps = whole.clipped(window.from_us, window.to_us)
         cell, floor = steps.begin - steps.begin % cell_us, steps.covered & steps.is_floor
@@ -161,7 +160,7 @@ class _Summary:
         add(**_drain(steps.bound))
 
     def _last(self, words: Sequence[str], now: Steps, *, is_total: bool) -> None:
-        """The last readings of the hour, or soon after it: those of the last hour with readings are the last of all."""
+        """Gather the last readings of the hour, or soon after it: the last hour with readings has the last of all."""
         for likely, figures in ((False, now.bound), (True, now.likely[0])):
             more: dict[str, Any] = {"likely": likely, "stalled": now.stalled, "is_total": is_total, "cell": self._hour}
             whose: dict[str, Any] = {"flow": figures.drain_flow, "acks": figures.drain_acks}
@@ -171,7 +170,7 @@ class _Summary:
                 self.gathered.add("now", words, now.flow, metric=metric, bucket=is_known, most=values, **more, **of)
 
     def _since(self, words: Sequence[str], whole: Steps, *, is_total: bool) -> None:
-        """The bounds of the last covered time of each flow."""
+        """Gather the bounds of the last covered time of each flow."""
         covered = whole.only(whole.covered)
         last = covered.only(np.append(covered.flow[1:] != covered.flow[:-1], True)[: len(covered.flow)])
         more: dict[str, Any] = {"is_total": is_total, "cell": self._hour}
@@ -216,7 +215,7 @@ class _Summary:
 
 
 def _drain(figures: Figures) -> dict[str, Any]:
-    """How much waits in the outflow that takes longest; how long that takes is told by the rates of all time."""
+    """Return how much waits in the outflow that takes longest; the rates of all time tell how long that takes."""
     is_something = figures.drain > 0  # zero is zero, wherever it is
     flow, acks = (np.where(is_something, column, 0) for column in (figures.drain_flow, figures.drain_acks))
     return {"metric": "drain", "bucket": bucket(figures.drain), "most": figures.drain, "flow": flow, "acks": acks}
@@ -226,13 +225,13 @@ HORIZON_US: Final = 300_000_000
 
 
 SUMS: Final = ("covered", "was", "excess", "bias", "error")
-"""What is told of the moments that were left out, in thousandths: at how many the bound was not below what was likely
-there; what that was, and how far the bound lay above it; how far what was likely by the readings around them lay off,
-with its sign and without."""
+"""Sums over the moments that were left out, in thousandths: how many of them the bound covered; the likely figure
+there, and how far the bound lay above it; how far the likely figure of the readings around them lay off, with its sign
+and without."""
 
 
 def check(gathered: Gathered, whole: Steps, said: Steps, window: HourQuery) -> None:
-    """Whether bounds hold: what is said without every other reading, against what all readings say."""
+    """Gather whether bounds hold: compare those made without every other reading with what all readings say."""
     if not len(said.begin):
         return
     at = np.maximum(np.searchsorted(said.begin, whole.begin, "right") - 1, 0)
@@ -255,15 +254,14 @@ def _total(rows: Columns, flows: Outflows, queues: Queues) -> Steps:
 
 
 FURTHER: Final = 6
-"""By so much a reading back grows where the cut lies before it."""
+"""The time that is read back grows by this factor while the cut lies before it."""
 SELDOM_US: Final = 300 * SECOND_US
 
 
 @dataclass(frozen=True, slots=True)
 class HourQuery:
-    """What is asked of every hour: readings of [from, to), of a history that lies between `begin` and `end`. `include`,
-    `exclude` and `classes` are patterns of queues. `cell_us`: how long the cells of a test of the past are; 0 where
-    nothing is tested."""
+    """The question to every hour: readings of [from, to), of a history that lies between `begin` and `end`. `include`,
+    `exclude` and `classes` are patterns of queues. `cell_us` is the length of a backtest's cells, 0 without one."""
 
     begin_us: int
     end_us: int
@@ -276,7 +274,7 @@ class HourQuery:
     cell_us: int = 0
 
     def mask(self, queue: str) -> int:
-        """By bits: 1 in the total, 2 in the first class, and so on."""
+        """Return bits: 1 in the total, 2 in the first class, and so on."""
         if not matches(self.include, queue) or matches(self.exclude, queue):
             return 0
         return 1 + sum(2 << number for number, patterns in enumerate(self.classes) if matches(patterns, queue))
@@ -297,22 +295,22 @@ class HourQuery:
 
 
 class Reader(Protocol):
-    """Brings an hour the readings that it asks for, each of a time from one moment to before another."""
+    """A reader brings an hour the readings that it asks for, each of a time from one moment to before another."""
 
     def others(self, from_us: int, to_us: int) -> pa.Table:
-        """Those of all but queues, with the columns `READ`."""
+        """Return the readings of all but queues, with the columns `READ`."""
 
     def moments(self, from_us: int, to_us: int) -> pa.Table:
-        """When queues of each pair were read: `ts` and `pair`."""
+        """Return when queues of each pair were read: `ts` and `pair`."""
 
     def queues(self, from_us: int, to_us: int, before_us: Ints) -> Iterable[pa.Table]:
-        """Those of queues, and those of some moments before. Where they are too many for one table, some queues at a
-        time."""
+        """Return readings of queues, and those of some moments before. If they are too many for one table, each has
+        some queues."""
 
 
 def hour(read: Reader, hour_us: int, query: HourQuery) -> pa.Table:
-    """The rows that add up of an hour, and one of kind REACH. Of outflows readings from further back are taken until
-    they hold the cut."""
+    """Return the rows that add up of an hour, and a row of kind REACH. Readings of outflows are taken from further back
+    until they hold the cut."""
     near_us, to_us = hour_us - LONGEST_GAP_US, min(hour_us + HOUR_US + LONGEST_GAP_US, query.end_us)
     gathered = Gathered()
     for further in count():
@@ -330,7 +328,7 @@ def hour(read: Reader, hour_us: int, query: HourQuery) -> pa.Table:
     before_us = _needed(flows, read.moments(from_us, near_us), near_us) if further else flows.us[:0]
 
     def queues() -> Iterator[Columns]:
-        """With the comparisons of their ids."""
+        """Yield the readings of queues with the comparisons of their ids."""
         for some in read.queues(near_us, to_us, before_us):
             yield Columns.of(pa.concat_tables([some, compared])).by_time()
 
@@ -345,7 +343,7 @@ def hour(read: Reader, hour_us: int, query: HourQuery) -> pa.Table:
 def _sampled(
     rows: Columns, flows: Outflows, query: HourQuery, hour_us: int, read: Callable[[], Iterable[Columns]]
 ) -> Iterator[tuple[Columns, Outflows, Queues]]:
-    """What all readings say, and where the past is tested what those say of which every other is left out."""
+    """Yield what all readings say, and for a backtest what they say without every other one."""
     window = query.window(hour_us)
 
     def queues(long_us: int, scopes: int, span: tuple[int, int]) -> Queues:
@@ -364,13 +362,13 @@ def _sampled(
 
 
 def _every_other(rows: Columns, long_us: int) -> Columns:
-    """Without those of every second window so long."""
+    """Leave out the rows of every second window so long."""
     return rows.take(np.flatnonzero(rows.us // long_us % 2 == 0)) if long_us else rows
 
 
 def _needed(flows: Outflows, moments: pa.Table, near_us: int) -> Ints:
-    """The moments of the readings of queues that an hour rests on, of those before the ten minutes around it: the
-    readings that cut, those after these, and one now and then."""
+    """Return the moments of the readings of queues that an hour rests on, of those before the ten minutes around it:
+    the readings that cut, those after these, and one now and then."""
     recent = flows.us >= near_us
     every = [us[recent] for side in (flows.sends, flows.acks) for us in (side.cut_us, side.likely_us)]
     cut_us = np.unique(np.concatenate([us[(us != NA) & (us < near_us)] for us in every]))
@@ -384,7 +382,7 @@ def _needed(flows: Outflows, moments: pa.Table, near_us: int) -> Ints:
 
 
 def is_cut(flows: Outflows, at_us: int, from_us: int) -> bool:
-    """Whether every outflow's cut is known at its last reading before a moment, or never can be."""
+    """Say whether every outflow's cut is known at its last reading before a moment, or never can be."""
     before = np.flatnonzero(flows.us < at_us)
     if not len(before):
         return True

@@ -1,13 +1,13 @@
-"""From readings of queues to bounds: what of each was under way between two readings, at most and likely; added up by
-scope and by reading of the outflow that serves them.
+"""Readings of queues become bounds: the messages of each that were under way between two readings, at most and likely,
+added up by scope and by reading of the outflow that serves them.
 
     loss        sent since the cut, and no more than the queue held
     age         time since the cut, while anything is lost
     duplicates  consumed since the cut of the acknowledgements, among the messages that were shipped
 
-Bounds are taken from the end of the interval that makes them larger (sends at the end, cut at the start). Where a cut
-is not known (just after a restart) what the queue held is the bound of loss. Likely figures are of the readings
-themselves, by the likely cut. Messages *without a copy* at the other site, where ids are compared, count beside what is
+Bounds are taken from the end of the interval that makes them larger (sends at the end, cut at the start). If a cut is
+not known (just after a restart) the content of the queue bounds the loss. Likely figures are of the readings
+themselves, by the likely cut. Messages *without a copy* at the other site, where ids are compared, count beside those
 under way (docs/rpo-method.md)."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -36,7 +36,8 @@ UNEXPLAINED: Final = 0.01
 
 @dataclass(frozen=True, slots=True)
 class OfQueues:
-    """Figures of single queues (`row`), NA where not known: at which index they count, in how many indices up to it."""
+    """Figures of single queues (`row`), NA where not known. Each counts at `index`, and in all at so many indices up to
+    it (`wide`)."""
 
     index: Ints
     row: Ints
@@ -50,8 +51,8 @@ class OfQueues:
 @dataclass(frozen=True, slots=True)
 class Sums:
     """The queues of each scope (the first is the total) added up by reading: of the interval that ends with it, or of
-    the reading itself. `queues`: how many were counted; `unknown` of a figure: at least one of them does not tell
-    it."""
+    the reading itself. `queues` says how many were counted; `unknown` says of a figure that at least one of them does
+    not tell it."""
 
     queues: Ints
     loss: Ints
@@ -67,8 +68,8 @@ class Sums:
         return cls(*nothing)
 
     def add(self, rows: OfQueues, counts: Flags) -> None:
-        """Add queues by scope and index. Those that were looked at alike are added up first, and spread over indices
-        then: an interval in which the outflow was looked at more often than the queue counts in each of its parts."""
+        """Add queues by scope and index. Queues with the same readings are added up first, and spread over indices
+        then: an interval in which the outflow was read more often than the queue counts in each of its parts."""
         spread = Spread.of(rows.index, rows.wide, self.queues.shape[1])
         lost, twice = rows.loss != NA, rows.duplicates != NA
         for scope, counted in enumerate(counts):
@@ -92,8 +93,8 @@ class Sums:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Windows of indices: which of so `many` each row is of (`at`), how many indices are in each (`wide`), and all
-    indices of all (`index`), each of the window `again`; a window is its index where none is wider than one."""
+    """Windows of indices: `at` has the window of each row, of `many`; `wide` how many indices are in each; `index` all
+    indices of all, each of the window `again`. A window is its index if none is wider than one."""
 
     at: Ints
     many: int
@@ -104,7 +105,8 @@ class Spread:
 
     @classmethod
     def of(cls, index: Ints, wide: Ints, readings: int) -> Self:
-        """Of rows, the last index of each and how many indices up to it; `readings` indices into all."""
+        """Make windows of the last index of each row and how many indices up to it; `readings` is the number of
+        indices."""
         widest = int(wide.max(initial=1))
         every = np.arange(readings)
         if widest <= 1:
@@ -121,9 +123,9 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """By scope and reading (the end of an interval): how many queues lay there unread, for they were read before and
-    after, or had something in them when they were read last (`lacking`); and how many were empty then, and may be gone
-    (`lately`). `is_any`: the scope has a queue at that outflow at all."""
+    """By scope and reading (the end of an interval), queues that lay there unread. `lacking` counts those that were
+    read before and after, or had something in them when they were read last; `lately` those that were empty then, and
+    may be gone. `is_any` says whether the scope has a queue at that outflow at all."""
 
     lacking: Ints
     lately: Ints
@@ -136,7 +138,7 @@ class Unread:
 
     def add(self, new: Flags, us: Ints, index: Ints, depth: Ints, counts: Flags, flows: Outflows) -> None:
         flow = flows.flow[index]
-        # Holes: read again after so long that no counter bridges it.
+        # A hole: the queue was read again after so long that no counter bridges the time.
         hole = np.flatnonzero(~new & (us - np.concatenate([us[:1], us[:-1]]) > LONGEST_GAP_US))
         last = np.flatnonzero(np.append(new[1:], True))
         full, stop = depth[last] > 0, flows.ends[flow[last]] + 1
@@ -150,10 +152,11 @@ class Unread:
             self.is_any[scope, flow[last[counted[last]]]] = True
 
     def flags(self, scope: int, flows: Outflows, read: Flags, put: Floats, accounted: Floats) -> Flags:
-        """By reading: whether some queue lay there unread, so that only the outflow bounds it. That is asked once per
-        interval between readings that read queues (`read`); after the last of these nobody has looked. A queue that was
-        empty and is read no more is gone where the others tell of all that goes into the outflow. `put`,
-        `accounted`: by reading, things that went in since the reading before, and those that queues tell of."""
+        """Flag the readings at which some queue lay there unread, so that only the outflow bounds it. The question is
+        asked once per interval between readings that read queues (`read`); after the last of these nobody has looked. A
+        queue that was empty and is read no more is gone if the others account for all that goes into the outflow. `put`
+        and `accounted` have, by reading, things that went in since the reading before, and those that queues tell of.
+        """
         readings = np.arange(len(flows.us))
         ends = flows.ends[flows.flow]
         # The reading that ends the interval between two whole readings.
@@ -180,13 +183,13 @@ def _mark(counts: Ints, begin: Ints, end: Ints) -> None:
 
 
 TOP: Final = 10
-"""So many queues are named of those in which most is under way."""
+"""So many queues are named, those with most messages under way."""
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A queue's part of what was likely lost: message-milliseconds, and the most at a reading. All queues that are not
-    named have one together, without a name."""
+    """A queue's part of the likely loss: message-milliseconds, and the most at a reading. Queues that are not named
+    share one entry, without a name."""
 
     flow: int
     queue: str
@@ -195,10 +198,10 @@ class Share:
 
 
 class Queues:
-    """All queues of the outflows. `within` by the reading that ends an interval; `likely` of the readings; `last` the
-    bound at each outflow's last reading that read a queue too; `uncopied_…` are those of the messages without a copy,
-    of the outflows whose ids are `compared`. `accounted`: what was put into the outflow in each interval that the
-    queues' counters account for. `shares`: those in which most was under way."""
+    """The queues of the outflows. `within` adds them up by the reading that ends an interval, `likely` by reading, and
+    `last` at each outflow's last reading that read a queue too. `uncopied_…` has messages without a copy, of the
+    outflows whose ids are `compared`. `accounted` counts the things put into the outflow in each interval that the
+    queues' counters account for. `shares` names the queues with most messages under way."""
 
     def __init__(self, flows: Outflows, scopes: int, compared: Flags) -> None:
         readings, outflows, is_any = len(flows.us), len(flows.keys), int(compared.any())
@@ -249,7 +252,7 @@ class Queues:
         return queues
 
     def values(self) -> Iterator[tuple[str, Any]]:
-        """All that adds up; of ages the largest counts."""
+        """Yield all values that add up; of ages the largest counts."""
         for name in ("within", "likely", "last", "uncopied_within", "uncopied_likely", "uncopied_last", "unread"):
             part = getattr(self, name)
             yield from ((column.name, getattr(part, column.name)) for column in fields(part))
@@ -257,7 +260,7 @@ class Queues:
 
     @classmethod
     def merged(cls, parts: Sequence[Self]) -> Self:
-        """All queues of the outflows, of which some are in each part."""
+        """Join parts that have some queues of the outflows each."""
         whole, *others = parts
         for other in others:
             for (name, values), (_, more) in zip(whole.values(), other.values(), strict=True):
@@ -270,9 +273,9 @@ class Queues:
 
 class _Readings:
     """Readings of queues, by queue and time, each with the index of the reading of the outflow that serves it, and of
-    that of its acknowledgements (`acks`: -1 where these have none). `moment`: an index into the times at which outflows
-    were looked at; `passed`: messages ever sent to it, from the queue's own side, at least `sent`; `life`: series that
-    restarts alone part."""
+    that of its acknowledgements (`acks`: -1 where these have none). `moment` is an index into the times at which
+    outflows were read; `passed` counts messages ever sent to the queue, from its own side, and is at least `sent`.
+    Restarts alone part the series of one `life`."""
 
     def __init__(self, rows: Columns, flows: Outflows) -> None:
         at = np.flatnonzero((rows.kind == QUEUE) & (rows.pair >= 0))
@@ -310,21 +313,21 @@ class _Readings:
         self.life: Ints = np.cumsum(self.begins & ~self.restarts)
 
     def going_on(self, counter: Ints, of: Ints) -> Ints:
-        """A counter that goes on over restarts as `of` does."""
+        """Return a counter that goes on over restarts as `of` does."""
         lacks = counter[np.arange(len(counter)) - 1] + grown(of, self.us, self.begins) - counter
         return counter + gone_on(lacks, self.restarts, self.begins & ~self.restarts)
 
     def newest(self, moment: Ints, times: int) -> Ints:
-        """The queue's newest reading not after a moment, and not after this one; below 0, or another's, where none
-        is."""
+        """Return the queue's newest reading not after a moment, and not after this one; it is below 0, or another's, if
+        none is."""
         base = self.thing * times
         at = newest_of(base + self.moment, base + moment)
         return np.minimum(at, np.arange(len(self.us)))
 
 
 def _served(q: Columns, new: Flags, moment: Ints, flows: Outflows) -> tuple[Ints, Ints]:
-    """The indices of the readings of the outflows of a queue's messages and of its acknowledgements, by its own
-    outflow, where it has one, else by the one that serves all of its pair. Rows stand by queue; `new` is the first of
+    """Return the indices of the readings of the outflows of a queue's messages and of its acknowledgements: of its own
+    outflow, if it has one, else of the one that serves all of its pair. Rows stand by queue; `new` flags the first of
     each."""
     codes = {key: index for index, key in enumerate(flows.keys)}
     words = [*q.words, None]
@@ -332,7 +335,7 @@ def _served(q: Columns, new: Flags, moment: Ints, flows: Outflows) -> tuple[Ints
     queues = [(str(words[pair]), str(words[name])) for pair, name in named]
     at = np.cumsum(new) - 1
     sides = [np.full(len(moment), -1), np.full(len(moment), -1)]
-    for keys in ([(pair, SHARED) for pair, _ in queues], queues):  # its own comes last, for it counts first
+    for keys in ([(pair, SHARED) for pair, _ in queues], queues):  # the queue's own comes last, because it counts first
         flow = np.array([codes.get(key, -1) for key in keys], np.int64)
         if flow.max(initial=-1) < 0:
             continue
@@ -345,7 +348,7 @@ def _served(q: Columns, new: Flags, moment: Ints, flows: Outflows) -> tuple[Ints
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """At each reading of a queue, the queue's newest reading not after the cut (`at`, where it is `known`)."""
+    """The queue's newest reading not after the cut (`at`, where it is `known`), at each of its readings."""
 
     at: Ints
     known: Flags
@@ -383,14 +386,14 @@ class _Likely:
 
 
 def _pairs(q: _Readings) -> tuple[Ints, Ints]:
-    """The intervals of each queue, by their ends: the rows of both readings."""
+    """Return the intervals of each queue, by their ends: the rows of both readings."""
     end = np.flatnonzero(~q.new)
     end = end[q.us[end] - q.us[end - 1] <= LONGEST_GAP_US]
     return end - 1, end
 
 
 def _first(q: _Readings, flows: Outflows) -> OfQueues:
-    """A queue that was just made may have been there before: a queue that is read again was."""
+    """Tell nothing of a queue's first reading, because a queue that was just made may have been there before."""
     first = np.flatnonzero(q.new)
     first = first[flows.goes_on[q.index[first]]]
     none = np.zeros(len(first), np.int64)
@@ -398,7 +401,7 @@ def _first(q: _Readings, flows: Outflows) -> OfQueues:
 
 
 def _last(q: _Readings, flows: Outflows, cut: _Cut, acked: _Cut) -> OfQueues:
-    """The bound at the last reading of each outflow that read a queue too: an interval without length."""
+    """Bound the last reading of each outflow that read a queue too: an interval without length."""
     row = _at_last(q, flows)
     return replace(_between(q, flows, cut, acked, row, row), index=flows.flow[q.index[row]], wide=np.ones_like(row))
 
@@ -430,9 +433,9 @@ def _between(q: _Readings, flows: Outflows, cut: _Cut, acked: _Cut, b: Ints, e: 
 
 @dataclass(frozen=True, slots=True)
 class _Uncopied:
-    """At each reading of a queue, how many of its messages have no copy at the other site: by the newest comparison of
-    ids (`known`, `then` the reading at it), and by the next one (`later`); NA where none told of that queue lately.
-    `compares`: ids of that queue are compared at all."""
+    """The number of a queue's messages that have no copy at the other site, at each of its readings: by the newest
+    comparison of ids (`known`, at the reading `then`), and by the next one (`later`); NA where none told of that queue
+    lately. `compares` says whether ids of that queue are compared at all."""
 
     compares: Flags
     known: Ints
@@ -466,9 +469,9 @@ class _Uncopied:
         return cls(compares, known, np.where(is_known, then, indices), later)
 
     def between(self, q: _Readings, flows: Outflows, b: Ints, e: Ints) -> OfQueues:
-        """At most, from one reading of each queue to another: what had no copy at the comparison before, with all that
-        was sent since and not put into the outflow, or what has none later. Where no comparison tells, all that the
-        queue held."""
+        """Bound the messages without a copy from one reading of each queue to another by those of the comparison
+        before, with all that was sent since and not put into the outflow, or by those of a later one. If no comparison
+        tells, the bound is all that the queue held."""
         then, goes_on = self.then[b], q.series[self.then[b]] == q.series[e]
         held = np.where(~q.begins[e] | (b == e), q.depth[b] + q.sent[e] - q.sent[b], np.maximum(q.depth[b], q.depth[e]))
         put = flows.sends.added[q.index[e]] - flows.sends.added[q.index[then]]
@@ -486,15 +489,16 @@ class _Uncopied:
 
     @staticmethod
     def _aged(q: _Readings, at: Ints, loss: Ints, in_queue: Ints, wide: Ints) -> OfQueues:
-        """They may be the oldest of the queue. Where the broker does not tell how old that is, they may be older than
-        the queue's first reading."""
+        """Messages without a copy may be the oldest of the queue. If the broker does not tell how old that is, they may
+        be older than the queue's first reading."""
         first, is_floor = np.flatnonzero(q.new)[q.thing[at]], (loss > 0) & (in_queue == NA)
         age = np.where(loss > 0, np.where(is_floor, q.us[at] - q.us[first], in_queue), 0)
         return OfQueues(q.index[at], at, wide, loss, age, np.zeros_like(loss), is_floor)
 
 
 def _or_all(duplicates: Ints, known: Flags, flows: Outflows, begin: Ints, end: Ints) -> Ints:
-    """Where the cut of the acknowledgements is not known: everything their outflow held between two of its readings."""
+    """Take everything that the outflow of the acknowledgements held between two of its readings where its cut is not
+    known."""
     some = np.flatnonzero(~known)
     begin, end = begin[some], end[some]
     is_read = (begin >= 0) & (end >= 0)
@@ -509,7 +513,7 @@ def _age(loss: Ints, since: Ints, in_queue: Ints, is_floor: Flags) -> tuple[Ints
 
 
 def _likely(q: _Readings, flows: Outflows, cut: _Likely, acked: _Likely) -> OfQueues:
-    """By counters that go on over restarts."""
+    """Take counters that go on over restarts."""
     counters = ((q.sent, q.sent), (q.consumed, q.consumed), (q.passed, q.sent))
     sent, consumed, passed = (q.going_on(counter, of) for counter, of in counters)
     loss = _whole(np.where(cut.known, np.minimum(sent - cut.then(sent), q.depth), q.depth), q.index)
@@ -524,8 +528,8 @@ def _likely(q: _Readings, flows: Outflows, cut: _Likely, acked: _Likely) -> OfQu
 
 
 def _whole(counts: Floats, index: Ints) -> Ints:
-    """Counts of queues, none below zero, rounded so that those of each reading add up: a third of a message in each of
-    a thousand queues is not nothing."""
+    """Round counts of queues, none below zero, so that those of each reading add up: a third of a message in each of a
+    thousand queues is not nothing."""
     order = np.argsort(index, kind="stable")
     sums = np.cumsum(np.maximum(counts[order], 0))
     begins = np.searchsorted(index[order], index[order])
@@ -537,8 +541,8 @@ def _whole(counts: Floats, index: Ints) -> Ints:
 
 
 def _since_sent(q: _Readings, lost: Ints, most: Ints) -> Ints:
-    """How long ago the oldest of so many newest messages was likely sent: when the counter of sends passed them. What
-    is lost are the newest, for consumers take the oldest first."""
+    """Return how long ago the oldest of so many newest messages was likely sent: when the counter of sends passed them.
+    The newest messages are lost, because consumers take the oldest first."""
     some = np.flatnonzero((lost > 0) & ~q.begins)
     age = most.copy()
     if not len(some):
@@ -571,7 +575,7 @@ def _shares(rows: Columns, q: _Readings, flows: Outflows, lost: Ints, within_us:
     took = np.zeros(len(q.us), np.int64)
     took[:-1] = np.where(q.new[1:], 0, np.minimum(q.us[1:] - q.us[:-1], LONGEST_GAP_US))
     is_within = (q.us >= within_us[0]) & (q.us < within_us[1])
-    lost = np.where(is_within, np.maximum(lost, 0), 0)  # what is not known is below
+    lost = np.where(is_within, np.maximum(lost, 0), 0)  # NA is below zero
     weight = np.bincount(q.thing, lost * (took // 1000)).astype(np.int64)
     first = np.flatnonzero(q.new)
     most = np.maximum.reduceat(lost, first)
@@ -582,8 +586,8 @@ def _shares(rows: Columns, q: _Readings, flows: Outflows, lost: Ints, within_us:
 
 
 def _named(shares: Iterable[Share]) -> list[Share]:
-    """The largest by their names, those that are as large in the order of their names, and of each outflow the rest: so
-    it is the same in whatever parts the queues were read."""
+    """Name the largest, equal ones in the order of their names, and join the rest of each outflow. The result is the
+    same in whatever parts the queues were read."""
     order = sorted(shares, key=lambda share: (not share.queue, -share.message_ms, share.flow, share.queue))
     named, others = order[:TOP], dict[int, int]()
     for share in [*(share for share in named if not share.queue), *order[TOP:]]:

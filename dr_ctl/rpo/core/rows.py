@@ -2,8 +2,8 @@
 whenever. Weighted histograms of these rows (how long a figure stayed where, in which part of the window) give the
 quantiles and their intervals.
 
-A row is of one kind. What it is of stands in typed columns (its keys); rows whose keys are equal are put together:
-weights and counts are added, of `most` the largest counts, of `least` the smallest.
+A row is of one kind. Typed columns hold its keys, and rows with equal keys are put together: weights and counts are
+added, of `most` the largest counts, of `least` the smallest.
 
 | kind | of | weight | count | most | least |
 | --- | --- | --- | --- | --- | --- |
@@ -24,9 +24,9 @@ weights and counts are added, of `most` the largest counts, of `least` the small
 | check | metric, cell | a sum over moments | moments | | |
 | reach | | | | | from when on readings of outflows were read for it, us; 0: there are none before |
 
-An interval respects autocorrelation (batch means): how much blocks of covered time differ says as how many independent
-answers they count; at every level these give an interval of the share of time above it (Clopper and Pearson's), and the
-quantile lies among the levels whose share may be its own.
+An interval respects autocorrelation (batch means): the differences between blocks of covered time say as how many
+independent answers they count. At every level these give an interval of the share of time above it (Clopper and
+Pearson's), and the quantile lies among the levels whose share may be its own.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ OF_A_DAY: Final = CellLengths(HOUR_US, 600 * SECOND_US)
 
 
 def over_us(end_us: int) -> int:
-    """Days that begin before are over in a history that ends then (exclusive), with the readings after them that say
-    what was in step with them."""
+    """Return the end of the days that are over in a history that ends then (exclusive), with the readings after them
+    that belong to them."""
     return (end_us - LONGEST_GAP_US) // DAY_US * DAY_US
 
 
 def fineness(us: int, end_us: int) -> CellLengths:
-    """How finely a moment is told: a day that is over by the hour."""
+    """Return how finely a moment is told: a day that is over by the hour."""
     return OF_A_DAY if us < over_us(end_us) else LATELY
 
 
@@ -83,8 +83,8 @@ def bucket_of(values: Ints) -> Ints:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """A figure: the time spent in each bucket (rows, ascending) in each block of the window (columns), the largest
-    value seen there, and by block the time in which it was not known: unknown time weighs as if above all."""
+    """The time that a figure spent in each bucket (rows, ascending) in each block of the window (columns), the largest
+    value seen there, and by block the time in which the figure was not known: unknown time weighs as if above all."""
 
     buckets: Ints
     weights: Ints
@@ -115,7 +115,8 @@ class Histogram:
         return None if not len(self.buckets) or self.unknown.any() else int(self.tops[-1])
 
     def index_of(self, probability: float) -> int | None:
-        """The first bucket up to which at least so much of the time lies, or None where it is not known that high."""
+        """Return the first bucket up to which at least so much of the time lies, or None if it is not known that
+        high."""
         below = np.cumsum(self.weights.sum(axis=1))
         index = int(np.searchsorted(below, probability * self.whole))
         return index if index < len(below) else None
@@ -147,7 +148,7 @@ def wall_blocks(begin: Ints, span: tuple[int, int], count: int) -> Ints:
 
 
 def weighted_quantile(values: npt.NDArray[np.generic], weights: Ints, probability: float) -> Any:
-    """The least of the values up to which at least so much of the weight lies; None where there are none."""
+    """Return the least of the values up to which at least so much of the weight lies, or None without values."""
     if not len(values):
         return None
     order = np.argsort(values, kind="stable")
@@ -163,7 +164,7 @@ SMALLEST: Final = 1e-12
 
 
 def interval(histogram: Histogram, probability: float) -> tuple[int, int | None] | None:
-    """The 95 % interval of a quantile, its upper end None where it is open; too few blocks give None."""
+    """Return the 95 % interval of a quantile, its upper end None where it is open; too few blocks give None."""
     index = histogram.index_of(probability)
     whole = histogram.weights.sum(axis=0) + histogram.unknown
     times = whole[whole > 0].astype(float)
@@ -187,8 +188,8 @@ def interval(histogram: Histogram, probability: float) -> tuple[int, int | None]
 
 
 def _variance(residuals: Floats) -> Floats:
-    """How much blocks differ. An excursion may last beyond its block: where a block is like the one before it, the two
-    tell less than two."""
+    """Return how much blocks differ. An excursion may last beyond its block: if a block is like the one before it, the
+    two tell less than two."""
     alike = 2 * (residuals[:, 1:] * residuals[:, :-1]).sum(axis=1)
     variances: Floats = (
         ((residuals**2).sum(axis=1) + np.maximum(0.0, alike)) * residuals.shape[1] / (residuals.shape[1] - 1)
@@ -197,7 +198,7 @@ def _variance(residuals: Floats) -> Floats:
 
 
 def _excursions(share: Floats, variances: Floats, index: int) -> float:
-    """How many excursions above a level, one independent of the other, would tell as much; of the level below where
+    """Return how many excursions above a level, independent of each other, would tell as much; take the level below if
     nothing lies above it."""
     above = np.flatnonzero(share[: index + 1] > 0)
     if not len(above):
@@ -206,7 +207,7 @@ def _excursions(share: Floats, variances: Floats, index: int) -> float:
 
 
 def between(share: float, count: float) -> tuple[float, float]:
-    """The 95 % interval of a share that was told by so many independent answers: Clopper and Pearson's."""
+    """Return the 95 % interval of a share that was told by so many independent answers: Clopper and Pearson's."""
     hits = share * count
     least = 0.0 if hits <= 0 else _beta(hits, count - hits + 1, -Z)
     if hits <= 0:
@@ -215,7 +216,7 @@ def between(share: float, count: float) -> tuple[float, float]:
 
 
 def _beta(a: float, b: float, z: float) -> float:
-    """The quantile of a beta distribution, by Paulson's approximation; `z` is that of the normal one."""
+    """Return the quantile of a beta distribution, by Paulson's approximation; `z` is that of the normal one."""
     one, other = 1 / (9 * a), 1 / (9 * b)
     root = math.sqrt(max(0.0, (1 - one) ** 2 * other + (1 - other) ** 2 * one - one * other * z**2))
     ratio = max(0.0, ((1 - one) * (1 - other) + z * root) / ((1 - other) ** 2 - other * z**2)) ** 3
@@ -223,8 +224,9 @@ def _beta(a: float, b: float, z: float) -> float:
 
 
 def quantity(now: int | None, bound: Histogram, likely_now: int | None, likely: Histogram, per: float) -> Quantity:
-    """Put together a figure, in the unit that people read: `per` of the histogram's own make one. What is likely is no
-    more than the bound: a quantile is the largest that was seen in its bucket, and of the two either may be larger."""
+    """Put together a figure, in the unit that people read: `per` of the histogram's own make one. The likely figure is
+    no more than the bound: a quantile is the largest that was seen in its bucket, and of the two either may be larger.
+    """
     at_most, likely_ones = (
         {"now": scaled(last, per), "max": scaled(hist.max, per)}
         | {name: scaled(hist.quantile(p), per) for name, p in PROBABILITIES.items()}
@@ -278,7 +280,7 @@ _DEFAULTS: Final = {
     **dict.fromkeys(VALUES, 0),
     "least": NEVER,
 }
-"""Of a column that rows of a kind do not have."""
+"""The value of a column that rows of a kind do not have."""
 CLASS: Final = "class "
 
 

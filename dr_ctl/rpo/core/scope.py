@@ -1,6 +1,5 @@
-"""The figures of one scope (the total, a class, a flow) from its rows that add up: quantiles and their intervals, what
-holds at the last reading, what may come within the next minutes, how well the time is covered; and what a history is
-beside its figures."""
+"""The figures of one scope (the total, a class, a flow) from its rows that add up: quantiles and their intervals, the
+state at the last reading, forecasts for the next minutes, and how well the time is covered; and facts on a history."""
 
 import json
 import math
@@ -35,15 +34,14 @@ BLOCKS: Final = 24
 BLOCKS_OF_A_WEEK: Final = 28
 QUANTILES: Final = (*PROBABILITIES.values(), 1.0)
 Limits = Mapping[str, Number]
-"""Of a scope: the most messages that may be lost (`loss`), and the most seconds of them (`age_s`), as far as there are
-limits."""
+"""The limits that a scope has: the most messages that may be lost (`loss`), and the most seconds of them (`age_s`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScopeQuery:
-    """What is asked of every scope, of outflows that were looked at between `first` and `last`, in `hour` for the last
-    time. `away`: hours in which some pair that had been looked at was not; `end`: the history's. `limits` by scope;
-    `bins`: how many points the curves of the total have, if any. `horizons_s`: those that a test of the past tells."""
+    """The question to every scope, of outflows that were read between `first` and `last`, the last time in `hour`. In
+    the hours of `away` some pair that had been read was not; `end` is the history's. `limits` stand by scope; the
+    curves of the total have `bins` points, if any. A backtest tells `horizons_s`."""
 
     first_us: int
     last_us: int
@@ -75,7 +73,8 @@ class ScopeQuery:
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """The worst that was likely lost: when, and how much; above the limit, how many times, and the longest of them."""
+    """The worst likely loss: its moment and its size; how many times it was above the limit, and the longest of
+    them."""
 
     at_us: int
     most: int
@@ -86,11 +85,10 @@ class Peak:
 
 @dataclass(frozen=True, slots=True)
 class OfScope:
-    """Time in which the site served: the part that readings cover, the part for which they came late, and the part that
-    nobody read (`unseen_us`); beside it takeovers inside the site, and time in which it was idle. `floor_us`: for how
-    long the age is at least the figure; `above_us`: for how long a limit was exceeded, or nobody knows;
-    `uncompared_us`: for how long ids told nothing of some messages. `shipped`: things a second while something waited;
-    `came`: at most."""
+    """The time in which the site served: readings cover `covered_us` of it, came late for `late_us`, and nobody read
+    `unseen_us`. Beside it stand takeovers inside the site, and time in which it was idle. For `floor_us` the age is at
+    least the figure; for `above_us` a limit was exceeded, or nobody knows; for `uncompared_us` ids told nothing of some
+    messages. `shipped` is things a second while something waited; `came` is the most that came."""
 
     figures: Figures
     covered_us: int
@@ -164,7 +162,7 @@ class Scope:
         return int((self._here(rows) if metric == "covered" else rows).weight.sum())
 
     def histogram(self, metric: str, *, likely: bool = False) -> Histogram:
-        """In blocks of covered time of about equal length, each of whole cells."""
+        """Make a histogram in blocks of covered time of about equal length, each of whole cells."""
         rows, blocks = self._here(self.rows_of("figure", metric, likely=likely)), self._query.blocks
         cells, weight = self._covered
         block = covered_blocks(weight, blocks)
@@ -178,12 +176,12 @@ class Scope:
         return cells, np.bincount(at, covered.weight, len(cells)).astype(np.int64)
 
     def folded(self, metric: str, folds: int) -> Histogram:
-        """In blocks of the time from the first reading to the last."""
+        """Make a histogram in blocks of the time from the first reading to the last."""
         rows = self._here(self.rows_of("figure", metric))
         return Histogram.of(rows.values, rows.weight, wall_blocks(rows.cell, self._query.span_us, folds), folds)
 
     def _values(self, metric: str, rows: ScopeRows) -> Ints:
-        """The figures; of what waits how long it takes to drain, by all that is known."""
+        """Return the figures; of a drain, how long it takes, by all that is known."""
         if metric != "drain":
             return rows.values
         values = np.full(len(rows.bucket), NA)
@@ -203,8 +201,8 @@ class Scope:
         return Changes(rows.flow, rows.cell, rows.level, rows.stalled, rows.most, rows.weight, rows.count)
 
     def _now(self, metric: str, *, likely: bool = False) -> tuple[int | None, bool]:
-        """The figure at the last reading, and whether it stalls; None where it was last read long ago, or is not
-        known."""
+        """Return the figure at the last reading, and whether it stalls. The figure is None if it was last read long
+        ago, or is not known."""
         last = self._last("now", metric, likely=likely)
         if last is None:
             return None, False
@@ -222,7 +220,7 @@ class Scope:
 
     @property
     def _arrival_rates(self) -> list[float] | None:
-        """The 50th, 95th and 99th percentile and the greatest rate at which things are put in, a second; None where
+        """The 50th, 95th and 99th percentile and the greatest rate at which things are put in, a second, or None if
         nobody knows."""
         put, by_flow = self.rows_of("arrivals"), []
         for flow in np.unique(put.flow).tolist():
@@ -233,7 +231,8 @@ class Scope:
 
     @property
     def link(self) -> tuple[float | None, float | None]:
-        """Of a flow: how fast it was shipped while something waited, and how fast most was put in."""
+        """The speed at which a flow was shipped while something waited, and the greatest at which things were put
+        in."""
         put = self.rows_of("arrivals")
         own = {*put.flow.tolist()}
         shipped = self._rates(own.pop(), acks=False)[0] if len(own) == 1 else np.nan
@@ -268,16 +267,17 @@ class Scope:
 
     @property
     def above_us(self) -> int:
-        """How long the figure with a limit that was above it for longest was so, or not known."""
+        """The longest time for which a figure was above its limit, or not known."""
         metrics = {"loss": "loss", "age_s": "age_ms"}
         limits = [(metrics[figure], most) for figure, most in self._limits.items()]
         return max((self.histogram(of).above(math.ceil(most * UNITS[of])) for of, most in limits), default=0)
 
     @property
     def uncompared_us(self) -> int:
-        """For how long the loss has a bound and nobody knows what is likely: messages were not compared by id."""
+        """The time for which the loss has a bound and nobody knows the likely loss: messages were not compared by
+        id."""
         bound, likely = (int(self.histogram("loss", likely=of).unknown.sum()) for of in (False, True))
-        return max(0, likely // 2 - bound)  # what is likely is told of both ends of an interval
+        return max(0, likely // 2 - bound)  # both ends of an interval have a likely figure
 
     @property
     def peak(self) -> Peak | None:
@@ -320,10 +320,10 @@ class Scope:
 def ahead(
     now: int | None, since: int | None, moves: Changes | None, fallback: Sequence[int] | None = None, per: float = 1.0
 ) -> Quantity:
-    """The figure one horizon ahead of the interval in which it was at most `since`; `now` is the last reading itself.
-    `fallback`: the changes at p50, p95, p99 and at most, where nothing similar is on record.
+    """Return the figure one horizon ahead of the interval in which it was at most `since`; `now` is the last reading
+    itself. `fallback` has the changes at p50, p95, p99 and at most, if nothing similar is on record.
 
-    The answer has no interval: the moments are too few and too much alike for one."""
+    The answer has no interval, because the moments are too few and too much alike for one."""
     changes: Sequence[int | None] = fallback or [None] * len(QUANTILES)
     if moves is not None:
         changes = [weighted_quantile(moves.change, moves.weight, p) for p in QUANTILES]
@@ -342,7 +342,7 @@ def pair_of(flow: str) -> str:
 
 @dataclass(slots=True)
 class Samples:
-    """When a flow was looked at first and last, how often, and how far apart readings were at most."""
+    """The first and the last reading of a flow, their number, and how far apart readings were at most."""
 
     first_us: int
     last_us: int
@@ -352,9 +352,9 @@ class Samples:
 
 @dataclass(slots=True)
 class Facts:
-    """`flows` in order; `hours` with readings, by pair; `roles`: when the site was last seen in each; `shares`: of
-    queues, by flow and name (none: of all others), message-milliseconds that were likely lost and the most at a
-    reading; `classes`: those of which a queue was read."""
+    """Facts on a history: `flows` in order; the `hours` with readings, by pair; `roles`, with the moment at which the
+    site was last seen in each; `shares`, by flow and queue (no name: all others), with message-milliseconds of likely
+    loss and the most at a reading; and the `classes` of which a queue was read."""
 
     flows: dict[str, Samples] = field(default_factory=dict)
     hours: dict[str, set[int]] = field(default_factory=dict)
@@ -365,7 +365,7 @@ class Facts:
 
     @classmethod
     def of(cls, sums: Iterable[Sums], hours: Iterable[tuple[str, int]]) -> Self:
-        """`hours`: pairs, and hours in which they were looked at."""
+        """`hours` has pairs, and hours in which they were read."""
         facts = cls()
         spacing: dict[str, int] = {}
         for kind, scope, name, weight, count, most, least, cell in sums:

@@ -1,6 +1,6 @@
-"""From outflows to step functions: what was under way of each between two readings, in one scope, at most and likely;
-how fast it was shipped; what holds at the last readings. The total is a series of its own, for quantiles do not add up.
-"""
+"""Step functions of outflows: the messages of each that were under way between two readings, in one scope, at most and
+likely; how fast they were shipped; and the state at the last readings. The total is a series of its own, because
+quantiles do not add up."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from dr_ctl.rpo.core.rows import weighted_quantile
 
 LEVELS: Final = 63
 ALIKE: Final = 3
-"""How a backlog drains is told by those of an eighth of it and more."""
+"""Backlogs of an eighth of a backlog and more tell how it drains."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """By the end of an interval: things shipped a second, how many, and how much waited at the start (its power of
-    two)."""
+    """Things shipped by the end of an interval: how many a second, how many, and how much waited at the start (its
+    power of two)."""
 
     flow: Ints
     us: Ints
@@ -33,7 +33,7 @@ class Drained:
 
     @classmethod
     def of(cls, flows: Outflows, side: Side) -> Drained:
-        """Intervals in which something waited at both ends and something was shipped."""
+        """Take intervals in which something waited at both ends and something was shipped."""
         on = flows.goes_on[1:] & flows.link[1:] & flows.link[:-1] & (side.depth[1:] > 0) & (side.depth[:-1] > 0)
         good = np.flatnonzero(on & (side.shipped[1:] > side.shipped[:-1]))
         more = side.shipped[good + 1] - side.shipped[good]
@@ -51,9 +51,9 @@ class Drained:
 
 
 def rates(rate: Floats, more: Ints, level: Ints) -> Floats:
-    """Things shipped a second by how much waited at the start: at index k from intervals with at least 2^k; a tenth of
-    what was shipped in them went slower. Not a number where none tells. In step it is the traffic that limits what is
-    shipped, behind it is the link: backlogs are therefore compared with backlogs alike."""
+    """Return things shipped a second by how much waited at the start: at index k from intervals with at least 2^k; a
+    tenth of the things shipped in them went slower. A rate that none tells is not a number. In step the traffic limits
+    the rate, behind it the link does: backlogs are therefore compared with backlogs alike."""
     by_level = np.full(LEVELS, np.nan)
     for least in range(int(level.max(initial=-1)) + 1):
         some = level >= least
@@ -62,7 +62,8 @@ def rates(rate: Floats, more: Ints, level: Ints) -> Floats:
 
 
 def drain_ms(most: Ints, of: Floats) -> Ints:
-    """How long so much takes at the rates of its outflow (one row for all, or one each); NA where that is not known."""
+    """Return how long so much takes at the rates of its outflow (one row for all, or one each); NA where that is not
+    known."""
     waited = np.maximum(most, 1)
     level = np.maximum(np.log2(waited).astype(np.int64) - ALIKE, 0)
     alike, any_ = (of[level], of[0]) if of.ndim == 1 else (of[np.arange(len(most)), level], of[:, 0])
@@ -75,17 +76,17 @@ METRICS: Final = ("loss", "age_ms", "duplicates")
 GAP_POLLS: Final = 5
 """An interval longer than this many usual ones is a gap: not covered time."""
 AROUND: Final = 10
-"""Usual is the median of so many intervals before, this one, and so many after."""
+"""The usual interval is the median of so many before, this one, and so many after."""
 MIN_GAP_US: Final = 10 * SECOND_US
-"""However short intervals are: a reading may be late by so much."""
+"""A reading may be late by so much, however short intervals are."""
 LATE: Final = 60
-"""An interval of up to so many usual ones, or of up to ten minutes, is one in which the site answered late or not."""
+"""In an interval of up to so many usual ones, or of up to ten minutes, the site answered late or not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figures(Rows):
-    """By interval or reading, NA where not known. `drain`: how much lies in the outflow that takes longest to drain,
-    which that is, and whether in its acknowledgements; `urge_ms`: how long by the readings at hand."""
+    """Figures by interval or reading, NA where not known. `drain` is the content of the outflow that takes longest to
+    drain; `drain_flow` and `drain_acks` say which that is, and `urge_ms` how long it takes by the readings at hand."""
 
     loss: Ints
     age_ms: Ints
@@ -102,10 +103,9 @@ class Figures(Rows):
 
 @dataclass(frozen=True, slots=True)
 class Steps(Rows):
-    """Figures that hold from `begin` to `end`, by outflow and time. `covered` time counts; `idle` is time in which the
-    site was on standby, or down: no message is at stake; `taken_over` is time in which another node became active;
-    `late` is other time in which the site answered late, in part or not at all. `likely`: figures likely at both
-    ends."""
+    """Figures that hold from `begin` to `end`, by outflow and time. `covered` time counts. In `idle` time the site was
+    on standby, or down, and no message is at stake; in `taken_over` time another node became active; in other `late`
+    time the site answered late, in part or not at all. `likely` has figures likely at both ends."""
 
     flow: Ints
     begin: Ints
@@ -153,7 +153,7 @@ class LagSeries:
         self.put[e] = np.where(known, flows.sends.added[e] - flows.sends.added[b], 0)
 
     def _usual(self) -> tuple[Ints, Ints]:
-        """How long each interval may be to count; how far apart the readings of each outflow are."""
+        """Return how long each interval may be to count, and how far apart the readings of each outflow are."""
         took = self.flows.us[self.last] - self.flows.us[self.last - 1]
         edges = np.searchsorted(self.flows.flow[self.last], np.arange(len(self.flows.keys) + 1))
         gap, spacing = np.zeros(len(took), np.int64), np.zeros(len(self.flows.keys), np.int64)
@@ -173,9 +173,9 @@ class LagSeries:
         return self.queues.unread.flags(scope, self.flows, self.read, self.put, self.queues.accounted)
 
     def accounted(self, within_us: tuple[int, int]) -> tuple[Ints, Ints]:
-        """By outflow, where it is mixed: things put in between readings that read queues, and how many of them the
-        queues' counters tell. What came between two such readings is compared as a whole: the counters of an outflow
-        and of its queues are read at other moments in between."""
+        """Return, by mixed outflow, the things put in between readings that read queues, and how many of them the
+        queues' counters tell. Arrivals between two such readings are compared as a whole, because the counters of an
+        outflow and of its queues are read at other moments in between."""
         flows = self.flows
         whole = np.flatnonzero(self.read)
         b, e = whole[:-1], whole[1:]
@@ -210,9 +210,9 @@ class LagSeries:
     def _without_copy(
         self, scope: int, figures: Figures, is_floor: Flags, sums: Sums, at: Sequence[Ints], indices: Ints
     ) -> tuple[Figures, Flags]:
-        """The figures with the messages beside that have no copy at the other site and are not on their way. `at`:
-        where the sums of each reading (`indices`) stand, of which the largest counts. They lie there still where the
-        outflow alone was read since; how many is not known where a queue was not read for long."""
+        """Add to the figures the messages that have no copy at the other site and are not on their way. `at` says where
+        the sums of each reading (`indices`) stand, of which the largest counts. Such messages lie there still where the
+        outflow alone was read since; their number is not known where a queue was not read for long."""
         if not self.queues.compared.any():
             return figures, is_floor
         flows, full = self.flows, self.full[indices]
@@ -232,8 +232,8 @@ class LagSeries:
         return self._without_copy(scope, figures, indices < 0, self.queues.uncopied_likely, [self.full], indices)[0]
 
     def under_way(self, scope: int, unread: Flags) -> Figures:
-        """At each reading: no more than lies in the outflow, and that where some queue was not read. A reading of the
-        outflow alone has the share of it that the reading before had."""
+        """Return the figures at each reading: no more than the outflow's content, and all of it if some queue was not
+        read. A reading of the outflow alone has the share of it that the reading before had."""
         flows, sums, outflow_only = self.flows, self.queues.likely, self.outflow_only
         sends, acks, indices = flows.sends.depth, flows.acks.depth, np.arange(len(flows.us))
         is_any = self.queues.unread.is_any[scope][flows.flow]
@@ -251,14 +251,14 @@ class LagSeries:
         loss, duplicates = shared(figures.loss, sends), shared(figures.duplicates, acks)
         since = flows.us - np.where(flows.sends.likely_us == NA, flows.oldest_us, flows.sends.likely_us)
         age_ms = np.where(loss > 0, -(-since // 1000), loss)
-        # No older than what was oldest where it was told last has become.
+        # A message is no older than the oldest that was told last has become.
         last = last_true(~outflow_only & (figures.age_ms != NA), self._begins)
         aged = np.where(last >= 0, figures.age_ms[last] - (-(flows.us - flows.us[last]) // 1000), NEVER)
         age_ms = np.where(outflow_only, np.minimum(age_ms, aged), figures.age_ms)
         return replace(figures, loss=loss, duplicates=duplicates, age_ms=age_ms)
 
     def now(self, scope: int) -> Steps:
-        """The last reading of each outflow, all at one moment, without those that were last read long ago."""
+        """Return the last reading of each outflow, all at one moment, without those that were last read long ago."""
         flows, ends = self.flows, self.ends
         us, indices = flows.us[ends], np.arange(len(ends))
         pairs = np.unique([pair for pair, _ in flows.keys], return_inverse=True)[1]
@@ -281,13 +281,13 @@ class LagSeries:
         return now.only(at_last | (last_us[pairs] - us <= gap[ends]))
 
     def _stalls(self, begin: Ints, end: Ints, at: Ints) -> Flags:
-        """Whether something waits, and nothing was shipped."""
+        """Say whether something waits, and nothing was shipped."""
         sends = self.flows.sends
         stalls: Flags = (sends.depth[at] > 0) & (sends.shipped[end] == sends.shipped[begin])
         return stalls
 
     def _grown(self, bound: Figures, outflow_only: Flags, sends: Ints, acks: Ints) -> Figures:
-        """Since the last reading of the queues no more can have come than was put into the outflow."""
+        """Cap the bound: since the last reading of the queues no more can have come than was put into the outflow."""
         flows, end, full, breaks = self.flows, self.ends, self.full[self.ends], np.cumsum(~self.flows.goes_on)
 
         def grown(then: Ints, side: Side, most: Ints) -> Ints:
@@ -303,8 +303,8 @@ class LagSeries:
     def figures(
         self, scope: int, sums: Sums, at: Ints, then: Ints, us: Ints, unread: Flags, sends: Ints, acks: Ints
     ) -> tuple[Figures, Flags]:
-        """With a queue not known, or in the total none read: the outflow's whole content. Otherwise: their sum. `at`:
-        where the sums of each stand; what is in the outflow at `us` was sent as the reading `then` says."""
+        """Add up the queues. If a queue is not known, or in the total none was read, take the outflow's whole content.
+        `at` says where the sums of each stand; the reading `then` says when the content at `us` was sent."""
         flow = self.flows.flow[then]
         flow_age = np.where(sends > 0, us - self.flows.oldest_us[then], sends)
         summed = Sums(*(getattr(sums, column.name)[scope][at] for column in fields(Sums)))
@@ -325,8 +325,8 @@ class LagSeries:
         return Figures(loss, age_ms, duplicates, *drain), is_floor
 
     def _drain(self, flow: Ints, sends: Ints, acks: Ints, none: Flags) -> tuple[Ints, Ints, Ints, Ints]:
-        """Directions drain side by side: the one that takes longer, by the readings at hand; none is longer than one
-        that nobody knows."""
+        """Return the direction that takes longest, by the readings at hand, because directions drain side by side. A
+        direction that nobody knows takes longest of all."""
         waits, side_of, urge = (np.zeros(len(flow), np.int64) for _ in range(3))
         sides = zip((sends, acks), self.rates, (self.has_sends, self.has_acks), strict=True)
         for side, (most, rates, has) in enumerate(sides):
@@ -341,8 +341,8 @@ class LagSeries:
 
 @dataclass(frozen=True, slots=True)
 class Gaps:
-    """Time in which the monitor looked at a site that served, and got no whole answer: its spans, in order;
-    `lacks`: none of that pair's outflows was looked at at all."""
+    """The spans, in order, in which the monitor read a site that served, and got no whole answer; `lacks` flags those
+    of a pair of which no outflow was read at all."""
 
     begin: Ints
     end: Ints
@@ -350,8 +350,8 @@ class Gaps:
 
     @classmethod
     def of(cls, rows: Columns, flows: Outflows) -> Self:
-        """Between two rows of a site's role of which one came without any outflow of its pair. The role of a site that
-        does not answer is the one that it had before."""
+        """Find the spans between two rows of a site's role of which one came without any outflow of its pair. A site
+        that does not answer has the role that it had before."""
         of_site = rows.take(np.flatnonzero(rows.kind == SITE))
         order = np.lexsort((of_site.us, of_site.pair))
         pair, us, role = of_site.pair[order], of_site.us[order], roles_of(rows.words)[of_site.name[order]]
@@ -380,9 +380,9 @@ NOTHING: Final = Gaps(_NONE, _NONE, _NONE > 0)
 
 
 def fold(steps: Steps, acks_only: Flags, gaps: Gaps = NOTHING) -> Steps:
-    """Sum step functions: figures not known of one are not known of the sum. An outflow counts from its first reading
-    on, and to the end of all; one whose site is on standby has nothing at stake. `acks_only` by outflow: its duplicates
-    are counted with the queues that it serves."""
+    """Sum step functions. A figure that is not known of one is not known of the sum. An outflow counts from its first
+    reading on, and to the end of all; an outflow whose site is on standby has nothing at stake. The duplicates of
+    outflows flagged by `acks_only` are counted with the queues that they serve."""
     marks = np.unique(np.concatenate([steps.begin, steps.end, gaps.begin, gaps.end]))
     begin, end = marks[:-1], marks[1:]
     zero, none = np.zeros(len(begin), np.int64), np.zeros(len(begin), bool)
