@@ -1,8 +1,7 @@
 """Charts as values: axes with round marks, lines and areas in per cent of a plot, a sentence where nothing is drawn.
 
-Those of a run show the messages under way between the sites and in clients' hands during its waits, those of a history
-what a loss would have been over time.
-"""
+The charts of a run show the messages under way between the sites and in clients' hands during its waits; the charts of
+a history show the loss over time."""
 
 from __future__ import annotations
 
@@ -207,7 +206,7 @@ def _series(step: StepRecord) -> dict[str, list[Point]]:
 
 
 def _total(evidence: Mapping[str, Any]) -> float | None:
-    """The messages under way in one sample; None where a part is not known."""
+    """Return the messages under way in one sample, or None if a part is not known."""
     if "delivering" in evidence:
         return number(evidence["delivering"])
     sites = [mapping(site) for site in evidence.values() if isinstance(site, Mapping)]

@@ -1,7 +1,5 @@
-"""The page of an estimate, for whoever decides: one table of what is likely, at most and allowed, then the history.
-
-The report of a run has the same table, of the estimate that was made before the move.
-"""
+"""The page of an estimate, for whoever decides. A table shows each figure as likely, at most and allowed; the history
+follows. The report of a run has the same table, of the estimate that was made before the move."""
 
 from __future__ import annotations
 
@@ -49,8 +47,8 @@ _UNEXPLAINED: Final = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure, column by column: what is likely, empty where it is not known, at most, and the 95 % intervals of that.
-    `judged` says how it stands to what is `allowed`, `sign` whether that is good."""
+    """A figure, column by column: the likely value, empty where it is not known, the bound, and the 95 % intervals of
+    that. `judged` says how it stands to what is `allowed`, `sign` whether that is good."""
 
     name: str
     likely: tuple[str, ...]
@@ -104,7 +102,7 @@ class EstimatePage:
 
 
 def of_run(story: Story) -> Forecast | None:
-    """The last estimate that a step of the run left; None where it had no such step."""
+    """Return the last estimate that a step of the run left, or None if no step made one."""
     steps = story.of("estimate")
     estimates = [mapping(step.evidence.get("estimate")) for step in reversed(steps)]
     made = next((as_words(estimate) for estimate in estimates if estimate.get("total") is not None), None)

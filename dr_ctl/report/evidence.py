@@ -1,8 +1,7 @@
-"""What an auditor asks of a run: by whose word, of which installation, how long clients were out, and its results
-against objectives.
+"""The facts of a run that an auditor asks for: by whose word it was made, of which installation, how long clients were
+out, and its results against objectives.
 
-Clients are out from the fence to the activation, or to the undo of the fence.
-"""
+Clients are out from the fence to the activation, or to the undo of the fence."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -93,7 +92,7 @@ def _brokers(addresses: Mapping[str, Any], material: Material) -> Iterator[Fact]
 
 
 def measured(material: Material, out: Outage) -> tuple[Measured, ...]:
-    """Each objective against its result; none for a run that moved nothing."""
+    """Hold each objective against its result; a run that moved nothing has none."""
     limits = mapping(mapping(material.installation).get("objectives"))
     rows = []
     if out.at_most_s is not None or out.at_least_s is not None or out.figure == NOT_KNOWN:
@@ -126,7 +125,7 @@ def _bounded(name: str, limit: float | None, accepted: object, bound: Mapping[st
 
 
 def _judged(limit: float | None, at_most: float | None, least: float | None) -> tuple[str, str]:
-    """How a figure stands to its limit, by what it is at most, and at least or likely; and the sign of that."""
+    """Judge a figure, known as at most and as least or likely, against its limit; return the word and its sign."""
     if limit is None:
         return "no objective", "info"
     if at_most is not None and at_most <= limit:
@@ -202,7 +201,8 @@ def _since_the_loss(story: Story, lost: str, bounds: Mapping[str, Any]) -> Outag
 
 
 def _held(story: Story) -> float | None:
-    """Seconds for which taking in a lost site paused delivery at the serving site; None without a pause."""
+    """Return the seconds for which taking in a lost site paused delivery at the serving site, or None without a
+    pause."""
     for step in reversed(story.of("reinstate")):
         pauses = [
             made for made in step.calls if made.call.get("goal") == Goal.PAUSE.value and made.outcome != "refused"

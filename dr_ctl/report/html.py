@@ -1,4 +1,5 @@
-"""Places a page's values in its template: one HTML file that stands alone, no script, everything escaped."""
+"""A page's values are placed in its template: the result is an HTML file that stands alone, without a script, with
+everything escaped."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The index of all runs and rehearsals of a time: one table, what was reached against what was asked.
+"""The index of all runs and rehearsals of a time: a table that holds results against objectives.
 
-Each run says what its own report says. Figures of a run are held against the objectives that held when it was made.
-"""
+The words for a run are those of its own report. Figures of a run are held against the objectives that held when it was
+made."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -67,8 +67,8 @@ class Chapter:
 
 
 class RunPage:
-    """The values of the page. `gates`: the gate's figures of each unit before the activation, a sentence and depths.
-    `bounds`: those of a failover, in all and by queue. `calls`: those of each step, in order."""
+    """The values of the page. `gates` has the gate's figures of each unit before the activation, a sentence and depths;
+    `bounds` the bounds of a failover, in all and by queue; `calls` the calls of each step, in order."""
 
     template: ClassVar = "run.html.j2"
 
@@ -153,13 +153,13 @@ def _gone_on(material: Material, story: Story) -> tuple[str, ...]:
 
 
 def _missed(judged: Sequence[Measured]) -> list[str]:
-    """What was asked of a planned move and not kept; what may be lost stands for itself."""
+    """Return the objectives of a planned move that were not kept. A possible loss stands for itself."""
     late = [row.objective.removeprefix("within ") for row in judged if (row.name, row.judged) == (RECOVERY, NOT_KEPT)]
     return [f"clients were out for longer than the {limit} planned" for limit in late]
 
 
 def _exposure(result: Mapping[str, Any], bounds: Mapping[str, Any]) -> list[str]:
-    """What a run that reached its state has cost, or has left to do."""
+    """Return the cost of a run that reached its state, and its debts."""
     costs = []
     for key, of, may in (("lost", "message", "may be lost"), ("duplicates", "duplicate", "are possible")):
         if key in bounds and (at_most := number(mapping(bounds[key]).get("at_most"))) != 0:

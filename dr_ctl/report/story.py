@@ -142,7 +142,7 @@ def story_of(material: Material) -> Story:
         if entry.kind == "run" or not parts:
             parts.append(Part("resumed" if parts else "begun", now, now))
         elif undo_begins and (not has_ended or (step is not None and step.undo)):
-            # A run's own undo directly follows the end of a step or a signal; this is another process's abort.
+            # A run's own undo directly follows the end of a step or a signal; any other is an abort by another process.
             parts.append(Part("aborted", now, now))
         part = parts[-1]
         part.ended = max(part.ended, now)

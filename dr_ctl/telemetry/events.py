@@ -27,8 +27,8 @@ class StepEnded:
 
 @dataclass(frozen=True, slots=True)
 class WaitProgress:
-    """How a wait for `subject` stands. `rate` is per second, `left_s` the time to go, `outage_s` how long clients have
-    been out; None where it cannot be told, or they are not out."""
+    """A wait for `subject`. `rate` is per second, `left_s` the time to go, `outage_s` how long clients have been out. A
+    value is None if it cannot be told, or if clients are not out."""
 
     subject: str
     depth: int | None

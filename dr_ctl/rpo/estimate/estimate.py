@@ -1,9 +1,8 @@
 """The estimate: from a history to figures and a verdict, and the findings that its reader has to know beside them. The
-backtest compares the estimate that each past moment would have given with the truth. Contacts no broker.
+backtest compares the estimate that each past moment would have given with the truth. Neither contacts a broker.
 
-What would shorten a loss is told by what the history shows: where most of it lay, when, and what limited its way
-across. A sentence of advice stands only where the rows show its reason.
-"""
+The history shows what would shorten a loss: where most of it lay, when, and what limited its way across. A sentence of
+advice stands only where the rows show its reason."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -40,9 +39,9 @@ from dr_ctl.rpo.history.row import micros, moment
 
 TOP: Final = 5
 MOST: Final = 0.5
-"""A queue with this share of what was likely lost is where most comes from."""
+"""A queue with this share of the likely loss is named as its main source."""
 WIDE: Final = 3
-"""A bound so many times what is likely is wide because readings are far apart."""
+"""A bound that is so many times the likely figure is wide because readings are far apart."""
 NEAR_US: Final = SECOND_US
 
 
@@ -68,7 +67,7 @@ def advice(
     if peak is not None and not peak.times:
         at = stamp(moment(peak.at_us))
         yield f"Worst moment: about {at}. A failure then would likely lose {peak.most} message(s)."
-    elif peak is not None:  # when it was above the limit, by what was likely
+    elif peak is not None:  # the likely loss was above the limit
         limit = objectives.loss.messages if objectives is not None else None
         times = "once" if peak.times == 1 else f"{peak.times} times"
         longest, since = duration(float(peak.longest_us) / SECOND_US), stamp(moment(peak.from_us))
@@ -90,7 +89,7 @@ def advice(
             f"{first.share:.0%} of what was likely lost lay in {first.name} of pair {first.pair}, at most {first.most} "
             "in one sample: faster consumers there reduce it, because a consumed message is not lost."
         )
-    if is_wide and facts.spacing_us >= NEAR_US:  # what narrows the bound and not the loss
+    if is_wide and facts.spacing_us >= NEAR_US:  # a shorter interval narrows the bound, not the loss
         apart = duration(facts.spacing_us / SECOND_US)
         yield (
             f"The bound is far above the likely value because samples are {apart} apart: a shorter `history.every` "
@@ -114,8 +113,9 @@ def nothing_of(site: str | None, known: set[str]) -> Finding:
 
 @dataclass(frozen=True, slots=True)
 class LoadedHistory:
-    """A history that was read: of which site, which serves, and where it ends (exclusive). `findings`: files that are
-    left out; `ahead`: how many with readings from far in the future of the clock, and the last of these."""
+    """A history that was read: `site` is the one it is of, `serving` the one that serves, and `end_us` its end
+    (exclusive). `findings` name files that are left out; `ahead` counts those with readings from far in the future of
+    the clock, and has the last of these readings."""
 
     site: str
     serving: str | None
@@ -265,7 +265,7 @@ def _classes(request: Request, facts: Facts, scopes: Mapping[str, OfScope]) -> l
 
 
 def _outage(facts: Facts) -> Outage | None:
-    """Whether the site was seen to be away after it served last; a site that waits is not."""
+    """Return the outage of a site that was seen to be away after it served last; a site that waits is not away."""
     served_us, waited_us = (facts.roles.get(role.value, -1) for role in (Role.SERVING, Role.STANDBY))
     away = {role.value: facts.roles.get(role.value, -1) for role in (Role.DOWN, Role.SICK, Role.UNKNOWN)}
     role = max(away, key=away.__getitem__)

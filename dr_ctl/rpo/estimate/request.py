@@ -1,6 +1,5 @@
-"""An estimate as it is asked for, and made in a process of its own beside other work; and the last one of each site,
-kept beside the history: there at once, with its age. Loads no Spark.
-"""
+"""An estimate as it is asked for, and made in a process of its own beside other work. The last one of each site is kept
+beside the history, where it is found at once, with its age. This module loads no Spark."""
 
 from __future__ import annotations
 
@@ -32,11 +31,11 @@ from dr_ctl.settings.model import HistoryLocation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A question to a history (a folder or a URL), by an estimate or a backtest. `near`: the folder on this machine
-    where its last estimate is kept too; None where the history is one. `site` defaults to the one serving at the end;
-    with `store` the answer is kept beside the history too, and the summaries that it was made from; without
-    `from_summaries` those that are there are not read. `is_backtest` has every second reading left out too;
-    `horizons_s` are those over which changes are gathered, `horizon_s` is the one to tell."""
+    """A question to a history (a folder or a URL), by an estimate or a backtest. `near` is the folder on this machine
+    where its last estimate is kept too, None if the history is one. `site` defaults to the one serving at the end. With
+    `store` the answer is kept beside the history too, and the summaries that it was made from; without `from_summaries`
+    those that are there are not read. With `is_backtest` every second reading is left out too. Changes are gathered
+    over `horizons_s`; `horizon_s` is the one to tell."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
@@ -80,7 +79,7 @@ def command() -> list[str]:
 
 
 class Estimating:
-    """The worker, started on a request; memory goes with the process when it ends. One that `stays` takes further
+    """The worker, started on a request; memory goes with the process when it ends. A worker that `stays` takes further
     requests, each after the answer to the one before, in the session that it has."""
 
     def __init__(self, request: Request, *, stays: bool = False) -> None:
@@ -92,7 +91,7 @@ class Estimating:
         self.ask(request)
 
     def ask(self, request: Request) -> None:
-        # Values in `conf` may be a secret of the store of the history: they stand in no file and on no command line.
+        # Values in `conf` may be secrets of the history's store, so no file and no command line holds them.
         stdin = self._process.stdin
         assert stdin is not None
         self._asked += 1
@@ -115,7 +114,8 @@ class Estimating:
         return said.decode("utf-8", "replace").split("\n")[:-1]
 
     def answer(self) -> dict[str, Any]:
-        """The answer to the last request, as the worker's own description says; an error too where it said nothing."""
+        """Return the answer to the last request, as the worker's own description says; it is an error too if the worker
+        said nothing."""
         lines = self._lines()
         try:
             reply: dict[str, Any] = json.loads(lines[self._asked - 1])
@@ -197,8 +197,8 @@ def store(history: HistoryLocation, answer: EstimateAnswer, now: datetime) -> No
 
 
 def stored(history: Path | HistoryLocation, site: str) -> tuple[Stored | None, list[Finding]]:
-    """Read what is kept of a site: on this machine; where that is nothing or old, where the history is. The finding
-    names a file that cannot be read."""
+    """Read the estimate that is kept of a site: on this machine, and where the history is if the first is missing or
+    old. The finding names a file that cannot be read."""
     history = HistoryLocation.at(history) if isinstance(history, Path) else history
     path, now = stored_at(history.near, site), system().now()
     near = _kept(partial(path.read_text, encoding="utf-8"), path, site)
@@ -212,8 +212,8 @@ def stored(history: Path | HistoryLocation, site: str) -> tuple[Stored | None, l
 
 
 def _kept(text_of: Callable[[], str | None], where: Path | str, site: str) -> tuple[Stored | None, list[Finding]]:
-    """What a file keeps; nothing where there is none. The finding says that it cannot be read, is of another site, or
-    lacks what a reader shows."""
+    """Return the estimate that a file keeps, or None without a file. The finding says that the file cannot be read, is
+    of another site, or lacks what a reader shows."""
     try:
         if (text := text_of()) is None:
             return None, []

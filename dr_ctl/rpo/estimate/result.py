@@ -1,5 +1,5 @@
-"""The estimate as plain values: what goes in from the settings, what comes out, the verdict, and whether a window is
-covered well enough for it. No Spark here."""
+"""The estimate as plain values: limits from the settings, figures, the verdict, and whether a window is covered well
+enough for one. This module needs no Spark."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LossLimit:
-    """The most that may be lost, without limit where None."""
+    """The most that may be lost; None is no limit."""
 
     messages: int | None = None
     age_s: float | None = None
@@ -51,7 +51,7 @@ class LossClass:
 
 @dataclass(frozen=True, slots=True)
 class Objectives:
-    """The limits to judge by. `duplicates` limits a failover alone; None sets no limit."""
+    """The limits to judge by. `duplicates` limits a failover alone."""
 
     loss: LossLimit = field(default_factory=LossLimit)
     classes: tuple[LossClass, ...] = ()
@@ -161,7 +161,7 @@ class EstimateAnswer:
 
     @property
     def verdict(self) -> Verdict | None:
-        """None without objectives to judge by. Without an estimate it is unknown."""
+        """The verdict is None without objectives to judge by, and unknown without an estimate."""
         return Verdict.UNKNOWN if self.estimate is None else self.estimate.verdict
 
     @property
@@ -177,9 +177,9 @@ MAX_UNSEEN: Final = 0.5
 
 
 def judged(scope: OfScope, limit: LossLimit) -> Verdict:
-    """Judge by the 99th percentiles. `met` needs an hour, or an interval whose upper end keeps the limit, and to hold
-    too where time in which the site answered late, in part or not at all counts as above the limit: that is when most
-    is under way."""
+    """Judge by the 99th percentiles. The verdict `met` needs an hour, or an interval whose upper end keeps the limit.
+    The limit must hold too if time in which the site answered late, in part or not at all counts as above it, because
+    most is under way then."""
     verdict = verdict_of(scope.figures, limit)
     if verdict is not Verdict.MET or not limit.by_figure:
         return verdict

@@ -3,9 +3,9 @@
     python -m dr_ctl.rpo.estimate.worker
 
 reads requests from standard input, a JSON document a line, and prints one document a line for each: `{"data": …,
-"verdict": …, "findings": […]}`, or `{"error": …, "remedy": …}`. Its session of Spark is that of the request before,
-until one fails. It ends with the input, with the exit code of the last error. SIGTERM ends it and the JVM that it
-started, and SIGKILL does too, through the pipe that the JVM holds on to.
+"verdict": …, "findings": […]}`, or `{"error": …, "remedy": …}`. The worker keeps its session of Spark until a request
+fails. Its input ends it, with the exit code of the last error. SIGTERM ends it and the JVM that it started, and SIGKILL
+does too, through the pipe that the JVM holds on to.
 """
 
 import json
@@ -23,7 +23,7 @@ from dr_ctl.rpo.estimate.request import Request
 
 
 def main() -> int:
-    """Do what the module says. Becomes the leader of a process group: children end with it."""
+    """Do what the module says, as the leader of a process group: children end with it."""
     if os.getpgrp() != os.getpid():
         os.setpgid(0, 0)
     signal.signal(signal.SIGTERM, _end)

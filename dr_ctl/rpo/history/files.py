@@ -1,11 +1,10 @@
-"""The files of the history: one Parquet row per thing and reading, appended and never changed; where they lie (a
-folder, or a URL that PyArrow has a file system for), and how they are read.
+"""The files of the history: where they lie (a folder, or a URL that PyArrow has a file system for), and how they are
+read. A file has a Parquet row per thing and reading, and is never changed.
 
 A value that could not be read has no row: absence says "not known", a zero would say "empty". Files are written whole
-under a hidden name and then renamed, so that a reader sees a file complete or not at all. Of a store elsewhere the
-folder on this machine has the last hours too: who must not wait for the store reads what lies here once the store has
-not answered in time.
-"""
+under a hidden name and then renamed, so that a reader sees a file complete or not at all. The folder on this machine
+has the last hours of a store elsewhere too: a command that must not wait reads them once the store has not answered in
+time."""
 
 from __future__ import annotations
 
@@ -60,8 +59,9 @@ NAMED: Final = re.compile(r"date=(?P<day>[^/]*)/site=(?P<site>[^/]*)/(?![._])[^/
 OWN: Final = re.compile(r"(?P<begin>\d{8}T\d{6})-[0-9a-f]{32}\.parquet")
 """What a file of the history is called: the time of its first reading, and what makes it the only one."""
 TAILS: Final = "_tail-*.arrows"
-"""The last minute's readings of a site, whole, in the directory of their day: grown each second, read by who asks what
-a site took with it. Readers of the history pass the name over: what belongs there comes with the next file."""
+"""A tail holds the last minute's readings of a site, whole, in the directory of their day. A monitor lets it grow each
+second, and a failover's bound reads it. Readers of the history pass the name over, because the next file brings what
+belongs there."""
 _WORDS: Final = ("pair", "kind", "name", "start")
 WRITTEN: Final[Mapping[str, Any]] = {
     "compression": "zstd",
@@ -72,7 +72,7 @@ WRITTEN: Final[Mapping[str, Any]] = {
 CODED: Final = pa.schema(
     [field.with_type(pa.dictionary(pa.int32(), pa.string())) if field.name in _WORDS else field for field in SCHEMA]
 )
-"""The same with words as Parquet holds them: each once, and its number in each row."""
+"""The schema with words as Parquet holds them: each once, and its number in each row."""
 Partition = tuple[date, str]
 
 
@@ -119,7 +119,7 @@ def folder_of(partition: Partition, root: Path) -> Path:
 
 @contextmanager
 def hidden_until_whole(final: Path) -> Iterator[BinaryIO]:
-    """A file under a hidden name of its own, which it loses once the block is over and all of it is on disk."""
+    """Open a file under a hidden name of its own, which it loses once the block is over and all of it is on disk."""
     hidden = final.with_name(f".{final.name}.{uuid.uuid4().hex}.part")
     try:
         with hidden.open("xb") as file:
@@ -142,7 +142,7 @@ def listed_anew(read: Callable[[], Answer]) -> Answer:
 
 
 def rows_of_tail(path: Path) -> pa.Table:
-    """The rows of a tail as far as it was written: it may end within a reading. Raises FileNotFoundError."""
+    """Return the rows of a tail as far as it was written, which may be within a reading. Raises FileNotFoundError."""
     batches: list[pa.RecordBatch] = []
     with path.open("rb") as file, suppress(pa.ArrowException, OSError):
         for batch in pa.ipc.open_stream(file):
@@ -151,7 +151,7 @@ def rows_of_tail(path: Path) -> pa.Table:
 
 
 def begun(base: str) -> datetime | None:
-    """When the first reading of a file was, by its name; None where the monitor did not choose the name."""
+    """Return when the first reading of a file was, by its name, or None if the monitor did not choose the name."""
     try:
         return datetime.strptime(base.partition("-")[0], "%Y%m%dT%H%M%S").replace(tzinfo=UTC)
     except ValueError:
@@ -159,7 +159,7 @@ def begun(base: str) -> datetime | None:
 
 
 def day_us(name: str) -> int:
-    """When the day of a file begins, by its folder; 0 where that is no day."""
+    """Return when the day of a file begins, by its folder; 0 if that is no day."""
     try:
         return micros(datetime.fromisoformat(name.partition("/")[0].removeprefix("date=")))
     except ValueError:
@@ -167,7 +167,7 @@ def day_us(name: str) -> int:
 
 
 def wrong_columns(schema: pa.Schema, wanted: pa.Schema = SCHEMA) -> str:
-    """Why a file is none of the history; empty where the file is one."""
+    """Say why a file is none of the history; the text is empty if the file is one."""
     types = dict.fromkeys(OPTIONAL, pa.int64()) | dict(zip(schema.names, schema.types, strict=True))
     wrong = [field.name for field in wanted if types.get(field.name) != field.type]
     return f"columns missing or of another type: {', '.join(wrong)}" if wrong else ""
@@ -183,8 +183,8 @@ class Store:
 
     @classmethod
     def of(cls, where: str | Path, *, hurried: bool = False) -> Store:
-        """Raises EnvironmentFault where PyArrow has no such file system. `hurried`: asked once and not again, by whom
-        an answer that comes late helps no more."""
+        """Raise EnvironmentFault if PyArrow has no such file system. A `hurried` store is asked once and not again,
+        because an answer that comes late helps no more."""
         return _store(str(where), hurried)
 
     @property
@@ -200,7 +200,7 @@ class Store:
         return {name: info for name, info in infos.items() if info.type is fs.FileType.File}
 
     def directly(self, under: str = "") -> list[str]:
-        """What lies in a folder itself, files and folders, by name."""
+        """List the files and folders in a folder itself, by name."""
         return [*self._infos(under, recursive=False)]
 
     def _infos(self, under: str, *, recursive: bool) -> dict[str, fs.FileInfo]:
@@ -213,8 +213,8 @@ class Store:
         return self.files.open_input_file(self.url(name))
 
     def must_answer(self, name: str) -> None:
-        """Once a file could not be read: whether the file is at fault, and not a store elsewhere. Raises
-        EnvironmentFault, or FileNotFoundError where the file has gone meanwhile."""
+        """Once a file could not be read, see whether the file is at fault, and not a store elsewhere. Raises
+        EnvironmentFault, or FileNotFoundError if the file has gone meanwhile."""
         if self.folder is not None:
             return
         try:
@@ -247,7 +247,8 @@ class Store:
             self._send(name, whole)
 
     def _send(self, name: str, whole: BinaryIO) -> None:
-        """A file that breaks off is closed too, so that its name of before would stand for a part: it moves last."""
+        """Write a file under another name and move it last: a file that breaks off is closed too, so that its own name
+        would stand for a part."""
         folder, _, base = self.url(name).rpartition("/")
         begun = f"{folder}/.{base}.{uuid.uuid4().hex}.part"
         try:
@@ -262,7 +263,7 @@ class Store:
             raise
 
     def remove(self, name: str) -> None:
-        """Remove a file, and of folders on this machine those that nothing is left in. Raises OSError."""
+        """Remove a file, and of folders on this machine those that are empty then. Raises OSError."""
         with suppress(FileNotFoundError):
             self.files.delete_file(self.url(name))
         if self.folder is not None:
@@ -286,7 +287,7 @@ def _store(where: str, hurried: bool) -> Store:
 
 
 def _s3(where: str, hurried: bool) -> tuple[fs.FileSystem, str]:
-    """PyArrow's own reading of the URL sets no limits, and a process that ends waits for every question."""
+    """Set limits: PyArrow's own reading of the URL sets none, and a process that ends waits for every question."""
     url = urlsplit(where)
     options: dict[str, Any] = dict(parse_qsl(url.query))
     connect_s, request_s, attempts = (1, 2, 1) if hurried else (3, 10, 3)
@@ -296,14 +297,14 @@ def _s3(where: str, hurried: bool) -> tuple[fs.FileSystem, str]:
 
 
 WITHIN_S: Final = 3.0
-"""So long a store elsewhere is waited for, where what lies on this machine does instead."""
+"""A store elsewhere is waited for so long if the files on this machine can answer instead."""
 ALONE_S: Final = 30.0
-"""And so long where nothing lies on this machine: without the store nothing is known at all."""
+"""A store is waited for so long if nothing lies on this machine: without it nothing is known at all."""
 FAR_BACK: Final = 250
 """So many files at most are searched for an earlier reading: an hour of a monitor that writes one a minute, and a week
 of joined hours."""
 AGAIN_S: Final = 60.0
-"""After so long a store that did not answer is asked again."""
+"""A store that did not answer is asked again after so long."""
 _silent_until: dict[str, float] = {}
 
 
@@ -326,9 +327,9 @@ class Source:
     def rows(
         self, columns: Sequence[str] = SCHEMA.names, where: pc.Expression | None = None, schema: pa.Schema = SCHEMA
     ) -> pa.Table:
-        """The rows of which that is so; columns that the file may lack are null. Groups of rows that hold none of them
-        are not read. `schema`: SCHEMA or CODED. Raises FileNotFoundError, and OSError or ArrowException where it is
-        torn, or none of a history."""
+        """Return the rows that match `where`; columns that the file may lack are null. Groups of rows that hold none of
+        them are not read. `schema` is SCHEMA or CODED. Raises FileNotFoundError, and OSError or ArrowException if the
+        file is torn, or none of a history."""
         if fnmatch(self.base, TAILS):
             rows = rows_of_tail(self.path)
             return (rows if where is None else rows.filter(where)).select([*columns])
@@ -342,13 +343,13 @@ class Source:
     def read(
         self, columns: Sequence[str] = SCHEMA.names, where: pc.Expression | None = None, schema: pa.Schema = SCHEMA
     ) -> tuple[pa.Table, str | None]:
-        """Its rows, and why these columns (without one, the footer) cannot be read to their ends, if so. Raises
-        FileNotFoundError."""
+        """Return the rows, and the reason if these columns (without one, the footer) cannot be read to their ends.
+        Raises FileNotFoundError."""
         return self._tried(lambda: self.rows(columns, where, schema), schema.empty_table().select([*columns]))
 
     def span(self) -> tuple[tuple[int, int, int], str | None]:
-        """Its first reading, its last one, and how many rows there are, by its footer where that says so; and why that
-        cannot be read, if so. Raises FileNotFoundError."""
+        """Return the first reading, the last one, and the number of rows, by the footer if that says so; and the reason
+        if the file cannot be read. Raises FileNotFoundError."""
         return self._tried(self._span, (0, -1, 0))
 
     def _span(self) -> tuple[int, int, int]:
@@ -380,7 +381,7 @@ def rows_of(
     columns: Sequence[str] = SCHEMA.names,
     where: pc.Expression | None = None,
 ) -> pa.Table:
-    """The rows of files together; none of one that cannot be read, which a finding then says. Raises
+    """Join the rows of files. A file that cannot be read has none, which a finding then says. Raises
     FileNotFoundError."""
     tables = [SCHEMA.empty_table().select([*columns])]
     for file in files:
@@ -392,7 +393,7 @@ def rows_of(
 
 
 class Sources:
-    """Files in several stores as one history: where two have one of the same name the first counts."""
+    """Files in several stores as one history: the first of two files of the same name counts."""
 
     def __init__(self, near: Path, *others: Store) -> None:
         """`near`: the folder with the last minute of readings, which is always on this machine."""
@@ -417,7 +418,7 @@ class Sources:
                 yield Source(self._stores[0], path.relative_to(self._near).as_posix())
 
     def text(self, name: str) -> str | None:
-        """What a file beside the history says, of the store elsewhere; None where there is none."""
+        """Return the text of a file beside the history, in the store elsewhere, or None if there is none."""
         for store in self._stores[1:]:
             with suppress(FileNotFoundError), store.opened(name) as file:
                 return str(file.read().decode())
@@ -435,8 +436,8 @@ class Sources:
 def read(
     history: Path | HistoryLocation, ask: Callable[[Sources], Answer], *, within_s: float | None = None
 ) -> tuple[Answer, list[Finding]]:
-    """Have the files of a history read, anew where one goes meanwhile. Of a history elsewhere what lies on this machine
-    alone is read where the store does not answer in time; the finding says so."""
+    """Have the files of a history read, anew if one goes meanwhile. If the store of a history elsewhere does not answer
+    in time, the files on this machine alone are read, and the finding says so."""
     location = HistoryLocation.at(history) if isinstance(history, Path) else history
 
     def here() -> Answer:
@@ -465,7 +466,7 @@ def shown(history: Path | HistoryLocation) -> str:
 
 
 def in_time(ask: Callable[[], Answer], within_s: float) -> tuple[list[Answer], list[Exception]]:
-    """The answer, or the error; neither where it comes too late, and nobody waits for it."""
+    """Return the answer, or the error; there is neither if it comes too late, and nobody waits for it."""
     asking = in_background(ask, "history")
     if not asking.wait(within_s):
         return [], []

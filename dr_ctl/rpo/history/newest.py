@@ -1,6 +1,6 @@
-"""What the files of the history tell without Spark, which would be too slow: the newest readings of one site, of which
-`bounds` makes its figures; the last moment of an earlier state; other nodes than the settings name; from when to
-when a site was seen in which role, and the readings of a window of time."""
+"""Answers that the files of the history give without Spark, which would be too slow: the newest readings of one site,
+of which `bounds` makes its figures; the last moment of an earlier state; other nodes than the settings name; from when
+to when a site was seen in which role, and the readings of a window of time."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from dr_ctl.settings.model import HistoryLocation
 
 
 def gaps(us: Ints) -> Flags:
-    """Whether the time from each reading to the next is a gap, by the usual one."""
+    """Flag each time from a reading to the next that is a gap, by the usual one."""
     is_gap: Flags = np.diff(us) > longest_us(us)
     return is_gap
 
@@ -54,12 +54,12 @@ def usual_us(us: Ints) -> int:
 
 
 def misstamped(outflows: pa.Table, downs: Ints) -> Mapping[str, Ints]:
-    """By pair the moments of readings of outflows that were made earlier than they say. `downs`: when the site was seen
-    down, in order: what a process counts ends with it.
+    """Return, by pair, the moments of readings of outflows that were made earlier than they say. `downs` has the
+    moments at which the site was seen down, in order: the counts of a process end with it.
 
     Counters of one start of a broker only grow, so a reading of fewer than an earlier reading saw was made before that
     one, and its clock was ahead. A counter that somebody set back stays low, and no reading after it sees as much
-    again: then counting begins anew."""
+    again: counting begins anew at that reading."""
     bad: dict[str, list[Ints]] = {}
     rows = outflows.filter(pc.is_valid(outflows["added"])).sort_by("ts")
     runs = rows.group_by(["pair", "kind", "name", "start"], use_threads=False).aggregate(
@@ -90,15 +90,15 @@ def _with_one_text_a_start(rows: pa.Table) -> pa.Table:
 
 OUTFLOWS: Final = ("mirror", "acks", "mixed")
 _FEW_KINDS: Final = ~pc.field("kind").isin(["queue", "staged", "uncopied"])
-"""An hour of readings of ten thousand queues has millions of rows, and of these few."""
+"""An hour of readings of ten thousand queues has millions of rows, and few of these kinds."""
 WINDOW_US: Final = 600 * SECOND_US
-"""How much time without gaps before the last reading of an outflow is read for its pace."""
+"""So much time without gaps before the last reading of an outflow is read for its pace."""
 OTHERS_WITHIN_US: Final = 3600 * SECOND_US
-"""How much before the newest reading of any outflow is searched for those of other pairs."""
+"""Readings of other pairs are searched for in so much time before the newest reading of any outflow."""
 NOW_US: Final = 1 << 62
 """Later than any reading."""
 COMPARED_US: Final = 60 * SECOND_US
-"""How much before the last reading that both sites answered is read for comparing them."""
+"""So much time before the last reading that both sites answered is read for comparing them."""
 _MIN_READINGS: Final = 3
 """So many readings tell how much came between two of them, wherever a window begins."""
 _NONE: Final = np.zeros(0, np.int64)
@@ -108,10 +108,11 @@ _FEW: Final = ("ts", "pair", "kind", "name", "added", "start")
 
 @dataclass(slots=True)
 class Recent:
-    """`pairs`: those of the settings, else those that the readings name. `table`: the rows of the last minutes;
-    `spans`: by pair from when to when they count, in microseconds. `roles`: the moments of the readings that saw the
-    site in a role, in order. `later`: how many readings are stamped later than now. `compared`: by pair the minute
-    before the last reading that both sites answered, with the other one's rows of that time (`peer_rows`)."""
+    """The last minutes of a site. `pairs` are those of the settings, else those that the readings name. `table` has the
+    rows; `spans` says by pair from when to when they count, in microseconds. `roles` has the moments of the readings
+    that saw the site in a role, in order. `later` counts readings that are stamped later than now. `compared` has by
+    pair the minute before the last reading that both sites answered, with the other one's rows of that time
+    (`peer_rows`)."""
 
     pairs: set[str] = field(default_factory=set)
     spans: Mapping[str, tuple[int, int]] = field(default_factory=dict)
@@ -124,7 +125,6 @@ class Recent:
     compared: Mapping[str, Recent] = field(default_factory=dict)
 
     def saw(self, role: Role) -> Ints:
-        """The moments of the readings that saw the site so, in order."""
         return self.roles.get(role.value, _NONE)
 
 
@@ -139,16 +139,15 @@ def recent(
     """Read backwards until every pair's outflow has been seen with some minutes before it, or the history is over.
 
     `pairs` are those that the settings name; without them, those that the newest readings name. Readings after
-    `until_us` are passed over, and counted. `other`: the site of which is read what lay there beside.
-    """
+    `until_us` are passed over, and counted. `other` is the site whose content is read beside."""
     rows, findings = read(history, lambda files: _Reading(files, site, frozenset(pairs), until_us, other).recent())
-    if rows.is_empty and not rows.findings and not findings:  # what was not read is not told as nothing
+    if rows.is_empty and not rows.findings and not findings:  # an unread history is not an empty one
         findings.append(found("DR-RPO-001.of_site", site=site, place=shown(history)))
     return replace(rows, findings=[*findings, *rows.findings])
 
 
 def last_message(recorded: Recent) -> datetime | None:
-    """The reading that was the last to see a message come in or be consumed; None where none of those read did."""
+    """Return the last reading that saw a message come in or be consumed, or None if no reading saw one."""
     moved_us = [0]
     if recorded.table.num_rows:
         rows = recorded.table.filter(pc.equal(recorded.table["kind"], "queue")).sort_by("ts")
@@ -164,7 +163,8 @@ def last_message(recorded: Recent) -> datetime | None:
 
 
 class _Reading:
-    """One pass over the files: at roles and outflows alone as far back as it takes, then at all of the last minutes."""
+    """A pass over the files: it reads roles and outflows alone as far back as it takes, then all of the last
+    minutes."""
 
     def __init__(
         self, files: Sources, site: str, pairs: frozenset[str], until_us: int, other: str | None = None
@@ -215,8 +215,8 @@ class _Reading:
         self._sources.append(source)
 
     def _spans(self) -> tuple[dict[str, tuple[int, int]], Ints]:
-        """By pair from when to when its readings count, and the moments of readings that were made earlier than they
-        say."""
+        """Return by pair from when to when its readings count, and the moments of readings that were made earlier than
+        they say."""
         if not self._outflows:
             return {}, _NONE
         outflows = _with_one_text_a_start(pa.concat_tables(self._outflows))
@@ -240,14 +240,14 @@ class _Reading:
         return (self._pairs or self._named) <= spans.keys() and all(oldest_us <= begin for begin, _ in spans.values())
 
     def _rows(self, sources: Iterable[Source], begin: int, end: int, bad: Ints) -> pa.Table:
-        """The rows of that time, but of readings that bear a wrong one."""
+        """Return the rows of that time, but for readings that bear a wrong one."""
         within = (pc.field("ts") >= moment(begin)) & (pc.field("ts") <= moment(min(end, self._until_us)))
         table = _with_one_text_a_start(rows_of(sources, self._findings, where=within))
         us = table["ts"].cast(pa.int64())
         return table.append_column("us", us).filter(pc.invert(pc.is_in(us, pa.array(bad))))
 
     def _compared(self, spans: Mapping[str, tuple[int, int]], bad: Ints) -> Mapping[str, Recent]:
-        """By pair what both sites held when both answered last."""
+        """Return by pair what both sites held when both answered last."""
         if self._other is None:
             return {}
         compared = {}
@@ -259,7 +259,7 @@ class _Reading:
         return compared
 
     def _answered(self, site: str, until: Mapping[str, int]) -> Mapping[str, int]:
-        """When the brokers of the pairs answered last at a site, until a moment each."""
+        """Return when the brokers of the pairs answered last at a site, until a moment each."""
         answered: dict[str, int] = {}
         is_answer = (pc.field("kind") == "site") & pc.field("start").is_valid()
         for few in _newest(self._files, site, _FEW, is_answer):
@@ -273,7 +273,7 @@ class _Reading:
         return answered
 
     def _near(self, site: str, begin: int, end: int) -> Iterator[Source]:
-        """What may hold readings of that time."""
+        """Yield the files that may hold readings of that time."""
         yield from self._files.tails(site)
         for source in self._files.newest_first(site):
             begin_us = _begin_us(source)
@@ -284,7 +284,8 @@ class _Reading:
 
 
 def _begin_of_window(us: Ints) -> int:
-    """From when on readings count: minutes of them, whatever gaps lie between, but none from before an hour ago."""
+    """Return from when on readings count: minutes of them, whatever gaps lie between, but none from before an hour
+    ago."""
     last, apart, is_gap = int(us[-1]), np.diff(us), gaps(us)
     passed, missed = (np.where(of, apart, 0)[::-1].cumsum() for of in (~is_gap, is_gap))
     before = int(np.searchsorted(passed, WINDOW_US))
@@ -298,34 +299,34 @@ def _begin_us(source: Source) -> int | None:
 
 
 def last_seen(history: Path | HistoryLocation, site: str, role: Role) -> datetime | None:
-    """The last reading that saw the site in that role, if the newest files hold one."""
+    """Return the last reading that saw the site in that role, if the newest files hold one."""
     is_so = (pc.field("kind") == "site") & (pc.field("name") == role.value)
     return read(history, lambda files: _last(files, site, ("ts", "kind", "name"), is_so))[0]
 
 
 def newest_reading(history: Path | HistoryLocation, sites: Iterable[str]) -> tuple[datetime | None, list[Finding]]:
-    """The last reading of any of these sites, as a monitor that lives makes several a second; the finding says that a
-    store did not answer, which may have later ones."""
+    """Return the last reading of any of these sites, as a monitor that lives makes several a second; the finding says
+    that a store did not answer, which may have later ones."""
     last, findings = read(history, lambda files: [_last(files, site, ("ts",)) for site in sites])
     return max((at for at in last if at is not None), default=None), findings
 
 
 def link_lost(history: Path | HistoryLocation, site: str, pair: str) -> datetime | None:
-    """The last reading that saw the link of a broker connected, if the newest files hold one."""
+    """Return the last reading that saw the link of a broker connected, if the newest files hold one."""
     is_so = (pc.field("pair") == pair) & pc.field("link")
     return read(history, lambda files: _last(files, site, ("ts", "pair", "link"), is_so))[0]
 
 
 def _last(files: Sources, site: str, columns: tuple[str, ...], is_so: pc.Expression | None = None) -> datetime | None:
-    """The last reading of which that is so, or any."""
+    """Return the last reading that matches, or any."""
     rows = next(_newest(files, site, columns, is_so), None)
     return None if rows is None else pc.max(rows["ts"]).as_py()
 
 
 def nodes(history: Path | HistoryLocation, site: str) -> Sequence[tuple[str, str, datetime]]:
-    """Other nodes of a site's brokers than the settings name: pair, name and latest moment of each that was told with
-    the last whole reading of its broker, or since. What an earlier reading told, and a later one of the same broker did
-    not, is over."""
+    """Return other nodes of a site's brokers than the settings name: pair, name and latest moment of each that was told
+    with the last whole reading of its broker, or since. A node that a later reading of the same broker did not tell has
+    gone."""
 
     def listed(files: Sources) -> Sequence[tuple[str, str, datetime]]:
         latest: dict[tuple[str, str], datetime] = {}
@@ -343,7 +344,7 @@ def nodes(history: Path | HistoryLocation, site: str) -> Sequence[tuple[str, str
 
 
 def _latest(rows: pa.Table, kind: str, *by: str) -> dict[tuple[str, ...], datetime]:
-    """The latest moment of the rows of a kind, by pair and these columns."""
+    """Return the latest moment of the rows of a kind, by pair and these columns."""
     keys = ["pair", *by]
     of_kind = rows.filter(pc.equal(rows["kind"], kind)).group_by(keys).aggregate([("ts", "max")])
     return {tuple(str(row[key]) for key in keys): row["ts_max"] for row in of_kind.to_pylist()}
@@ -352,15 +353,15 @@ def _latest(rows: pa.Table, kind: str, *by: str) -> dict[tuple[str, ...], dateti
 def _newest(
     files: Sources, site: str, columns: tuple[str, ...], is_so: pc.Expression | None = None
 ) -> Iterator[pa.Table]:
-    """Rows of a site of which that is so, the newest first: by file, and as many files as this looks back. A torn file
-    tells nothing of it; the estimate names such files."""
+    """Yield the rows of a site that match, the newest first: by file, and as many files as this looks back. A torn file
+    tells nothing here; the estimate names such files."""
     for source in chain(files.tails(site), islice(files.newest_first(site), FAR_BACK)):
         if (rows := rows_of([source], [], columns, is_so)).num_rows:
             yield rows
 
 
 _WITHIN_S: Final = 60.0
-"""So long a store elsewhere may take for a month of files."""
+"""A store elsewhere may take so long for a month of files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,7 +384,7 @@ def role_periods(
         is_role &= pc.field("ts") >= moment(micros(since))
 
     def of_site(files: Sources, site: str, findings: list[Finding]) -> Iterator[RolePeriod]:
-        # The last minute's readings may stand in a file already: the same readings twice are the same periods.
+        # The last minute's readings may stand in a file already; reading them twice changes no period.
         sources = chain(files.newest_first(site, since), files.tails(site))
         readings = rows_of(sources, findings, ["ts", "name"], is_role).sort_by("ts")
         names = readings["name"].combine_chunks().dictionary_encode()
@@ -402,7 +403,7 @@ def role_periods(
 
 
 def takeovers(history: Path | HistoryLocation, sites: Sequence[str], since: datetime) -> list[Takeover]:
-    """Of the brokers with several nodes, by time."""
+    """Return the takeovers of brokers with several nodes, by time."""
     of_group = (pc.field("kind") == "site") & pc.match_substring(pc.field("start"), "/")
     where = of_group & (pc.field("ts") >= moment(micros(since)))
 
@@ -427,7 +428,7 @@ def _takeovers(site: str, readings: pa.Table) -> Iterator[Takeover]:
 def excerpt(
     history: Path | HistoryLocation, sites: Sequence[str], since: datetime, until: datetime
 ) -> tuple[dict[str, bytes], list[Finding]]:
-    """The files by their names below a root of their own, one a site; findings name what could not be read."""
+    """Return files by their names below a root of their own, one a site; findings name what could not be read."""
     within = (pc.field("ts") >= moment(micros(since))) & (pc.field("ts") <= moment(micros(until)))
 
     def packed(files: Sources) -> tuple[dict[str, bytes], list[Finding]]:
@@ -436,7 +437,7 @@ def excerpt(
         for site in sites:
             rows = rows_of(files.newest_first(site, since, until), findings, where=within).sort_by("ts")
             newest = pc.max(rows["ts"]).as_py()
-            # What stands in a tail comes into a file later, and fewer of it.
+            # A file takes the readings of a tail later, and fewer of them.
             later = within if newest is None else within & (pc.field("ts") > newest)
             rows = pa.concat_tables([rows, rows_of(files.tails(site), findings, where=later)])
             if rows.num_rows:

@@ -35,9 +35,9 @@ class Row:
     (`name` is then the role) or `node` (`name` is then where another node of the broker is than the settings name, or
     what shows that there is one).
 
-    `name` is `*` for an outflow that serves all queues of its pair. `ts` must know its time zone: it is the moment of
-    the reply. `took_ms`, of a `site` row, is how long before it the question went out: what a reading counted is of a
-    moment between the two. `queues_added` and `queues_acked`, of a `mixed` row, are what the queues of the pair count
+    `name` is `*` for an outflow that serves all queues of its pair. `ts` is the moment of the reply, and must know its
+    time zone. `took_ms`, of a `site` row, is how long before it the question went out: the counts of a reading are of a
+    moment between the two. `queues_added` and `queues_acked`, of a `mixed` row, are the counts of the pair's queues
     together, where the reading read them.
     """
 
@@ -85,7 +85,8 @@ class Takeover:
 
     @classmethod
     def between(cls, before: Row, now: Row) -> Takeover | None:
-        """What two readings of a broker show, the earlier one first; None where the same node was active."""
+        """Return the takeover that two readings of a broker show, the earlier one first, or None if the same node was
+        active."""
         was, start = before.start or "", now.start or ""
         if same_start(was, start) or not node_of(was) or not node_of(start):
             return None

@@ -1,9 +1,8 @@
-"""Keeps a history small: files of an hour that is over become one, days that are too old go.
+"""Upkeep keeps a history small: files of an hour that is over become one, and days that are too old go.
 
 A joined file names its parts in its footer, and the parts are removed a step later. Readers in between, or after a
 crash in between, meet rows twice and count a row once. Only files with a name of the history's own are touched. Ages
-are measured by the readings' own times, not by the machine's clock.
-"""
+are measured by the readings' own times, not by the machine's clock."""
 
 import fcntl
 import hashlib
@@ -54,7 +53,7 @@ def renew(store: Store, heartbeat: str) -> None:
 
 
 def others(files: Mapping[str, fs.FileInfo], heartbeat: str) -> list[str]:
-    """The heartbeat files of other monitors that live, by what lies in the store once the own one was renewed."""
+    """Return the heartbeat files of other monitors that live, by the files in the store once our own was renewed."""
     if heartbeat not in files:
         return []
     living_ns = files[heartbeat].mtime_ns - HEARTBEAT_TIMEOUT_NS
@@ -67,10 +66,10 @@ def host_of(heartbeat: str) -> str:
 
 
 GROUP_ROWS: Final = 50_000
-"""Rows of a joined file that are held at once, and stand together in it: those of outflows apart from those of queues,
-so that whoever asks for outflows reads nothing else."""
+"""So many rows of a joined file are held at once, and stand together in it: those of outflows apart from those of
+queues, so that a question about outflows reads nothing else."""
 JOIN_AFTER: Final = timedelta(minutes=10)
-"""So long after its end an hour is joined: who asks what a lost site took with it reads the newest files, whole."""
+"""An hour is joined so long after its end, because a failover's bound reads the newest files whole."""
 ORDER: Final = [(column, "ascending") for column in ("kind", "pair", "name", "ts")]
 _QUEUES: Final = ("queue", "staged", "uncopied")
 LOCK: Final = "_upkeep.lock"
@@ -79,8 +78,8 @@ _Hours = dict[str, list[str]]
 
 
 class Upkeep:
-    """Does a little at a time. No fault of the disk or the store is raised: `trouble` tells it, and nothing is lost by
-    it."""
+    """Upkeep does a little at a time. It raises no fault of the disk or the store: `trouble` tells it, and nothing is
+    lost by it."""
 
     def __init__(self, history: Path | HistoryLocation, *, keep_s: float) -> None:
         self._place = HistoryLocation.at(history) if isinstance(history, Path) else history
@@ -92,8 +91,8 @@ class Upkeep:
         self.trouble: str | None = None
 
     def another(self) -> str | None:
-        """The host of a monitor that records into the same store elsewhere just now; None where none was seen, or the
-        store does not answer. From now on others see this one."""
+        """Return the host of a monitor that records into the same store elsewhere just now, or None if none was seen,
+        or the store does not answer. From now on others see this one."""
         if self._place.folder is not None:
             return None
 
@@ -111,14 +110,14 @@ class Upkeep:
         return host_of(others_there[0][0]) if others_there and others_there[0] else None
 
     def close(self) -> None:
-        """Take the heartbeat file away; one that stays is nobody's in minutes."""
+        """Take the heartbeat file away; a file that stays counts for minutes only."""
         if self._place.folder is None and self.trouble is None:
             with suppress(OSError, EnvironmentFault):
                 Store.of(self._place.where, hurried=True).remove(self._heartbeat)
 
     def step(self, now: datetime) -> bool:
         """Bring new files to a store elsewhere; remove what is too old or what was joined, or join the files of one
-        hour; false where there is nothing to do, or another monitor does it."""
+        hour. Return False if there is nothing to do, or another monitor does it."""
         try:
             with _locked(self._place.near) as is_ours:
                 did = is_ours and self._step(now)
@@ -134,19 +133,19 @@ class Upkeep:
         if self._place.folder is None:
             renew(store, self._heartbeat)
         files = store.listed()
-        # Of two that began at once one brings its readings: what both saw counts once.
+        # Only one of two monitors that began at once brings its readings: both saw the same.
         if (living := others(files, self._heartbeat)) and living[0] < self._heartbeat:
             raise EnvironmentFault(f"another monitor, on {host_of(living[0])}, records into it")
         days = _days(files)
         names = [name for hours in days.values() for hour in hours.values() for name in hour]
         newest = max((name.rpartition("/")[2] for name in names), default="")
         current = f"{min(begun(newest) or now, now) - JOIN_AFTER:%Y%m%dT%H}"
-        # A monitor has a new file at each step: what was brought does not put off what else there is to do.
+        # A monitor has a new file at each step: to bring it does not put off the other work.
         did = self._place.folder is None and _brought(Store.of(self._place.near), store, files, current)
         return self._remove(store, files, days) or self._join(store, days, current) or did
 
     def _remove(self, store: Store, files: Mapping[str, fs.FileInfo], days: Mapping[str, _Hours]) -> bool:
-        """Of each site so many days stay that have readings: a clock that is years ahead makes one more, and costs
+        """Keep so many days of each site that have readings: a clock that is years ahead makes one more, and costs
         one."""
         by_site: dict[str, list[str]] = defaultdict(list)
         for folder in sorted(days, reverse=True):
@@ -154,7 +153,7 @@ class Upkeep:
         old = [folder for folders in by_site.values() for folder in folders[self._keep_days :]]
         for name in files:
             base = name.rpartition("/")[2]
-            # Also a file that a monitor was killed over.
+            # A monitor may have been killed over a file.
             is_own = (base.startswith(".") and base.endswith(".part")) or fnmatch(base, TAILS) or OWN.fullmatch(base)
             if old and name.startswith(f"{old[-1]}/") and is_own:
                 store.remove(name)
@@ -190,8 +189,8 @@ class Upkeep:
 
 
 def _brought(near: Store, store: Store, files: Mapping[str, fs.FileInfo], current: str) -> bool:
-    """Bring to the store what it lacks. Of files that are there those of hours that are over go here: before the hour
-    is joined there, and its parts are removed."""
+    """Bring the store the files that it lacks. Files that are there go here once their hour is over: before the hour is
+    joined there, and its parts are removed."""
     local = near.listed()
     new = [name for name in local if _is_file(name) and (name not in files or files[name].size != local[name].size)]
     for name in new:
@@ -229,7 +228,7 @@ def _days(files: Iterable[str]) -> dict[str, _Hours]:
 
 
 def _footer(file: Source) -> tuple[list[str], bool]:
-    """The files that one was made of, and whether it has the history's own columns: any other stays as it is."""
+    """Return the files that one was made of, and whether it has the history's own columns: any other stays as it is."""
     try:
         with file.store.opened(file.name) as opened:
             footer = pq.read_metadata(opened)
@@ -249,7 +248,7 @@ def _write_joined(files: list[Source], sink: BinaryIO) -> None:
 
 
 def _batches(source: Source, kinds: pc.Expression) -> Iterator[pa.Table]:
-    """A little at a time: one of them may be an hour of many queues."""
+    """Read a little at a time, because a file may be an hour of many queues."""
     with source.store.opened(source.name) as file:
         fragment = ds.ParquetFileFormat().make_fragment(file)
         for batch in fragment.to_batches(schema=SCHEMA, filter=kinds, batch_readahead=1, use_threads=False):

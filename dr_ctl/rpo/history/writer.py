@@ -1,13 +1,12 @@
-"""Holds readings that are not in the history yet, and writes them whatever the disk does.
+"""The writer holds readings that are not in the history yet, and writes them whatever the disk does.
 
-The files keep one reading of everything each so often, and every reading of outflows and roles, so that a history does
-not grow with how often a monitor can look. The last minute is kept whole beside them, on disk within a second: it must
-survive a monitor that is killed, and no file of the history is written so often. Where a site changes its state, and at
-the end, all of it goes into the files too: what a site took with it is told by the readings just before.
+The files keep a reading of everything each so often, and every reading of outflows and roles, so that a history does
+not grow with the speed of a monitor. The last minute is kept whole beside them, on disk within a second, because no
+file of the history is written so often and a monitor may be killed. When a site changes its state, and at the end, all
+readings go into the files too, because those just before tell what a site took with it.
 
-Such a tail only grows. While its monitor lives it is locked, so that nobody takes it for what a killed one left, and a
-second monitor sees that it is not the first.
-"""
+A tail only grows. While its monitor lives it is locked, so that nobody takes it for what a killed one left, and a
+second monitor sees that it is not the first."""
 
 import fcntl
 import json
@@ -44,7 +43,7 @@ _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 
 
 class Tail:
-    """One file of readings of one site. Raises EnvironmentFault where the disk takes nothing; what it held before may
+    """A tail is a file of readings of one site. Raises EnvironmentFault if the disk takes nothing; earlier content may
     be torn then."""
 
     def __init__(self, partition: Partition, root: Path, since: datetime) -> None:
@@ -56,7 +55,7 @@ class Tail:
             folder.mkdir(parents=True, exist_ok=True)
             self._handle = os.open(hidden, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)
             self._unlock = weakref.finalize(self, os.close, self._handle)
-            with suppress(OSError):  # a file system without locks: then every tail readings like a killed monitor's
+            with suppress(OSError):  # on a file system without locks a tail looks like that of a killed monitor
                 fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             schema = SCHEMA.with_metadata({_OWNER: json.dumps(owner)})
             self._stream = pa.ipc.new_stream(pa.OSFile(str(hidden), "wb"), schema, options=_OPTIONS)
@@ -74,7 +73,7 @@ class Tail:
             raise not_written(self._path, error) from error
 
     def remove(self) -> None:
-        """Let it go, and all that it held. Raises EnvironmentFault."""
+        """Remove the file and all that it held. Raises EnvironmentFault."""
         try:
             self._path.unlink(missing_ok=True)
         except OSError as error:
@@ -84,7 +83,7 @@ class Tail:
 
 
 def another_monitor(root: Path) -> str | None:
-    """Who else records into this history just now, in words; None where nobody does on this machine, or on a file
+    """Say in words who else records into this history just now; None if nobody does on this machine, or on a file
     system that knows locks."""
     for path in root.glob(f"date=*/site=*/{TAILS}"):
         with suppress(FileNotFoundError), path.open("rb") as file:
@@ -127,7 +126,7 @@ def _owner(path: Path) -> str:
 
 
 MAX_WAITING: Final = 50_000
-"""Rows that wait at most, whatever the time: a minute's readings are fewer where they take a twentieth of it."""
+"""At most so many rows wait, whatever the time: a minute's readings are fewer where they take a twentieth of it."""
 MAX_KEPT: Final = 200_000
 AGAIN_S: Final = 10.0
 TAIL_EVERY_S: Final = 1.0
@@ -139,9 +138,8 @@ MINUTE: Final = timedelta(minutes=1)
 
 @dataclass(slots=True)
 class _Held:
-    """What is held of one site's day. `waiting`: readings that no file holds. `left_out`: the queues of readings that
-    files hold without them. `unsaved`: readings that no tail holds. `tails`: the one that grows last, each with its
-    last reading."""
+    """The readings of one site's day. No file holds those `waiting`; files hold those `left_out` without their queues;
+    no tail holds those `unsaved`. `tails` has each tail with its last reading, and the last of them grows."""
 
     waiting: list[pa.Table] = field(default_factory=list)
     left_out: list[pa.Table] = field(default_factory=list)
@@ -150,7 +148,7 @@ class _Held:
     grows: bool = False
 
     def save(self, partition: Partition, root: Path, now: datetime) -> None:
-        """Have all readings in a tail. Raises EnvironmentFault; then the next tail begins with all that waits."""
+        """Have all readings in a tail. Raises EnvironmentFault; the next tail begins with all that waits."""
         if not self.unsaved:
             return
         try:
@@ -169,7 +167,7 @@ class _Held:
         self.unsaved = []
 
     def let_go_before(self, moment: datetime | None) -> None:
-        """Keep what a tail or the memory holds of later readings; without a moment nothing. Raises EnvironmentFault."""
+        """Keep later readings, in tails and in memory; without a moment keep none. Raises EnvironmentFault."""
         self.grows = False
         self.left_out = [reading for reading in self.left_out if moment is not None and _newest([reading]) > moment]
         for tail, last in list(self.tails):
@@ -184,17 +182,18 @@ def _newest(readings: Sequence[pa.Table]) -> datetime:
 
 
 class Writer:
-    """Gathers readings and writes them every `every_s` seconds and at the end: few files instead of one per reading.
+    """The writer gathers readings and writes them every `every_s` seconds and at the end: few files instead of one per
+    reading.
 
     Readings wait as columns: ten thousand queues at two sites are some megabytes a reading as objects. A fault of the
     disk is not raised; `trouble` names the fault until everything is written. Unwritten rows wait. Above `MAX_KEPT`
-    rows the oldest readings of queues are dropped first, then the oldest of all; `dropped` counts them.
-    """
+    rows the oldest readings of queues are dropped first, then the oldest of all; `dropped` counts them."""
 
     def __init__(
         self, root: Path, *, every_s: float = 60.0, whole_every_s: float = 5.0, clock: Clock | None = None
     ) -> None:
-        """`whole_every_s`: how often the files keep a reading of everything. Takes over what a killed monitor left."""
+        """The files keep a reading of everything each `whole_every_s`. Files that a killed monitor left are taken
+        over."""
         self._root = root
         self._every_s, self._whole_every = every_s, timedelta(seconds=whole_every_s - EARLY_S)
         self._clock = clock or SystemClock()
@@ -261,7 +260,8 @@ class Writer:
         return written
 
     def _keep_minute(self, partition: Partition, held: _Held, left_out: Sequence[pa.Table] | None) -> None:
-        """Let go of what the files hold; of the last minute what they lack stays, in memory and on disk."""
+        """Let go of readings that the files hold; of the last minute those that they lack stay, in memory and on
+        disk."""
         newest = _newest(held.waiting) if held.waiting and left_out is not None else None
         try:
             if newest is not None:
@@ -286,8 +286,8 @@ class Writer:
 def _thinned(
     readings: Sequence[pa.Table], apart: timedelta, kept_at: datetime | None
 ) -> tuple[list[pa.Table], list[pa.Table], datetime | None]:
-    """What the files keep of readings, what they leave out, and the last reading of everything that they keep. One with
-    a comparison of ids stays whole: few have one, and without it nobody knows which messages have no copy."""
+    """Return the readings for the files, the rest, and the last reading of everything for the files. A reading with a
+    comparison of ids stays whole, because few have one, and without it nobody knows which messages have no copy."""
     kept: list[pa.Table] = []
     left_out: list[pa.Table] = []
     for reading in readings:
@@ -305,7 +305,7 @@ def _thinned(
 
 
 def without_oldest(tables: Mapping[Partition, pa.Table], most: int) -> dict[Partition, pa.Table]:
-    """At most so many rows: the oldest readings of queues go first, and what is left of their readings last."""
+    """Keep at most so many rows: the oldest readings of queues go first, and the rest of their readings last."""
     kept = dict(tables)
     for spared in (OF_OUTFLOWS, OF_OUTFLOWS.slice(0, 0)):
         over = sum(table.num_rows for table in kept.values()) - most

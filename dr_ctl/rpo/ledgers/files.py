@@ -36,7 +36,7 @@ _BATCH: Final = 50_000
 _NATIVE: Final = "NATIVE_MESSAGE_ID"
 _ID: Final = "ID:"  # begins each id in a browse, as at its clients, and in an export only some
 _TYPE: Final = re.compile("^ID:AMQP_(NO_PREFIX|UUID|ULONG):")
-# A browse shows a message of AMQP by sections: what its sender wrote, and what the broker did.
+# A browse shows a message of AMQP by sections: the sender's, and the broker's.
 _SENT, _BY_BROKER = "applicationProperties.", "extraProperties."
 _PROPERTIES: Final = ("StringProperties", "LongProperties", "IntProperties")
 Held = tuple[str, str]  # queue, id
@@ -59,7 +59,7 @@ class Export:
     left_out: Counter[str] = field(default_factory=Counter)
 
     def place(self, queue: str) -> str | None:
-        """The clients' queue that holds the message; None for a broker's own queue."""
+        """Return the clients' queue that holds the message, or None for a broker's own queue."""
         if queue.startswith(OWN) or queue.endswith(SHIPPED):
             self.left_out[queue] += 1
             return None
@@ -214,7 +214,7 @@ _REMEDY: Final = f"A ledger is Parquet or JSON lines with {', '.join(COLUMNS)}."
 @dataclass(frozen=True, slots=True)
 class Ledger:
     """A ledger of the command line. `looked_at` is set for an export or a snapshot, in which a missing message was
-    absent; its readings began then and took `blur_us`. `left_out` counts messages in queues that are not clients'."""
+    absent; the readings began then and took `blur_us`. `left_out` counts messages in queues that are not clients'."""
 
     argument: str
     paths: tuple[str, ...]
@@ -237,7 +237,8 @@ def ledgers(arguments: Sequence[str], scratch: Path, *, property_name: str | Non
 
 
 def sizes(arguments: Sequence[str]) -> dict[str, int]:
-    """The size of each file of the ledgers. Of one that is still written a size changes, or a file comes or goes."""
+    """Return the size of each file of the ledgers. While a ledger is written a size changes, or a file comes or
+    goes."""
     places = [path for _, path, _ in map(_split, arguments)]
     by_name: dict[str, int] = {}
     for file in (file for path in places for file in ([path] if path.is_file() else path.rglob("*"))):

@@ -91,7 +91,8 @@ def facts(events: DataFrame) -> DataFrame:
 def judged(
     events: DataFrame, snapshots: Sequence[Snapshot], newest: Sequence[Snapshot], queues: Mapping[str, set[str]]
 ) -> DataFrame:
-    """The fate of all messages: rows of `kind`, `queue` and `id`. `queues`: of which events ledgers tell there."""
+    """Return the fate of all messages: rows of `kind`, `queue` and `id`. `queues` has the events that ledgers tell of
+    each."""
     places = [f"({sql.text(snapshot.site)}, {snapshot.ledger})" for snapshot in newest]
     known = [
         {"queue": name, "sends": bool(kinds & SENDS), "consumption": "consumed" in kinds}

@@ -1,4 +1,4 @@
-"""What became of messages by their ledgers, as plain values. Imports neither Arrow nor Spark."""
+"""The fate of messages by their ledgers, as plain values. This module imports neither Arrow nor Spark."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

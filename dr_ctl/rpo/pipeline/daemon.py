@@ -1,4 +1,4 @@
-"""The process that Spark's Python workers are forked from: what each of them needs is imported once."""
+"""Spark's Python workers are forked from this process, which imports once what each of them needs."""
 
 from pyspark.daemon import manager
 

@@ -1,6 +1,6 @@
-"""The hours: blocks of hours to sum up, of which a task reads the readings and does the mathematics, as a grouped map;
-and of the rows that add up what a history is, and the figures of each scope, as a grouped map too: an Arrow table
-function over a table whose partitions hold whole groups. docs/rpo-method.md says why that, and why tasks read files."""
+"""Grouped maps over hours and scopes. A task reads the readings of a block of hours, does the mathematics and returns
+rows that add up. Of those rows a second map makes the figures of each scope. A grouped map is an Arrow table function
+over a table whose partitions hold whole groups; docs/rpo-method.md says why, and why tasks read files."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,7 +34,7 @@ ROWS_OF_A_TASK: Final = 1_000_000
 """About so many readings are held by a task, unless an hour has more."""
 UNREADABLE: Final = "a task cannot read"
 UNSEEN: Final = "a task does not see"
-"""What a task says before the name of a file, quoted."""
+"""A task says this before the name of a file, quoted."""
 _QUEUES: Final = pc.field("kind") == "queue"
 
 
@@ -78,7 +78,7 @@ class Readings:
     def between(
         self, from_us: int, to_us: int, which: pc.Expression | None = None, columns: Sequence[str] = READ
     ) -> pa.Table:
-        """Those of that time of which that is so. Raises RuntimeError that names a file which cannot be read."""
+        """Return the rows of that time that match. Raises RuntimeError that names a file which cannot be read."""
         which = within(from_us, to_us) if which is None else within(from_us, to_us) & which
         names = [name for name, first_us, last_us in self.files if first_us < to_us and last_us >= from_us]
         return pa.concat_tables(
@@ -96,14 +96,14 @@ class Readings:
 
 
 def _between(rows: pa.Table, from_us: int, to_us: int) -> pa.Table:
-    """Rows of that time; by a mask, which is quicker than an expression."""
+    """Return the rows of that time, by a mask, which is quicker than an expression."""
     ts = rows["ts"]
     return rows.filter(pc.and_(pc.greater_equal(ts, moment(from_us)), pc.less(ts, moment(to_us))))
 
 
 class _Block:
-    """Brings the hours of a block their readings. Those around it are held; but those of queues are read some queues at
-    a time where they are too many (`pieces`)."""
+    """A block brings its hours their readings. It holds the readings around them; but readings of queues are read some
+    queues at a time if they are too many (`pieces`)."""
 
     def __init__(self, readings: Readings, hours: Sequence[int], pieces: int) -> None:
         self._readings, self._pieces, self._begin_us = readings, pieces, hours[0] - LONGEST_GAP_US
@@ -140,8 +140,8 @@ class _Block:
 def _summed_up(
     readings: Readings, query: HourQuery, pieces: Mapping[int, int], _number: int, table: pa.Table
 ) -> pa.Table:
-    """The rows that add up of hours that follow each other. `pieces`: in how many parts the queues of an hour are held,
-    where it has too many readings for one."""
+    """Return the rows that add up of hours that follow each other. `pieces` says in how many parts the queues of an
+    hour are held, if it has too many readings for one."""
     hours = sorted(table["hour"].to_pylist())
     read = _Block(readings, hours, pieces.get(hours[0], 1))
     every = [(hour_us, hour(read, hour_us, query)) for hour_us in hours]
@@ -149,8 +149,8 @@ def _summed_up(
 
 
 class Hours:
-    """Hours to sum up, of a site's files, by so many tasks: at least as many as run side by side, where there are as
-    many hours."""
+    """Hours to sum up, of a site's files, by so many tasks: at least as many as run side by side, if there are as many
+    hours."""
 
     def __init__(
         self, spark: SparkSession, history: str, files: Sequence[File], query: HourQuery, hours: Sequence[int]
@@ -226,7 +226,7 @@ def figures_of(rows: DataFrame, facts: Facts, classes: int, query: ScopeQuery) -
 
 
 def backtest_of(rows: DataFrame, query: ScopeQuery) -> CalibrationResult:
-    """The test of the total on its own past. Its cells are not those of the calendar."""
+    """Test the total on its own past. The cells are not those of the calendar."""
     of_total = rows.where(f"is_total OR scope IN ({sql.text(TOTAL)}, '') OR kind IN ({_OWN})")
     parts = _parts(of_total, [TOTAL], query, "cell", 0).where(f"of = {sql.text(TOTAL)}")
     return _scoped(parts, partial(backtested, query=query), TypeAdapter(CalibrationResult).validate_json)[TOTAL]
@@ -248,7 +248,7 @@ def _parts(rows: DataFrame, scopes: Sequence[str], query: ScopeQuery, cell: str,
 
 
 def _scoped(parts: DataFrame, call: Callable[[str, pa.Table], Any], read: Callable[[str], Answer]) -> dict[str, Answer]:
-    """What a function says of each scope, which passes as a JSON document."""
+    """Call a function of each scope; its answers pass as JSON documents."""
 
     def said(scope: str, table: pa.Table) -> pa.Table:
         return pa.table({"scope": [scope], "figures": [json.dumps(asdict(call(scope, table)))]}, schema=SAID)
@@ -258,7 +258,7 @@ def _scoped(parts: DataFrame, call: Callable[[str, pa.Table], Any], read: Callab
 
 
 def _cell(end_us: int) -> str:
-    """The cell of a row: coarser on days that are over."""
+    """Return the cell of a row: coarser on days that are over."""
     curve, other = (
         f"CASE WHEN cell < {over_us(end_us)} THEN {getattr(OF_A_DAY, name)} ELSE {getattr(LATELY, name)} END"
         for name in ("curve_us", "figures_us")

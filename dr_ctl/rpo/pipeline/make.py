@@ -1,4 +1,5 @@
-"""Answers one question to a history: sums up the hours that changed, and makes the figures of all hours."""
+"""One question to a history is answered here: the hours that changed are summed up, and figures are made of all
+hours."""
 
 import re
 import threading
@@ -39,7 +40,7 @@ _EVERY_S: Final = 0.5
 
 
 def say_nothing(_text: str) -> None:
-    """Nobody waits."""
+    """Drop the text, because nobody waits for it."""
 
 
 @contextmanager
@@ -164,7 +165,7 @@ class _Question:
         return LoadedHistory(site, serving, query.end_us, facts, *whose, tuple(findings), ahead)
 
     def _custom_horizon(self, files: Files, query: HourQuery, facts: Facts) -> DataFrame:
-        """Changes within another time than the usual, of the last day."""
+        """Return changes within another time than the usual, of the last day."""
         (first, last), horizon_us = facts.span_us, int(self._request.horizon_s * SECOND_US)
         from_us = max(first, last - DAY_US - horizon_us)
         day = replace(query, from_us=from_us, horizons_us=(horizon_us,))
@@ -172,7 +173,7 @@ class _Question:
         return Hours(self._spark, self._request.history, files.read, day, hours).rows().where("kind = 'change'")
 
     def _query(self, files: Files) -> tuple[HourQuery, Callable[[int], bool]]:
-        """What is asked of each hour, and which hours are cut by that."""
+        """Return the question to each hour, and a test for hours that the question cuts."""
         request, read = self._request, files.read
         begin_us = min(file.first_us for file in read)
         limit_us = (
@@ -225,7 +226,7 @@ def reading(say: Say = say_nothing) -> Iterator[Callable[[Request, int], LoadedH
 
 
 def _unread(request: Request) -> int | None:
-    """About how many bytes of the history nobody has summed up; None where there is no history."""
+    """Return about how many bytes of the history nobody has summed up, or None if there is no history."""
     store = Store.of(request.history)
     try:
         files = store.listed()

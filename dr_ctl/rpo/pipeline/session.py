@@ -47,11 +47,11 @@ LOCAL_CONF: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "8",
-    # To plan a query anew at each of its stages takes longer than is won by it: what is small is said to be.
+    # To plan a query anew at each of its stages takes longer than is won by it; small tables are broadcast by a hint.
     "spark.sql.adaptive.enabled": "false",
     # Files of a minute and of an hour side by side: tasks read as many bytes each, not as many files.
     "spark.sql.files.openCostInBytes": "65536",
-    # The driver of a local session does the work. What is sorted beyond that goes to disk.
+    # The driver of a local session does the work. Larger sorts go to disk.
     "spark.driver.memory": "2g",
     "spark.python.daemon.module": "dr_ctl.rpo.pipeline.daemon",
 }
@@ -82,7 +82,7 @@ _REMEDY: Final = "Look at `spark` in the settings file: master, conf, and that b
 
 
 def is_submitted() -> bool:
-    """Whether `spark-submit` started this process and holds a JVM for it."""
+    """Say whether `spark-submit` started this process and holds a JVM for it."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
@@ -101,7 +101,7 @@ def session(
     """
     given = dict(conf or {})
     started: AbstractContextManager[SparkSession]
-    if is_submitted():  # its master and its settings count, and its JVM ends with it
+    if is_submitted():  # spark-submit's master and settings count, and the JVM ends with it
         builder = SparkSession.builder.appName(APP).config(map={**SESSION_CONF, **given})
         started = nullcontext(builder.getOrCreate())
     elif master.startswith("sc://"):
@@ -187,8 +187,8 @@ def _launched(master: str, conf: Mapping[str, str], *, is_busy: bool) -> Iterato
 
 
 def _archive() -> Path:
-    """Where classes lie as this Java loads them for this Spark, once they are written there. Java takes none of a Spark
-    in another place."""
+    """Return the file of classes as this Java loads them for this Spark, once they are written there. Java takes none
+    of a Spark in another place."""
     java = Path(os.environ.get("JAVA_HOME", ""), "bin", "java")
     java = java if java.exists() else Path(shutil.which("java") or java)
     changed_ns = java.stat().st_mtime_ns if java.exists() else 0
@@ -205,7 +205,7 @@ def _sharing(archive: Path | None, folder: Path) -> Sequence[str]:
 
 
 def _keep(written: Path, archive: Path | None) -> None:
-    """Put an archive where the next session looks for it, whole or not at all; where that cannot be none is missed."""
+    """Put an archive where the next session looks for it, whole or not at all; a fault costs only the archive."""
     if archive is not None and written.exists():
         with suppress(OSError):
             archive.parent.mkdir(parents=True, exist_ok=True)
@@ -246,7 +246,8 @@ def _settings(
 
 @contextmanager
 def _jvm(settings: SparkConf, folder: Path, *, is_killed: bool) -> Iterator[SparkSession]:
-    """`is_killed`: one of this machine alone has nothing to give back, and takes a second to end in order."""
+    """A JVM on this machine alone is killed (`is_killed`): it has nothing to give back, and takes a second to end in
+    order."""
     said = folder / "jvm.log"
     with said.open("wb") as log:
         try:
@@ -301,14 +302,14 @@ def _end(gateway: Any) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-    # There is no public way to forget a JVM that is gone; where one was killed, Spark's own `stop` comes to no end.
+    # Spark has no public way to forget a JVM that is gone; where one was killed, its own `stop` comes to no end.
     SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
     SparkContext._active_spark_context = None  # noqa: SLF001
     SparkSession._instantiatedSession = SparkSession._activeSession = None  # noqa: SLF001
 
 
 def _cause(error: Exception) -> str:
-    """What a worker said last, where the error came from a worker; else what Spark says first."""
+    """Return a worker's last words, if the error came from one, else Spark's first ones."""
     said = [line for line in str(error).splitlines() if _OF_PYTHON.match(line)]
     return said[-1] if said else _first_line(error)
 

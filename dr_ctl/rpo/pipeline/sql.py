@@ -44,8 +44,8 @@ def text(value: str) -> str:
 
 
 def url(path: str) -> str:
-    """Name a place so that a Spark elsewhere takes it for this one: a bare path it looks up in a default of its own.
-    What PyArrow calls `s3` Hadoop calls `s3a`."""
+    """Name a place so that a Spark elsewhere takes it for this one, because Spark looks a bare path up in a default of
+    its own. Hadoop calls `s3a` what PyArrow calls `s3`."""
     if "://" not in path:
         return f"file://{Path(path).absolute()}"
     parts = urlsplit(path)
@@ -66,7 +66,7 @@ def settings(path: str) -> dict[str, str]:
 
 
 def escaped(path: str) -> str:
-    """A name to read: names are patterns to Spark, so what could be taken for one is escaped."""
+    """Escape a name to read, because names are patterns to Spark."""
     return _PATTERN.sub(r"\\\g<0>", path)
 
 
@@ -81,8 +81,8 @@ def ddl(schema: pa.Schema) -> str:
 RUN: Final = pa.field("run", pa.int64())
 _STATE: Final = [(name, pa.int64()) for name in ("length", "modified", "first_us", "last_us", "rows")]
 FILES: Final = pa.schema([("file", pa.string()), *_STATE, ("why", pa.string()), RUN])
-"""A file of a site by its name; what told this state of it from others, the time of its
-readings, why it is left out if it is. A file that has gone has the length -1."""
+"""A file of a site by its name; the state that tells it from others, the time of its readings, and why it is left out
+if it is. A file that has gone has the length -1."""
 SUMMED: Final = SCHEMA.append(pa.field("hour", pa.int64()))
 HOURS: Final = SUMMED.append(RUN)
 
@@ -95,6 +95,6 @@ def version() -> str:
 
 
 def folder(patterns: object, site: str) -> str:
-    """Where the tables of a site lie, by the code and by these patterns."""
+    """Return where the tables of a site lie, by the code and by these patterns."""
     code = version().rpartition(" ")[2].rstrip(")")
     return f"summary/{code}-{hashlib.sha256(json.dumps(patterns).encode()).hexdigest()[:12]}/site={site}"

@@ -1,10 +1,9 @@
 """The files of a history, and the tables beside them as Spark reads and writes them: the ledger of files, and the
 hours.
 
-Files against the ledger say which hours are to be summed up: those that rest on files that are new, are others now, or
-have gone. Runs are appended, and the newest counts; of one run one file, for what an hour says stands whole in one. So
-a write that was cut off, or made twice, changes nothing.
-"""
+The ledger says which hours are to be summed up: hours that rest on files that are new, are others now, or have gone.
+Runs are appended, and the newest counts. An hour of a run stands whole in one file, so that a write that was cut off,
+or made twice, changes nothing."""
 
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ from dr_ctl.rpo.pipeline.sql import FILES, HOURS, ddl
 SERVING: Final = Role.SERVING.value
 NEVER: Final = micros(datetime.max.replace(tzinfo=UTC))
 READERS: Final = 16
-"""So many footers are read side by side: a store elsewhere takes its time for each."""
+"""So many footers are read side by side, because a store elsewhere takes its time for each."""
 AHEAD_US: Final = HOUR_US
 """A reading this far in the future of the clock is one whose own clock was wrong, where others are not."""
 
@@ -57,8 +56,8 @@ class History:
         return self._sites[site]
 
     def serving(self, since_us: int, until_us: int | None, now_us: int) -> str | None:
-        """The site whose newest role is serving; failing that, the one seen serving last. Roles from far in the future
-        count where no end is named and there are no others."""
+        """Return the site whose newest role is serving; failing that, the one seen serving last. Roles from far in the
+        future count if no end is named and there are no others."""
         ends_us = [now_us + AHEAD_US, NEVER] if until_us is None else [until_us]
         for end_us in ends_us:
             newest = {site: self._role(site, since_us, end_us) for site in self._sites}
@@ -69,8 +68,8 @@ class History:
         return None
 
     def _role(self, site: str, since_us: int, until_us: int, role: str | None = None) -> tuple[int, str]:
-        """When a site was seen in a role last, or in this one, and in which; days are looked through backwards, and of
-        a day the files that end last come first."""
+        """Return when a site was seen in a role last, or in this one, and in which. Days are looked through backwards,
+        and of a day the files that end last come first."""
         which = (pc.field("ts") >= moment(since_us)) & (pc.field("ts") <= moment(until_us))
         which &= (pc.field("kind") == "site") & (pc.scalar(True) if role is None else pc.field("name") == role)
         first, last = (f"date={moment(us):%Y-%m-%d}" for us in (since_us, until_us))
@@ -98,8 +97,8 @@ _NEWEST: Final = """
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file of a site, and the time of its readings; `why` it is left out, if it is: it may then hold any reading of
-    its day. `is_new`: the ledger does not know it, or knows another."""
+    """A file of a site, and the time of its readings. `why` says that it is left out; it may then hold any reading of
+    its day. With `is_new` the ledger does not know it, or knows another."""
 
     name: str
     length: int
@@ -130,7 +129,7 @@ class Files:
 
     @classmethod
     def of(cls, history: History, site: str, ledger: DataFrame | None, torn: Collection[str], *, anew: bool) -> Files:
-        """`torn`: files that Spark could not read to their ends. `anew`: nothing counts as known."""
+        """Spark could not read the `torn` files to their ends. With `anew` no file counts as known."""
         store, rows = history.store, [] if ledger is None else sql.over(_NEWEST, ledger=ledger).collect()
         known = {row.file: File(row.file, *row.was) for row in rows if row.was.length > GONE and not anew}
         listed = {name: File(name, info.size, info.mtime_ns // 1000) for name, info in history.files(site).items()}
@@ -144,7 +143,7 @@ class Files:
         return cls([read.get(name) or known[name] for name in listed], gone, run)
 
     def changes(self) -> list[tuple[object, ...]]:
-        """What the ledger is to be told. Files with readings from far in the future are read anew each time."""
+        """Return the changes for the ledger. Files with readings from far in the future are read anew each time."""
         ahead, names = {file.name for file in self.ahead}, {file.name for file in self.all}
         new = [file for file in self.all if file.is_new and file.name not in ahead]
         gone = [replace(file, length=GONE) for file in self.gone if file.name not in names]
@@ -155,7 +154,7 @@ class Files:
         return [file for file in self.all if file.is_read]
 
     def touched(self, begin_us: int, end_us: int, reach: Mapping[int, int]) -> set[int]:
-        """The hours of a history that rest on what is new or gone. `reach`: how far back each hour looked."""
+        """Return the hours that rest on files that are new or gone. `reach` says how far back each hour looked."""
         new = [file for file in self.all if file.is_new]
         spans = [(file.first_us, file.last_us) for file in (*new, *self.gone) if file.last_us >= file.first_us]
         near = {
@@ -169,8 +168,8 @@ class Files:
 
 
 def _noted(store: Store, file: File, *, is_torn: bool) -> File:
-    """A file as its footer tells it; and why it is left out, which Spark does not say. Raises FileNotFoundError where
-    it is another one by now."""
+    """Return a file as its footer tells it, and why it is left out, which Spark does not say. Raises FileNotFoundError
+    if it is another one by now."""
     source = Source(store, file.name)
     (first_us, last_us, rows), why = source.span()
     if is_torn and why is None:
@@ -184,11 +183,11 @@ def _noted(store: Store, file: File, *, is_torn: bool) -> File:
 MAX_FILES: Final = 24
 """More files of a day, or of a ledger, become one."""
 UNUSED_NS: Final = 7 * 86_400 * 1_000_000_000
-"""Tables of other code or other patterns to which nothing was added for so long are nobody's."""
+"""Tables of other code or other patterns are removed if nothing was added to them for so long."""
 
 
 class CachedSummary(NamedTuple):
-    """An hour that is there: in which file, and from when on readings were read for it."""
+    """An hour that is there: its file, and the moment from which readings were read for it."""
 
     path: str
     reach_us: int
@@ -225,17 +224,17 @@ class SummaryTables:
         return sql.over(text, hours=hours.where(hours.path.isin(sorted({*paths}))), wanted=wanted)
 
     def _read(self, name: str, schema: pa.Schema, *, torn: bool = False) -> DataFrame:
-        """With `torn` files that cannot be read are passed over: what they held is not there."""
+        """With `torn` files that cannot be read are passed over, and their content is missing."""
         reader = self._spark.read.schema(ddl(schema)).option("ignoreCorruptFiles", str(torn).lower())
         return reader.parquet(f"{self._root}/{name}").selectExpr("*", "_metadata.file_path AS path")
 
     def _names(self, table: str) -> list[str]:
-        """The files of a table, without those that are being written."""
+        """Return the files of a table, without those that are being written."""
         names = (name for name in self._store.listed(f"{self._folder}/{table}") if "/_temporary/" not in name)
         return [name for name in names if re.fullmatch(r"[^._].*\.parquet", name.rpartition("/")[2])]
 
     def keep(self, rows: DataFrame | None, files: Files, now_us: int) -> None:
-        """Append a run, the ledger last; nothing where another did so meanwhile, whose files may be newer."""
+        """Append a run, the ledger last, unless another process did so meanwhile, whose files may be newer."""
         changes = files.changes()
         if (rows is None and not changes) or self._names("files") != self._before:
             return
