@@ -9,7 +9,7 @@ from enum import Enum
 from functools import cache, reduce
 from operator import or_
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 from dr_ctl.core.model import ExitCode, Finding, Health, RefusalScope, Severity
 
@@ -111,9 +111,18 @@ def _texts(table: Mapping[str, Any]) -> dict[str, str]:
     return {key: " ".join(value.split()) for key, value in table.items() if isinstance(value, str)}
 
 
+class _Name(str):
+    """The name of a value, or of an attribute of it, in capitals. The peer's attributes are called another's."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Self:
+        return type(self)(f"OTHER_{name}".upper() if self == "PEER" else name.upper())
+
+
 class _Names(dict[str, str]):
-    def __missing__(self, name: str) -> str:
-        return name.upper()
+    def __missing__(self, name: str) -> _Name:
+        return _Name(name.upper())
 
 
 def _in_general(template: str) -> str:

@@ -117,10 +117,8 @@ def _flow(name: str, view: BrokerView, flow: Flow) -> Iterator[Finding]:
         if bridge.origin is None:
             yield found("DR-BRIDGE-007.no_header", broker=name, bridge=bridge.name, origin=ORIGIN)
         elif f"{ORIGIN} = '{bridge.origin}'" not in taken or f"{ORIGIN} IS NULL" not in taken:
-            own, divert, told = bridge.origin, flow.divert.name, taken or "missing"
-            yield found(
-                "DR-BRIDGE-007.wrong_filter", broker=name, origin=own, origin_2=ORIGIN, divert=divert, filter=told
-            )
+            key, divert, told = "DR-BRIDGE-007.wrong_filter", flow.divert, taken or "missing"
+            yield found(key, broker=name, bridge=bridge, origin=ORIGIN, divert=divert, filter=told)
 
 
 def _buffered(name: str, view: BrokerView, flow: Flow, spec: Spec | None = None) -> Iterator[Finding]:
@@ -207,14 +205,12 @@ def of_reached_copy(unit: str, view: BrokerView, peer: BrokerView, *, planned: b
     """Find a copy of a unit that this site serves and that clients reach at the other: nobody works on it there yet, or
     only a pause closes it, and clients may send. A planned move also minds a unit that is open at both sites, or closed
     by its listeners alone."""
-    site, pair, queue = peer.site, peer.pair, quote(unit)
-    is_served = bool(view.units.get(unit))
+    queue, is_served = quote(unit), bool(view.units.get(unit))
     if unit in peer.idle or (planned and is_served and peer.units.get(unit)):
-        broker = f"{site}/{pair}"
-        yield found("DR-BRIDGE-012", broker=broker, unit=unit, site=site, other_site=view.site, queue=queue)
+        yield found("DR-BRIDGE-012", unit=unit, view=peer, peer=view, queue=queue)
     elif is_served and peer.config.lasting is not None and not peer.kept_out(unit) and (planned or peer.gated(unit)):
         closed = "is paused there" if peer.gated(unit) else "is closed there by its listeners alone"
-        yield found("DR-BRIDGE-013", site=site, pair=pair, unit=unit, closed=closed, queue=queue)
+        yield found("DR-BRIDGE-013", view=peer, unit=unit, closed=closed, queue=queue)
 
 
 def _delayed(unit: str, view: BrokerView, peer: BrokerView, move: Move, rules: Rules) -> Iterator[Finding]:
@@ -223,16 +219,8 @@ def _delayed(unit: str, view: BrokerView, peer: BrokerView, move: Move, rules: R
     if flow is not None:
         late = flow.not_due if flow.due_s is None else sum(due_s > waits_s for due_s in flow.due_s)
     if late > move.spec.accept_difference.get(unit, 0):
-        yield found(
-            "DR-BRIDGE-020",
-            site=view.site,
-            pair=view.pair,
-            late=late,
-            unit=unit,
-            waits_s=duration(waits_s),
-            difference=quote(f"{unit}={late}"),
-            other_site=peer.site,
-        )
+        waits, more = duration(waits_s), quote(f"{unit}={late}")
+        yield found("DR-BRIDGE-020", view=view, peer=peer, late=late, unit=unit, waits_s=waits, difference=more)
 
 
 def _only_here(unit: str, view: BrokerView, peer: BrokerView, spec: Spec) -> Iterator[Finding]:
@@ -241,9 +229,7 @@ def _only_here(unit: str, view: BrokerView, peer: BrokerView, spec: Spec) -> Ite
     copies = {queue.name for queue in peer.queues_of(unit)}
     for queue in view.queues_of(unit) if copies else ():
         if queue.depth and queue.name not in copies and queue.depth != spec.accept_difference.get(queue.name):
-            yield found(
-                "DR-BRIDGE-011.no_such_queue", depth=queue.depth, site=view.site, other_site=peer.site, queue=queue.name
-            )
+            yield found("DR-BRIDGE-011.no_such_queue", queue=queue, view=view, peer=peer)
 
 
 def _refused(view: BrokerView, peer: BrokerView) -> Iterator[Finding]:
@@ -259,10 +245,8 @@ def _refused(view: BrokerView, peer: BrokerView) -> Iterator[Finding]:
         if lacking := sorted(usual - roles):
             bridges = [bridge.name for flow in view.carrying if flow.unit == unit for bridge in flow.bridges]
             who = f"bridge {bridges[0]}" if bridges else f"the bridge of {unit}"
-            site, pair, other, role, all_ = view.site, view.pair, peer.site, lacking[0], brief(lacking)
-            yield found(
-                "DR-BRIDGE-008", site=site, pair=pair, who=who, other_site=other, roles=all_, unit=unit, role=role
-            )
+            roles_, role = brief(lacking), lacking[0]
+            yield found("DR-BRIDGE-008", view=view, peer=peer, who=who, roles=roles_, role=role, unit=unit)
 
 
 def _history(units: Iterable[str], view: BrokerView, peer: BrokerView) -> Iterator[Finding]:

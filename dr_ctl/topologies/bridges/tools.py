@@ -98,8 +98,9 @@ def copies_done(ends: LinkEnds, copies: BrokerView, ids: Lacking, spec: Spec, *,
             lying = listed(peer.reader(), copy, own, timeout_s=timeout_s)
             most = sum(message.id(peer.id_header) in lost for message in lying) if lying is not None else most
         if most and most != spec.accept_difference.get(name):
-            site, other, difference = local.site, peer.site, quote(f"{name}={most}")
-            yield found("DR-BRIDGE-018", most=most, name=name, site=site, other_site=other, difference=difference)
+            yield found(
+                "DR-BRIDGE-018", most=most, name=name, view=local, peer=peer, difference=quote(f"{name}={most}")
+            )
 
 
 def done_at(ends: LinkEnds, copies: BrokerView, *, timeout_s: float) -> Iterator[Finding]:
@@ -117,8 +118,8 @@ def done_at(ends: LinkEnds, copies: BrokerView, *, timeout_s: float) -> Iterator
             for message in page
         }
         if done := sorted(ids & lying):
-            site, other, count, named = local.site, peer.site, len(done), brief(done)
-            yield found("DR-RETURN-010.unannounced", other_site=other, site=site, count=count, queue=name, ids=named)
+            count, ids_ = len(done), brief(done)
+            yield found("DR-RETURN-010.unannounced", view=local, peer=peer, count=count, queue=name, ids=ids_)
 
 
 def ids_left(barrier: Barrier, view: BrokerView, peer: BrokerView) -> int | None:
@@ -182,8 +183,7 @@ class BridgesGate(Gate[BrokerView]):
             # Nobody can name the number of delayed messages beforehand, as it falls with each moment.
             lacks = (lacks or 0) + (not_due if lacks or not_due > accepted else 0)
             if lacks and lacks != accepted:
-                site, other, name = view.site, peer.site, queue.name
-                return Failed.of(found("DR-PARITY-004.one_queue", site=site, other_site=other, count=lacks, queue=name))
+                return Failed.of(found("DR-PARITY-004.one_queue", view=view, peer=peer, count=lacks, queue=queue))
         findings, duplicates = list[Finding](), list[Finding]()
         try:
             # The ids from before the gate are applied, so an id that the target's store lacks does not come any more.

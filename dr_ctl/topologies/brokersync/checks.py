@@ -158,9 +158,10 @@ def _residue(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> 
 
 
 def unproven_copies(counted: Counts, copies: int, why: str, source: BrokerView, target: BrokerView) -> Finding:
-    queue, at, other = counted.queue, target.site, source.site
-    quoted = shlex.quote(queue)
-    return found("DR-SYNC-004.unproven", queue=queue, target=at, source=other, why=why, count=copies, quoted=quoted)
+    queue, quoted = counted.queue, shlex.quote(counted.queue)
+    return found(
+        "DR-SYNC-004.unproven", queue=queue, target=target, source=source, why=why, count=copies, quoted=quoted
+    )
 
 
 def not_compared(counted: Counts, source: str, target: str) -> Finding:

@@ -308,9 +308,9 @@ def _cleared(
     for apart in differences:
         queue, lacks, stays = apart.counted.queue, len(apart.lacks), len(apart.stays)
         if lacks and lacks != accepted.get(queue):
-            site, other, options = source.site, target.site, accepting({queue: lacks})
-            ids, key = {queue: {f"only at {site}": apart.lacks}}, "DR-PARITY-004.one_queue_by_id"
-            return refused(key, ids, count=lacks, queue=queue, site=site, other_site=other, accepting=options)
+            ids, options = {queue: {f"only at {source.site}": apart.lacks}}, accepting({queue: lacks})
+            key = "DR-PARITY-004.one_queue_by_id"
+            return refused(key, ids, count=lacks, queue=queue, source=source, target=target, accepting=options)
         if stays and stays != accepted.get(queue):
             finding = checks.unproven_copies(apart.counted, stays, apart.why, source, target)
             return Failed(f"{queue}: {apart.why}", findings=(finding,))
@@ -513,8 +513,8 @@ def _tell_apart(tools: SyncTools, returned: Session, serving: Session, context: 
                 continue
             if (failed := moved_aside(tools, session, queue, messages, context)) is not None:
                 return failed
-            count, site = len(messages), session.site
-            findings.append(found(told, count=count, queue=name, lost=lost, serving=serves, site=site))
+            count = len(messages)
+            findings.append(found(told, count=count, queue=name, lost=lost, serving=serves, session=session))
     return findings
 
 
@@ -537,10 +537,7 @@ def reconcile(tools: SyncTools, _step: PlannedStep, move: Move, context: StepCon
                 tools.rejoined.done_here[name] = len(gone.ids)
             elif (more := queue.depth - (local.by_name[name].depth if name in local.by_name else 0)) > 0:
                 tools.rejoined.duplicates[name] = tools.rejoined.duplicates.get(name, 0) + more
-                site, other = view.site, local.site
-                findings += [
-                    found("DR-SYNC-007.unproven", site=site, count=more, queue=name, other_site=other, why=gone)
-                ]
+                findings.append(found("DR-SYNC-007.unproven", view=view, local=local, count=more, queue=name, why=gone))
     return Done(tools.rejoined.text, document(tools.rejoined), (*findings, *_lacking(tools, move)))
 
 

@@ -31,18 +31,9 @@ def of_permits(
         return
     for permit in (CLOSES, OPENS, *more, *at_return):
         if permit in view.denied:
-            later = permit in at_return
-            key = "DR-POLICY-001.return" if later else "DR-POLICY-001"
-            finding = found(
-                key,
-                severity=Severity.WARNING if later else None,
-                broker=f"{view.site}/{view.pair}",
-                site=view.site,
-                operation=permit.operation,
-                what=permit.what,
-                name=permit.name,
-                line=permit.line,
-            )
+            broker, severity = f"{view.site}/{view.pair}", Severity.WARNING if permit in at_return else None
+            key = "DR-POLICY-001.return" if permit in at_return else "DR-POLICY-001"
+            finding = found(key, severity=severity, broker=broker, site=view.site, permit=permit)
             opens = permit is OPENS and not view.open  # without that a failover opens nothing either
             yield replace(finding, weighs=finding.weighs | RefusalScope.FAILOVER) if opens else finding
 
@@ -52,15 +43,11 @@ def of_pausing(view: ClassicBroker, case: Case[Any] | None) -> Iterator[Finding]
     denied = [permit for permit in (PAUSES, RESUMES) if permit in view.denied]
     if case is None or view.role is not Role.SERVING or not denied or not view.managed:
         return
-    broker, site, (operation, what) = f"{view.site}/{view.pair}", view.site, (denied[0].operation, denied[0].what)
+    broker, permit = f"{view.site}/{view.pair}", denied[0]
     if case.move.spec.cut_in_flight:
-        warning = Severity.WARNING
-        yield found("DR-POLICY-002.not_needed", severity=warning, broker=broker, operation=operation, what=what)
+        yield found("DR-POLICY-002.not_needed", severity=Severity.WARNING, broker=broker, permit=permit)
     else:
-        name, line = denied[0].name, denied[0].line
-        yield found(
-            "DR-POLICY-002.refused", broker=broker, site=site, operation=operation, what=what, name=name, line=line
-        )
+        yield found("DR-POLICY-002.refused", broker=broker, site=view.site, permit=permit)
 
 
 def _denied(view: ClassicBroker) -> str:

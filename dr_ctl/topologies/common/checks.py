@@ -145,13 +145,7 @@ def of_pair(source: Broker, target: Broker, includes: Callable[[str], bool] = la
     yield from of_obstacles(target, Severity.ERROR, includes)
     yield from of_obstacles(source, Severity.WARNING, includes)
     if source.version != target.version:
-        yield found(
-            "DR-PAIR-002",
-            version=source.version,
-            site=source.site,
-            other_version=target.version,
-            other_site=target.site,
-        )
+        yield found("DR-PAIR-002", view=source, peer=target)
     by_runs = paused_by_runs(target)
     if paused := [name for name in target.paused if name not in by_runs]:
         yield found("DR-QUEUE-002", site=target.site, paused=brief(paused))

@@ -356,8 +356,7 @@ def twice(workloads: Sequence[WorkloadSnapshot], severity: Severity = Severity.E
 
 
 def unread(workload: WorkloadSnapshot, severity: Severity) -> Finding:
-    name, site, silent = workload.name, workload.site, if_known(workload.silent)
-    return found("DR-WORK-002", name=name, site=site, silent=silent, severity=severity)
+    return found("DR-WORK-002", workload=workload, silent=if_known(workload.silent), severity=severity)
 
 
 def misplaced(workload: WorkloadSnapshot, roles: Mapping[str, Role]) -> Iterator[Finding]:
@@ -366,11 +365,10 @@ def misplaced(workload: WorkloadSnapshot, roles: Mapping[str, Role]) -> Iterator
     serving = [site for site, role in roles.items() if role is Role.SERVING]
     if workload.alone or len(serving) != 1:
         return
-    name, site, state = workload.name, workload.site, workload.state
-    if site not in serving and workload.runs:
-        yield found("DR-WORK-005", name=name, site=site)
-    elif site in serving and state != PartState.RUNNING.value:
-        yield found("DR-WORK-006", state=state, site=site, name=name, starting=starting(workload))
+    if workload.site not in serving and workload.runs:
+        yield found("DR-WORK-005", workload=workload)
+    elif workload.site in serving and workload.state != PartState.RUNNING.value:
+        yield found("DR-WORK-006", workload=workload, starting=starting(workload))
 
 
 def starting(workload: WorkloadSnapshot) -> str:

@@ -115,14 +115,9 @@ def of_both(source: SiteView, target: SiteView) -> Iterator[Finding]:
     names = {flow.queue for flow in source.flows} ^ {flow.queue for flow in target.flows}
     if names:
         yield found("DR-CONT-005.one_site", pair=source.pair, flows=brief(sorted(names)))
-    skew_ms = abs(source.now_ms - target.now_ms)
-    if skew_ms > min(own.staging_ms, other.staging_ms):
-        yield found(
-            "DR-CONT-012",
-            pair=source.pair,
-            skew=f"{skew_ms / 1000:.1f}",
-            delay=f"{min(own.staging_ms, other.staging_ms) / 1000:g}",
-        )
+    skew_ms, delay_ms = abs(source.now_ms - target.now_ms), min(own.staging_ms, other.staging_ms)
+    if skew_ms > delay_ms:
+        yield found("DR-CONT-012", pair=source.pair, skew=f"{skew_ms / 1000:.1f}", delay=f"{delay_ms / 1000:g}")
 
 
 def of_return(case: Case[SiteView]) -> Iterator[Finding]:
@@ -139,14 +134,7 @@ def _exposure(snapshot: ContinuitySnapshot, move: Move) -> Iterator[Finding]:
     residue = Residue.sum_of(known)
     if len(known) < len(snapshot.views(move.target)) or not (residue.messages or residue.acks):
         return
-    finding = found(
-        "DR-RETURN-005",
-        target=move.target,
-        messages=residue.messages,
-        acks=residue.acks,
-        source=move.source,
-        duplicates=if_known(residue.duplicates),
-    )
+    finding = found("DR-RETURN-005", move=move, residue=residue, duplicates=if_known(residue.duplicates))
     yield finding if residue.duplicates else replace(finding, severity=Severity.INFO)
 
 

@@ -112,16 +112,8 @@ def possible_duplicates(undecided: Mapping[str, Undecided], move: Move, site: st
     over = not isinstance(accepted, int) or accepted < count
     refuses = over and move.spec.operation in _LEADS_TO_OPEN
     queues, most = brief([f"{name}: {copies.count}" for name, copies in undecided.items()]), count + more
-    finding = found(
-        "DR-FAN-007.failback" if move.spec.operation == FAILBACK else "DR-FAN-007.unproven",
-        accepted=not refuses,
-        count=count,
-        site=site,
-        why=why,
-        queues=queues,
-        most=most,
-        room=room,
-    )
+    key = "DR-FAN-007.failback" if move.spec.operation == FAILBACK else "DR-FAN-007.unproven"
+    finding = found(key, accepted=not refuses, count=count, site=site, why=why, queues=queues, most=most, room=room)
     return [replace(finding, duplicates=most)]
 
 

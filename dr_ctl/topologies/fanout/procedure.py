@@ -250,12 +250,10 @@ class Reconciler:
         kept, accepted = self.not_carried, self._move.spec.accept_difference
         if not (wrong := {name: lost for name, lost in kept.items() if len(lost) != accepted.get(name)}):
             return None
-        header, (other, site) = ends[0].own.id_header, (session.site for session in ends)
+
         messages = brief([f"{name}: {len(lost)} ({brief(sorted(lost))})" for name, lost in wrong.items()])
         options = accepting({name: len(lost) for name, lost in wrong.items()})
-        finding = found(
-            "DR-FAN-008", site=site, id_header=header, messages=messages, other_site=other, accepting=options
-        )
+        finding = found("DR-FAN-008", view=ends[1], peer=ends[0], messages=messages, accepting=options)
         return Failed.of(finding, evidence=self.evidence)
 
     def remove(self, session: Session, queue: str, gone: Consumed) -> Failed | None:

@@ -132,10 +132,6 @@ def is_gone(workload: WorkloadSnapshot, move: Move, role: Role) -> bool:
     )
 
 
-def did_not_stop(workload: WorkloadSnapshot, why: str) -> Finding:
-    return found("DR-WORK-003", name=workload.name, site=workload.site, why=why)
-
-
 S = TypeVar("S", bound=Snapshot)
 # Facts of a whole site stand in a baseline under this unit, whose name no broker has.
 OF_SITE: Final = ""

@@ -84,7 +84,7 @@ class DriverWithWorkloads(Generic[S]):
             snapshot, why = self._made(call, context)
             if why is not None:
                 self._may_stop_late.add((call.site, call.thing))
-                finding = recipe.did_not_stop(snapshot, why)
+                finding = found("DR-WORK-003", workload=snapshot, why=why)
                 worked = Unknown if snapshot.runs is None else Failed
                 return worked(finding.text, findings=(finding,))
         return None
@@ -118,7 +118,7 @@ class DriverWithWorkloads(Generic[S]):
         for call in calls:
             snapshot, why = self._made(call, context)
             if why is not None:
-                findings.append(replace(recipe.did_not_stop(snapshot, why), severity=Severity.WARNING))
+                findings.append(found("DR-WORK-003", workload=snapshot, why=why, severity=Severity.WARNING))
         if not findings:
             return _with(outcome, calls, "stopped")
         text = f"{outcome.text}; {brief([finding.text for finding in findings])}"
@@ -130,9 +130,7 @@ class DriverWithWorkloads(Generic[S]):
         for call in calls:
             snapshot, why = self._made(call, context, lambda call: self._why_not_beside(call, move))
             if why is not None:
-                name, site, state = snapshot.name, snapshot.site, snapshot.state
-                finding = found("DR-WORK-004", state=state, site=site, why=why, name=name, starting=starting(snapshot))
-                findings.append(finding)
+                findings.append(found("DR-WORK-004", workload=snapshot, why=why, starting=starting(snapshot)))
         if not findings:
             return _with(outcome, calls, "running")
         texts = brief([finding.text for finding in findings])

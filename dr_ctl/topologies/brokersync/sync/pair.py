@@ -427,8 +427,7 @@ class PairsCleaner:
                 if kept.unproven:
                     yield found("DR-AGENT-007", unproven=kept.unproven, name=name, site=standby)
             if pair.refused is not None:
-                name, what, line = REMOVES.name, REMOVES.what, REMOVES.line
-                yield found("DR-AGENT-003", site=standby, why=pair.refused, name=name, what=what, line=line)
+                yield found("DR-AGENT-003", site=standby, why=pair.refused, permit=REMOVES)
         if (why := self._owed()) is not None:
             yield found("DR-AGENT-005", why=why, lost=why.split(" ")[0])
 
