@@ -12,8 +12,7 @@ from typing import Any, Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.jolokia.client import READ_S, Listing, Query, Reader
-from dr_ctl.jolokia.http import BadValue
-from dr_ctl.topologies.artemis.reading import Shown
+from dr_ctl.topologies.artemis.reading import Shown, as_expected
 from dr_ctl.topologies.bridges.view import ORIGIN, BrokerView, Flow
 from dr_ctl.topologies.common.idstore import Store
 from dr_ctl.topologies.common.view import Queue
@@ -61,10 +60,9 @@ def pages(reader: Reader, queue: Queue, own: str, *, timeout_s: float) -> Iterat
     """Read a queue in pages, the last first, where a copy's newest messages lie. `own` names the site in origins.
     Raises `BrokerError`."""
     for rows in _listings(reader, queue, timeout_s=timeout_s):
-        try:
-            yield [_message(row, own) for row in rows]
-        except (KeyError, ValueError, TypeError, AttributeError) as error:
-            raise BadValue(f"{reader.url}: a message of {queue.name} is not as expected: {error}") from error
+        with as_expected(reader.url, f"a message of {queue.name}"):
+            messages = [_message(row, own) for row in rows]
+        yield messages
 
 
 def _listings(reader: Reader, queue: Queue, *, timeout_s: float) -> Iterator[Any]:

@@ -3,7 +3,8 @@ neither connectors by name nor pauses. Answers come in the order of the question
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from dr_ctl.core.errors import BrokerError, TimedOut, Unreachable
@@ -14,12 +15,17 @@ from dr_ctl.stomp_io.client import Connection, ConnectionLost, Frame, probe
 from dr_ctl.topologies.classic import reading
 from dr_ctl.topologies.classic.broker import Network
 from dr_ctl.topologies.classic.operations import EVERY
-from dr_ctl.topologies.classic.reading import DEAD_LETTERS, Answered
+from dr_ctl.topologies.classic.reading import Answered
 from dr_ctl.topologies.common.view import Acceptor, Consumer, Queue
 
 REPLIES: Final = "/temp-queue/dr-ctl.statistics"
 _PLUGIN: Final = "/queue/ActiveMQ.Statistics."
 _QUEUES, _CONSUMERS, _BROKER = "Destination.>", "Subscription", "Broker"
+# The statistics of a queue have these figures of its bean, under names of their own.
+_FIGURES: Final = {
+    "size": "QueueSize", "inflightCount": "InFlightCount", "enqueueCount": "EnqueueCount",
+    "dequeueCount": "DequeueCount", "expiredCount": "ExpiredCount", "consumerCount": "ConsumerCount",
+}  # fmt: skip
 # The client id of a network connector's bridge names the connector, the peer and the broker.
 _BRIDGE: Final = re.compile(r"(?P<name>.+)_(?P<to>[^_]+)_inbound_(?P<here>[^_]+)")
 
@@ -89,33 +95,19 @@ def answered(replies: list[Mapping[str, Any]], listeners: Mapping[str, bool], ve
             Network(bridge["name"], "", bridge["to"])
             for bridge in {bridge[0]: bridge for bridge in bridges.values()}.values()
         ),
-        queues=tuple(_queues(rows)),
+        queues=tuple(map(_queue, rows)),
         prepared=(),
         denied=frozenset(EVERY),
         managed=False,
     )
 
 
-def _queues(rows: list[Mapping[str, Any]]) -> Iterator[Queue]:
-    for row in rows:
-        fields = Fields("the statistics of a queue", row)
-        name = fields.text("destinationName").removeprefix("queue://")
-        removed = fields.number("dequeueCount")
-        yield Queue(
-            name=name,
-            address=name,
-            routing="queue",
-            bean="",
-            depth=fields.number("size"),
-            delivering=max(0, fields.number("inflightCount")),
-            scheduled=0,
-            consumers=fields.number("consumerCount"),
-            paused=False,
-            added=fields.number("enqueueCount"),
-            acked=removed - fields.number("expiredCount"),
-            removed=removed,
-            dead_letter_address=name if name == DEAD_LETTERS else None,
-        )
+def _queue(row: Mapping[str, Any]) -> Queue:
+    name = Fields("the statistics of a queue", row).text("destinationName").removeprefix("queue://")
+    figures = {figure: row.get(told) for told, figure in _FIGURES.items()}
+    fields = Fields(f"the statistics of {name}", {"Name": name, "Paused": False, "DLQ": False, **figures})
+    queue = reading.queue("", fields)
+    return replace(queue, delivering=max(0, queue.delivering))
 
 
 def _consumer(row: Mapping[str, Any]) -> Consumer:

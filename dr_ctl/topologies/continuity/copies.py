@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 from dr_ctl.core.model import brief
 from dr_ctl.engine.plan import Call, Goal
 from dr_ctl.jolokia.client import READ_S, Listing, Query, Reader
-from dr_ctl.jolokia.http import BadValue
+from dr_ctl.topologies.artemis.reading import as_expected
 from dr_ctl.topologies.common.calls import batches, call, request
 from dr_ctl.topologies.common.consumed import CompleteListing, Consumed, Covered, copy_exists
 from dr_ctl.topologies.common.view import Queue
@@ -196,7 +196,7 @@ def _read(reader: Reader, queues: Sequence[Queue], *, held: bool) -> list[_Liste
     for queue, queries in zip(queues, asked, strict=True):
         for query in queries if queue.depth > AT_ONCE else ():
             [answers[query]] = _answered(reader, [query], queue.depth)
-    try:
+    with as_expected(reader.url, "a list of ids"):
         return [
             _Listed(
                 {id_: count for query in queries if query.arguments for id_, count in answers[query].items()},
@@ -205,8 +205,6 @@ def _read(reader: Reader, queues: Sequence[Queue], *, held: bool) -> list[_Liste
             )
             for queries in asked
         ]
-    except (ValueError, TypeError, AttributeError, KeyError) as error:
-        raise BadValue(f"{reader.url}: a list of ids is not as expected: {error}") from error
 
 
 def _asks(queue: Queue, *, held: bool) -> list[Query]:
@@ -227,10 +225,8 @@ def _answered(reader: Reader, asked: Sequence[Query], depth: int = 0) -> list[An
     if not asked:
         return []
     answers = reader.read(asked, timeout_s=READ_S + depth / _SCANNED_A_SECOND)
-    try:
+    with as_expected(reader.url, "a list of ids"):
         return [json.loads(str(answer.value())) for answer in answers]
-    except ValueError as error:
-        raise BadValue(f"{reader.url}: a list of ids is not as expected: {error}") from error
 
 
 def _rows(listed: list[dict[str, Any]]) -> frozenset[str]:

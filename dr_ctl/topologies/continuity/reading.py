@@ -10,7 +10,7 @@ from typing import Final
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.system import BackgroundTask, in_background
 from dr_ctl.jolokia.client import READ_S, Answer, Listing, Post, Query, Read, Reader, Search
-from dr_ctl.jolokia.http import BadValue, NoSuchBean
+from dr_ctl.jolokia.http import NoSuchBean
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.artemis import ContinuityBroker
 from dr_ctl.topologies.artemis import beans, session
@@ -202,10 +202,8 @@ def listed(reader: Reader, queues: Sequence[Queue], *, timeout_s: float = READ_S
     if not queues:
         return []
     answers = reader.read([Query(queue.bean, Listing.DELIVERING) for queue in queues], timeout_s=timeout_s)
-    try:
+    with artemis.as_expected(reader.url, "a list of messages in delivery"):
         return [sum(len(load["elements"]) for load in json.loads(str(answer.value()))) for answer in answers]
-    except (ValueError, KeyError, TypeError) as error:
-        raise BadValue(f"{reader.url}: a list of messages in delivery is not as expected: {error}") from error
 
 
 def serving(reader: Reader, broker: str, *, timeout_s: float) -> tuple[bool, tuple[str, ...]]:
