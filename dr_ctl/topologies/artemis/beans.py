@@ -18,7 +18,7 @@ def _part(name: str | None) -> str:
     return quote(name) if name is not None else "*"
 
 
-# Of each of these every one there is, where no name is given.
+# Without a name, each of these functions names every such bean.
 
 
 def acceptor(broker: str, name: str | None = None) -> str:
@@ -46,7 +46,7 @@ ANY_SERVER: Final = f"{DOMAIN}:broker=*"
 
 
 def documents(broker: str) -> str:
-    """Every queue of dr-ctl's own: the documents at a broker stand in the queues' `User`."""
+    """Name every queue of dr-ctl's own: the documents at a broker stand in the queues' `User`."""
     return _queue(broker, '"dr-ctl.*"', "*", '"dr-ctl.*"')
 
 
@@ -56,5 +56,5 @@ def outflows(broker: str) -> str:
 
 
 def queues_beginning(broker: str, beginning: str) -> str:
-    """Every queue whose name begins so; every one there is where that is nothing."""
+    """Name every queue whose name begins so, or every queue where the beginning is empty."""
     return _queue(broker, "*", "*", f'{quote(beginning)[:-1]}*"') if beginning else queue(broker)

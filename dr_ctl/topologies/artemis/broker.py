@@ -35,7 +35,7 @@ from dr_ctl.topologies.common.view import (
 from dr_ctl.topologies.topology import Node
 
 CREATE: Final = "createQueue(java.lang.String)"
-# With the second argument a queue that is there already, or is not there, is no error.
+# With the second argument, creating an existing queue and removing an absent one are no errors.
 CREATE_QUEUE: Final = "createQueue(java.lang.String,boolean)"
 UPDATE: Final = "updateQueue(java.lang.String)"
 DELETE: Final = "destroyQueue(java.lang.String)"
@@ -50,9 +50,9 @@ Operation = tuple[str, tuple[Json, ...]]
 
 
 class BrokerStore:
-    """The operations that write documents at a broker, and how their text is read back: where versions take a queue's
-    whole configuration in one call. `attributes` are read of the queue, its name included; `shown` lets its management
-    show the queue of a document, beside what all of them have."""
+    """The operations that write documents at a broker, and the way their text is read back, for versions that take a
+    queue's whole configuration in one call. `attributes` are read of the queue, its name included; `shown` lets the
+    broker's management show the queue of a document."""
 
     attributes: ClassVar[tuple[str, ...]] = ("Name", "User", "InternalQueue")
 
@@ -60,7 +60,8 @@ class BrokerStore:
         self.shown = dict[str, str | bool | int](shown)
 
     def create(self, name: str, text: str, *, kind: str | None = None) -> Operation:
-        """Write one down; of a `kind` that is numbered, an existing one is an error, and all share an address."""
+        """Write a document down. For a `kind` that is numbered, an existing document is an error, and all share an
+        address."""
         if kind is not None:
             return CREATE, (json.dumps(_numbered(name, _lasting(text), kind) | self.shown),)
         return CREATE_QUEUE, (json.dumps(internal_queue(name, _lasting(text)) | self.shown), True)
@@ -82,30 +83,31 @@ class BrokerStore:
 
     def is_own(self, _bean: str, fields: Fields) -> bool:
         """Say whether only management can have made it: clients may create queues of any name."""
-        # Versions that do not tell it cannot be asked.
+        # A version that lacks the attribute cannot be asked.
         return not fields.has("InternalQueue") or fields.flag("InternalQueue")
 
 
 IN_USER: Final = BrokerStore()
-# For versions whose management shows no queue of the broker's own.
+# Some versions' management shows no queue of the broker's own.
 IN_SHOWN: Final = BrokerStore({"internal": False})
 SHOWS_INTERNAL: Final = (2, 32)
 _QUEUE: Final[dict[str, str | bool | int]] = {"routing-type": "ANYCAST", "durable": True, "internal": True}
 
 
 def _lasting(text: str) -> str:
-    """JSON without the signs at which a broker that starts splits `user=TEXT;` from its journal."""
+    """Return JSON without the signs at which a broker that starts splits `user=TEXT;` from its journal."""
     return text.replace("=", r"\u003d").replace(";", r"\u003b")
 
 
 def _numbered(name: str, text: str, kind: str) -> dict[str, str | bool | int]:
-    """Documents of a kind share an address: removing a queue leaves its address behind."""
+    """Return the configuration of a numbered document. Documents of a kind share an address, because removing a queue
+    leaves its address behind."""
     nobodys = {"max-consumers": 0, "purge-on-no-consumers": False, "exclusive": False}
     return {**internal_queue(name, text), "address": kind, "auto-create-address": True, **nobodys}
 
 
 def internal_queue(name: str, user: str) -> dict[str, str | bool | int]:
-    """The configuration of a document's queue: durable, and never mirrored."""
+    """Return the configuration of a document's queue: durable, and never mirrored."""
     return {"name": name, "address": name, **_QUEUE, "auto-delete": False, "user": user}
 
 
@@ -116,11 +118,11 @@ def created(operation: str, arguments: tuple[Json, ...]) -> str:
 PAUSE_LASTING: Final = "pause(boolean)"
 MOVE: Final = "moveMessage(long,java.lang.String)"
 REVOKE: Final = f"addSecuritySettings({','.join([_TEXT] * 11)})"
-# Versions that protect management by roles too; without these two words it would take them away.
+# Some versions protect management by roles too, and would take these two rights away if a call left them out.
 REVOKE_WITH_VIEWS: Final = f"addSecuritySettings({','.join([_TEXT] * 13)})"
 LET_IN: Final = f"removeSecuritySettings({_TEXT})"
 RELOAD: Final = "reloadConfigurationFile()"
-# Since 2.56.
+# Brokers have lock coordinators to start and stop since 2.56.
 START_LOCK: Final = f"startLockCoordinator({_TEXT})"
 STOP_LOCK: Final = f"stopLockCoordinator({_TEXT})"
 
@@ -154,10 +156,11 @@ class ArtemisRequests(Requests):
 
 STILL_OUT: Final = "the broker still keeps them out"
 OTHERWISE: Final = "its own file gives them others"
-# A role that nobody has: under it a fence keeps what a client's role may do by somebody's own word.
+# Nobody has a role of this prefix. A fence keeps the rights of a client's role under it, where somebody set them by
+# hand.
 ASIDE: Final = "dr-ctl.kept-out."
 EVERY: Final = "#"
-# In the order of the operation's arguments.
+# The order is that of the operation's arguments.
 _WORDS: Final = (
     "send", "consume", "createDurableQueue", "deleteDurableQueue", "createNonDurableQueue", "deleteNonDurableQueue",
     "manage", "browse", "createAddress", "deleteAddress",
@@ -185,7 +188,7 @@ class ListenersAndRoles(Fence):
         return self.view.config.lasting.matches if self.view.config.lasting is not None else ()
 
     def yielding(self, when: str | None = None) -> list[Call]:
-        """Where a lock opens acceptors, stopping one of these would hand the lock over."""
+        """Stop lock coordinators, because stopping one of their acceptors would hand the lock over."""
         names = self.contenders if when is None else [coordinator.name for coordinator in self.view.coordinators]
         return [self._of_lock(Goal.STOP, name, when) for name in names if self.view.drives_locks]
 
@@ -193,7 +196,8 @@ class ListenersAndRoles(Fence):
         return (*self.yielding(when), *super().closing(listeners, when))
 
     def opening(self, listeners: Iterable[Acceptor], peer: PeerState, when: str | None = None) -> tuple[Call, ...]:
-        """The coordinators first: an acceptor that is told to open while its lock is not held opens with it."""
+        """Start the coordinators first: an acceptor that is told to open while its lock is not held opens with the
+        lock."""
         opens = super().opening(listeners, peer, when)
         names = [coordinator.name for coordinator in self.view.coordinators if opens and self.view.drives_locks]
         return (*(self._of_lock(Goal.START, name, when) for name in names), *opens)
@@ -211,11 +215,13 @@ class ListenersAndRoles(Fence):
 
     @property
     def needs_reload(self) -> bool:
-        """A match that is taken away leaves what is said of all addresses, until broker.xml is read again."""
+        """Say whether a removed match leaves rights for all addresses that keep the roles out until broker.xml is read
+        again."""
         return self.view.usual is not None and not self.view.lets_in_by(self.view.usual)
 
     def keeping_out(self, matches: Sequence[str], when: str | None = None) -> list[Call]:
-        """Every role but the clients' keeps what it may do. Without `when`, only where theirs may do something now."""
+        """Take the clients' roles' rights away; every other role keeps its own. Without `when`, only roles that may do
+        something now."""
         lasting = self.view.config.lasting
         if lasting is None:
             return []
@@ -232,7 +238,7 @@ class ListenersAndRoles(Fence):
         return calls
 
     def letting_in(self, matches: Sequence[str], when: str | None = None) -> list[Call]:
-        """Give it back. Without `when`, only where it is taken away now."""
+        """Give the clients' roles their rights back. Without `when`, only where they are taken away now."""
         lasting = self.view.config.lasting
         if lasting is None:
             return []
@@ -258,13 +264,14 @@ class ListenersAndRoles(Fence):
         return _by_word(wanted) == _by_word(call.request)
 
     def _before(self, match: str) -> Grants:
-        """The rights of each role there while no fence stands: a fence keeps the clients' words under other names."""
+        """Return the rights of each role there while no fence stands: a fence keeps the clients' rights under other
+        names."""
         grants = self.view.grants.get(match, {})
         own = {role.removeprefix(ASIDE): may for role, may in grants.items() if role.startswith(ASIDE)}
         return own | {role: may for role, may in grants.items() if not role.startswith(ASIDE)}
 
     def _noted(self, match: str) -> bool:
-        """True if somebody gave a match rights of its own: only a note can give those back. For the match of all
+        """Say whether somebody gave a match rights of its own: only a note can give those back. For the match of all
         addresses, broker.xml is the only other source."""
         usual = self.view.usual
         narrower = usual is not None and match != EVERY and _words(self._before(match)) != _words(usual)
@@ -283,8 +290,8 @@ def _words(grants: Grants) -> dict[str, frozenset[str]]:
 
 
 def _by_word(asked: Request) -> list[frozenset[str]]:
-    """The roles of each word in a request that sets rights, in the order of the words; words that nobody has are left
-    out at its end, as versions differ in how many there are."""
+    """Return the roles of each right in a request that sets rights, in the order of the rights. Rights that nobody has
+    are left out at the end, because versions differ in how many there are."""
     roles = [frozenset(filter(None, str(argument).split(","))) for argument in items(asked, "arguments")[1:]]
     while roles and not roles[-1]:
         roles.pop()
@@ -306,15 +313,15 @@ def of_mqtt(view: Broker, peer: Broker) -> Iterator[Finding]:
 
 
 GROUP: Final = ("HAPolicy", "SharedStore", "Backup")
-"""Read with each reading of the broker; an old version lacks the first one."""
+"""Each reading of the broker reads these attributes; an old version lacks the first one."""
 _ALONE: Final = ("Primary Only", "Live Only")
 CORE: Final = "CORE"
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """`policy` is the broker's HA policy in its own words, None where it tells none; `at` is the address at which its
-    nodes and its cluster come in, as host and port, None without any. `nodes` are the addresses of its other nodes,
+    """`policy` is the broker's HA policy in its own words, None where it tells none. `at` is the address at which its
+    nodes and its cluster come in, as host and port, None without one. `nodes` are the addresses of its other nodes,
     `cluster` those of the other brokers of its cluster."""
 
     policy: str | None = None
@@ -351,7 +358,7 @@ class Coordinator:
 
     @property
     def contends(self) -> bool:
-        """Whether it holds the lock, or may get it at any moment."""
+        """Say whether it holds the lock, or may get it at any moment."""
         return self.status != "Stopped"
 
     @property
@@ -374,9 +381,9 @@ def lock_states(view: ArtemisBroker) -> str:
 
 
 def read_group(url: str, server: Fields, node: str, topology: Answer, *, active: bool = True) -> Group:
-    """Make it of the broker's attributes and of its listing of the cluster, where a console lets that be asked. Raises
-    `Passive` of a node that waits, `StartingOrEnding` of a broker that is starting, and `BadValue`. `active`: what it
-    says of that; the oldest versions say only whether it is a backup that waits."""
+    """Read the group from the broker's attributes and from its listing of the cluster, where a console lets that be
+    asked. Raises `Passive` of a node that waits, `StartingOrEnding` of a broker that is starting, and `BadValue`.
+    `active` is the broker's own word; the oldest versions say only whether the node is a backup that waits."""
     rows = [] if isinstance(topology.error, OperationFailed | PolicyRefused) else _rows(topology)
     own = next((row for row in rows if row.get("nodeID") == node), {})
     group = Group(
@@ -417,20 +424,20 @@ def _rows(topology: Answer) -> list[Mapping[str, Any]]:
 
 
 def nodes(bridges: Iterable[Sequence[str]]) -> Sequence[str]:
-    """Where bridges look for their peer: the connectors of each are given, if it goes by these alone."""
+    """Return the connectors by which bridges look for their peer, where each bridge goes by connectors alone."""
     named = [connectors for connectors in bridges if connectors]
     several = [connectors for connectors in named if len(connectors) > 1] or named[:1]
     return [f"connector {name}" for name in dict.fromkeys(chain.from_iterable(several))]
 
 
 def others(remote: Iterable[Connection], peer: AnyLink | None) -> list[Connection]:
-    """The connections that are none of the bridges: these speak CORE, all with one user, one connection each. Of one
-    that has no session yet nothing is known. Connections of that user above the number of the bridges may be of the
-    peer's earlier start, which a broker lists for up to a minute."""
+    """Return the connections that are none of the bridges: bridges speak CORE with one user, and have one connection
+    each. A connection without a session tells nothing yet. More connections of that user than there are bridges may be
+    of the peer's earlier start, which a broker lists for up to a minute."""
     doing = [connection for connection in remote if connection.has_session]
     users = Counter(connection.user for connection in doing if connection.protocol == CORE)
     bridges = sum(peer.ships.values()) if peer is not None else None
-    # The user with as many connections as there are bridges, or nearly; with the most where that is not known.
+    # The bridges' user has as many connections as there are bridges, or nearly; without that number, it has the most.
     user = min(users, key=lambda user: -users[user] if bridges is None else abs(users[user] - bridges), default=None)
     return [connection for connection in doing if connection.protocol != CORE or connection.user != user]
 
@@ -442,9 +449,9 @@ class ArtemisBroker(Broker):
 
     @property
     def inner_ports(self) -> frozenset[int]:
-        """The port that its own connector names, those of the acceptors that the settings name, and those at which
-        brokers of its site were seen to listen to it. A connector may name an address that something translates: then
-        the nodes of one that replicates are those who have no session."""
+        """Return the port that the broker's own connector names, those of the acceptors that the settings name, and
+        those at which brokers of its site were seen to listen to it. Where something translates the connector's
+        address, the connections without a session are those of the nodes of a broker that replicates."""
         joined = self.group.has_nodes or self.group.cluster
         named = {acceptor.port for acceptor in self.acceptors if acceptor.name in self.config.cluster}
         ports = {self.group.port if joined else None, *named, *(consumer.port for consumer in self._listening)}
@@ -462,7 +469,8 @@ class ArtemisBroker(Broker):
 
     @property
     def drives_locks(self) -> bool:
-        """Whether its coordinators can be stopped and started by themselves: versions before cannot."""
+        """Say whether the lock coordinators can be stopped and started by themselves, which older versions cannot
+        do."""
         return self.is_since(2, 56)
 
     def is_since(self, *version: int) -> bool:
@@ -474,7 +482,7 @@ class ArtemisBroker(Broker):
 
     @property
     def _listening(self) -> Sequence[Consumer]:
-        """The brokers of its site that hear of its queues: each by a queue that it keeps for that broker."""
+        """Return the brokers of the site that hear of this one's queues: it keeps a queue for each such broker."""
         return [
             consumer
             for consumer in self.consumers
@@ -483,8 +491,8 @@ class ArtemisBroker(Broker):
 
     @property
     def from_outside(self) -> Sequence[Connection]:
-        """Within are CORE connections at those ports that have no session, as replication and the listing of nodes
-        have none, or that consume what a broker of the site does."""
+        """Return the connections but for those within the site: CORE connections at the inner ports that have no
+        session, as replication and the listing of nodes have none, or that consume what a broker of the site does."""
         inner_ports, business = self.inner_ports, self.business
         listening = {consumer.remote for consumer in self._listening}
         working = {consumer.remote for consumer in self.consumers if consumer.queue in business}
@@ -497,7 +505,8 @@ class ArtemisBroker(Broker):
 
     @property
     def unnamed(self) -> Sequence[Node]:
-        """Which of the nodes that it lists have a name is not told: so many as are named are taken for those."""
+        """Return the listed nodes that have no name in the settings. A listing tells no names: as many nodes as are
+        named are taken for the named ones."""
         group, named = self.group, max(0, len(self.nodes) - 1)
         if group.nodes:
             return [Node(self.site, self.pair, at, "by its listing of the cluster") for at in group.nodes[named:]]
@@ -514,7 +523,7 @@ class ArtemisBroker(Broker):
 
     @property
     def stays(self) -> Sequence[str]:
-        """What MQTT keeps, which no link brings over."""
+        """Describe what MQTT keeps at the broker, which no link brings over."""
         retained = {queue.name.removeprefix(MQTT_RETAINED): queue.depth for queue in self.queues if queue.retained}
         topics = sorted(name for name, depth in retained.items() if depth > 0)
         sessions = self.by_name[SESSIONS].depth if SESSIONS in self.by_name else 0

@@ -1,4 +1,4 @@
-"""What all Artemis brokers are asked alike: the questions, and the way from answers to values."""
+"""All Artemis brokers are asked these questions, and their answers become values here."""
 
 from __future__ import annotations
 
@@ -37,19 +37,20 @@ QUEUE: Final = (
     "MessagesAdded", "MessagesAcknowledged", "MessagesExpired", "MessagesKilled",
     "Durable", "Temporary", "InternalQueue", "RingSize", "LastValue", "DeadLetterAddress", "ExpiryAddress",
 )  # fmt: skip
-# The figures of the gate, and those read while queues are paused and resumed: every attribute more costs a broker of
-# ten thousand queues a tenth of a second.
+# The gate reads the first figures, and the pausing of queues the second: every further attribute costs a broker of ten
+# thousand queues a tenth of a second.
 COUNTS: Final = ("MessageCount", "DeliveringCount", "MessagesAdded")
 PAUSES: Final = ("Paused",)
-# The figures of a queue in the history.
+# The history keeps these figures of a queue.
 MOVING: Final = (*COUNTS, "MessagesAcknowledged", "MessagesExpired", "MessagesKilled")
 LIMITS: Final = ("DiskStoreUsage", "MaxDiskUsage", "AddressMemoryUsage", "GlobalMaxSize")
-"""The broker's figures, read with each reading; a version that lacks one leaves it out."""
+"""The broker's figures, which each reading reads; a version that lacks one leaves it out."""
 _ADDRESS: Final = ("Paused", "BlockedViaManagement", "AddressLimitPercent", "Paging")
 SERVES: Final = frozenset({"send", "consume"})  # the rights of a role with which it can work
 _FULL: Final = 100
 _MEASURED_WITHIN_MS: Final = 60_000  # twelve times the default of disk-scan-period, which no broker shows
-# What a policy does to messages that are sent to an address at its limit. Any other writes them to disk.
+# Only these policies keep messages that are sent to an address at its limit out of the address; any other policy writes
+# messages to disk.
 _POLICIES: Final = {
     "BLOCK": "their senders wait",
     "FAIL": "what is sent there is refused",
@@ -76,8 +77,8 @@ def everything(column: str) -> tuple[str, int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """What versions of the broker take: attributes of its own beside those that all have, and of its process; how
-    documents are kept, None where a listing of the topology tells."""
+    """The attributes that versions of the broker take: those of the server beside those that all have, and those of its
+    process. `documents` says how documents are kept, None where a listing of the topology tells."""
 
     server: tuple[str, ...] = ("Active", "CurrentTimeMillis")
     runtime: tuple[str, ...] = ("StartTime",)
@@ -85,8 +86,8 @@ class Dialect:
 
 
 class CommonQuestions:
-    """What every Artemis broker is asked, in the post of its topology: all of it, or, of one that is `known` by an
-    earlier reading, what moves alone: that takes the same few milliseconds however many queues there are."""
+    """The questions to every Artemis broker, in the post of its topology. A broker that is `known` by an earlier
+    reading is asked only for what moves, which takes a few milliseconds however many queues there are."""
 
     def __init__(
         self, post: Post, broker: str, dialect: Dialect, *, clients: bool = True, known: ArtemisBroker | None = None
@@ -98,7 +99,7 @@ class CommonQuestions:
         self._topology = post.ask(Query(server, Listing.TOPOLOGY)) if whole else None
         self._runtime = post.ask(Read(beans.RUNTIME, dialect.runtime))
         self._acceptors = post.ask(Read(beans.acceptor(broker), ACCEPTOR)) if whole else None
-        # Each by its name: a pattern makes the broker go through the names of all its queues too.
+        # Each is asked for by its name: a pattern makes the broker go through the names of all its queues too.
         own = {*known.listeners, *known.link.listeners} if known is not None else set()
         self._listeners = {acceptor.name: post.ask(Read(acceptor.bean, ("Started",))) for acceptor in own}
         documents = dialect.documents if whole else None
@@ -125,8 +126,8 @@ class CommonQuestions:
         return self._start_ms + self._runtime.fields().number("Uptime")
 
     def moving(self, reader: Reader) -> dict[str, Any]:
-        """The clock, the start and the listeners, by the names of a view. Raises `BrokerError` of a broker that is not
-        active any more, or has lost a listener."""
+        """Return the clock, the start and the listeners by the names of a view. Raises `BrokerError` of a broker that
+        is not active any more, or has lost a listener."""
         known = self._known
         if known is not None and "Active" in self._dialect.server:
             must_be_active(reader.url, known.group, self.server)
@@ -143,7 +144,7 @@ class CommonQuestions:
         return replace(known, started=asked.fields().flag("Started")) if asked is not None else known
 
     def values(self, reader: Reader) -> dict[str, Any]:
-        """All of it, by the names of a view. Raises `BrokerError` of a broker that is not active, too."""
+        """Return all values by the names of a view. Raises `BrokerError` of a broker that is not active, too."""
         server, dialect = self.server, self._dialect
         assert self._topology is not None
         active = server.flag("Active") if "Active" in dialect.server else True
@@ -167,7 +168,7 @@ class CommonQuestions:
 
 @contextmanager
 def as_expected(url: str, what: str = "a listing") -> Iterator[None]:
-    """A part that is missing is never taken for empty."""
+    """Raise `BadValue` for a part of another shape: a missing part is never taken for empty."""
     try:
         yield
     except (KeyError, ValueError, TypeError, AttributeError) as error:
@@ -175,7 +176,7 @@ def as_expected(url: str, what: str = "a listing") -> Iterator[None]:
 
 
 def documents(document_queue: BrokerStore, queues: Iterable[tuple[str, Fields]]) -> dict[str, Any]:
-    """dr-ctl's own documents, and queues of such names that clients can have made, by the names of a view."""
+    """Return dr-ctl's own documents, and queues of such names that clients can have made, by the names of a view."""
     own: dict[str, str] = {}
     forged = []
     for bean, fields in queues:
@@ -232,12 +233,13 @@ def acceptor(bean: str, fields: Fields) -> Acceptor:
 
 
 def counted(bean: str, fields: Fields) -> Queue:
-    """A queue by what moves in it; durable, of no special kind, where nothing else is read."""
+    """Return a queue by the figures that move; the queue is durable and of no special kind where nothing else is
+    read."""
     keys, acked = beans.parts(bean), fields.number("MessagesAcknowledged")
     name, address = keys["queue"], keys["address"]
     return Queue(
         name=name,
-        # Texts that many queues have are kept once.
+        # A text that many queues have is kept once.
         address=name if address == name else address,
         routing=intern(keys["routing-type"]),
         bean=bean,
@@ -272,7 +274,7 @@ def _kept_once(text: str | None) -> str | None:
 
 
 def seen_again(known: Queue, fields: Fields, attributes: Iterable[str]) -> Queue:
-    """A queue that was seen before, with these of its figures as they are now."""
+    """Return a queue that was seen before, with these of its figures as they are now."""
     if attributes == PAUSES:
         paused = fields.flag("Paused")
         return known if paused is known.paused else replace(known, paused=paused)
@@ -311,7 +313,7 @@ def consumer(row: dict[str, Any]) -> Consumer:
 
 
 def prepared(answer: Answer) -> tuple[str, ...]:
-    """The prepared transactions; the broker says an empty text where there are none."""
+    """Return the prepared transactions; the broker says an empty text where there are none."""
     text = answer.value()
     if text == "":
         return ()
@@ -334,7 +336,7 @@ def at_addresses(reader: Reader, view: Broker) -> list[tuple[str, Grants]]:
 
 
 def grants(text: object) -> Grants:
-    """The rights of each role; the words of the broker's listing are kept, whichever its version has."""
+    """Return the rights of each role in the words of the broker's listing, whichever its version has."""
     return {
         str(row["name"]): tuple(word for word, granted in row.items() if granted is True and word != "name")
         for row in json.loads(str(text))
@@ -349,7 +351,7 @@ def users(answer: Answer) -> dict[str, frozenset[str]] | None:
 
 
 def coordinators(answer: Answer) -> tuple[Coordinator, ...]:
-    """The lock coordinators; versions that have none do not know the operation."""
+    """Return the lock coordinators; versions without them do not know the operation."""
     if isinstance(answer.error, OperationFailed) and "No operation" in str(answer.error):
         return ()
     listed = json.loads(str(answer.value()))
@@ -357,12 +359,12 @@ def coordinators(answer: Answer) -> tuple[Coordinator, ...]:
 
 
 def disk_used(fields: Fields) -> float | None:
-    """The share of its disk that is taken. A broker says 0.0 until it has looked for the first time."""
+    """Return the share of the broker's disk that is taken. A broker says 0.0 until it has measured its disk."""
     return fields.optional_share("DiskStoreUsage") or None
 
 
 def limits_of_server(fields: Fields, up_ms: int) -> tuple[Obstacle, ...]:
-    """A disk over its limit, or one that the broker has yet to measure: no client can send, wherever to. After
+    """Find a disk over its limit, or one that the broker has yet to measure: no client can send to any address. After
     `_MEASURED_WITHIN_MS` a broker that tells no usage is taken for one that does not measure."""
     used, most = disk_used(fields), fields.optional_share("MaxDiskUsage")
     if most is None or most < 0 or not fields.has("DiskStoreUsage"):
@@ -377,21 +379,24 @@ def limits_of_server(fields: Fields, up_ms: int) -> tuple[Obstacle, ...]:
 
 
 def limits_of_addresses(reader: Reader, view: Broker, *, timeout_s: float) -> tuple[Obstacle, ...]:
-    """Addresses that are paused, blocked, or at a limit that keeps messages out, and disabled queues."""
+    """Find addresses that are paused, blocked, or at a limit that keeps messages out, and disabled queues."""
     own = {queue.address for queue in view.business.values()}
     server, addresses, queues = reader.read(
         [
             Read(beans.server(view.broker), LIMITS),
             Read(beans.address(view.broker), _ADDRESS),
-            Read(beans.queue(view.broker), (*PAUSES, "Enabled")),  # one that each version has: else the reading fails
+            # A reading of attributes fails if a version has none of them; each version has `Paused`.
+            Read(beans.queue(view.broker), (*PAUSES, "Enabled")),
         ],
         timeout_s=timeout_s,
     )
     rows = {name: row for bean, row in addresses.beans() for name in (beans.parts(bean)["address"],) if name in own}
     fields = Fields(beans.server(view.broker), server.value())
     used, most = fields.optional_share("AddressMemoryUsage"), fields.optional_share("GlobalMaxSize")
-    is_full = used is not None and most is not None and 0 < most <= used  # all addresses together are
-    # One that refuses or drops says that it pages; one that blocks does not, and counts more than its limit.
+    is_full = (
+        used is not None and most is not None and 0 < most <= used
+    )  # all addresses together reach the global limit
+    # An address that refuses or drops says that it pages; a blocking address does not, and counts more than its limit.
     at_limit = sorted(
         name
         for name, row in rows.items()
@@ -413,7 +418,7 @@ def _said(rows: Mapping[str, Fields], flag: str, what: str, remedy: str) -> Iter
 
 
 def _disabled(view: Broker, rows: Mapping[str, Fields]) -> Iterator[Obstacle]:
-    """No message is routed to a disabled queue. A version that lacks the flag leaves it out."""
+    """Find disabled queues, to which no message is routed. A version that lacks the flag leaves it out."""
     queues = [queue for name, queue in view.business.items() if name in rows and rows[name].has("Enabled")]
     if disabled := [queue for queue in queues if not rows[queue.name].flag("Enabled")]:
         names = brief([queue.name for queue in disabled])
@@ -422,7 +427,7 @@ def _disabled(view: Broker, rows: Mapping[str, Fields]) -> Iterator[Obstacle]:
 
 
 def policies(reader: Reader, view: Broker, names: Iterable[str], timeout_s: float = READ_S) -> Mapping[str, str]:
-    """What each of these addresses does once it is full. Raises `BrokerError`."""
+    """Return what each of these addresses does once it is full. Raises `BrokerError`."""
     server, asked = beans.server(view.broker), [*names]
     settings = [Query(server, Listing.ADDRESS_SETTINGS, (name,)) for name in asked]
     answers = reader.read(settings, timeout_s=timeout_s) if asked else []
@@ -443,8 +448,8 @@ def _kept_out(names: Iterable[str], policies: Mapping[str, str], *, everywhere: 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A message's number at its broker, and its properties by their plain names: those of its `sender`, and what the
-    `broker` wrote. None where the row does not tell them apart."""
+    """A message's number at its broker, and its properties by their plain names: `sender` has the sender's, `broker`
+    those that the broker wrote. Both are None where the row does not tell them apart."""
 
     number: int
     sender: Mapping[str, Any] | None
@@ -452,7 +457,8 @@ class Shown:
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Shown:
-        """Raises KeyError, TypeError, ValueError or AttributeError for what is no message."""
+        """Read a message's row. Raises KeyError, TypeError, ValueError or AttributeError for a row that is no
+        message."""
         number = int(str(row["messageID"]))
         sections = _SECTIONS.get(str(row.get("protocol")))
         if sections is None:
@@ -466,7 +472,7 @@ class Shown:
 
 
 def probe(reader: Reader, signs: Sequence[str], *, timeout_s: float = READ_S) -> Probed | None:
-    """The broker there; None where none of this family answers. Raises `BrokerError`."""
+    """Return the broker there, or None where no broker of this family answers. Raises `BrokerError`."""
     try:
         broker = find_broker(reader, timeout_s=timeout_s)
     except NoSuchBean:
@@ -485,7 +491,7 @@ def probe(reader: Reader, signs: Sequence[str], *, timeout_s: float = READ_S) ->
     except Passive:
         return Probed(Family.ARTEMIS, broker, version, [], node=node, active=False)
     listeners = [acceptor(bean, row) for bean, row in acceptors.beans()]
-    # Nobody comes in from outside by a listener within the process, or by that of the nodes.
+    # Nobody comes in from outside by a listener within the process, or by the listener of the nodes.
     within = {None, group.port if group.has_nodes or group.cluster else None}
     ways_in = [
         Listener(listener.name, listener.protocols, listener.port, listener.started)

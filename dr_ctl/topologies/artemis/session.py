@@ -26,7 +26,8 @@ _EXISTS: Final = "AMQ229019"
 
 
 def _itself(answer: Answer) -> NodeAnswer:
-    """The oldest versions say only whether a node is a backup that waits. Raises `BrokerError`."""
+    """Read a node's answer about itself. The oldest versions say only whether a node is a backup that waits. Raises
+    `BrokerError`."""
     [(bean, fields)] = answer.beans() or [("", Fields("the broker", {}))]
     waits = fields.flag("Backup") or (fields.has("Active") and not fields.flag("Active"))
     policy = (fields.optional_text("HAPolicy") if fields.has("HAPolicy") else None) or ""
@@ -46,7 +47,7 @@ _TOLD: Final = (
     "Name", "Active", "Backup", "NodeID", "Version", "HAPolicy", "ReplicaSync", "CurrentTimeMillis", "UptimeMillis",
     "PendingMirrorAcks",
 )  # fmt: skip
-# Each node has a name of its own for the broker, and may begin the broker again in the same process.
+# A node has its own name for the broker, and may begin the broker again in the same process.
 PRIMARIES: Final = Family(Read(beans.ANY_SERVER, _TOLD), _itself, lambda broker: f"broker={beans.quote(broker)}")
 
 
@@ -73,7 +74,7 @@ class Session(session.Session[B_co]):
         if ReadScope.LIMITS not in scope:
             return view
         at_addresses = reading.limits_of_addresses(self.reader(), view, timeout_s=timeout_s)
-        # Only behind open listeners it matters what a lasting fence leaves to other roles than its own.
+        # The rights that a lasting fence leaves to other roles matter only behind open listeners.
         nobody = view.open and view.fence.roles_revoked and reading.serves_no_role(self.reader(), view)
         return replace(view, obstacles=(*view.obstacles, *at_addresses), serves_no_role=nobody)
 
@@ -130,7 +131,8 @@ class Documents:
         self._change(DELETE, (f"{OWN}{kind}.{self.site}.{number}",)).value()
 
     def why_forbidden(self) -> str | None:
-        """Ask, without trying, whether this user may create documents; None too where the broker does not say."""
+        """Ask whether this user may create documents, without creating one; return None too where the broker does not
+        say."""
         server = beans.server(self._session.names().broker)
         asked = Query(beans.SECURITY, Listing.MAY_CALL, (server, "createQueue", ["java.lang.String"]))
         answer = Reader(self._open()).read([asked], timeout_s=READ_S)[0]

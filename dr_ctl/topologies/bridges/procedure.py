@@ -26,7 +26,7 @@ from dr_ctl.topologies.bridges.reading import READS, LinkEnds
 from dr_ctl.topologies.bridges.tools import BridgesTools, copies_done, done_at, ids_lacking, ids_left, lacking
 from dr_ctl.topologies.bridges.view import Bridge, BrokerView, Chosen, every_unit
 from dr_ctl.topologies.common import receipts, wants
-from dr_ctl.topologies.common.calls import call, holds, open_listener, pause, request, resume, still, switched
+from dr_ctl.topologies.common.calls import call, holds, pause, request, resume, still, switch_listener, switched
 from dr_ctl.topologies.common.idstore import NotRead
 from dr_ctl.topologies.common.reasons import paused_at
 from dr_ctl.topologies.common.recipe import Procedure, Undo, VerbHandler
@@ -190,7 +190,7 @@ def draft_unfence(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerVi
         # Listeners that a restart has closed are opened, unless they would open a queue that the other site serves.
         if shut and not any((served or {}).get(unit) for unit in loose):
             closed = (listener for listener in view.listeners if not listener.started)
-            calls += in_phase("listeners", (open_listener(view, listener) for listener in closed))
+            calls += in_phase("listeners", (switch_listener(view, Goal.OPEN, listener) for listener in closed))
     paused = [(view, queue) for view, queue in paused_at(snapshot, move.source) if queue.name in view.paused]
     calls += receipts.strikes(snapshot) if calls else []
     summary = "clients let in again, and what runs have paused lifted"
@@ -239,7 +239,8 @@ def draft_activate(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerV
         calls += opens(view, units, "it was closed when it came back" if returns else None)
         again = "it is closed" if returns else None  # the return has opened them
         calls += in_phase(
-            "listeners", (open_listener(view, listener, again) for listener in view.listeners if not listener.started)
+            "listeners",
+            (switch_listener(view, Goal.OPEN, listener, again) for listener in view.listeners if not listener.started),
         )
     calls += in_phase("strikes", receipts.strikes(snapshot))
     return StepPlan(move.target, "the queues deliver, their clients are let in", tuple(calls))
@@ -253,7 +254,7 @@ def activate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCo
     planned = {call.thing for call in opens}
     shut = [(view, listener) for view in views for listener in view.listeners if not listener.started]
     # Listeners that were closed since the plan are opened too.
-    opens += [open_listener(view, listener) for view, listener in shut if listener.name not in planned]
+    opens += [switch_listener(view, Goal.OPEN, listener) for view, listener in shut if listener.name not in planned]
     wanted = [call for call in (*admits, *opens) if call.thing != ALL]
     again_s = context.monotonic() + timeouts.again_s
 

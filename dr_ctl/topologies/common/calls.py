@@ -1,6 +1,5 @@
-"""The calls that a recipe is made of, a text and a request each, and which of their effects are seen; the names of
-dr-ctl's own documents and queues on a broker, and debts as such documents. Pure.
-"""
+"""This module makes the calls of a step, each with a text and a request, and says which of their effects were seen. It
+also names dr-ctl's own documents and queues on a broker, and keeps debts as such documents. Pure."""
 
 from __future__ import annotations
 
@@ -25,16 +24,16 @@ _DIGITS: Final = 15  # digits of a document's number: dr-ctl never wrote a longe
 OUTFLOW_PREFIX: Final = "$ACTIVEMQ_ARTEMIS_MIRROR_"
 CLUSTER_PREFIX: Final = "$.artemis.internal.sf."
 HEARD_BY: Final = "notif."
-"""Of queues by which another broker of a cluster hears of this one's."""
+"""A broker's queues of this prefix tell another broker of its cluster what queues it has."""
 # Only documents have these words in their names; queues of messages that dr-ctl keeps aside do not.
 DOCUMENT: Final = re.compile(r"dr-ctl\.(lock|debt|receipt)\.")
 QUARANTINE_PREFIX: Final = f"{OWN}quarantine."
 REHEARSAL: Final = "rehearsal.dr-ctl."
-"""Of a rehearsal's queue, which the peer has to get: the filters of mirrors leave out what begins with `dr-ctl.`"""
+"""The prefix of a rehearsal's queue. The peer has to get that queue, and filters of mirrors leave out `dr-ctl.`"""
 OURS: Final = (OWN, REHEARSAL)
 MQTT_RETAINED: Final = "$sys.mqtt.retain."
-"""Of queues that hold what MQTT retains for new subscribers: the broker calls them none of its own, nobody consumes."""
-# Names that brokers keep for themselves. Which queues are its own a broker says itself, but for versions before 2.34.
+"""The prefix of queues with retained messages of MQTT: no broker calls them internal, and nobody consumes from them."""
+# Brokers keep these names for themselves. A broker says which queues are internal only since version 2.34.
 BROKERS: Final = (
     "activemq.management", "activemq.notifications", HEARD_BY, "$.artemis.", "$sys.mqtt.sessions", OUTFLOW_PREFIX,
 )  # fmt: skip
@@ -75,7 +74,7 @@ def items(asked: Request, key: str) -> list[Json]:
     return held
 
 
-# The part of a step whose calls are each of many queues: the thing is the beginning of their names, and a `*`.
+# Each call of this phase acts on many queues: its thing is the beginning of their names, and a `*`.
 BY_PREFIX: Final = "together"
 
 
@@ -104,7 +103,7 @@ class Requests(ABC):
         return request(queue.bean, RESUME)
 
     def of_queues(self, goal: Goal, beginning: str) -> Request:
-        """Of all queues whose names begin so, those too that are created after the reading."""
+        """Make the request for all queues whose names begin so, including those that are created after the reading."""
         return request(self.queues(beginning), PAUSE if goal is Goal.PAUSE else RESUME)
 
     @abstractmethod
@@ -120,7 +119,7 @@ class Requests(ABC):
 
     @abstractmethod
     def canary(self, name: str) -> Request | None:
-        """Create a queue as clients have them, which the peer gets; None where sending to it makes it."""
+        """Create a queue as clients have them, which the peer gets; return None where sending to a queue creates it."""
 
     def remove_queue(self, name: str) -> Request:
         return self.remove(name)
@@ -132,15 +131,9 @@ def call(
     return Call(view.site, view.pair, goal, thing, request, f"{summary} at {view.site}", when, at_most)
 
 
-def open_listener(view: Broker, listener: Acceptor, when: str | None = None) -> Call:
-    return _of_listener(view, Goal.OPEN, listener, request(listener.bean, START), when)
-
-
-def close_listener(view: Broker, listener: Acceptor, when: str | None = None) -> Call:
-    return _of_listener(view, Goal.CLOSE, listener, request(listener.bean, STOP), when)
-
-
-def _of_listener(view: Broker, goal: Goal, listener: Acceptor, asked: Request, when: str | None) -> Call:
+def switch_listener(view: Broker, goal: Goal, listener: Acceptor, when: str | None = None) -> Call:
+    """Open or close a listener, as the goal says."""
+    asked = request(listener.bean, START if goal is Goal.OPEN else STOP)
     of_link = " of the link" if listener in view.link.listeners else ""
     return call(view, goal, listener.name, asked, f"{goal.value} acceptor {listener.name}{of_link}", when)
 
@@ -175,16 +168,8 @@ def queues_of(made: Call, view: Broker) -> list[str]:
     return [name for name in view.business if name.startswith(made.thing[:-1])]
 
 
-def document(view: Broker, name: str, request: Request, summary: str, when: str | None = None) -> Call:
-    return Call(view.site, view.pair, Goal.WRITE, name, request, summary, when)
-
-
-def write_document(view: Broker, name: str, text: str | None, summary: str, when: str | None = None) -> Call:
-    return document(view, name, view.requests.write(name, text), summary, when)
-
-
 def remove_document(view: Broker, name: str, summary: str, when: str | None = None) -> Call:
-    return Call(view.site, view.pair, Goal.STRIKE, name, view.requests.remove(name), summary, when)
+    return call(view, Goal.STRIKE, name, view.requests.remove(name), summary, when)
 
 
 def left_of(calls: Sequence[Call], views: Sequence[Broker]) -> list[str]:
@@ -229,12 +214,13 @@ def debts_of(documents: Mapping[str, str]) -> list[Debt]:
 
 
 def owe(view: Broker, kind: DebtKind, lost_site: str, when: str | None = None, *, lasting: bool = False) -> Call:
-    """Write a debt down at a broker: as it stands there, where it is seen to."""
+    """Write a debt down at a broker; a debt that the reading shows there keeps its text."""
     name, since = debt_name(kind, lost_site, view.site), stamp(datetime.fromtimestamp(view.now_ms / 1000, UTC))
     text = view.documents.get(name) or json.dumps({"since": since, "lasting": lasting})
-    return write_document(view, name, text, f"record the {kind.value} debt of {lost_site} at {view.site}", when)
+    summary = f"record the {kind.value} debt of {lost_site}"
+    return call(view, Goal.WRITE, name, view.requests.write(name, text), summary, when)
 
 
 def pay(view: Broker, kind: DebtKind, lost_site: str, when: str | None = None) -> Call:
-    text = f"clear the {kind.value} debt of {lost_site} at {view.site}"
-    return remove_document(view, debt_name(kind, lost_site, view.site), text, when)
+    summary = f"clear the {kind.value} debt of {lost_site}"
+    return remove_document(view, debt_name(kind, lost_site, view.site), summary, when)

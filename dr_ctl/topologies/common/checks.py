@@ -1,4 +1,5 @@
-"""Makes findings, and the checks of a move by name, each with the value that was read: the list of `validate`. Pure."""
+"""Find what speaks against a move, and list the checks of a move by name for `validate`, each with the value that was
+read. Pure."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -75,7 +76,8 @@ def of_listeners(name: str, view: Broker) -> Iterator[Finding]:
 
 
 def _of_inner_listeners(name: str, view: Broker) -> Iterator[Finding]:
-    """Closing these cuts nodes and brokers of one site off from each other; a shared store keeps nodes apart."""
+    """A fence that closes such listeners cuts nodes and brokers of one site off from each other; a shared store keeps
+    nodes apart."""
     inner_ports = view.inner_ports
     if listeners := [listener.name for listener in view.listeners if listener.port in inner_ports]:
         named = ", ".join(listeners)
@@ -95,8 +97,8 @@ def _of_inner_listeners(name: str, view: Broker) -> Iterator[Finding]:
 
 
 def _may_be_brokers(view: Broker) -> bool:
-    """Whether another listener must not become a clients' one, as brokers of the site may come by it: a fence would cut
-    them off from each other. Who has no user, and names no client, may be such a broker."""
+    """Say whether brokers of the site may come in by another listener. Such a listener must not become a clients' one:
+    a fence would cut the brokers off from each other. A connection without user and client id may be a broker's."""
     others, inner_ports = {listener.port for listener in view.fence.leaves_open}, view.inner_ports
     beside = [connection for connection in view.from_outside if connection.port in others]
     return any(guest.port in inner_ports or not (guest.user or guest.client) for guest in beside)
@@ -156,9 +158,9 @@ def of_pair(source: Broker, target: Broker, includes: Callable[[str], bool] = la
 def on_the_way(
     findings: Iterable[Finding], view: Broker, peer: Broker | Silent | None, move: Move
 ) -> Iterator[Finding]:
-    """Findings on a broker, as they weigh on this move: what only the way back from the target needs refuses no way
-    there, and nobody misses the listener of a link that the peer does not have. Listeners that open behind the lasting
-    fence of this very run, or that of its target, are closed by its fence again."""
+    """Weigh the findings on a broker for this move. A finding on what only the way back from the target needs refuses
+    no way there, and nobody misses the listener of a link that the peer does not have. Listeners that open behind the
+    lasting fence of this very run, or of its target, are closed by its fence again."""
     unlinked = isinstance(peer, Broker) and peer.link.missing
     own_fence = reopened(move, view) or (view.fence.roles_revoked and not before(move, view)["shut_out"])
     for finding in findings:
@@ -169,7 +171,7 @@ def on_the_way(
 
 
 def _beside(peer: Broker | Silent | None, findings: Iterable[Finding]) -> Iterator[Finding]:
-    """Findings on a broker; beside a peer that does not answer no restart of its link helps."""
+    """Advise no restart of the link beside a peer that does not answer, because no restart helps then."""
     for finding in findings:
         if isinstance(peer, Silent) and finding.id == "DR-LINK-004":
             yield replace(finding, remedy=f"{peer.site} does not answer; once it does, the link attaches.")
@@ -182,8 +184,8 @@ NO_CHECK: Final = ""
 
 @dataclass(frozen=True, slots=True)
 class Named(Generic[V]):
-    """A check: the finding it makes, by its id, and a text of the value that was read, None where no value was, and
-    `NO_CHECK` where there is nothing to check. `own_name` replaces the common one."""
+    """A check names the finding that it makes by `id`. `read` gives the value that was read as a text, None where no
+    value was read, and `NO_CHECK` where there is nothing to check. `own_name` replaces the name in the catalogue."""
 
     id: str
     read: Callable[[V], str | None]
@@ -243,7 +245,7 @@ def of_brokers(
             findings = list(found(view))
             for check in table:
                 against = [finding for finding in findings if finding.id == check.id]
-                # A broker that others tell of was asked for nothing that all brokers are.
+                # A broker that is known by others alone was not asked the common questions.
                 if view.answered or check not in OF_BROKER:
                     yield Check(check.name, where, check.read(view), against)
 
@@ -269,7 +271,7 @@ def of_pairs(
 
 
 def on_purpose(snapshot: Snapshot[Any], findings: Iterable[Finding]) -> Iterator[Finding]:
-    """The findings, where no restart is advised for the link of a site that is kept out."""
+    """Advise no restart for the link of a site that is kept out."""
     kept_out = {debt.lost_site for debt in snapshot.debts if debt.kind is DebtKind.QUARANTINE}
     for finding in findings:
         site = finding.text.partition("/")[0]
@@ -281,8 +283,9 @@ def on_purpose(snapshot: Snapshot[Any], findings: Iterable[Finding]) -> Iterator
 
 @dataclass(frozen=True, slots=True)
 class Checks(Generic[V]):
-    """The checks of one topology: of a broker, whatever its role, with a case where one is judged; of both brokers of a
-    pair; of a return. `by_broker` and `by_pair` name them. `of_opening` is of one of two closed sites."""
+    """The checks of one topology. `of_broker` is about a broker in any role, with a case where a move is judged;
+    `of_both` about both brokers of a pair, `of_return` about a return, `of_opening` about one of two closed sites that
+    is to be opened. `by_broker` and `by_pair` name the checks."""
 
     of_broker: Callable[..., Iterable[Finding]]
     of_both: Callable[[Case[V], V, V], Iterable[Finding]]
@@ -295,7 +298,7 @@ class Checks(Generic[V]):
     of_waiting: Callable[[V], Iterable[Finding]] = of_standby
 
     def of_move(self, case: Case[V]) -> list[Finding]:
-        """Everything worth saying about a move, errors first: of each broker, and of the two of each pair."""
+        """List all findings on a move, errors first: on each broker, and on the two brokers of each pair."""
         snapshot, move = case.snapshot, case.move
         findings: list[Finding] = []
         for site, brokers in snapshot.sites.items():

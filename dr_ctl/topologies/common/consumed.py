@@ -1,7 +1,7 @@
-"""The only grounds on which dr-ctl removes messages: what was seen to happen to each of them. Pure.
+"""This module holds the only grounds on which dr-ctl removes messages: an observation of each message that goes. Pure.
 
-A message that is absent, not listed, old, or equal in number to others proves nothing: it stays, and goes by a person's
-word only.
+A message that is absent, not listed or old proves nothing, and neither do equal counts: the message stays until a
+person decides.
 """
 
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ class CompleteListing:
 
 
 class Evidence(Protocol):
-    """What was seen. `proves` says whether that holds for each of these ids; `text` tells a person what was seen."""
+    """`proves` says whether the evidence holds for each of these ids; `text` tells a person what was seen."""
 
     @property
     def text(self) -> str: ...
@@ -65,8 +65,9 @@ class Announced:
 
 @dataclass(frozen=True, slots=True)
 class Covered:
-    """These copies lack in a whole listing of the serving queue, and counters of one start of that broker say that
-    clients consumed at least as many whose copies still lie at the waiting site. One copy more, and none is proven."""
+    """A complete listing of the serving queue lacks these copies, and counters of one start of that broker say that
+    clients consumed at least as many messages whose copies still lie at the waiting site. A single copy more leaves all
+    unproven."""
 
     copies: frozenset[str]
     listing: CompleteListing
@@ -81,7 +82,7 @@ class Covered:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """These very messages were shown to be done, or to lie elsewhere too."""
+    """A reading showed of each message that it was done, or that it lies elsewhere too."""
 
     ids: frozenset[str]
     text: str
@@ -96,7 +97,7 @@ def done_in_both_stores(local: frozenset[str], remote: frozenset[str]) -> Shown:
 
 
 def copy_exists(queue: str, ids: frozenset[str]) -> Shown:
-    """One copy is enough. What a listing shows is there, whether it shows all or not."""
+    """A listing shows another copy of each message, and one copy is enough. The listing may be incomplete."""
     return Shown(ids, f"they lie in {queue} too")
 
 

@@ -1,5 +1,5 @@
-"""The gate: what must hold together on every pair, over a window, before the target may be opened; then both sites must
-hold the same."""
+"""The gate waits until its conditions hold together on every pair for a whole window, before the target may be opened,
+and then compares what both sites hold."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dr_ctl.topologies.common.snapshot import V_co, started_since
 from dr_ctl.topologies.common.view import Broker, evidence
 
 Ids = Mapping[str, Mapping[str, Collection[str]]]
-"""Ids of messages, by queue, and by what is the matter with them."""
+"""Message ids by queue, and by the kind of their difference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def counter_changes(before: PairReading[Any], now: PairReading[Any]) -> list[str
 
 
 def clients_of(view: Broker) -> Iterator[str]:
-    """What clients still have to do with a broker: a way in, a connection, messages that may come back to a queue."""
+    """Say what ties clients to a broker yet: a way in, a connection, messages that may come back to a queue."""
     if view.open:
         yield f"{view.site} lets clients in"
     elif contenders := view.fence.contenders:
@@ -102,8 +102,8 @@ def accepting(counts: Mapping[str, int]) -> str:
 
 
 class Gate(ABC, Generic[V]):
-    """The gate of one command. `samples`: by pair, the last reading at which the gate passed. `begun`: by pair, the
-    readings of an earlier wait. The window starts at the first of them, because no counter changed since."""
+    """The gate of one command. `samples` holds by pair the last reading at which the gate passed, `begun` the readings
+    of an earlier wait. The window starts at the first of these readings, because no counter changed since."""
 
     def __init__(self, observer: Observer[V, Any], poll_s: float, min_window_s: float | None = None) -> None:
         self.observer = observer
@@ -116,8 +116,8 @@ class Gate(ABC, Generic[V]):
         self.begun: dict[str, list[PairReading[V]]] = {}
 
     def is_outdated(self, move: Move, *, is_open: bool) -> bool:
-        """Whether it has to be proven again: a broker is another node since it was seen to hold, or a message came or
-        went with the same brokers at work, and no client was let in."""
+        """Say whether the gate has to be proven again: another node of a broker is active since, or a message came or
+        went at the same brokers and no client was let in."""
         both = list[tuple[V, V]]()
         for view in (view for sample in self.samples.values() for view in (sample.source, sample.target)):
             newest = self.observer.brokers[view.site][view.pair].newest
@@ -134,10 +134,10 @@ class Gate(ABC, Generic[V]):
 
     @abstractmethod
     def same(self, now: PairReading[V], move: Move) -> Outcome:
-        """Compare the messages by identity; done with what was compared. Raises `BrokerError`."""
+        """Compare the messages by identity, and say how many were compared. Raises `BrokerError`."""
 
     def verify(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-        """Done with what was compared, by pair; refused with what blocks the gate."""
+        """Wait until the gate holds. The outcome tells by pair what was compared, or what blocks the gate."""
         waits = [_PairAtGate(self, ends, step, move, context) for ends in self.observer.link_ends(move)]
         while going_on := [wait for wait in waits if wait.outcome is None]:
             began = context.monotonic()
@@ -198,8 +198,8 @@ class _PairAtGate(Generic[V]):
         self.window, self._begun = [], None
 
     def due_s(self) -> float:
-        """When to read next: at the end of the window, where only time is missing. More readings slow a small broker,
-        and counters tell what came in between."""
+        """Return the time of the next reading: the end of the window, where only time is missing. More readings slow a
+        small broker, and counters tell what came in between."""
         if self._begun is None or len(self.window) + 1 < self._wanted:
             return 0.0
         return self._begun.at_s + self.gate.min_window_s

@@ -1,7 +1,7 @@
-"""The nodes of a broker: all are asked at every reading, and what is read, changed or greeted goes to the one that is
-active then. A broker with a single process is a group of one, which is taken for active unasked.
+"""A group is the nodes of one broker. Every reading asks all of them, and a reading, a change or a test login goes to
+the node that is active then. A broker with a single process is a group of one, which is taken for active unasked.
 
-A passive node answers like an empty broker. So with whatever a group is asked, the node is asked who it is.
+A passive node answers like an empty broker. Therefore every request to a group also asks the node who it is.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from dr_ctl.topologies.topology import Node, NodeReading, NodeState
 
 
 def may_take_over(states: Sequence[NodeState], left_s: float) -> bool:
-    """`left_s`: how long it may still take until a node is active again."""
+    """`left_s` is how long a node may still take to become active."""
     return NodeState.ACTIVE not in states and (left_s > 0 or NodeState.PASSIVE in states)
 
 
@@ -39,7 +39,8 @@ def all_inactive(states: Sequence[NodeState]) -> bool:
 
 
 def state_of(error: BrokerError, *, refuses: bool) -> NodeState:
-    """The state of a node that did not answer as asked. `refuses`: so does every other port of it that is known."""
+    """Return the state of a node that did not answer as asked. `refuses` says that every other known port of the node
+    refuses."""
     if isinstance(error, Unreachable) and error.refused and refuses:
         return NodeState.REFUSES
     if isinstance(error, Passive):
@@ -48,7 +49,8 @@ def state_of(error: BrokerError, *, refuses: bool) -> NodeState:
 
 
 class NobodyActive(Unreachable):
-    """No node of a broker is active: each is said with what it shows, and how long another one may take to be."""
+    """No node of a broker is active. The text names the state of each node, and the time that another node may still
+    take."""
 
     remedy = "Start one of its nodes, and look in their logs why none is active."
 
@@ -71,13 +73,14 @@ def unnamed_of(view: Broker, peer: Broker | None) -> tuple[Node, ...]:
 
 
 def nodes_in_link(peer: Broker, site: str, named: int) -> tuple[Node, ...]:
-    """Where its peer's link looks for a broker, if at more nodes than are `named`: which these are is not known."""
+    """Return the addresses at which the peer's link looks for this broker as one unnamed node, where there are more of
+    them than `named` nodes: nobody can tell which address belongs to a named node."""
     at = peer.link.peer_nodes
     return (Node(site, peer.pair, " or ".join(at), f"by the link of {peer.site}"),) if len(at) > max(1, named) else ()
 
 
 def of_nodes(view: Broker, peer: Broker | None, severity: Severity) -> Iterator[Finding]:
-    """`severity` is of nodes that the settings do not name."""
+    """Find what is wrong with a broker's nodes. `severity` is that of nodes which the settings do not name."""
     broker, by_state = f"{view.site}/{view.pair}", Counter(node.state for node in view.nodes)
     if by_state[NodeState.ACTIVE] > 1:
         yield found("DR-NODE-005", broker=broker, nodes=shown(view), site=view.site)
@@ -103,7 +106,8 @@ def shown(view: Broker) -> str:
 def of_obstacles(
     view: Broker, severity: Severity, includes: Callable[[str], bool] = lambda _: True, *, unknown: bool = True
 ) -> Iterator[Finding]:
-    """With what a broker cannot tell yet unless `unknown` is false; of addresses, only those that are included."""
+    """Find the obstacles at a broker, at addresses only where `includes` names them. Without `unknown`, what the broker
+    cannot tell yet is left out."""
     for obstacle in view.obstacles:
         addresses, site, pair, remedy = obstacle.addresses, view.site, view.pair, obstacle.remedy
         if (obstacle.known or unknown) and (not addresses or any(map(includes, addresses))):
@@ -112,7 +116,7 @@ def of_obstacles(
 
 
 SMALL_S: Final = 2.0
-"""For a node to say who it is; one that is late is not waited for again while the active one answers."""
+"""The time that a node has to say who it is. While the active node answers, a late one is not waited for again."""
 SOON_S: Final = 0.5
 SAME_MS: Final = 1000
 ROUND_MS: Final = 10_000
@@ -122,8 +126,9 @@ _NOTED_EVERY_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class NodeAnswer:
-    """What a node says of itself: its broker's name there, whether it is active, and what the nodes of a broker have in
-    common. `began_ms`: when the broker in that process began, where the process may begin one again."""
+    """The answer of a node about itself: the name that its broker has there, whether the node is active, and what the
+    nodes of one broker have in common. `began_ms` is when the broker in that process began, where a process may begin
+    one again."""
 
     broker: str
     active: bool
@@ -136,8 +141,8 @@ class NodeAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """How brokers of a family are asked who they are; `itself` raises `BrokerError`. `part` is what has the broker's
-    name in the names of its beans, which have their parts in any order."""
+    """The question that brokers of a family are asked for who they are, and `itself`, which reads the answer and raises
+    `BrokerError`. `part` is the part of a bean's name that holds the broker's name: the parts come in any order."""
 
     question: Read
     itself: Callable[[Answer], NodeAnswer]
@@ -156,8 +161,8 @@ class Process:
 
 
 class Unserved:
-    """Since when no node of a broker was seen active, kept for the next command: of the unbroken row of readings that
-    ends now, the first, and the first after which every node showed that it is not."""
+    """This file keeps for the next command since when no node of a broker was seen active: the first of the unbroken
+    row of readings that ends now, and the first after which every node showed that it is not active."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
         self._path, self._clock = path, clock
@@ -173,7 +178,7 @@ class Unserved:
         shown_since, self._may_be_kept = shown_since if shown else now, True
         if self._noted is None or now - self._noted[2] >= _NOTED_EVERY_S or not shown:
             self._noted = since, shown_since, now
-            with suppress(OSError):  # then the next command begins to count anew
+            with suppress(OSError):  # without the file the next command begins to count anew
                 private(self._path.parent)
                 write_text(self._path, json.dumps(self._noted))
         return now - (shown_since if shown else since)
@@ -210,7 +215,7 @@ class Group:
         self.last: Process | None = processes[0] if len(processes) == 1 else None
         self.readings: tuple[NodeReading, ...] = ()
         self.left_s = 0.0
-        # Nodes have names of their own for it: by which it is known here, whichever answers.
+        # Each node may have its own name for the broker: this is the name by which the broker is known here.
         self.broker: str | None = None
         self._own: dict[Process, NodeAnswer] = {}
         self._began_ms: dict[Process, int] = {}
@@ -228,7 +233,7 @@ class Group:
 
     @property
     def activation(self) -> str:
-        """What tells this turn of a node from every other, beside the start of its process."""
+        """Return what tells this turn of a node from every other turn, beside the start of its process."""
         if self.has_one_node or self.last is None:
             return ""
         return f"{self.last.name}/{self._began_ms.get(self.last, 0) // ROUND_MS}/"
@@ -243,8 +248,8 @@ class Group:
                 self._asked[process] = in_background(partial(self._ask, process), f"ask {process.name}")
 
     def end(self, active: Process | None) -> list[Process]:
-        """Take the answers; gives the nodes that are active. `active` has answered as such. A node that is late is
-        waited for where none was active, and once. Raises `NobodyActive`."""
+        """Take the answers, and return the active nodes. `active` has answered as such already. A late node is waited
+        for once, where no node was active. Raises `NobodyActive`."""
         self.begin(active)
         late = {
             reading.name: reading for reading in self.readings if reading.state in (NodeState.SICK, NodeState.UNKNOWN)
@@ -275,19 +280,19 @@ class Group:
         return turns
 
     def found(self, *, anew: bool = False) -> list[Process]:
-        """The nodes that are active, asked for `anew` or where that is not known. Raises `NobodyActive`."""
+        """Return the active nodes; ask for them `anew`, or where they are not known. Raises `NobodyActive`."""
         if self.last is not None and (self.has_one_node or not anew):
             active = [reading.name for reading in self.readings if reading.state is NodeState.ACTIVE]
             return [process for process in self.processes if process is self.last or process.name in active]
         return self.end(None)
 
     def post(self, process: Process, wire: Wire, bodies: Sequence[dict[str, Json]], timeout_s: float) -> list[Answer]:
-        """Ask that node, as long as it is active. Raises `Passive` where it is not."""
+        """Ask that node, as long as it is active; raise `Passive` where it is not."""
         if self.has_one_node:
             return wire.post(bodies, timeout_s)
         try:
             known = self._own.get(process)
-            if known is not None and known.broker != self.broker:  # there the beans have that node's name for it
+            if known is not None and known.broker != self.broker:  # the beans have that node's name for the broker
                 named = self._renaming(if_known(self.broker), known.broker)
                 bodies = [{**body, "mbean": named(str(body["mbean"]))} for body in bodies]
             itself, *answers = wire.post([self._family.question.body(), *bodies], timeout_s)
@@ -300,7 +305,7 @@ class Group:
         return self._as_known(own, answers)
 
     def _as_known(self, own: NodeAnswer, answers: Sequence[Answer]) -> list[Answer]:
-        """The answers with the names of beans by the name under which the broker is known."""
+        """Return the answers with the broker's known name in the names of beans."""
         if own.broker == self.broker:
             return [*answers]
         named = self._renaming(own.broker, if_known(self.broker))
@@ -326,7 +331,8 @@ class Group:
         return own
 
     def _known_as(self, name: str) -> str:
-        """The name of the node that was seen first, kept in a file: a later command undoes what a journal has of it."""
+        """Return the name that the node seen first has for the broker. A file keeps it, because a later command undoes
+        what a journal has under that name."""
         if self.has_one_node or self._named is None:
             return name
         with suppress(OSError, UnicodeDecodeError):
@@ -354,7 +360,7 @@ class Group:
 
 
 class GroupWire:
-    """A connection to whichever node is active; to `every` one where several are, for what has to be done at all."""
+    """A connection to the active node, or to `every` active node for changes that must reach all of them."""
 
     def __init__(self, group: Group, *, every: bool = False) -> None:
         self._group, self._every = group, every
@@ -373,7 +379,7 @@ class GroupWire:
             wire.close()
 
     def post(self, bodies: Sequence[dict[str, Json]], timeout_s: float) -> list[Answer]:
-        """The answers; of several nodes, for each request the first error. Raises `BrokerError`."""
+        """Return the answers; of several nodes, the first error for each request. Raises `BrokerError`."""
         active = self._group.found()
         if not self._every and self._group.last is not None:
             active = [self._group.last]

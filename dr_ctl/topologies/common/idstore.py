@@ -1,4 +1,4 @@
-"""A store of processed ids that consumers keep, as the settings say where it is: which of some ids it knows."""
+"""A store of processed ids that consumers keep, as the settings name it. dr-ctl asks which of some ids it knows."""
 
 import sqlite3
 from collections.abc import Collection
@@ -20,7 +20,7 @@ class NotRead(BrokerError):
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """One store: a file, and what its table and columns are called. The names were checked with the settings."""
+    """One store: a file, its table and its columns. The names were checked with the settings."""
 
     path: Path
     table: str
@@ -35,7 +35,7 @@ class Store:
         return f"SELECT {self.queue} AS q, {self.id} AS i FROM {database}.{self.table}"  # noqa: S608
 
     def unread(self) -> str | None:
-        """Why it cannot be read now; None where it can."""
+        """Say why the store cannot be read now; return None where it can."""
         try:
             with closing(self._opened()) as store:
                 store.execute(f"{self.rows('main')} LIMIT 1").fetchall()
@@ -44,7 +44,7 @@ class Store:
         return None
 
     def known(self, queue: str, ids: Collection[str]) -> frozenset[str]:
-        """The ids among these that were processed. Raises `NotRead`."""
+        """Return the ids among these that were processed. Raises `NotRead`."""
         present: set[str] = set()
         listed = sorted(ids)
         try:

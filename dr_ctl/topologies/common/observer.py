@@ -1,4 +1,5 @@
-"""Looks at both sites of an installation at once, and again where one reading cannot explain what it shows."""
+"""The observer reads both sites of an installation at once, and again where one reading cannot explain what it
+shows."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,16 +27,16 @@ Asked = TypeVar("Asked", bound=Session[Any])
 T = TypeVar("T")
 SMALL_S: Final = 2.0
 LATE_S: Final = 1.0
-"""For an answer of a few figures, of a broker that gave none the last time, or that is known to answer sooner."""
+"""The time for an answer of a few figures, of a broker that gave none the last time, or that usually answers sooner."""
 USUAL: Final = 3
-"""So many times as long as its last reading of everything a broker is waited for."""
+"""A broker is waited for so many times as long as its last reading of everything took."""
 V = TypeVar("V", bound=Broker)
 A = TypeVar("A")
 A_co = TypeVar("A_co", bound=Session[Any], covariant=True)
 MAX_READINGS: Final = 4
-_MOST: Final = 0.9  # of a reading's time, for the answer
+_MOST: Final = 0.9  # the answer's share of a reading's time
 MAX_AT_ONCE: Final = 64
-"""Looks and greetings that wait for a broker at a time: more of them make nothing quicker."""
+"""Readings and test logins that wait for a broker at a time; more of them make nothing quicker."""
 
 
 class Watch:
@@ -55,7 +56,7 @@ class Watch:
     def ask(
         self, of: Sequence[Asked], ask: Callable[[Asked], T | Silent], *, small: bool
     ) -> tuple[list[T | Silent], float]:
-        """The answers, and how long ago the last came that was not late. `small` asks for few figures."""
+        """Return the answers, and how long ago the last came that was not late. `small` asks for few figures."""
         for session in [session for session, late in self._late.items() if late.wait(0)]:
             self._noted(session, self._late.pop(session).result())
         replied: list[float] = []
@@ -99,7 +100,7 @@ Sites = Mapping[str, Mapping[str, V | Silent]]
 
 
 class Supplement(Generic[V]):
-    """What a watch adds to its readings of everything: nothing, for most."""
+    """A supplement adds to a watch's readings of everything; this one adds nothing."""
 
     def add(self, _observer: Any, snapshot: Snapshot[V]) -> Snapshot[V]:
         return snapshot
@@ -109,11 +110,11 @@ class Supplement(Generic[V]):
 
 @dataclass(frozen=True, slots=True)
 class Reads(Generic[V, A]):
-    """How the brokers of a topology are read. `session` opens the way to one; `snapshot` puts both sites together.
-    `unlike` says whether the two brokers of a pair differ by more than one reading can explain, whatever moved between
-    two; never where counts of the two say nothing about each other. `source` is open where one of them is. `observed`
-    adds to such a reading what only commands need, `supplement` to a watch's reading what takes long to read.
-    `by_pair`: a pair moves as a whole, and one that has moved is left."""
+    """How the brokers of a topology are read. `session` opens the way to a broker; `snapshot` puts both sites together.
+    `unlike` says whether the two brokers of a pair, of which the first is open if one is, differ by more than one
+    reading and the movement between two can explain; it is never true where counts of the two say nothing about each
+    other. `observed` adds to such a reading what only commands need, `supplement` adds to a watch's reading what takes
+    long to read. `by_pair` says that a pair moves as a whole, so that one which has moved is left alone."""
 
     session: Callable[[Installation, Path, Clock], Callable[[str, str], A]]
     snapshot: Callable[[Sites[V]], Snapshot[V]] = Snapshot
@@ -124,7 +125,8 @@ class Reads(Generic[V, A]):
 
 
 class Observer(Generic[V_co, A_co]):
-    """Looks at each broker of an installation in the way of its kind. Holds nothing that could change one."""
+    """Reads each broker of an installation in the way of its kind. An observer holds nothing that could change a
+    broker."""
 
     def __init__(
         self, reads: Reads[V_co, A_co], installation: Installation, clock: Clock, timeouts: Timeouts, documents: Path
@@ -143,8 +145,8 @@ class Observer(Generic[V_co, A_co]):
         self._watch, self._supplement = Watch(clock), reads.supplement()
 
     def unapplied_at(self, site: str, *, timeout_s: float) -> int | None:
-        """How many acknowledgements have arrived at a site and are not applied, or None if unread or not told in time.
-        Raises `BrokerError`."""
+        """Count the acknowledgements that have arrived at a site and are not applied; return None if the count was not
+        read in time. Raises `BrokerError`."""
         try:
             return total(self.ask_all(methodcaller("unapplied", timeout_s=timeout_s), self.at(site)))
         except TimedOut:
@@ -152,7 +154,8 @@ class Observer(Generic[V_co, A_co]):
 
     def spend_at_most(self, seconds: float, site: str) -> None:
         """Bound all waiting for a site that may be lost, name lookup included, over all readings of this command. The
-        two that decide, right before another site opens and at the end, have a part of it for themselves."""
+        two readings that decide, right before another site opens and at the end, have a part of that time for
+        themselves."""
         self._left_s[site] = max(seconds / 2, seconds - 2 * self.timeouts.last_reading_s)
 
     def all(self) -> Sequence[A_co]:
@@ -166,19 +169,19 @@ class Observer(Generic[V_co, A_co]):
         return max(session.group.takeover_s for session in self.all())
 
     def turns(self) -> list[str]:
-        """Which node of each broker that has several is active, as far as that was seen."""
+        """Return which node of each broker that has several was seen active."""
         return [session.group.activation for session in self.all() if session.group.takeover_s]
 
     def read_at(self, site: str, pairs: Collection[str] | None = None, scope: ReadScope = EVERYTHING) -> list[V_co]:
-        """Every broker of a site, or those of some pairs; raises `BrokerError` where one does not answer."""
+        """Read every broker of a site, or those of some pairs. Raises `BrokerError` where a broker does not answer."""
         of = [session for session in self.at(site) if pairs is None or session.pair in pairs]
         return self.ask_all(methodcaller("read", scope), of)
 
     def answers(
         self, of: Iterable[Session[V]], scope: ReadScope = EVERYTHING, within_s: float | None = None
     ) -> list[V | BrokerError]:
-        """This scope of each of these brokers, or the error that stands in their place. One that does not tell a few
-        figures in time is asked again sooner."""
+        """Read this scope of each of these brokers; an error stands in the place of a reading. A broker that does not
+        tell a few figures in time is asked again sooner."""
         timeout_s = min(within_s or READ_S, SMALL_S if scope is ReadScope.OUTFLOW else READ_S)
 
         def read(session: Session[V]) -> V | BrokerError:
@@ -194,7 +197,7 @@ class Observer(Generic[V_co, A_co]):
         return [view for view in views if not isinstance(view, Silent)]
 
     def link_ends(self, move: Move) -> Sequence[tuple[A_co, A_co]]:
-        """The brokers of each pair that is still to move, the source's first."""
+        """Return the brokers of each pair that is still to move, the source's first."""
         ends = self.between(move.source, move.target)
         return [both for both in ends if not self._reads.by_pair or move.moves(both[0].pair)]
 
@@ -208,11 +211,11 @@ class Observer(Generic[V_co, A_co]):
             session.close()
 
     def ask_all(self, ask: Callable[[A], T], of: Iterable[A]) -> list[T]:
-        """Ask several brokers at the same time; the first error is raised after all have answered."""
+        """Ask several brokers at the same time; raise the first error after all have answered."""
         return in_parallel([partial(ask, session) for session in of], "read", most=MAX_AT_ONCE)
 
     def observe(self, *, min_s: float = 0.0) -> Snapshot[V_co]:
-        """Look again where counts differ by more than one reading can explain."""
+        """Read both sites, and again where counts differ by more than one reading can explain."""
         return self._reads.observed(self, partial(self._observed, min_s))
 
     def _observed(self, min_s: float) -> Snapshot[V_co]:
@@ -226,7 +229,8 @@ class Observer(Generic[V_co, A_co]):
         return snapshot
 
     def observe_over(self, seconds: float) -> Snapshot[V_co]:
-        """Two readings that begin so far apart: the second, with what moved since the first."""
+        """Read both sites twice, so many seconds apart, and return the second reading with what moved since the
+        first."""
         began = self.clock.monotonic()
         before = self.read_once()
         self.clock.sleep(max(0.0, began + seconds - self.clock.monotonic()))
@@ -236,11 +240,12 @@ class Observer(Generic[V_co, A_co]):
         return replace(seen_twice, before=before, took_s=again - began)
 
     def read_once(self, *, min_s: float = 0.0) -> Snapshot[V_co]:
-        """A site that may be lost is given `min_s`, whatever was spent on it before."""
+        """Read both sites once. A site that may be lost is given `min_s`, whatever was spent on it before."""
         return self._snapshot(self.ask_all(partial(self._view, min_s=min_s), self.all()))
 
     def poll(self, *, full: bool) -> TimedReading[Snapshot[V_co]] | None:
-        """For a watch, everything or the outflows alone; None if some broker cannot be asked so little."""
+        """Read everything for a watch, or the outflows alone; return None if some broker cannot be asked for so
+        little."""
         if not full and not all(ReadScope.OUTFLOW in session.readable_alone for session in self.all()):
             return None
         ask = partial(self._answer, scope=FOR_HISTORY if full else ReadScope.OUTFLOW, timeout_s=READ_S)
@@ -266,11 +271,10 @@ class Observer(Generic[V_co, A_co]):
         given_up = Silent(session.pair, session.site, Unreachable(text, refused=False))
         if within_s <= 0:
             return given_up
-        # Half of it for an answer: a broker that takes the connection and says nothing is sick, and must be told so.
+        # Half of that time is for an answer: a broker that takes the connection and says nothing is reported as sick.
         ask = partial(self._answer, session, FOR_PEOPLE, min(READ_S, max(left_s / 2, _MOST * min_s)))
         began = self.clock.monotonic()
-        # Not waited for longer: a name look-up that hangs keeps neither this reading nor the end of the command
-        # waiting.
+        # Nobody waits longer: a name look-up that hangs keeps neither this reading nor the end of the command waiting.
         looking = in_background(ask, f"look at {session.site}")
         view = looking.result() if looking.wait(within_s) else given_up
         if isinstance(view, Silent):
@@ -289,10 +293,10 @@ class Observer(Generic[V_co, A_co]):
             self._left_s[site] = max(0.0, self._left_s[site] - (self.clock.monotonic() - began))
 
     def _alive_if_seen(self, session: Session[V_co], views: Mapping[tuple[str, str], V_co | Silent]) -> V_co | Silent:
-        """What others show of a broker that did not answer. It lives, even when its console and its clients' listener
-        refuse, where its peer's link is attached, or where a broker answers at an address of that link. It is not shown
-        to be down where connections are taken at another port that its peer knows of as a client's: by a proxy, or by
-        it. And it may have other nodes."""
+        """Add what others show of a broker that did not answer. Its peer's attached link, or a broker that answers at
+        an address of that link, shows that it lives, even when its console and its clients' listener refuse. The broker
+        is not shown to be down where a proxy or the broker itself takes connections at another port that the peer knows
+        as a client's. Other nodes of the broker may be at work, too."""
         view = views[session.site, session.pair]
         if not isinstance(view, Silent):
             self._remembered.pop(session.site, None)
@@ -314,23 +318,24 @@ class Observer(Generic[V_co, A_co]):
                 self._remembered[view.site] = self._read_back(view.site)
             unnamed = [node for node in self._remembered[view.site] if node.pair == view.pair]
         if view.error.shows_life:
-            signs = []  # the error itself says so, and what to do
+            signs = []  # the error itself says that the broker lives, and what to do
         return replace(view, taken=tuple(taken), signs=tuple(signs), unnamed=tuple(unnamed))
 
     def _read_back(self, site: str) -> Sequence[Node]:
-        """What the history tells of a site whose brokers do not answer. It is asked for once in a silence."""
+        """Return the nodes that the history tells of at a site whose brokers do not answer. Each silence asks once."""
         try:
             from dr_ctl.rpo.history.newest import nodes  # noqa: PLC0415 - what reads Parquet takes a tenth of a second
 
             rows = nodes(self.installation.history, site)
         except (ModuleNotFoundError, OSError):  # a history that cannot be read tells of none
             return ()
-        # Where no address was told, it is what showed that there is a node: a sentence.
+        # A name with a space is no address, but a sentence on what showed the node.
         told = [(pair, *(("", name) if " " in name else (name, "by the history")), at) for pair, name, at in rows]
         return [Node(site, pair, address, f"{shown_by}, at {stamp(at)}") for pair, address, shown_by, at in told]
 
     def _probed(self, session: Session[V_co], peer: Broker) -> list[str]:
-        """Where both have one host, it would be the peer that takes the connection."""
+        """Return the addresses where connections are taken at the broker's own hosts. On a host that both brokers have,
+        the peer would take them."""
         hosts = sorted(session.hosts - self.brokers[peer.site][peer.pair].hosts)
         ports = [listener.port for listener in peer.listeners if listener.port is not None]
         return self._where(session, takes_connections, [Address(host, port) for host in hosts for port in ports])
@@ -342,8 +347,8 @@ class Observer(Generic[V_co, A_co]):
         return [f"{address.host}:{address.port}" for address, yes in zip(at, answers, strict=True) if yes]
 
     def _puzzling(self, snapshot: Snapshot[V_co]) -> bool:
-        """Whether counts differ by more than one reading can explain, or a broker may have died a moment ago: its ports
-        refuse, and the peer's link is connected."""
+        """Say whether counts differ by more than one reading can explain, or a broker may have died a moment ago: the
+        broker's ports refuse, and its peer's link is connected."""
         for local, peer in snapshot.both(*snapshot.sites):
             source, target = (peer, local) if peer.open and not local.open else (local, peer)
             if self._reads.unlike(source, target, self.queues, snapshot.traffic.get(local.pair, {})):
@@ -362,7 +367,7 @@ class Observer(Generic[V_co, A_co]):
 
 
 def _heard_from(before: Snapshot[V], after: Snapshot[V]) -> Mapping[str, Mapping[str, V | Silent]]:
-    """The second of two readings, where no broker is down from which its peer got something in between."""
+    """Return the second of two readings, where no broker counts as down whose peer got something from it in between."""
 
     def heard(broker: V | Silent) -> V | Silent:
         is_heard = isinstance(broker, Silent) and _arrived(before.peer(broker), after.peer(broker))

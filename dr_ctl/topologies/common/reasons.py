@@ -1,5 +1,5 @@
-"""Reasons against a failover, against taking the lost site in again, and against each single step of a runbook; and
-what holds already. Every answer rests on the present reading, not on an earlier command. Pure."""
+"""This module finds reasons against a failover, against taking the lost site in again, and against each single step of
+a runbook, and says what holds already. Every answer rests on the present reading, not on an earlier command. Pure."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -46,8 +46,8 @@ def against_failover(
 
 
 def is_kept_out(snapshot: Snapshot[Broker], move: Move) -> bool:
-    """Say whether what a lost site holds cannot reach the target, and a quarantine is owed; or that the lost site is
-    closed, and was read to hold nothing. Sites with one store hold nothing of their own."""
+    """Say whether what a lost site holds cannot reach the target, and a quarantine is owed, or the lost site is closed
+    and was read to hold nothing. Sites with one store hold nothing of their own."""
     if snapshot.one_store:
         return True
     targets, sources = snapshot.views(move.target), snapshot.views(move.source)
@@ -81,8 +81,9 @@ def of_return(
     of_both: Callable[[Case[V], V, V], Iterable[Finding]] | None = None,
 ) -> Iterator[Finding]:
     """Find reasons against taking the target in beside the serving source, leaving out findings that the return itself
-    has `mended`; `open_again` is the finding of a target that came back open, as its brokers can be kept closed.
-    `of_both`: of a failback to a site that nothing keeps out any more, as it is a swapover then."""
+    has `mended`. `open_again` is the finding on a target that came back open, which says how its brokers can be kept
+    closed. `of_both` compares the sites of a failback to a site that nothing keeps out any more, because it is a
+    swapover then."""
     snapshot, move = case.snapshot, case.move
     if of_both is not None and move.spec.operation == FAILBACK and is_settled(snapshot, move):
         for both in snapshot.both(move.source, move.target):
@@ -113,7 +114,7 @@ def is_settled(snapshot: Snapshot[Any], move: Move) -> bool:
 
 
 def nothing_owed(snapshot: Snapshot[Any], move: Move) -> bool:
-    """Whether the target is taken in already: no debt is left, configured links ship, and nothing is under way."""
+    """Say whether the target is taken in already: no debt is left, configured links ship, and nothing is under way."""
     sources, targets = snapshot.views(move.source), snapshot.views(move.target)
     ship = all(
         (view.link.attached or view.link.missing)
@@ -132,11 +133,12 @@ _MENDED: Final = frozenset({"DR-LINK-003", "DR-LINK-004"})
 
 
 def against_step(case: Case[V], checks: Checks[V]) -> Iterator[Finding]:
-    """Find reasons against a step. A step at both sites rests on all checks of a move, others on the source's."""
+    """Find reasons against a step. A step at both sites rests on all checks of a move, any other step on the
+    source's."""
     snapshot, move = case.snapshot, case.move
     if move.spec.operation in (DRAIN, ACTIVATE):
         for finding in checks.of_move(case):
-            # Which acceptor a fence would close stands in the way of none that closes one.
+            # A finding on what a fence of an acceptor would cut off does not matter to a step that closes none.
             yield replace(finding, severity=Severity.WARNING) if finding.id == "DR-NODE-002" else finding
         if move.spec.operation == DRAIN:
             for view in snapshot.views(move.target):
@@ -172,13 +174,14 @@ def against_step(case: Case[V], checks: Checks[V]) -> Iterator[Finding]:
 
 
 def not_taken_in(snapshot: Snapshot[Broker], move: Move) -> Iterator[Finding]:
-    """Of a move to a site that was lost, and that nothing kept from being moved to where no link joins the sites."""
+    """Refuse a move to a site that was lost and is not taken in again. Where no link joins the sites, nothing else
+    stops such a move."""
     if lost_alone(snapshot.debts) == move.target and not move.sent:
         yield found("DR-RETURN-008.move", lost=move.target, served=move.source)
 
 
 def _replaced(snapshot: Snapshot[Broker], move: Move) -> Iterator[Finding]:
-    """Where both sites are closed, the one that was lost last has not what clients of the other did since."""
+    """Find that the site which was lost last lacks what clients of the other site did since, where both are closed."""
     unfence = move.spec.operation == UNFENCE
     opened, other = (move.source, move.target) if unfence else (move.target, move.source)
     if lost_alone(snapshot.debts) == opened and part_of(snapshot, move.spec).roles[other] is Role.STANDBY:
@@ -186,7 +189,8 @@ def _replaced(snapshot: Snapshot[Broker], move: Move) -> Iterator[Finding]:
 
 
 def _coming_in(snapshot: Snapshot[Broker], move: Move) -> Iterator[Finding]:
-    """Pauses that a return holds: lifting them would deliver messages whose acknowledgements are on the way."""
+    """Find pauses that a return holds: without them messages would be delivered whose acknowledgements are on the
+    way."""
     debts = [debt for debt in snapshot.debts if debt.kind is DebtKind.QUARANTINE and debt.kept_at == move.source]
     listeners = [listener for view, _ in paused_at(snapshot, move.source) for listener in view.link.listeners]
     if debts and any(listener.started for listener in listeners):
@@ -215,7 +219,7 @@ def _moved_on(snapshot: Snapshot[Broker], move: Move) -> Iterator[Finding]:
     for view, peer in snapshot.both(move.source, move.target):  # a pair with a silent broker is not opened
         if view.open:
             continue
-        # What a lost site still holds is kept out, and comes in when it is taken in again.
+        # A lost site's messages are kept out, and come in when the site is taken in again.
         holds = [] if lost_alone(snapshot.debts) == move.target else peer.link.left_to_ship()
         if left := [*holds, *_unapplied(view)]:
             key = "DR-UNFENCE-001.no_link" if peer.link.missing else "DR-UNFENCE-001"
@@ -223,9 +227,9 @@ def _moved_on(snapshot: Snapshot[Broker], move: Move) -> Iterator[Finding]:
 
 
 def surplus_at_closed_sites(case: Case[V], surplus: Callable[[V, V], Mapping[str, int]]) -> Iterator[Finding]:
-    """Find what lies at a site that is to be opened by itself, and not at the other, which is closed too. `surplus`
-    says by queue how many more lie at the first of two brokers than what is under way explains. Nothing is left to
-    compare where a receipt shows what lies there."""
+    """Find what lies at a site that is to be opened by itself, and not at the other site, which is closed too.
+    `surplus` says by queue how many more messages lie at the first of two brokers than what is under way explains. A
+    receipt that stands makes the comparison unnecessary."""
     snapshot, move = case.snapshot, case.move
     unfence = move.spec.operation == UNFENCE
     if not (unfence or move.spec.operation == ACTIVATE) or lost_alone(snapshot.debts) == move.target:

@@ -1,5 +1,5 @@
-"""The receipt of a finished drain, as a document on the target's brokers: of both brokers of the pair the start, and a
-digest of all counters of business queues, which any message that comes or goes changes. Pure."""
+"""The receipt of a finished drain is a document on the target's brokers. It holds the start of both brokers of a pair,
+and a digest of all counters of business queues, which any message that comes or goes changes. Pure."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from dr_ctl.core.document import document, read
 from dr_ctl.core.errors import UNREADABLE
 from dr_ctl.core.model import brief
 from dr_ctl.core.system import stamp
-from dr_ctl.engine.plan import Call, Spec
+from dr_ctl.engine.plan import Call, Goal, Spec
 from dr_ctl.rpo.core.starts import same_start
-from dr_ctl.topologies.common.calls import remove_document, write_document
+from dr_ctl.topologies.common.calls import call, remove_document
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.view import Broker
 
@@ -43,7 +43,7 @@ def changes(before: Broker, now: Broker, moves: Callable[[str | None], bool]) ->
     name = f"{now.site}/{now.pair}"
     if before.start != now.start:
         return [f"{name} was restarted since the gate was seen to hold"]
-    # These two show removed messages too: the queue is less deep, or as many were added.
+    # Depth and added messages show removed messages too: the queue is less deep while as many were added.
     was, figures = ({queue.name: (queue.depth, queue.added) for queue in view.link.counters} for view in (before, now))
     changed = [queue for queue in figures if moves(now.unit_of(queue)) and figures[queue] != was.get(queue)]
     changed += sorted(queue for queue in was.keys() - figures.keys() if moves(before.unit_of(queue)))
@@ -72,7 +72,7 @@ def of(source: Broker, target: Broker, epoch: int, spec: Spec | None = None) -> 
 
 
 def held_at(view: Broker) -> Receipt | None:
-    """The receipt that stands at a broker. A receipt that cannot be read fits no broker."""
+    """Return the receipt that stands at a broker. A receipt that cannot be read fits no broker."""
     text = view.documents.get(name(view.site))
     if text is None:
         return None
@@ -96,16 +96,17 @@ def changes_since(receipt: Receipt, views: Sequence[Broker], spec: Spec | None =
 
 
 def write(view: Broker, receipt: Receipt | None, when: str | None = None) -> tuple[Call, ...]:
-    """Write a receipt, in the place of an older one. A plan says where it will stand before there is one."""
+    """Write a receipt in the place of an older one. A plan says where the receipt will stand before there is one."""
     text = receipt.to_text() if receipt is not None else None
-    written = write_document(view, name(view.site), text, f"write the receipt {name(view.site)} at {view.site}", when)
+    asked, summary = view.requests.write(name(view.site), text), f"write the receipt {name(view.site)}"
+    written = call(view, Goal.WRITE, name(view.site), asked, summary, when)
     return (*strike(view, STANDS if receipt is None else None), written)
 
 
 def strike(view: Broker, when: str | None = None) -> tuple[Call, ...]:
     if name(view.site) not in view.documents:
         return ()
-    return (remove_document(view, name(view.site), f"remove the receipt {name(view.site)} at {view.site}", when),)
+    return (remove_document(view, name(view.site), f"remove the receipt {name(view.site)}", when),)
 
 
 def strikes(snapshot: Snapshot[Broker]) -> list[Call]:

@@ -1,4 +1,5 @@
-"""The half of a topology that decides: the reasons against a move, and every step by its procedure's table. Pure."""
+"""A recipe is the half of a topology that decides: it finds the reasons against a move, and drafts every step by its
+procedure's table. Pure."""
 
 from __future__ import annotations
 
@@ -22,14 +23,15 @@ from dr_ctl.topologies.common.wants import AtBroker, Want
 if TYPE_CHECKING:
     from dr_ctl.topologies.common.topology import TopologyDefinition
 
-S = TypeVar("S")  # what was seen
-T = TypeVar("T")  # what is acted with
+S = TypeVar("S")
+T = TypeVar("T")
 V = TypeVar("V", bound=Broker)
 
 
 @dataclass(frozen=True, slots=True)
 class Undo:
-    """The undo wants what a verb may change at each site as before the run; `by` does what is more than that."""
+    """The undo of a verb wants what the verb may change at each site as it was before the run. `by` carries an undo out
+    that is more than that."""
 
     source: tuple[Want, ...] = ()
     target: tuple[Want, ...] = ()
@@ -51,7 +53,7 @@ class VerbHandler(Generic[S, T]):
     undo: Undo | None = None
 
 
-# The rows of one topology by verb, in the order in which a person reads them: the order of steps is the runbook's.
+# The verbs stand in the order in which a person reads them: the runbook orders the steps.
 Procedure = Mapping[str, VerbHandler[S, T]]
 
 

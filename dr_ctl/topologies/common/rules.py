@@ -1,4 +1,5 @@
-"""The settings of a move: which queues it is about, how they moved between readings, how long it may take. Pure."""
+"""The settings of a move: the queues that it is about, how these moved between readings, and how long it may take.
+Pure."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -28,7 +29,7 @@ def selects_all(queues: Queues, beginning: str) -> bool:
         beginning.startswith(head) or head.startswith(beginning) for head in (*BROKERS, *OURS, MQTT_RETAINED, *heads)
     ):
         return False
-    # `orders.#` has all that begins with `orders.`, where no other word of it is a pattern.
+    # `orders.#` matches all names that begin with `orders.`, where no other word of it is a pattern.
     whole = [
         pattern[:-1] for pattern in queues.include if pattern == "#" or (pattern.endswith(".#") and "*" not in pattern)
     ]
@@ -52,7 +53,7 @@ class Counts:
 def at_both(
     source: Broker, target: Broker, queues: Queues
 ) -> Iterator[tuple[Counts, tuple[Queue | None, Queue | None]]]:
-    """Every selected queue of two brokers, by name, as it lies at both; one that is absent is empty."""
+    """Yield every selected queue of two brokers by name, as it lies at both. An absent queue counts as empty."""
     at_source, at_target = selected(source, queues), selected(target, queues)
     for name in sorted(at_source.keys() | at_target.keys()):
         either = at_source.get(name), at_target.get(name)
@@ -65,7 +66,8 @@ def holding(view: Broker) -> str:
 
 
 def traffic(both: Iterable[tuple[Broker, Broker]]) -> dict[str, int]:
-    """How many messages each queue gained or lost between two readings of brokers, the larger of both sites."""
+    """Count how many messages each queue gained or lost between two readings of brokers, at the site with more of
+    them."""
     result: dict[str, int] = {}
     for before, after in both:
         for name, queue in after.business.items() if before.start == after.start else ():
@@ -91,6 +93,6 @@ class Rules:
         return {"within": self.within(move), "stall": self.drain.stall}
 
     def while_moving(self, _step: RunbookStep, move: Move) -> dict[str, float]:
-        """The limits of a wait that goes on as long as something moves, unless somebody said how long."""
+        """Return the limits of a wait that goes on as long as something moves, unless a time was asked for."""
         asked = {} if move.spec.timeout_s is None else {"within": move.spec.timeout_s}
         return {**asked, "stall": self.drain.stall}

@@ -1,5 +1,5 @@
-"""The way to one broker, opened when first needed: management for readings, and, on its own connection, for changes; a
-STOMP listener, as clients use it."""
+"""A session is the way to one broker, and opens its connections when they are first needed: management for readings, a
+connection of its own for changes, and a STOMP listener as clients use it."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -31,23 +31,24 @@ A_QUEUE_S: Final = 0.001
 
 
 class ReadScope(Flag):
-    """What a reading asks a broker for; of the queues that are known, where it is about queues."""
+    """The parts that a reading asks a broker for; parts about queues are those of the queues that are known."""
 
     STATE = auto()
     """The broker itself, its listeners, link and documents."""
     COUNTS = auto()
-    """What lies in queues, is in delivery, and was added."""
+    """The messages in each queue, those in delivery, and those that were added."""
     REMOVED = auto()
-    """What left them."""
+    """The messages that left each queue."""
     PAUSES = auto()
     QUEUES = auto()
-    """All of them, with all that they tell."""
+    """All queues with all attributes."""
     CLIENTS = auto()
     RIGHTS = auto()
     AGES = auto()
-    """Of the oldest messages to ship: only those need these who tell them."""
+    """The ages of the oldest messages to ship, for readings that show them."""
     LIMITS = auto()
-    """What keeps clients from working behind open listeners, beside what the broker's state tells."""
+    """The obstacles that keep clients from working behind open listeners, beside those that the broker's state
+    tells."""
     OUTFLOW = auto()
     """The role, the links and the queues to ship alone, by the names of an earlier reading."""
 
@@ -71,7 +72,8 @@ def stomp_account(installation: Installation, site: str, stomp: str, login: Logi
 def account(
     installation: Installation, site: str, url: str, username: str | None, secret: Secret | None, password: str = ""
 ) -> Account:
-    """The login for a console of that site, with the site's TLS. `password`: the secret, if resolved already."""
+    """Return the login for a console of that site, with the site's TLS. `password` is the secret, if it is resolved
+    already."""
     settings = installation.settings.sites[site]
     parts = urlsplit(url)
     return Account(
@@ -90,8 +92,9 @@ def change(call: Call) -> Change:
 
 
 class Session(ABC, Generic[V_co]):
-    """A broker of one site, of one process or of several. A secret is resolved at the first need. Raises `BrokerError`
-    from every method that asks the broker. `fenced_by_listener`: where clients are kept out, nobody is greeted."""
+    """A broker of one site, of one process or of several. A secret is resolved at the first need. Every method that
+    asks the broker raises `BrokerError`. `fenced_by_listener` says that nobody can log in where clients are kept
+    out."""
 
     fenced_by_listener: ClassVar[bool] = True
     readable_alone: ReadScope = ReadScope(0)
@@ -102,7 +105,7 @@ class Session(ABC, Generic[V_co]):
     settings: ManagedBroker
 
     def __init__(self, installation: Installation, site: str, pair: str, documents: Path, clock: Clock) -> None:
-        """`documents`: the folder for those of brokers that can keep none."""
+        """`documents` is the folder for documents of brokers that can keep none."""
         self.site, self.pair = site, pair
         settings = self.settings = installation.broker(site, pair, self.settings_of)
         nodes = settings.nodes if isinstance(settings, Grouped) else ()
@@ -119,16 +122,16 @@ class Session(ABC, Generic[V_co]):
         self._broker, self._password = settings.broker, ""
         self._reading: GroupWire | None = None
         self._changing: GroupWire | None = None
-        # The newest reading, and the moment at which it began: the values are no older.
+        # The newest reading, and the moment at which it began: its values are no older.
         self.newest: tuple[float, V_co] | None = None
 
     @classmethod
     def each(cls, installation: Installation, documents: Path, clock: Clock) -> Callable[[str, str], Self]:
-        """How the way to a broker of that installation is opened, by site and pair."""
+        """Return a function that opens the session of a broker by its site and pair."""
         return lambda site, pair: cls(installation, site, pair, documents, clock)
 
     def _config(self) -> Config:
-        """The broker's listeners and names, by the settings; a topology adds its own."""
+        """Return the broker's listeners and names by the settings; a topology adds its own."""
         stomp_port = parse_address(self.stomp).port if self.stomp is not None else None
         peer = self._installation.other(self.site)
         return Config(self.settings.clients, None, None, stomp_port=stomp_port, peer=peer)
@@ -141,12 +144,12 @@ class Session(ABC, Generic[V_co]):
 
     @abstractmethod
     def store(self) -> Store:
-        """The broker's documents, on a connection of their own."""
+        """Return the broker's documents, on a connection of their own."""
 
     @staticmethod
     @abstractmethod
     def find_broker(reader: Reader, *, timeout_s: float) -> str:
-        """The broker's own name. Raises `BrokerError`."""
+        """Find the broker's own name. Raises `BrokerError`."""
 
     @abstractmethod
     def _ask(self, broker: str, timeout_s: float) -> V_co: ...
@@ -159,21 +162,21 @@ class Session(ABC, Generic[V_co]):
         return self._ask(self._broker, timeout_s)
 
     def _reread(self, known: V_co, scope: ReadScope, timeout_s: float) -> V_co:  # type: ignore[misc] # its own
-        """Ask it for this scope, one that it can be asked for alone; all else stays as it was `known`."""
+        """Read a scope that is readable alone; everything else stays as it was `known`."""
         raise NotImplementedError(scope)
 
     def _read_extra(self, view: V_co, _scope: ReadScope, _timeout_s: float) -> V_co:  # type: ignore[misc] # its own
-        """Ask it for what questions of their own are for."""
+        """Read the parts that need further questions."""
         return view
 
     def open_listeners(self, *, timeout_s: float) -> tuple[str, ...]:
-        """The client acceptors through which it says that it serves, in one small reading."""
+        """Return the client acceptors that say that they are open, in one small reading."""
         view = self.read(ReadScope.OUTFLOW, timeout_s=timeout_s)
         return tuple(listener.name for listener in view.listeners if listener.started)
 
     @abstractmethod
     def dispatch(self) -> Mapping[str, tuple[int, bool]]:
-        """Messages in delivery of each queue, and whether it is paused: the poll of a quiesce."""
+        """Return for each queue its messages in delivery, and whether it is paused: the poll of a quiesce."""
 
     def uncovered(self) -> list[str]:
         return []
@@ -182,7 +185,7 @@ class Session(ABC, Generic[V_co]):
         return self.read(ReadScope.OUTFLOW, timeout_s=timeout_s).link.unapplied
 
     def send(self, calls: Sequence[Call]) -> list[Outcome]:
-        """Change it: send the calls in their order, at once; gives an outcome for each. Raises `BrokerError`."""
+        """Send the calls in their order, at once, and return an outcome for each. Raises `BrokerError`."""
         outcomes: list[Outcome] = []
         for is_own, several in groupby(calls, self.is_own):
             batch = [*several]
@@ -196,7 +199,8 @@ class Session(ABC, Generic[V_co]):
         raise NotImplementedError(call.summary)
 
     def _changed(self, calls: Sequence[Call]) -> list[Outcome]:
-        """A connection of its own: a change never waits behind a reading. It reaches every node that is active."""
+        """Send calls on a connection of their own, because a change never waits behind a reading. They reach every
+        active node."""
         if self._changing is None:
             self._changing = self.wire(every=True)
         answers = make_changes(self._changing, [change(call) for call in calls])
@@ -214,7 +218,7 @@ class Session(ABC, Generic[V_co]):
 
     @property
     def _active(self) -> Node | None:
-        """None where the settings name no nodes."""
+        """Return the active node; return None where the settings name no nodes."""
         nodes = self.settings.nodes if isinstance(self.settings, Grouped) else ()
         return next((node for node in nodes if node.name == self.group.current.name), None)
 
@@ -229,7 +233,7 @@ class Session(ABC, Generic[V_co]):
         )
 
     def is_vacant(self, *, anew: bool = False) -> bool:
-        """Whether no node is active and one may be at any moment. Asked `anew`, or where none was just now."""
+        """Say whether no node is active and one may be at any moment. Ask `anew`, or where none was active just now."""
         try:
             self.group.found(anew=anew)
         except NobodyActive as error:
@@ -244,9 +248,8 @@ class Session(ABC, Generic[V_co]):
         return isinstance(self.try_login(timeout_s=within_s), Closed)
 
     def read(self, scope: ReadScope = EVERYTHING, *, timeout_s: float = READ_S) -> V_co:
-        """These parts as they are now, and no less. Others may be from the newest reading. All nodes are asked who they
-        are, and the active one for these parts as well. Where several are active, it is the one that lets clients
-        in."""
+        """Read these parts as they are now; other parts may be from the newest reading. Every node is asked who it is,
+        and the active node for these parts as well. Of several active nodes, the one that lets clients in is read."""
         group, view, failed = self.group, None, None
         if group.has_one_node:
             return self._read(scope, timeout_s)
@@ -266,14 +269,14 @@ class Session(ABC, Generic[V_co]):
         return replace(view, nodes=group.readings)
 
     def _at(self, process: Process, scope: ReadScope, timeout_s: float) -> V_co:
-        """What that node tells. Nothing is known there by an earlier reading of another one."""
+        """Read that node whole: an earlier reading of another node says nothing about it."""
         self.group.last, self.newest = process, None
         self.config = self._config()
         return self._read(scope | EVERYTHING, timeout_s)
 
     def _read(self, scope: ReadScope, timeout_s: float) -> V_co:
         began, count = boottime_s(), len(self._last.queues) if self._last is not None else 0
-        # Where nothing cuts it short, a broker known to have very many queues is given time for them.
+        # A broker that is known to have very many queues is given time for them, unless the caller cuts the time short.
         enough_s = timeout_s + count * A_QUEUE_S if timeout_s >= READ_S else timeout_s
         known = self.names() if scope is ReadScope.OUTFLOW else self._last
         if known is None or scope not in self.readable_alone or EVERYTHING in scope:
@@ -295,8 +298,8 @@ class Session(ABC, Generic[V_co]):
         return self._listener(self.stomp, self._active)
 
     def try_login(self, *, timeout_s: float) -> LoginResult | None:
-        """Connect once as a client, if the settings name a STOMP address: to every node that is not out of reach, as a
-        listener that lets anybody in is open."""
+        """Connect once as a client, if the settings name a STOMP address, to every node within reach: the listener of
+        any node that lets somebody in is open."""
         away = {reading.name for reading in self.group.readings if reading.state is NodeState.UNKNOWN}
         first = self.group.current
         others = [process for process in self.group.processes if process is not first and process.name not in away]
@@ -305,7 +308,7 @@ class Session(ABC, Generic[V_co]):
         return next((result for result in login_results if isinstance(result, Connected)), login_results[-1])
 
     def as_client(self, act: Callable[..., RoundTrip], queue: str, **how: Any) -> RoundTrip | None:
-        """Send or take messages of a queue over STOMP; None where the settings name no address."""
+        """Send or take messages of a queue over STOMP; return None where the settings name no address."""
         account = self.stomp_account()
         if account is None:
             return None
@@ -350,7 +353,7 @@ class Session(ABC, Generic[V_co]):
         return Wire(account(self._installation, self.site, url, username, secret, password))
 
     def wire(self, *, every: bool = False) -> GroupWire:
-        """A connection of its own to the management of the node that is active, or of `every` one that is."""
+        """Open a connection to the management of the active node, or of `every` active node."""
         return GroupWire(self.group, every=every)
 
     def reader(self) -> Reader:

@@ -1,6 +1,6 @@
-"""The result of one reading of both sites of an installation, broker by broker, and the parts that commands use;
-the state of a pair before a run, as far as dr-ctl may change it: an undo restores this, and nothing else.
-"""
+"""A snapshot is one reading of both sites of an installation, broker by broker, with the parts of it that commands use.
+The baseline is the state of a pair before a run, as far as dr-ctl may change it: an undo restores this state, and
+nothing else."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ from dr_ctl.topologies.topology import (
 
 @dataclass(frozen=True, slots=True)
 class Silent:
-    """A broker that did not answer as asked, and the error. `nodes` are its nodes, where it has several, and `left_s`
-    is how long one of them may still take to be active; `unnamed` are those that the settings do not name, as far as
-    others tell of them; `signs` show that it lives all the same, `taken` that something takes connections where it may
-    be."""
+    """A broker that did not answer as asked, and its error. `nodes` are the nodes of a broker that has several,
+    `left_s` is how long one of them may still take to be active, and `unnamed` are the nodes that others tell of and
+    the settings do not name. `signs` show that the broker lives all the same, `taken` that something takes connections
+    where it may be."""
 
     pair: str
     site: str
@@ -56,8 +56,8 @@ class Silent:
 
     @property
     def role(self) -> Role:
-        """Down only when every port that is known refuses, nothing shows that it lives, and no other node of it can be
-        the broker by now; sick when something lives there."""
+        """The broker is down only when every known port refuses, nothing shows that it lives, and no other node of it
+        can be the broker by now; it is sick when something lives there."""
         states = [node.state for node in self.nodes] or [group.state_of(self.error, refuses=self.ports_refuse)]
         is_down = self.ports_refuse and self.left_s <= 0 and {*states} == {NodeState.REFUSES}
         if is_down and not (self.unnamed or self.signs or self.taken):
@@ -70,11 +70,11 @@ V_co = TypeVar("V_co", bound=Broker, covariant=True)
 
 @dataclass(frozen=True)
 class Snapshot(Generic[V_co]):
-    """A reading of both sites. `traffic`: how much each pair's queues changed between two readings, where there were
-    two, `took_s` apart: `before` is the first of the two. `workloads` are those beside the brokers."""
+    """A reading of both sites. `traffic` is how much each pair's queues changed between two readings that were `took_s`
+    apart; `before` is the first of the two. `workloads` are those beside the brokers."""
 
     kept_aside: ClassVar[str] = "DR-RECONCILE-003"
-    """What to do with messages that a return took out, at the site that is filled in."""
+    """The finding that says what to do with messages that a return took out; a reading fills in the site."""
 
     sites: Mapping[str, Mapping[str, V_co | Silent]]
     traffic: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -92,7 +92,7 @@ class Snapshot(Generic[V_co]):
 
     @property
     def debts(self) -> Sequence[Debt]:
-        """What keeps a quarantine lasting is what is seen now."""
+        """Return the debts. The present reading says too whether a quarantine is lasting."""
         return [
             replace(debt, lasting=debt.lasting or bool(view.link.rights_revoked))
             if debt.kind is DebtKind.QUARANTINE
@@ -135,7 +135,7 @@ class Snapshot(Generic[V_co]):
 
     @staticmethod
     def unit(name: str, brokers: Mapping[str, Sequence[Broker | Silent]]) -> UnitSnapshot:
-        """A unit is open at a site with a broker that lets clients in, and closed where every broker lets nobody in."""
+        """A unit is open at a site where a broker lets clients in, and closed where every broker lets nobody in."""
         flags = {
             site: [None if isinstance(broker, Silent) else broker.units.get(name) for broker in own]
             for site, own in brokers.items()
@@ -157,7 +157,7 @@ class Snapshot(Generic[V_co]):
         return [broker for broker in self.sites[site].values() if not isinstance(broker, Silent)]
 
     def both(self, local: str, remote: str) -> Iterator[tuple[V_co, V_co]]:
-        """The two brokers of each pair of which both answered."""
+        """Yield the two brokers of each pair whose brokers both answered."""
         for pair in self.sites[local]:
             one, other = self.view(local, pair), self.view(remote, pair)
             if one is not None and other is not None:
@@ -183,11 +183,7 @@ class Snapshot(Generic[V_co]):
         return [LockReading(view.site, view.pair, view.now_ms, _locks(view)) for view in self._all()]
 
     def links(self) -> Sequence[LinkSnapshot]:
-        was = self.before
-        return [
-            view.link.linked(was.view(view.site, view.pair) if was is not None else None, self.took_s)
-            for view in self._all()
-        ]
+        return [view.link.linked(self._before(view), self.took_s) for view in self._all()]
 
     def rows(self, at: datetime) -> Sequence[Row]:
         rows: list[Row] = []
@@ -201,7 +197,7 @@ class Snapshot(Generic[V_co]):
         ]
 
     def _unnamed_now(self) -> Iterator[Node]:
-        """The nodes that this reading shows, without what the history tells."""
+        """Yield the unnamed nodes that this reading shows, without those that the history tells of."""
         for site, brokers in self.sites.items():
             for pair, broker in brokers.items():
                 peer = self.peer(broker)
@@ -246,7 +242,7 @@ class Snapshot(Generic[V_co]):
         return replace(self, sites={**self.sites, site: brokers}, traffic={}, before=None, workloads=workloads)
 
     def _before(self, view: Broker | Silent) -> Broker | None:
-        """The broker in the first of two readings, since which it was not started anew."""
+        """Return the broker by the first of two readings, unless it was started anew since."""
         if self.before is None or isinstance(view, Silent):
             return None
         was = self.before.view(view.site, view.pair)
@@ -256,11 +252,12 @@ class Snapshot(Generic[V_co]):
         return [view for site in self.sites for view in self.views(site)]
 
     def peer(self, view: Broker | Silent) -> Any:
-        """The other broker of a pair, which is of the same kind; None where that did not answer."""
+        """Return the other broker of a pair, which is of the same kind, or None where the other broker did not
+        answer."""
         return next(self.view(site, view.pair) for site in self.sites if site != view.site)
 
     def _let_in(self) -> Iterator[Finding]:
-        """A quarantine that a restart or a takeover has ended."""
+        """Find quarantines that a restart or a takeover has ended."""
         for debt in self.debts:
             if debt.kept_at not in self.sites:
                 continue
@@ -316,7 +313,7 @@ def _broker(view: Broker | Silent, before: Broker | None, took_s: float) -> Brok
 
 
 def _clients(view: Broker) -> int | None:
-    """Connections at the clients' listeners; None where the broker does not tell a listener's port."""
+    """Count the connections at the clients' listeners; return None where the broker does not tell a listener's port."""
     ports = {listener.port for listener in view.listeners}
     if None in ports:
         return None
@@ -333,9 +330,9 @@ def _traffic(view: Broker, before: Broker, took_s: float) -> tuple[float, float]
 
 
 def _together(roles: Sequence[Role]) -> Role:
-    """A site's role from its brokers': a serving broker makes the site serving; otherwise all brokers must agree, or
-    the role is unknown. A site with closed brokers and a broker that is down counts as down: the site cannot take over
-    and lets nobody in."""
+    """Derive a site's role from its brokers': a serving broker makes the site serving; otherwise all brokers must
+    agree, or the role is unknown. A site with closed brokers and a broker that is down counts as down: the site cannot
+    take over and lets nobody in."""
     if Role.SERVING in roles:
         return Role.SERVING
     if len({*roles}) == 1:
@@ -387,13 +384,14 @@ def baseline(snapshot: Snapshot[Broker]) -> Mapping[str, Json]:
 
 
 def started_since(move: Move, view: Broker) -> bool:
-    """Whether a broker was started anew since the run began, as far as that is known."""
+    """Say whether a broker was started anew since the run began, as far as that is known."""
     return not same_start(before(move, view).get(START, view.start), view.start)
 
 
 def before(move: Move, view: Broker) -> dict[str, Any]:
-    """One broker in the baseline of a run; a broker silent at the start counts as it is now, and the target of a return
-    as closed: it came back, whether open or not, and the undo of the move back leaves it closed."""
+    """Return a broker's state in the baseline of a run. A broker that was silent at the start counts as it is now. The
+    target of a return counts as closed: whether it came back open or not, the undo of the move back leaves it
+    closed."""
     site: Any = move.baseline.get(view.site, {})
     state: dict[str, Any] = site[view.pair] if view.pair in site else state_to_restore(view)
     if move.spec.operation == FAILBACK and view.site == move.target:
@@ -409,7 +407,7 @@ def reopened(move: Move, view: Broker) -> bool:
 
 
 def paused_by_runs(view: Broker) -> frozenset[str]:
-    """The queues that runs paused, by their locks: a later run must lift these pauses."""
+    """Return the queues that runs paused, by their locks: a later run must lift these pauses."""
     return frozenset(queue for lock in _locks(view) for queues in lock.paused.values() for queue in queues)
 
 
@@ -418,7 +416,7 @@ def _locks(view: Broker) -> tuple[LockDocument, ...]:
 
 
 def basis(snapshot: Snapshot[Broker]) -> Mapping[str, Json]:
-    """The facts a plan rests on, by site and pair. Messages that come and go change none of them."""
+    """Return the facts that a plan rests on, by site and pair. Messages that come and go change none of them."""
     return {
         "brokers": {
             site: {view.pair: {**state_to_restore(view), "version": view.version} for view in snapshot.views(site)}

@@ -1,5 +1,6 @@
-"""What the step handlers share in one command: the observer, the sender of calls, the gate, and the listeners, which
-prove that clients are kept out, or let in: by every listener's flag, and by an attempt to connect as they do."""
+"""The step handlers of one command share these tools: the observer, the sender of calls, the gate, and the listeners,
+which prove that clients are kept out, or let in, by every listener's flag and by an attempt to connect as clients
+do."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -36,7 +37,8 @@ _Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class WhyNot:
-    """Why a pair is not shown to serve: by a listener's flag, or as no client is let in. `lets_in`: one was."""
+    """The reason why a pair is not shown to serve: a listener's flag, or a test login. `lets_in` says that a test login
+    worked."""
 
     text: str
     by_flag: bool
@@ -44,7 +46,7 @@ class WhyNot:
 
 
 class Listeners:
-    """Remembers where a test login got in: only there does one that fails prove anything."""
+    """Remembers where a test login worked: only there does a failed test login prove anything."""
 
     def __init__(self, observer: AnyObserver) -> None:
         self._observer = observer
@@ -70,7 +72,8 @@ class Listeners:
     def await_closed(
         self, site: str, context: StepContext, within_s: float, again: Callable[[Sequence[Broker]], object]
     ) -> Outcome:
-        """Every listener's flag, and no test login where there was one; `again` sends what is missing by a reading."""
+        """Wait until every listener's flag says closed, and no test login works where one did. `again` gets each
+        reading, and sends what is missing by it."""
         sessions = self._observer.at(site)
         # A client that is let in shows an open listener, whether one was greeted there before or not.
         probed = [session for session in sessions if session in self.logged_in or session.fenced_by_listener]
@@ -112,7 +115,7 @@ class Listeners:
         return Done(f"listeners closed, by flag only{tail}", {"proof": "flag", "roles_kept_out": lasts}, findings)
 
     def _answering(self, site: str) -> Sequence[Broker]:
-        """The brokers that answer. A broker that is down lets nobody in; any other silent broker is an error."""
+        """Read the brokers that answer. A broker that is down lets nobody in; any other silent broker is an error."""
         try:
             return self._observer.read_at(site, scope=FOR_FENCE)
         except BrokerError:
@@ -162,7 +165,8 @@ class Listeners:
         return any(isinstance(result, Connected) for result in self.login_results(sessions).values())
 
     def why_not(self, site: str, *, serving: bool) -> str | None:
-        """Prove by attempts that a site serves with every pair, or lets nobody in; gives the reason if not."""
+        """Prove by attempts that a site serves with every pair, or lets nobody in; return the reason if that is not
+        so."""
         sessions = self._observer.at(site)
         if serving:
             by_pair = self.why_not_serving(sessions)
@@ -189,7 +193,7 @@ class Listeners:
 
 
 MAX_AT_ONCE: Final = 8
-# Calls in one POST, which has one time limit: a broker may sync its journal for each of them.
+# A POST has one time limit for all its calls, and a broker may sync its journal for each of them.
 MAX_IN_A_POST: Final = 500
 ROLES: Final = (Goal.GRANT, Goal.RESTORE)
 WAYS_IN: Final = (Goal.START, Goal.OPEN)
@@ -207,8 +211,8 @@ class Sender:
         return self._lease.epoch if self._lease is not None else 0
 
     def send(self, calls: Sequence[Call]) -> list[Outcome]:
-        """Send the calls to one broker in their order, in one POST or as few as their number needs, and several brokers
-        side by side; Returns an outcome for each call, in the order of the calls."""
+        """Send the calls to one broker in their order, in as few POSTs as their number needs, and to several brokers
+        side by side. Return the outcome of each call, in the order of the calls."""
         brokers: dict[_Key, list[Call]] = {}
         for call in calls:
             brokers.setdefault((call.site, call.unit), []).append(call)
@@ -232,11 +236,11 @@ class Sender:
         return self._lease.paused(site, pair, pausing) if pausing else None
 
     def paused_too(self, site: str, pair: str, names: Collection[str]) -> str | None:
-        """Note what a call for many queues has paused beside those that were known; says why that cannot be done."""
+        """Note in the lock which unknown queues a call for many queues has paused; say why that cannot be done."""
         return self._lease.paused(site, pair, names) if self._lease is not None else None
 
     def _post(self, calls: Sequence[Call]) -> list[Outcome]:
-        """Calls after a POST without an answer are not sent."""
+        """Post the calls of one broker. After a POST without an answer, no further call is sent."""
         outcomes: list[Outcome] = []
         for start in range(0, len(calls), MAX_IN_A_POST):
             outcomes += self._post_some(calls[start : start + MAX_IN_A_POST])
@@ -261,18 +265,18 @@ class Sender:
 def not_done(
     left: Collection[object], what: str, outcomes: Sequence[Outcome], they: str = "they are still there"
 ) -> Failed | None:
-    """The failure of a change that left messages as they were, with what a broker said, or else with what is seen of
-    them; returns None where it left none."""
+    """Return the failure of a change that left messages as they were, by what a broker said, or else by what is seen of
+    them; return None where nothing is left."""
     why = next((outcome.text for outcome in outcomes if not isinstance(outcome, Done)), they)
     return Failed(f"{len(left)} {what}: {why}") if left else None
 
 
 class Tools(Generic[V_co]):
     """An instance serves one command. `opened` is True once a call that opens the target has gone out, `may_serve` once
-    one may have had an effect, `cut_off` where a hook was to cut the lost site off; `no_takeover_at_s` is the last
-    moment at which no other node was known to have taken over. `opening_s`: for how long a broker that was told to let
-    clients in may keep them waiting; `link_connects_s`: for how long what ships may need to connect. `not_redelivered`:
-    which of the messages that clients hold when they are cut do not come again."""
+    such a call may have had an effect, `cut_off` where a hook was to cut the lost site off. `no_takeover_at_s` is the
+    last moment at which no other node was known to have taken over. `opening_s` is how long a broker that was told to
+    let clients in may keep them waiting, `link_connects_s` how long a link may need to connect. `not_redelivered` names
+    the messages that do not come again when the clients that hold them are cut."""
 
     opening_s = 0.0
     not_redelivered = ""
@@ -306,7 +310,8 @@ class Tools(Generic[V_co]):
         return AtBroker.of(self.rules, move, view)
 
     def missing(self, wanted: Wants, move: Move) -> tuple[list[Call], list[str]]:
-        """What is missing of these states now, and the starts of the brokers that were read. Raises `BrokerError`."""
+        """Return the calls that these states still miss, and the starts of the brokers that were read. Raises
+        `BrokerError`."""
         views = {name: self.observer.read_at(name) for name in dict.fromkeys(site(move) for _, site in wanted)}
         calls = [
             call
@@ -318,8 +323,8 @@ class Tools(Generic[V_co]):
         return calls, [view.start for broker in views.values() for view in broker]
 
     def reach(self, wanted: Wants, move: Move, context: StepContext, failed: str = "effect not seen") -> Failed | None:
-        """Send what is missing of these states until nothing is; None then. What has no effect is sent again only where
-        another node of a broker is active since, or it was started anew. Raises `BrokerError`."""
+        """Send what these states miss until nothing is missing, and return None then. A call without an effect is sent
+        again only to a broker that was started anew, or another node of which is active since. Raises `BrokerError`."""
         calls, starts = self.missing(wanted, move)
         at: list[str] | None = None
         while calls and starts != at:
@@ -329,9 +334,9 @@ class Tools(Generic[V_co]):
         return Failed(f"{failed}: {brief([call.summary for call in calls])}") if calls else None
 
     def shut_again(self, move: Move, context: StepContext, *sites: str) -> bool:
-        """Close what another node of a broker has opened, since its broker.xml says so, when it became active, and
-        prove it; says whether there was any. A site to move to, or that no move is about, is left open where it was
-        open before. Raises `BrokerError`."""
+        """Close listeners that another node of a broker has opened by its broker.xml when it became active, and prove
+        it; say whether there were any. A target, or a site that no move is about, stays open where it was open before
+        the run. Raises `BrokerError`."""
         opened = [
             view
             for site in sites
@@ -350,7 +355,7 @@ class Tools(Generic[V_co]):
         return bool(opened)
 
     def report_takeover(self, finding: str, site: str, context: StepContext) -> None:
-        """Report what another node had open or closed, since no later than it last was as it should be."""
+        """Report what another node had open or closed since the last moment without a known takeover."""
         took_s = context.monotonic() - self.no_takeover_at_s
         out_s = took_s if finding == "DR-NODE-007.closed" else 0.0
         context.report(found(finding, site=site, seconds=f"{took_s:.1f}"), out_s)
@@ -358,8 +363,8 @@ class Tools(Generic[V_co]):
     def sending(
         self, want: Want, move: Move, context: StepContext, sent: Sequence[Any] = ()
     ) -> Callable[[Sequence[Any]], list[Outcome]]:
-        """Returns a function that sends what is missing by a reading, to each broker once (not to those of `sent`), and
-        again to one that has restarted, or another node of which is active."""
+        """Return a function that sends what a reading shows as missing, to each broker once (not to those of `sent`),
+        and again to a broker that has restarted, or another node of which is active."""
         starts: dict[str, str] = {view.pair: view.start for view in sent}
 
         def send(views: Sequence[Any]) -> list[Outcome]:
@@ -371,8 +376,8 @@ class Tools(Generic[V_co]):
         return send
 
     def grant_roles(self, calls: Sequence[Call], views: Sequence[V_co], context: StepContext) -> None:
-        """Give the clients' roles back what a lasting fence took, where `views` has them kept out; broker.xml
-        is read again in the same request where nothing less lets them in. What came of it has to be looked at."""
+        """Give the clients' roles back what a lasting fence took, where `views` has them kept out; broker.xml is read
+        again in the same request where nothing less lets them in. The caller has to look at the effect."""
         gives = [call for call in calls if _gives(call) and not holds(call, views)]
         reload = {(view.site, view.pair) for view in views if view.fence.needs_reload}
         again = reload & {(call.site, call.unit) for call in gives}
@@ -380,9 +385,9 @@ class Tools(Generic[V_co]):
         self.change(due, context)
 
     def admit(self, site: str, calls: Sequence[Call], context: StepContext, *, again: bool = False) -> str | None:
-        """Give the clients' roles back what a lasting fence took; broker.xml is read again only where the roles are
-        still kept out. A match with rights of its own gets these back where the file has others. Returns why clients
-        are still kept out; returns None where they are let in. `again`: a call that did nothing is made once more."""
+        """Give the clients' roles back what a lasting fence took. Broker.xml is read again only where the roles are
+        still kept out, and a match with rights of its own gets these back where the file has others. Return why clients
+        are still kept out, or None where they are let in. `again` makes a call that did nothing once more."""
         gives = [call for call in calls if _gives(call)]
         restores = [call for call in calls if call.goal is Goal.RESTORE]
         missing = self._missing(gives, site)
@@ -404,12 +409,12 @@ class Tools(Generic[V_co]):
         return [call for call in calls if not holds(call, views)]
 
     def open_again(self, site: str, calls: Sequence[Call], context: StepContext, within_s: float = 0.0) -> str | None:
-        """Let clients in by these calls, their listeners last; says why they are not let in, or None."""
+        """Let clients in by these calls, their listeners last; return why clients are not let in, or None."""
         if (why := self.admit(site, [call for call in calls if call.goal in ROLES], context)) is not None:
             return why
         opens = [call for call in calls if call.goal in WAYS_IN]
         self.change(opens, context)
-        by_lock = any(call.goal is Goal.START for call in opens)  # what hangs on a lock opens once that is got
+        by_lock = any(call.goal is Goal.START for call in opens)  # an acceptor of a lock opens once the lock is held
         return until(
             context,
             lambda: self.listeners.why_not_open_again(site, opens) if opens else None,
@@ -419,7 +424,7 @@ class Tools(Generic[V_co]):
         ).reading
 
     def open_at(self, view: Any, _move: Move) -> Sequence[str]:
-        """What of this move lets clients in at a broker."""
+        """Return the units of this move that a broker lets clients in to."""
         return [view.pair] if view.open else []
 
 

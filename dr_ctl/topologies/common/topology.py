@@ -1,6 +1,6 @@
-"""A topology of brokers in pairs, opened for one command: it acts step by step by its procedure's table. A step ends
-with a reading or an attempt that shows its effect; the answer to a call is never the proof. Flags lie: an acceptor
-whose port is taken by another process says that it is started."""
+"""This module opens a topology of brokers in pairs for one command, and its driver acts step by step by the table of
+its procedure. A step ends with a reading or an attempt that shows its effect; the answer to a call is never the proof.
+Flags lie: an acceptor whose port is taken by another process says that it is started."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -36,7 +36,7 @@ from dr_ctl.topologies.topology import Cleaner, NoCleaner, TimedReading, Unprove
 V = TypeVar("V", bound=Broker)
 S = TypeVar("S", bound=Snapshot[Any])
 MAX_TURNS: Final = 3
-"""So often at most a step is done where nodes take over from each other."""
+"""A step is done at most so often where nodes take over from each other."""
 LAST: Final = "probe"
 READ_ONLY_VERBS: Final = ("observe", "check")
 FENCED: Final = ("fence", "drain", "verify", "activate", LAST)
@@ -44,7 +44,7 @@ QUARANTINE: Final = "quarantine"
 UNDONE: Final = "undone"
 
 
-# What topologies of pairs do alike.
+# All topologies of pairs share these verbs.
 COMMON: Final[Procedure[Any, Any]] = {
     "observe": VerbHandler(proving.draft_observe, proving.observe),
     "check": VerbHandler(proving.draft_check, proving.check),
@@ -62,7 +62,7 @@ COMMON: Final[Procedure[Any, Any]] = {
 
 
 class PairDriver(Generic[V_co]):
-    """An instance serves one command. `by_console` is how a person opens a site in its console."""
+    """An instance serves one command. `by_console` says how a person opens a site in its console."""
 
     def __init__(self, procedure: Procedure[Any, Any], tools: Tools[V_co], by_console: str) -> None:
         self._procedure, self._tools, self._by_console = procedure, tools, by_console
@@ -72,8 +72,8 @@ class PairDriver(Generic[V_co]):
         self._turns: list[str] | None = None
 
     def observe(self) -> Snapshot[V_co]:
-        """The end of a run. A site that is not taken for lost is given the time to have an active node again, which is
-        brought to what the run had reached."""
+        """Read both sites at the end of a run. A site that is not taken for lost is given the time to have an active
+        node again, and that node is brought to what the run had reached."""
         observer, min_s = self._tools.observer, self._tools.timeouts.last_reading_s
         until_s = observer.clock.monotonic() + observer.takeover_s
         while True:
@@ -98,8 +98,8 @@ class PairDriver(Generic[V_co]):
         return self._move.source if self._move is not None and self._move.spec.operation == FAILOVER else ""
 
     def apply(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-        """Do it once more where another node of a broker has become active meanwhile: what management did at the one
-        before is gone, and an act makes what is missing."""
+        """Do the step once more where another node of a broker has become active meanwhile: calls to the node before
+        have no effect any more, and an act makes what is missing."""
         row, tools, self._move = self._procedure[step.verb], self._tools, move
         self._steps[step.verb] = step
         if self._turns is None or step.verb in READ_ONLY_VERBS:
@@ -124,8 +124,8 @@ class PairDriver(Generic[V_co]):
         self._turns, self._tools.no_takeover_at_s = self._tools.observer.turns(), context.monotonic()
 
     def _taken_over(self, outcome: Outcome, step: PlannedStep, move: Move, context: StepContext) -> bool:
-        """Wait until every broker has an active node again, and bring that to what the run had reached; says whether it
-        is another one."""
+        """Wait until every broker has an active node again, and bring that node to what the run had reached; say
+        whether another node is active."""
         tools, observer = self._tools, self._tools.observer
         until(
             context,
@@ -146,14 +146,14 @@ class PairDriver(Generic[V_co]):
         return kept or is_other
 
     def _kept(self, verb: str, context: StepContext, move: Move) -> bool:
-        """Bring about anew, after this verb, what management had done at the node before: clients are kept out of a
-        fenced source and of a target that is not opened yet, what a lost site holds is kept out, and clients are let in
-        where they were. Says whether anything of that was missing. Raises `BrokerError`."""
+        """Bring about anew, after this verb, what calls had done at the node before: keep clients out of a fenced
+        source and of a target that is not opened yet, keep out what a lost site holds, and let clients in where they
+        were. Say whether anything was missing. Raises `BrokerError`."""
         tools, sent = self._tools, verb != UNDONE and (self._tools.may_serve or move.sent)
         until(
             context,
             lambda: [view for site in (move.source, move.target) for view in tools.observer.answering(site)],
-            # What a node does by itself at its start may close its listeners yet, as the continuity plugin does.
+            # A node may close its listeners by itself after its start, as the continuity plugin does.
             holds=lambda views: all(view.role is not Role.UNKNOWN for view in views),
             within_s=tools.observer.takeover_s,
             poll_s=tools.timeouts.undo_poll_s,
@@ -199,8 +199,8 @@ class PairDriver(Generic[V_co]):
         return is_open
 
     def undo(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-        """Try until it is verified or the time is over: a broker may be away for a moment. Where another run has the
-        lock no call goes out, and only a reading can show that it is as before."""
+        """Try the undo until it is verified or the time is over: a broker may be away for a moment. Where another run
+        has the lock no call goes out, and only a reading can show that the state is as before."""
         undo = self._procedure[step.verb].undo
         if undo is None:
             return NotNeeded("it changes nothing that is put back")
@@ -232,7 +232,7 @@ class PairDriver(Generic[V_co]):
 
 class Companion(Protocol):
     def read_with(self, read: Callable[[], S]) -> S:
-        """The reading with what else was read meanwhile."""
+        """Return the reading with the companion's own, which was made meanwhile."""
 
     def spend_at_most(self, seconds: float, site: str) -> None: ...
 
@@ -247,7 +247,8 @@ class PairTopology(Generic[V]):
     others: Sequence[Companion] = ()
 
     def read(self, *, over_s: float = 0.0) -> Snapshot[V]:
-        """One reading is of the brokers alone: the monitor makes several a second, and keeps nothing else of them."""
+        """Read the brokers alone where one reading is asked for: the monitor reads several times a second, and keeps
+        nothing else of these readings."""
         return self._with_others(lambda: self.observer.observe_over(over_s)) if over_s else self.observer.read_once()
 
     def poll(self, *, full: bool = False) -> TimedReading[Snapshot[V]] | None:

@@ -1,5 +1,5 @@
-"""A broker as one reading has shown it, with its link to its peer and the fence around it: frozen values, and what
-follows from them without another question. Beside it, what a returned broker still holds for its peer."""
+"""A view is a broker as one reading has shown it, with its link to its peer and the fence around it: frozen values, and
+what follows from them without another question. A residue is what a returned broker still holds for its peer."""
 
 from __future__ import annotations
 
@@ -17,14 +17,7 @@ from dr_ctl.engine.plan import ALL, Call, Goal
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.artemis import ClientRoles, LastingFence
 from dr_ctl.stomp_io.address import Address
-from dr_ctl.topologies.common.calls import (
-    MQTT_RETAINED,
-    OURS,
-    Requests,
-    close_listener,
-    open_listener,
-    queues_of,
-)
+from dr_ctl.topologies.common.calls import MQTT_RETAINED, OURS, Requests, queues_of, switch_listener
 from dr_ctl.topologies.topology import LinkSnapshot, Node, NodeReading, Obstacle, Stake
 
 
@@ -49,11 +42,11 @@ class Queue:
     last_value: bool = False
     dead_letter_address: str | None = None
     expiry_address: str | None = None
-    oldest_ms: int | None = None  # age of the oldest in an outflow, where the broker can tell
+    oldest_ms: int | None = None  # the age of an outflow's oldest message, where the broker can tell
 
     @property
     def counted(self) -> bool:
-        """Whether its figures can be believed: brokers count below zero at times."""
+        """Say whether the figures can be believed: brokers count below zero at times."""
         return self.depth >= 0 and self.delivering >= 0
 
     @property
@@ -69,7 +62,7 @@ class Queue:
         return self.name.startswith(MQTT_RETAINED)
 
     def row(self, broker: Broker, at: datetime, *, acked: int | None = None) -> Row:
-        """The queue as the history keeps it. `acked` is only known for a queue of clients."""
+        """Return the queue's row for the history. `acked` is only known for a queue of clients."""
         return Row(
             ts=at,
             site=broker.site,
@@ -100,7 +93,8 @@ class Acceptor:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """It came in through an acceptor's port, or went out (`port` of no acceptor); without a session little is known."""
+    """A connection came in through an acceptor's port, or went out (`port` is no acceptor's). Without a session little
+    is known of it."""
 
     id: str
     port: int | None
@@ -113,7 +107,7 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class Consumer:
-    """`holds` counts messages that it has not acknowledged, None where the broker does not show that."""
+    """`holds` counts the messages that the consumer has not acknowledged, None where the broker does not show that."""
 
     queue: str
     port: int | None
@@ -130,9 +124,10 @@ class Consumer:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The settings of one broker: the owners of acceptors, names that are set, and the port where a client is greeted.
-    `id_cache` is how many message ids the broker remembers for an address, if the settings have to say it. `peer` is
-    the site of the broker's peer, for people. `mirrored` are the addresses to which the peer's mirror sends."""
+    """The settings of one broker: the names of acceptors by their users, names that are set, and the port for a test
+    login. `id_cache` is how many message ids the broker remembers for an address, if the settings have to say it.
+    `peer` is the site of the broker's peer, for people. `mirrored` are the addresses to which the peer's mirror
+    sends."""
 
     clients: tuple[str, ...]
     mirror: tuple[str, ...] | None
@@ -152,12 +147,13 @@ class PeerState(Enum):
     AWAY = "away"  # no message can come any more
 
 
-# The rights of each role, by the broker's own words, in the order in which they are set.
+# Each role has its rights, by the broker's own words, in the order in which they are set.
 Grants = Mapping[str, Sequence[str]]
 
 
 def evidence(readings: Iterable[tuple[str, AnyLink | BrokerError]]) -> dict[str, Json]:
-    """By site; A broker that did not answer, or was not read, makes the figure of its site unknown."""
+    """Return the figures of links by site. A broker that did not answer, or was not read, makes the figures of its site
+    unknown."""
     links: dict[str, list[AnyLink]] = {}
     silent: dict[str, Json] = {}
     for site, reading in readings:
@@ -182,17 +178,17 @@ def count_text(count: int | None) -> str:
 
 
 def all_known(flags: Iterable[bool | None]) -> bool | None:
-    """None where a flag was not read and no other is False."""
+    """Return None where a flag was not read and no other is False."""
     listed = list(flags)
     return None if None in listed and False not in listed else all(listed)
 
 
 @dataclass(frozen=True, slots=True)
 class Residue:
-    """Messages and acknowledgements that a returned broker still holds for its peer.
-    `duplicates`: at most so many of its messages were done by a client there without leaving an acknowledgement.
-    `acked` names messages by queue that were acknowledged there and are not in the outflow too. `consumed` names every
-    message acknowledged there, `since` only those since its last start. A figure of None is not known."""
+    """Messages and acknowledgements that a returned broker still holds for its peer. `duplicates` is how many of its
+    messages at most were done by a client there without leaving an acknowledgement. `acked` names messages by queue
+    that were acknowledged there and are not in the outflow too. `consumed` names every message acknowledged there,
+    `since` only those since the broker's last start. A figure of None is not known."""
 
     messages: int
     acks: int
@@ -215,7 +211,7 @@ V = TypeVar("V", bound="Broker")
 
 
 class ReplicationScope(Enum):
-    """What a link brings to the peer by itself of a queue that somebody makes."""
+    """A link brings so much of a queue that somebody makes to the peer by itself."""
 
     ALL = "messages and acknowledgements"
     MESSAGES = "messages"
@@ -223,53 +219,55 @@ class ReplicationScope(Enum):
 
 
 class Link(ABC, Generic[V]):
-    """A broker's link, by one reading of the broker: a topology says what is plain of it when the link is made. `peer`
-    is the other broker of the pair by the same reading."""
+    """A broker's link, by one reading of the broker. A topology sets the plain values when the link is made. `peer` is
+    the other broker of the pair by the same reading."""
 
     missing = False
     """No link to the peer is configured here: nothing is ever shipped, and nobody waits for it."""
     attached: bool | None = None
-    """Whether the broker ships to its peer now, or None if unknown."""
+    """True if the broker ships to its peer now; None if unknown."""
     to_ship: int | None = None
-    """How much the broker still has to ship, or None if unknown."""
+    """The number of messages that the broker still has to ship; None if unknown."""
     unapplied: int | None = None
-    """How many acknowledgements of the peer have arrived and are not applied, or None if unknown."""
+    """The number of the peer's acknowledgements that have arrived and are not applied; None if unknown."""
     shipped: Mapping[str, int] | None = None
-    """How much has left for the peer since the broker's start, by its parts, or None if unknown."""
+    """The number of messages that have left for the peer since the broker's start, by part of the link; None if
+    unknown."""
     ships: Mapping[str, bool] = MappingProxyType({})
     """The connections or bridges that ship, by name, and whether each is started."""
     listeners: tuple[Acceptor, ...] = ()
     """The acceptors that the peer's link uses; a quarantine closes them."""
     rights_revoked: bool | None = None
-    """Whether rights keep the peer's link out, whatever listeners are open; None where there are none to."""
+    """True if rights keep the peer's link out, whatever listeners are open; None where no rights can."""
     redelivers = True
-    """Whether a client may get at the peer what one has in delivery here."""
+    """True if a client may get at the peer what another client has in delivery here."""
     tells_consumed = True
-    """Whether the peer gets to know by the link itself what clients consume here."""
+    """True if the link itself tells the peer what clients consume here."""
     speaks_amqp_to: Sequence[Address] = ()
-    """Where it looks for its peer by AMQP without TLS: whoever answers there as a broker is one."""
+    """The addresses at which the link looks for its peer by AMQP without TLS: a broker that answers there is the
+    peer."""
     peer_nodes: Sequence[str] = ()
-    """The addresses at which it looks for its peer, as far as they are told: as many nodes has the peer."""
+    """The known addresses at which the link looks for its peer: the peer has as many nodes."""
     adds_node = "Add the other node to the link's URI, behind `#`"
-    """What lets it look for another node of its peer, as words that begin a sentence."""
+    """The advice, as words that begin a sentence, that lets the link look for another node of its peer."""
     needs = ""
-    """What an operator has to configure for the queue of a rehearsal, as a sentence; empty where nothing."""
+    """The sentence on what an operator has to configure for the queue of a rehearsal; empty where nothing is needed."""
     keeps = False
-    """Whether a queue that the link carries stays, because removing it would break the link."""
+    """True if a queue that the link carries has to stay, because removing it would break the link."""
 
     def __init__(self, view: V) -> None:
         self.view = view
 
     @abstractmethod
     def unsettled(self) -> Iterator[str]:
-        """The reasons for which the gate stays shut at this broker."""
+        """Yield the reasons for which the gate stays shut at this broker."""
 
     @property
     def can_be_shut(self) -> bool:
         return bool(self.listeners)
 
     def rights_calls(self, _goal: Goal) -> list[Call]:
-        """The calls that keep the peer's link out by rights, or let it in."""
+        """Return the calls that keep the peer's link out by rights, or let it in."""
         return []
 
     @property
@@ -279,10 +277,10 @@ class Link(ABC, Generic[V]):
 
     @abstractmethod
     def linked(self, before: V | None, took_s: float) -> LinkSnapshot:
-        """The link as commands show it; `before` is an earlier reading of the broker, so many seconds ago."""
+        """Return the link as commands show it; `before` is an earlier reading of the broker, so many seconds ago."""
 
     def rate(self, before: V | None, took_s: float) -> float | None:
-        """How much a second was shipped since a reading of the same start of the broker."""
+        """Return how much a second was shipped since a reading of the same start of the broker."""
         was = before.link.shipped if before is not None and before.start == self.view.start else None
         if self.shipped is None or was is None or not was.keys() >= self.shipped.keys():
             return None
@@ -293,30 +291,32 @@ class Link(ABC, Generic[V]):
 
     @abstractmethod
     def stake(self, peer: V | None) -> Stake:
-        """How much the broker holds for its peer, if it is closed."""
+        """Say what is lost with the broker if it is closed."""
 
     @property
     def residue(self) -> Residue | None:
-        """How much comes in when the broker is let in, or None if unknown before."""
+        """Return what comes in when the broker is let in, or None if unknown before."""
         return None
 
     def foreign_connections(self, _peer: V | None) -> list[Connection]:
-        """The connections at the listeners of the link that are neither the peer's nor of the site's own brokers."""
+        """Return the connections at the link's listeners that are neither the peer's nor of the site's own brokers."""
         return []
 
     @property
     def records_changes(self) -> bool:
-        """Whether the peer gets all that clients send here once they are let in, now or later, by a configured link."""
+        """Say whether the peer gets all that clients send here once they are let in, now or later, by a configured
+        link."""
         return self.missing or (bool(self.ships) and all(self.ships.values()))
 
     @property
     def hears_peer(self) -> bool:
-        """Say whether a link between the two is attached, in either direction: a sign that the peer lives. By its own
-        link only: a broker lists its peer's connection for up to a minute after the peer was killed (seen for 53 s)."""
+        """Say whether a link between the two is attached, in either direction: a sign that the peer lives. Only this
+        broker's own link counts: a broker lists its peer's connection for up to a minute after the peer was killed
+        (seen for 53 s)."""
         return bool(self.attached)
 
     def left_to_ship(self) -> Iterator[str]:
-        """Say what the peer does not have yet, one sentence each; what was not read is said too."""
+        """Say what the peer does not have yet, one sentence each, and what was not read."""
         if self.missing:
             yield f"{self.view.site} has no link to {self.view.config.peer}: what its clients did is not there"
         elif self.to_ship is None:
@@ -326,22 +326,23 @@ class Link(ABC, Generic[V]):
 
     @property
     def arrivals(self) -> int | None:
-        """How much has arrived from the peer since the broker's start, and from nobody else; None where no counter
-        tells that. A count that grows between two readings is a sign that the peer lives."""
+        """Count what has arrived from the peer, and from nobody else, since the broker's start; return None where no
+        counter tells that. A count that grows between two readings is a sign that the peer lives."""
         return None
 
     def carries(self, _queue: str) -> ReplicationScope:
-        """What of a rehearsal's messages in that queue can be seen at the peer."""
+        """Return what of a rehearsal's messages in that queue can be seen at the peer."""
         return ReplicationScope.ALL
 
     def holds_of(self, queue: str) -> int | None:
-        """How many messages of a queue lie here, wherever they arrive; None without that queue, or uncounted."""
+        """Count the messages of a queue here, wherever they arrive; return None without that queue, or where it is not
+        counted."""
         lying = self.view.by_name.get(queue)
         return lying.known_depth if lying is not None else None
 
     @property
     def counters(self) -> Iterable[Queue]:
-        """The queues whose counters a receipt rests on."""
+        """Return the queues whose counters a receipt rests on."""
         return self.view.business.values()
 
     @property
@@ -350,17 +351,18 @@ class Link(ABC, Generic[V]):
 
     @property
     def reserved(self) -> Collection[str]:
-        """The names of acceptors that neither clients use nor anybody who may be a client."""
+        """Return the names of acceptors that neither clients use nor anybody who may be a client."""
         return {listener.name for listener in self.listeners}
 
     def holds(self, call: Call) -> bool | None:
-        """Whether the effect of a call to the link is seen, or None for any other call."""
+        """Say whether the effect of a call to the link is seen; return None for any other call."""
         if call.goal not in (Goal.LINK_UP, Goal.LINK_DOWN):
             return None
         return self.ships.get(call.thing, False) is (call.goal is Goal.LINK_UP)
 
     def at_listeners(self) -> list[Connection]:
-        """The connections at the listeners that are the link's alone, but those of the site's own brokers."""
+        """Return the connections at the listeners that are the link's alone, but not those of the site's own
+        brokers."""
         ports = {
             listener.port
             for listener in self.listeners
@@ -369,8 +371,8 @@ class Link(ABC, Generic[V]):
         return [connection for connection in self.view.from_outside if connection.port in ports]
 
     def only_listener(self, fits: Callable[[Acceptor], bool]) -> tuple[Acceptor, ...]:
-        """The listeners of the link as the settings name them, else the only one that fits and is neither for clients
-        nor for the site's own brokers."""
+        """Return the listeners of the link as the settings name them, or else the only listener that fits and is
+        neither for clients nor for the site's own brokers."""
         acceptors, config = self.view.acceptors, self.view.config
         if config.mirror is not None:
             return tuple(acceptor for acceptor in acceptors if acceptor.name in config.mirror)
@@ -380,7 +382,7 @@ class Link(ABC, Generic[V]):
 
 
 class NoLink(Link[V]):
-    """Brokers that nothing joins: neither ships, and neither waits for the other."""
+    """Nothing joins these brokers: neither ships, and neither waits for the other."""
 
     to_ship: int | None = 0
     unapplied: int | None = 0
@@ -398,16 +400,17 @@ AnyLink = Link[Any]
 
 
 class Fence:
-    """How clients are kept out of a broker and let in, by one reading of it: here by its listeners alone."""
+    """A fence keeps clients out of a broker and lets them in, by one reading of the broker. This one uses listeners
+    alone."""
 
     contenders: Sequence[str] = ()
-    """The locks that may open it at any moment, or hold it open."""
+    """The locks that may open the broker at any moment, or hold it open."""
     awaits: Sequence[str] = ()
-    """Those of them that another holds."""
+    """The contending locks that another process holds."""
     passive: Sequence[str] = ()
-    """Those that open it only once they are started again."""
+    """The locks that open the broker only once they are started again."""
     boots_closed: bool | None
-    """Whether clients stay out when the broker is restarted, or None if unknown."""
+    """True if clients stay out when the broker is restarted; None if unknown."""
 
     def __init__(self, view: Broker) -> None:
         self.view = view
@@ -418,22 +421,23 @@ class Fence:
         return any(listener.started for listener in self.view.listeners)
 
     def opening(self, listeners: Iterable[Acceptor], _peer: PeerState, when: str | None = None) -> tuple[Call, ...]:
-        """The calls that let clients in by these listeners; `_peer`: the state of the other site by then."""
-        return tuple(open_listener(self.view, listener, when) for listener in listeners)
+        """Return the calls that let clients in by these listeners; `_peer` is the state of the other site by then."""
+        return tuple(switch_listener(self.view, Goal.OPEN, listener, when) for listener in listeners)
 
     def closing(self, listeners: Iterable[Acceptor], when: str | None = None) -> tuple[Call, ...]:
-        return tuple(close_listener(self.view, listener, when) for listener in listeners)
+        return tuple(switch_listener(self.view, Goal.CLOSE, listener, when) for listener in listeners)
 
     def yielding(self, _when: str | None = None) -> list[Call]:
-        """The calls after which no lock opens it."""
+        """Return the calls after which no lock opens the broker."""
         return []
 
     def revoking(self, _when: str | None = None) -> list[Call]:
-        """Keep the clients' roles out beyond a restart. Without `when`, only where they may do something now."""
+        """Return the calls that keep the clients' roles out beyond a restart. Without `when`, roles that may do nothing
+        now get no call."""
         return []
 
     def granting(self, _when: str | None = None) -> list[Call]:
-        """Without `when`, only where they are kept out now."""
+        """Return the calls that give roles their rights back. Without `when`, roles that have them now get no call."""
         return []
 
     @property
@@ -448,12 +452,12 @@ class Fence:
 
     @property
     def leaves_open(self) -> tuple[Acceptor, ...]:
-        """The acceptors by which a client could come all the same."""
+        """Return the acceptors by which a client could come all the same."""
         known = {*self.view.config.clients, *self.view.link.reserved}
         return tuple(acceptor for acceptor in self.view.acceptors if acceptor.name not in known)
 
     def clients_elsewhere(self) -> list[str]:
-        """Clients on listeners that are not theirs: there they would go on working behind a fence."""
+        """List the clients on listeners that are not theirs, where they would go on working behind a fence."""
         others = {listener.port: listener.name for listener in self.leaves_open if listener.port is not None}
         return [
             _client_text(connection, others[connection.port])
@@ -462,7 +466,7 @@ class Fence:
         ]
 
     def clients_at_link(self, peer: Broker | None) -> list[str]:
-        """Clients on the listeners of the peer's link: there too."""
+        """List the clients on the listeners of the peer's link, where they would go on working too."""
         names = {listener.port: listener.name for listener in self.view.link.listeners if listener.port is not None}
         foreign = self.view.link.foreign_connections(peer)
         remotes = {connection.remote for connection in foreign}
@@ -487,10 +491,10 @@ def _client_text(connection: Connection, listener: str) -> str:
 class Broker(ABC):
     """A broker as it answered. `grants`, by match, and `users` with their roles are only asked for where the settings
     name a lasting fence; `users` is None too where the broker cannot show them. `usual` are the rights by the broker's
-    own file alone, or None if not asked for. `serves_no_role`: no role may send or consume at any address, as far as
-    was asked. `forged` are queues with the name of a document that clients can have made: dr-ctl believes no such
-    queue. `obstacles`: those at addresses are asked for by a whole reading alone. `nodes` are those that the settings
-    name, where the broker has several."""
+    own file alone, or None if not asked for. `serves_no_role` says that no role may send or consume at any address, as
+    far as was asked. `forged` are queues with the name of a document that clients can have made: dr-ctl believes no
+    such queue. Only a whole reading asks for `obstacles` at addresses. `nodes` are the named nodes of a broker that has
+    several."""
 
     pair: str
     site: str
@@ -514,7 +518,7 @@ class Broker(ABC):
     disk_used: float | None = field(default=None, kw_only=True)
     obstacles: tuple[Obstacle, ...] = field(default=(), kw_only=True)
     nodes: tuple[NodeReading, ...] = field(default=(), kw_only=True)
-    # Made of `queues` once: a broker may have ten thousand, each asked for by name.
+    # Both are made of `queues` once: a broker may have ten thousand, and each is asked for by name.
     by_name: Mapping[str, Queue] = field(init=False, repr=False, compare=False)
     business: Mapping[str, Queue] = field(init=False, repr=False, compare=False)
 
@@ -525,7 +529,7 @@ class Broker(ABC):
 
     @property
     def answered(self) -> bool:
-        """False where the view is made of signs of a waiting broker."""
+        """Return False where the view is made of signs of a waiting broker."""
         return True
 
     @property
@@ -534,41 +538,44 @@ class Broker(ABC):
 
     @property
     def units(self) -> Mapping[str, bool]:
-        """The units that move by themselves, and whether clients are let in; empty while the role is not known."""
+        """Return the units that move by themselves, and whether clients are let in; empty while the role is not
+        known."""
         return {self.pair: self.role is Role.SERVING} if self.role in (Role.SERVING, Role.STANDBY) else {}
 
     def unit_of(self, _queue: str) -> str | None:
-        """The unit that a queue moves with, or None if the queue stays where it is."""
+        """Return the unit that a queue moves with, or None if the queue stays where it is."""
         return self.pair
 
     @property
     def takes_beginnings(self) -> bool:
-        """Whether one call can be of all queues whose names begin alike, those created meanwhile included."""
+        """Say whether one call can act on all queues whose names begin alike, including those created meanwhile."""
         return False
 
     @property
     def inner_ports(self) -> frozenset[int]:
-        """Where other nodes of the broker, and other brokers of its site, come in."""
+        """Return the ports at which other nodes of the broker, and other brokers of its site, come in."""
         return frozenset()
 
     @property
     def replicates(self) -> bool:
-        """Whether another node gets a copy of its store at one of those ports: cut off from it, both are active."""
+        """Say whether another node gets a copy of the store at one of the inner ports: cut off from each other, both
+        are active."""
         return False
 
     @property
     def is_clustered(self) -> bool:
-        """Whether messages are under way between it and other brokers of its site."""
+        """Say whether messages are under way between the broker and other brokers of its site."""
         return False
 
     @property
     def from_outside(self) -> Sequence[Connection]:
-        """The connections that come neither from those nor from other nodes of the broker."""
+        """Return the connections that come neither from other brokers of the site nor from other nodes of the
+        broker."""
         return self.connections
 
     @property
     def unnamed(self) -> Sequence[Node]:
-        """Its other nodes, as far as it tells them, that the settings do not name."""
+        """Return the broker's other nodes that it tells of and that the settings do not name."""
         return ()
 
     @property
@@ -577,8 +584,9 @@ class Broker(ABC):
 
     @property
     def differing(self) -> frozenset[str]:
-        """The addresses and queues whose content may rightly differ from the peer's: of dead letters and expired
-        messages every broker fills its own, and some kinds of queues drop messages, or lose them with a restart."""
+        """Return the addresses and queues whose content may rightly differ from the peer's. Every broker fills its own
+        queues of dead letters and expired messages, and some kinds of queues drop messages, or lose them with a
+        restart."""
         aside = {address for queue in self.queues for address in (queue.dead_letter_address, queue.expiry_address)}
         drop = {
             name
@@ -589,7 +597,7 @@ class Broker(ABC):
 
     @property
     def stays(self) -> Sequence[str]:
-        """What lies there, is no queue of clients, and does not come to the other site, in words."""
+        """Describe what lies at the broker, is no queue of clients, and does not come to the other site."""
         return ()
 
     @property
@@ -611,14 +619,15 @@ class Broker(ABC):
     @property
     @final
     def by_listeners(self) -> Role:
-        """Serving as soon as one client listener is open; one that is missing at the broker makes the role unknown."""
+        """The broker serves as soon as one client listener is open; a listener that is missing at the broker makes the
+        role unknown."""
         if self.open:
             return Role.SERVING
         return Role.UNKNOWN if self.missing_listeners else Role.STANDBY
 
     @final
     def holds(self, call: Call) -> bool:
-        """Whether a call's effect is seen; raises KeyError for one whose effect has no reading here."""
+        """Say whether a call's effect is seen. Raises KeyError for a call whose effect has no reading here."""
         for part in (self.link, self.fence):
             if (holds := part.holds(call)) is not None:
                 return holds
@@ -653,11 +662,11 @@ class Broker(ABC):
 
     @final
     def lets_in(self, match: str) -> bool:
-        """Whether a role that the lasting fence keeps out may send or consume there."""
+        """Say whether a role that the lasting fence keeps out may send or consume there."""
         return self.lets_in_by(self.grants.get(match, {}))
 
     @final
     def lets_in_by(self, grants: Grants) -> bool:
-        """The same of rights that hold anywhere."""
+        """Say whether these rights, of any place, let such a role send or consume."""
         lasting = self.config.lasting
         return lasting is not None and any({"send", "consume"} & {*grants.get(role, ())} for role in lasting.roles)

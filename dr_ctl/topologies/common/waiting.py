@@ -1,4 +1,4 @@
-"""Waits until little or nothing is under way between the sites; a link that is stopped or hangs is started."""
+"""A wait lasts until little or nothing is under way between the sites; a link that is stopped or hangs is started."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -22,9 +22,9 @@ Readings = Mapping[tuple[str, str], R | BrokerError]
 
 
 class Barrier:
-    """Whether what lay in queues of a broker when this began has left them and, where it arrives at a peer that applies
-    it, is applied. What comes meanwhile does not count. By counters: under load no queue is ever seen empty. A broker's
-    restart begins it anew."""
+    """A barrier tells whether the messages that lay in queues of a broker when it began have left them and, where they
+    arrive at a peer that applies them, are applied. Later messages do not count. The barrier goes by counters, because
+    under load no queue is ever seen empty. A broker's restart begins it anew."""
 
     def __init__(self) -> None:
         self._starts: tuple[str, ...] = ()
@@ -33,7 +33,7 @@ class Barrier:
     def left(
         self, view: Broker, queues: Sequence[Queue], peer: Broker | None = None, arrived: Sequence[Queue] = ()
     ) -> int | None:
-        """How many of these messages are left, or None where the counters do not tell."""
+        """Count these messages that are left; return None where the counters do not tell."""
         starts = tuple(broker.start for broker in (view, peer) if broker is not None)
         if self._starts != starts:
             self._starts, self._goals = starts, {}
@@ -50,9 +50,9 @@ class Barrier:
 
 class Direction(ABC, Generic[R]):
     repairing = ""
-    """What the repairs do, for people."""
+    """The text on what the repairs do, for people."""
     refused: Failed | None = None
-    """Why the wait is useless, as the newest reading shows."""
+    """The reason why the wait is useless, as the newest reading shows."""
 
     def __init__(self, local: Session[Any], peer: Session[Any]) -> None:
         self.local, self.remote = local, peer
@@ -78,9 +78,9 @@ class _Reading(Generic[R]):
 
 
 class Wait(Generic[R]):
-    """A wait for several directions at once. `subject` says on what, `small` how much may be left, `counts` what it is.
-    `lessens`: what others add is no move. A broker is given `timeout_s` for its answer, and longer after each that took
-    longer."""
+    """A wait for several directions at once. `subject` says what for, `small` how much may be left, `counts` what is
+    counted. With `lessens` only a count that falls is movement, because others add to it. A broker is given `timeout_s`
+    for its answer, and longer after each answer that took longer."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class Wait(Generic[R]):
         opened: Callable[[R], Sequence[str]] = lambda _: (),
         calms: int = 2,
     ) -> Failed | None:
-        """Poll until at most `small` is left, `calms` times in a row. Gives a refusal if not within the step's limits,
+        """Poll until at most `small` is left, `calms` times in a row. Return a refusal if the step's limits are over,
         and at once where clients are let in by what is `opened`."""
         within_s, stall_s = limits.get("within"), limits.get("stall", limits.get("within", 0.0))
         waited = until(
@@ -134,7 +134,8 @@ class Wait(Generic[R]):
         return now.broken or self._late(now.left, now.why, stall_s)
 
     def caught_up(self, limits: Mapping[str, float], grow: str, left: str) -> Outcome:
-        """Until little enough is `left` that a drain takes a moment; tell what `grow` where clients outrun the link."""
+        """Wait until so little is `left` that a drain takes a moment; tell what `grow` where clients outrun the
+        link."""
         failed = self.until(self._tools.timeouts.link_poll_s, limits)
         if failed is None:
             return Done(f"{if_known(self.last)} {left}", {"under_way": self.last, "started": self.mended})
@@ -194,7 +195,7 @@ class Wait(Generic[R]):
         return Failed(f"not drained after {duration(took)}: {under_way}; {reason}", code=ExitCode.DRAIN_TIMEOUT)
 
     def _mend(self, readings: Readings[R]) -> None:
-        """Start what is stopped or hangs. A started link connects by itself."""
+        """Start links that are stopped or hang. A started link connects by itself."""
         for direction in self._directions:
             key = direction.local.site, direction.local.pair
             view, peer = readings[key], readings[direction.remote.site, direction.remote.pair]
@@ -214,7 +215,7 @@ def attached(
     link: str,
     away: Callable[[], Mapping[str, str]],
 ) -> Outcome:
-    """Wait until no link of the source is `away`: by its name, why, if that is seen. A call's answer proves nothing."""
+    """Wait until no link of the source is `away`, which maps a link's name to the reason, if that is seen."""
 
     def why(names: Mapping[str, str]) -> str:
         return brief([reason for reason in names.values() if reason])

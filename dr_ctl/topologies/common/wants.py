@@ -1,6 +1,6 @@
-"""Wants: the state that a step wants of a broker, as the calls that reach it from what was seen. A plan shows what is
-missing by its snapshot; a run sends what is missing by a reading of now until nothing is, whichever node of a broker is
-active by then; an undo wants the state of before the run."""
+"""A want is the state that a step wants of a broker, as the calls that lead to it from what was seen. A plan shows what
+is missing by its snapshot. A run sends what is missing by the present reading until nothing is, whichever node of a
+broker is active by then. An undo wants the state of before the run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.plan import ALL, Call, Goal
 from dr_ctl.engine.ports import Move, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
-from dr_ctl.topologies.common.calls import close_listener, debt_name, open_listener, owe, pay, resume
+from dr_ctl.topologies.common.calls import debt_name, owe, pay, resume, switch_listener
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Snapshot, before, reopened
 from dr_ctl.topologies.common.view import PeerState
@@ -31,7 +31,7 @@ _OPPOSITE: Final = {**dict(_OPPOSITES), **{goal: opposite for opposite, goal in 
 
 @dataclass(frozen=True, slots=True)
 class AtBroker:
-    """A step at one broker, that is `view` now and `was` before the run; `calls` are the step's there by then."""
+    """A step at one broker, which is `view` now and `was` before the run; `calls` are the step's calls there so far."""
 
     rules: Rules
     move: Move
@@ -41,7 +41,7 @@ class AtBroker:
 
     @classmethod
     def of(cls, rules: Rules, move: Move, view: Any, calls: Sequence[Call] = ()) -> AtBroker:
-        """`calls` are the step's, at any broker."""
+        """Make it of the step's `calls` at any broker."""
         own = [call for call in calls if (call.site, call.unit) == (view.site, view.pair)]
         return cls(rules, move, view, before(move, view), own)
 
@@ -53,7 +53,8 @@ class AtBroker:
         return {call.thing for call in self.calls if call.goal in goals}
 
     def missing(self, wanted: Iterable[Call]) -> list[Call]:
-        """The calls among these whose effect does not hold now, or will not once the step's earlier calls were made."""
+        """Return the calls among these whose effect does not hold now, or will not once the step's earlier calls were
+        made."""
         made = {(call.goal, call.thing) for call in self.calls}
         return [call for call in wanted if (_OPPOSITE.get(call.goal), call.thing) in made or not self.view.holds(call)]
 
@@ -64,7 +65,7 @@ Limits = Callable[[Rules, RunbookStep, Move], Mapping[str, float]]
 
 
 def planned(rules: Rules, snapshot: Snapshot[Any], move: Move, wants: Wants) -> tuple[Call, ...]:
-    """The calls that are missing to these states, in this order, with those that only a later reading may need."""
+    """Return the calls that these states miss, in this order, with those that only a later reading may need."""
     calls: list[Call] = []
     for want, site in wants:
         for view in snapshot.views(site(move)):
@@ -75,8 +76,8 @@ def planned(rules: Rules, snapshot: Snapshot[Any], move: Move, wants: Wants) -> 
 def planning(
     site: SiteOf, summary: str, *wants: tuple[Want, SiteOf], limits: Limits | None = None
 ) -> Callable[[Rules, RunbookStep, Snapshot[Any], Move], StepPlan]:
-    """The draft of a step that wants these states. `summary` may hold `{source}`, `{target}`, and `{serving}`, which is
-    said of a wait while the source serves its clients."""
+    """Draft a step that wants these states. `summary` may hold `{source}`, `{target}`, and `{serving}`, which tells
+    that the source still serves its clients while the step waits."""
 
     def draft(rules: Rules, step: RunbookStep, snapshot: Snapshot[Any], move: Move) -> StepPlan:
         serving = "still serving: " if snapshot.roles[move.source] is Role.SERVING else ""
@@ -91,7 +92,7 @@ def planning(
 
 
 def clients_as_before(at: AtBroker) -> Iterator[Call]:
-    """The clients' ways in as before: their listeners, and the rights of their roles."""
+    """Want the clients' ways in as before: their listeners, and the rights of their roles."""
     was, fence, named = at.was["listeners"], at.view.fence, at.named(Goal.OPEN, Goal.CLOSE)
     changed = [
         listener
@@ -116,13 +117,10 @@ def listeners_open_as_before(at: AtBroker) -> Iterator[Call]:
 
 def link_access_as_before(at: AtBroker) -> list[Call]:
     was, goal = at.was["mirror"], Goal.REVOKE if at.was.get("barred") else Goal.GRANT
-    listeners = (
-        open_listener(at.view, listener, "it is closed")
-        if was.get(listener.name)
-        else close_listener(at.view, listener, "it is open")
-        for listener in at.view.link.listeners
-    )
-    return at.missing([*at.view.link.rights_calls(goal), *listeners])
+    opens, closes = (Goal.OPEN, "it is closed"), (Goal.CLOSE, "it is open")
+    switches = [(listener, opens if was.get(listener.name) else closes) for listener in at.view.link.listeners]
+    calls = (switch_listener(at.view, switch, listener, when) for listener, (switch, when) in switches)
+    return at.missing([*at.view.link.rights_calls(goal), *calls])
 
 
 def links_as_before(at: AtBroker) -> Iterator[Call]:
@@ -145,8 +143,8 @@ def debts_as_before(at: AtBroker) -> list[Call]:
 
 
 def debt_recorded(kind: DebtKind) -> Want:
-    """A debt of the source is written down at the brokers that go on, unless it stands there. It is lasting where the
-    closed listeners of the link stay closed when the broker is restarted."""
+    """Want a debt of the source recorded at the brokers that go on, unless it stands there. The debt is lasting where
+    the link's closed listeners stay closed when the broker is restarted."""
 
     def recorded(at: AtBroker) -> list[Call]:
         listeners, lost_site = at.view.link.listeners, at.move.source
@@ -166,7 +164,7 @@ DEBTS_CLEARED: Final[Wants] = tuple((debts_cleared(*DebtKind), site) for site in
 
 def link_admitted(at: AtBroker) -> list[Call]:
     link = at.view.link
-    opens = [open_listener(at.view, listener) for listener in link.listeners if not listener.started]
+    opens = [switch_listener(at.view, Goal.OPEN, listener) for listener in link.listeners if not listener.started]
     return [*(link.rights_calls(Goal.GRANT) if link.rights_revoked else ()), *opens]
 
 
@@ -181,7 +179,7 @@ def clients_kept_out(at: AtBroker) -> list[Call]:
 
 
 def shut_behind_fence(at: AtBroker) -> list[Call]:
-    """A target is closed whose listeners have opened behind its lasting fence."""
+    """Want a target closed whose listeners have opened behind its lasting fence."""
     opened = [listener for listener in at.view.listeners if listener.started and reopened(at.move, at.view)]
     return [*at.view.fence.closing(opened)] if opened else []
 

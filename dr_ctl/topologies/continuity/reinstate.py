@@ -16,7 +16,6 @@ from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.broker import CREATE_FILTERED
 from dr_ctl.topologies.common.calls import (
     call,
-    document,
     left_of,
     pause,
     pause_lasting,
@@ -374,7 +373,7 @@ def reconcile(tools: ContinuityTools, step: PlannedStep, move: Move, context: St
         name, calls = quarantine_queue(view.site, queue), list[Call]()
         if name not in view.by_name:
             asked = view.requests.of_server(view.document_queue.keep(name))
-            calls.append(document(view, name, asked, f"create {name} at {view.site}"))
+            calls.append(call(view, Goal.WRITE, name, asked, f"create {name}"))
         for chunk in copies.in_calls(ids):
             asked = request(view.business[queue].bean, copies.MOVE_ALL, (copies.chosen(chunk), name))
             calls.append(call(view, Goal.MOVE, queue, asked, f"move {len(chunk)} of {queue} to {name}"))

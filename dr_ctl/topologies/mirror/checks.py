@@ -1,4 +1,4 @@
-"""The named checks of a mirrored pair: everything that speaks against a move, at once, and what each reads. Pure."""
+"""The named checks of a mirrored pair find all that speaks against a move at once, and tell what they read. Pure."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -15,7 +15,7 @@ from dr_ctl.topologies.common.rules import holding
 from dr_ctl.topologies.mirror.view import BrokerView, differences, not_accepted, unexplained
 
 CLOCK_SKEW_MS = 2000
-# Findings that a return itself mends.
+# A return itself mends these findings.
 _MENDED = frozenset({"DR-DOOR-004", "DR-LINK-003", "DR-LINK-004"})
 _NONE: Final = "no link is configured"
 
@@ -40,7 +40,7 @@ def _listeners(name: str, view: BrokerView) -> Iterator[Finding]:
         amqp = [listener.name for listener in view.fence.leaves_open if "AMQP" in listener.protocols]
         what = f"{', '.join(amqp)} could all be it" if amqp else "none but the clients' speaks AMQP"
         finding = found("DR-DOOR-003.acceptor", broker=name, which=what)
-        # Where nothing can be named, nobody waits for a restart while no site serves.
+        # Without an acceptor to name, no failover waits for the broker's restart while no site serves.
         yield finding if amqp else replace(finding, weighs=finding.weighs & ~RefusalScope.FAILOVER)
     boots = [listener.name for listener in view.listeners if listener.opens_at_boot]
     stays = [listener.name for listener in view.listeners if not listener.opens_at_boot]

@@ -1,5 +1,5 @@
-"""Everything that a mirrored installation does for the verbs of its runbooks: the waits on links, how a lost site is
-taken in again, and what lies at one site alone after that; last the table of them.
+"""A mirrored installation does this for the verbs of its runbooks: it waits for links, takes a lost site in again, and
+moves aside what lies at one site alone after that. The last table names the functions by verb.
 
 After both directions have drained, a message that lies only at the returned site can be neither shipped nor
 acknowledged, and clients would get it as soon as that site serves. A person has to look: dr-ctl moves the message to a
@@ -83,7 +83,7 @@ draft_drain: Final = planning(
     *_RESTARTS,
     limits=Rules.draining,
 )
-# An attached link too: a link that hangs may say that it is attached.
+# An attached link is restarted too, because a link that hangs may say that it is attached.
 draft_restart: Final = planning(
     SOURCE,
     "stop and start the link of {source}, until it is attached; clients stay where they are",
@@ -207,8 +207,8 @@ Numbers = Mapping[Origin, int]
 
 @dataclass(frozen=True, slots=True)
 class LeftOver:
-    """The messages of one queue that lie at one side alone; the returned broker's with the numbers it gave them.
-    `gone` is the proof that `to_move` was done; without one a person has to look at what is moved aside."""
+    """The messages of one queue that lie at one side alone, those at the returned broker with the numbers that it gave
+    them. `gone` is the proof that `to_move` was done; without a proof a person has to look at what is moved aside."""
 
     view: BrokerView
     queue: str
@@ -247,7 +247,8 @@ def reconcile(tools: MirrorTools, _step: PlannedStep, move: Move, context: StepC
 
     within_s, poll_s = tools.waits.left_over_s, tools.rules.drain.poll
     snapshot, wrong = until(context, read, holds=lambda now: not now[1], within_s=within_s, poll_s=poll_s).reading
-    # Clients of the other side go on meanwhile: only what lies at one side alone since the beginning is left over.
+    # Clients of the other side go on meanwhile: a message is left over only if it lies at one side alone since the
+    # beginning.
     leftovers = [
         replace(
             leftover,
@@ -285,12 +286,12 @@ def _left_over(
     for pair, name in wrong:
         views = [view for site in (move.source, move.target) if (view := snapshot.view(site, pair)) is not None]
         queues = [view.business.get(name) for view in views]
-        # A message that a client holds, or that waits for its time, is not browsed: the message would seem to lie only
-        # at the other side.
+        # A browse does not show a message that a client holds, or that waits for its time. The message would seem to
+        # lie only at the other side.
         held = any(queue is not None and (queue.delivering or queue.scheduled) for queue in queues)
         if len(views) == 2 and not held and all(q is None or q.depth <= ORIGINS_UP_TO for q in queues):  # noqa: PLR2004
             local, peer = (_messages(tools, view, name) for view in views)
-            # A message whose origin is not shown may be any of the other site's: then none is known to lie alone.
+            # A message without a shown origin may be any of the other site's: no message is then known to lie alone.
             if not local.unnamed and not peer.unnamed:
                 to_move = {origin: number for origin, number in peer.numbers.items() if origin not in local.ids}
                 leftovers[pair, name] = LeftOver(views[1], name, to_move, local.ids - peer.ids)
@@ -334,17 +335,17 @@ def take_out(view: BrokerView, queue: str, messages: Numbers) -> list[Call]:
 
 
 QUIET_READINGS: Final = 5
-BACKLOG: Final = 500  # the serving site's producers go on: their messages are under way all the time, and no residue
+BACKLOG: Final = 500  # events of the serving site's producers, which go on, are always under way and are no residue
 
 
 def _queues_paused(at: AtBroker) -> list[Call]:
-    """Every queue, whatever the settings narrow: one that goes on delivering would meet the residue. Lasting: a restart
-    must not let residue meet consumers."""
+    """Want every queue paused, whatever the settings narrow: a queue that goes on delivering would meet the residue.
+    The pauses last, because a restart must not let residue meet consumers."""
     return at.missing(pause_lasting(at.view, queue) for queue in at.view.business.values())
 
 
 QUEUES_PAUSED: Final[Wants] = ((_queues_paused, wants.SOURCE),)
-# Where both sites were lost in turn, the one that returns still keeps the other out.
+# If both sites were lost in turn, the returning one still keeps the other out.
 LINK_ADMITTED: Final[Wants] = (
     (wants.link_admitted, wants.SOURCE),
     (lambda at: [*wants.link_admitted(at), *started(at)], wants.TARGET),
@@ -371,7 +372,7 @@ def _since(views: Sequence[BrokerView]) -> str:
 def count_residue(tools: MirrorTools, move: Move, context: StepContext, was_open: bool) -> Outcome:
     for session in tools.observer.at(move.target):
         counted = residue(session.reader(), session.read())
-        # Where its clients were let in, what it wrote since its start may be their work.
+        # If clients were let in there, events since its start may be their work.
         tools.residue[session.pair] = replace(counted, since={}) if was_open else counted
     since = sum(len(ids) for residue in tools.residue.values() for ids in residue.since.values())
     late = f", {since} of these written since it is back" if since else ""
@@ -405,7 +406,8 @@ def reinstate(tools: MirrorTools, step: PlannedStep, move: Move, context: StepCo
 
 
 def _origins(tools: MirrorTools, view: BrokerView) -> dict[str, frozenset[Origin] | None]:
-    """The origins of each queue's messages; None of one too deep to look at each, or whose broker shows not all."""
+    """Return the origins of each queue's messages, None for a queue too deep to look at each message, or where the
+    broker does not show every origin."""
     chosen = selected(view, tools.observer.queues)
     shallow = [queue for queue in chosen.values() if queue.depth <= ORIGINS_UP_TO]
     reader = tools.observer.brokers[view.site][view.pair].reader()
@@ -450,7 +452,7 @@ class _Residue(LinkDirection):
 
 
 class _Beside(LinkDirection):
-    """The other way, on which nothing is waited for: the serving site's producers go on."""
+    """Nothing is waited for in this direction, because the serving site's producers go on."""
 
     def left(self, view: BrokerView, peer: BrokerView) -> int | None:
         super().left(view, peer)
@@ -459,14 +461,16 @@ class _Beside(LinkDirection):
 
 
 def take_out_consumed(tools: MirrorTools, move: Move, context: StepContext) -> Outcome:
-    """Take out of the serving site what the returned one has done. The way between them is shut. Idempotent."""
+    """Take messages out of the serving site that the returned site has done. The way between the sites is shut.
+    Idempotent."""
     partial_return = tools.partial_return
     partial_return.duplicates, partial_return.why = 0, None
     _settled(tools, move, context)
     for view in tools.observer.read_at(move.source):
         held, why = _still_held(tools, move.target, view.pair)
         if held is None or held.consumed is None:
-            # No more than lies here, and than is acknowledged there where that is known.
+            # Duplicates are no more than the messages that lie here, and than those acknowledged there, where that is
+            # known.
             lying = sum(max(0, queue.depth) for queue in view.business.values())
             partial_return.duplicates += lying if held is None else min(lying, held.acks)
             partial_return.why = why
@@ -480,7 +484,7 @@ def take_out_consumed(tools: MirrorTools, move: Move, context: StepContext) -> O
 
 
 def _settled(tools: MirrorTools, move: Move, context: StepContext) -> None:
-    """Wait until what has arrived is applied, and what was with the link lies in its outflow again."""
+    """Wait until events that have arrived are applied, and events that the link held lie in its outflow again."""
 
     def applied() -> bool:
         local, peer = (
@@ -495,7 +499,8 @@ def _settled(tools: MirrorTools, move: Move, context: StepContext) -> None:
 
 
 def _still_held(tools: MirrorTools, site: str, pair: str) -> tuple[Residue | None, str]:
-    """The returned broker's residue, by a reading now or as counted before: a broker closed to clients does no more."""
+    """Return the returned broker's residue, by a reading now or as counted before: a broker closed to clients does no
+    more."""
     session = tools.observer.brokers[site][pair]
     counted = tools.residue.get(pair)
     try:
@@ -513,7 +518,8 @@ def _done(
     partial_return: PartialReturn,
     by: str,
 ) -> list[LeftOver]:
-    """The messages consumed at the site `by` that lie here. A queue too deep to read each message is only counted."""
+    """Return the messages consumed at the site `by` that lie here. A queue too deep to look at each message is only
+    counted."""
     done = []
     for name in [name for name in consumed if name in view.business and view.business[name].depth]:
         queue = view.business[name]
@@ -543,7 +549,7 @@ PROCEDURE: Final[Procedure[MirrorSnapshot, MirrorTools]] = {
     "catch-up": VerbHandler(draft_catch_up, catch_up, UNDO_LINK),
     "drain": VerbHandler(draft_drain, drain, UNDO_LINK),
     "restart-link": VerbHandler(draft_restart, restart, UNDO_LINK),
-    # How a lost site is taken in again.
+    # These verbs take a lost site in again.
     "residue": fence.counting(count_residue, _since),
     "reinstate": VerbHandler(draft_reinstate, reinstate, UNDO_REINSTATE),
     "reconcile": VerbHandler(draft_reconcile, reconcile),

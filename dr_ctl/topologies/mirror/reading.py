@@ -1,6 +1,6 @@
-"""The way to each mirrored broker, and the readings of it: questions, in one POST, and the view that answers make;
-who the messages of a queue are, and what an outflow still holds, message by message. A message is the same one at both
-sites by its origin: the node where it was born, and its id there."""
+"""The session of a mirrored broker reads it: questions, in one POST, and the view that answers make. This module also
+browses the messages of a queue, and what an outflow still holds. A message is the same one at both sites by its origin:
+the node where it was born, and its id there."""
 
 from __future__ import annotations
 
@@ -25,13 +25,12 @@ from dr_ctl.topologies.common.view import Broker, Config, Queue, Residue
 from dr_ctl.topologies.mirror.view import BrokerConnection, BrokerView, unexplained
 
 _DIALECT: Final = artemis.Dialect(("Active", "CurrentTimeMillis", "PendingMirrorAcks"))
-_TELLS_SINCE: Final = (2, 40)  # an older one does not tell how many acknowledgements it has yet to apply
+_TELLS_SINCE: Final = (2, 40)  # an older version does not tell how many acknowledgements it has yet to apply
 _LINK: Final = ("Name", "Started", "Connected", "Protocol", "Uri")
 EVERY_NAME: Final = "*.#"
 FEW: Final = 100
-"""Queues that are asked for one by one; of more the whole is asked for."""
-# Queues whose number alone may make a reading take longer than a reading may; and how long a broker has to tell the
-# number.
+"""The number of queues that are asked for one by one; above it the whole broker is read again."""
+# A reading of so many queues may take longer than a reading may, and a broker is given so long to tell their number.
 MANY: Final = 1000
 SMALL_S: Final = 2.0
 
@@ -93,7 +92,7 @@ class _Asked:
         self._listed = post.ask(Read(beans.queue(broker), self.figures)) if self.figures else None
 
     def values(self, reader: Reader) -> dict[str, Any]:
-        """All but the queues, by the names of a view. Raises `TooOld`."""
+        """Return all values but the queues, by the names of a view. Raises `TooOld`."""
         server = self._basis.server
         if server.has("Version") and not is_since(version := server.text("Version"), _TELLS_SINCE):
             first, what = ".".join(map(str, _TELLS_SINCE)), "how much its mirror has yet to ship and to apply"
@@ -117,14 +116,15 @@ class _Asked:
         return self._listed.beans() if self._listed is not None else []
 
     def sorted(self, queues: Mapping[str, Queue]) -> tuple[Queue, ...]:
-        """These queues, and the outflows as they are now."""
+        """Return these queues, and the outflows as they are now."""
         now_ms = self._basis.now_ms
         outflows = {bean: _aged(artemis.queue(bean, row), row, now_ms) for bean, row in self._outflows.beans()}
         return tuple(sorted({**queues, **outflows}.values(), key=lambda queue: queue.name))
 
 
 class _Rights:
-    """What roles may do, where a lasting fence is for them, and where the peer's mirror sends."""
+    """The rights of roles, where a lasting fence is set for them, and at the addresses to which the peer's mirror
+    sends."""
 
     def __init__(self, post: Post, broker: str, config: Config) -> None:
         server, lasting, self._mirrored = beans.server(broker), config.lasting, config.mirrored
@@ -176,7 +176,7 @@ def scheduled(reader: Reader, queues: Sequence[Queue]) -> list[int]:
 
 def _aged(queue: Queue, fields: Fields, now_ms: int) -> Queue:
     """Add the age of the oldest message. The broker tells the time of the first message that the link has not taken
-    yet: while the link holds older ones, the time is no use. Acknowledgements have no time: the figure is null or 0."""
+    yet, which is no use while the link holds older ones. Acknowledgements have no time: the figure is null or 0."""
     if queue.depth == 0 or queue.delivering > 0 or not fields.has("FirstMessageTimestamp"):
         return queue
     since_ms = fields.optional_number("FirstMessageTimestamp")
@@ -202,7 +202,7 @@ class Session(session.Session[BrokerView]):
         try:
             return ask(timeout_s=timeout_s)
         except TimedOut:
-            # A broker is not sick for having more queues than it tells of in that time on a busy machine.
+            # A broker is not sick because it has more queues than it can tell of in that time on a busy machine.
             if self._last is not None or timeout_s < READ_S:
                 raise
             [answer] = self.reader().read([Read(beans.server(broker), ("QueueCount",))], timeout_s=SMALL_S)
@@ -228,7 +228,7 @@ RESIDUE_UP_TO: Final = 5000
 _PAGE: Final = 1000
 _SCANNED_A_SECOND: Final = 20_000  # a count by filter looks at each message, paged ones too
 _KIND: Final = "x-opt-amq-mr-ev-type"
-# Every event says of which address it is; which event it is, the broker cuts off where names are long.
+# Every event names its address; the broker cuts the kind of event off where names are long.
 _OF_ADDRESS: Final = "messageAnnotations.x-opt-amq-mr-adr"
 _OF_QUEUE: Final = "messageAnnotations.x-opt-amq-mr-qu"
 _BORN: Final = "x-opt-amq-bkr-id"
@@ -236,14 +236,14 @@ _NUMBER: Final = "x-opt-amq-mr-id"
 
 
 def identity(origin: Origin) -> str:
-    """A message's identity as journal, report and operator see it."""
+    """Return a message's identity as journal, report and operator see it."""
     return f"{origin[0]}:{origin[1]}"
 
 
 @dataclass(frozen=True, slots=True)
 class Browsed:
     """The messages that a browse of a queue shows, each with the number that this broker gave it. `unnamed` counts
-    messages whose origin it does not show: any of these may be the same as any at the other site."""
+    messages whose origin is not shown: each may be the same as any message at the other site."""
 
     numbers: Mapping[Origin, int]
     unnamed: int = 0
@@ -254,7 +254,7 @@ class Browsed:
 
 
 def browsed(reader: Reader, view: Broker, queues: Sequence[Queue], *, limit: int) -> list[Browsed]:
-    """The messages of each queue, in one POST; at most `limit` messages of a queue are read. Raises `BadValue`."""
+    """Browse each queue, in one POST; at most `limit` messages of a queue are read. Raises `BadValue`."""
     answers = reader.read([Query(queue.bean, Listing.BROWSE, (1, limit)) for queue in queues]) if queues else []
     shown = []
     with artemis.as_expected(reader.url, "a browsed message"):
@@ -266,7 +266,7 @@ def browsed(reader: Reader, view: Broker, queues: Sequence[Queue], *, limit: int
 
 
 def residue(reader: Reader, view: BrokerView) -> Residue:
-    """Count it, and look at each where it is shallow enough. Raises `BrokerError`."""
+    """Count the events of the outflow, and look at each where they are few enough. Raises `BrokerError`."""
     if view.outflow is None:
         raise NoSuchBean(f"{reader.url}: no link to the peer, so no outflow to count")
     counted = [Query(view.outflow.bean, Listing.COUNT, (f'"m.{_KIND}" IS {what}',)) for what in ("NULL", "NOT NULL")]
@@ -294,8 +294,9 @@ _ByQueue = Mapping[str, frozenset[Origin]]
 
 
 def _acknowledged(rows: Iterable[Mapping[str, Any]], node: str) -> tuple[_ByQueue, _ByQueue, frozenset[Origin]] | None:
-    """The messages that an outflow acknowledges; those of them since its broker's last start; and messages not shipped.
-    None where the origin of a message is not shown: it may be one of those acknowledged."""
+    """Return the messages that an outflow acknowledges, those acknowledged since its broker's last start, and the
+    messages not shipped. Return None where the origin of a message is not shown, because the message may be an
+    acknowledged one."""
     before: dict[str, set[Origin]] = {}
     since: dict[str, set[Origin]] = {}
     unshipped: set[Origin] = set()
@@ -307,12 +308,12 @@ def _acknowledged(rows: Iterable[Mapping[str, Any]], node: str) -> tuple[_ByQueu
                 return None
             unshipped.add(origin)
         elif queue is not None and str(row["text"]).isdecimal():
-            # Of all events only an acknowledgement has a number for its body: the number of the message.
+            # Only an acknowledgement has a number for its body: the number of the message.
             born = str(texts.get(f"messageAnnotations.{_BORN}", node))
             (since if queue in since else before).setdefault(queue, set()).add((born, int(row["text"])))
         elif queue is not None:
             # A broker that starts announces each queue again. A queue that was made only now is announced too: its
-            # acknowledgements lie behind that, and so do its messages, which are not shipped either.
+            # acknowledgements lie behind that event, and so do its messages, which are not shipped either.
             before.setdefault(queue, set()).update(since.get(queue, ()))
             since[queue] = set()
     last = {queue: frozenset(origins) for queue, origins in since.items() if origins}
@@ -321,7 +322,7 @@ def _acknowledged(rows: Iterable[Mapping[str, Any]], node: str) -> tuple[_ByQueu
 
 
 def _origin(row: Mapping[str, Any], node: str) -> Origin | None:
-    """A message that bears no origin was born here. None where the row does not tell."""
+    """Return the origin of a message; a message without one was born here. Return None where the row does not tell."""
     shown = Shown.of(row)
     if shown.broker is None:
         return None

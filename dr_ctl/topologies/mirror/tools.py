@@ -1,4 +1,5 @@
-"""The tools of acts at a mirror: its waits, the gate that compares both sites by origin, and what a return brought."""
+"""The acts at a mirror use these tools: timeouts of their own, the gate that compares both sites by origin, and the
+results of a return."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
@@ -20,11 +21,11 @@ from dr_ctl.topologies.mirror.view import ORIGINS_UP_TO, BrokerView, differences
 @dataclass(frozen=True, slots=True)
 class MirrorTimeouts:
     left_over_s: float = 2.0
-    """How long a message lies at one side of a mirror alone until nothing explains it."""
+    """A message that lies at one side of a mirror alone for so long is left over: nothing under way explains it."""
     idle_s: float = 1.0
-    """Without a move until a person is told that a link hangs."""
+    """After so long without movement a person is told that a link hangs."""
     hung_s: float = 8.0
-    """Attached and shipping nothing until it is restarted: a large message may take a moment."""
+    """An attached link that ships nothing for so long is restarted; a large message may take a moment."""
 
 
 class MirrorGate(Gate[BrokerView]):
@@ -62,7 +63,7 @@ class MirrorGate(Gate[BrokerView]):
                 by_count.append(f"{unnamed} of {name}")
             only_at_source, only_at_target = local.ids - peer.ids, peer.ids - local.ids
             if len(only_at_source) <= peer.unnamed and len(only_at_target) <= local.unnamed:
-                continue  # those whose origin is not shown can be all of them
+                continue  # messages without a shown origin can be all of these
             alone = {f"only at {move.source}": only_at_source, f"only at {move.target}": only_at_target}
             size, (first, second) = max(map(len, alone.values())), map(len, alone.values())
             text = f"{name}: {first} message(s) only at {move.source}, {second} only at {move.target}"
@@ -88,7 +89,8 @@ class ReturnResult:
     """The results of a return. A figure is None where it was not read, or an earlier process let the messages in.
 
     `acks` counts messages done at the returned site and not here any more. `echoes` counts those of them that the
-    returned site only wrote since it is back: the site repeats acknowledgements of the serving site."""
+    returned site only wrote since it is back: the site repeats acknowledgements of the serving site.
+    """
 
     recovered: dict[str, list[str]] | None = field(default=None, metadata=key(of="count"))
     not_read: list[str] = field(default_factory=list, metadata=HIDDEN)
@@ -98,11 +100,11 @@ class ReturnResult:
 
     @derived
     def ids(self) -> dict[str, list[str]]:
-        """Of the messages that were recovered, by queue."""
+        """The ids of the messages that were recovered, by queue."""
         return self.recovered or {}
 
     def begin(self) -> None:
-        """From here on all that is let in is seen."""
+        """Count from here on: all that is let in is seen."""
         self.recovered, self.acks, self.acks_by_id, self.echoes = {}, 0, {}, 0
 
     def add_recovered(self, queue: str, origins: Iterable[Origin]) -> None:
@@ -152,7 +154,7 @@ class ReturnResult:
 
 @dataclass
 class PartialReturn:
-    """Messages of a half return that were taken out of the serving site, by queue of dr-ctl's own."""
+    """The messages of a half return that were taken out of the serving site, by queue of dr-ctl's own."""
 
     taken_out: dict[str, int] = field(default_factory=dict)
     duplicates: int = field(default=0, metadata=key("duplicates_at_most"))
@@ -172,7 +174,7 @@ class PartialReturn:
 
 class MirrorTools(Tools[BrokerView]):
     """`residue` is what each pair's returned broker held when it was counted, `rejoined` what became of it,
-    `partial_return` what of it an undo has taken out."""
+    `partial_return` what an undo has taken out of it."""
 
     observer: Observer
 

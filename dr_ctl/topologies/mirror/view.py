@@ -28,7 +28,7 @@ class MirrorLink(Link["BrokerView"]):
         link, outflow = view.broker_connection, view.outflow
         self.missing = not view.amqp_links
         self.listeners = self.only_listener(lambda acceptor: "AMQP" in acceptor.protocols)
-        # It ships where it is connected by its flag, and its outflow has it as consumer.
+        # A link ships if its flag says that it is connected, and its outflow has it as consumer.
         self.attached = link is not None and link.connected and outflow is not None and outflow.consumers > 0
         self.to_ship = outflow.depth if outflow is not None and outflow.counted else None
         self.shipped = {outflow.name: outflow.removed} if outflow is not None else None
@@ -38,7 +38,7 @@ class MirrorLink(Link["BrokerView"]):
             addresses = [urlsplit(address) for address in link.uri.split("#")]
             self.speaks_amqp_to = [Address(url.hostname, url.port) for url in addresses if url.hostname and url.port]
             self.peer_nodes = [f"{address.host}:{address.port}" for address in self.speaks_amqp_to]
-        # The broker checks them when the peer's link comes in: nobody may send to the mirror's addresses.
+        # The broker checks these rights when the peer's link comes in: nobody may send to the mirror's addresses.
         if (grants := view.grants.get(view.config.mirrored)) is not None:
             self.rights_revoked = not any("send" in may for may in grants.values())
 
@@ -60,7 +60,7 @@ class MirrorLink(Link["BrokerView"]):
 
     @property
     def hears_peer(self) -> bool:
-        """By the peer's link at its listener, too."""
+        """Say whether the peer is heard, also by its link at this broker's listener."""
         foreign_connections = self.foreign_connections(None)
         return self.attached or any(connection not in foreign_connections for connection in self.at_listeners())
 
@@ -78,8 +78,8 @@ class MirrorLink(Link["BrokerView"]):
         return super().holds(call)
 
     def foreign_connections(self, peer: BrokerView | None) -> list[Connection]:
-        """A broker is known by its node's id, at both ends of a link; as what this broker's own link is attached to,
-        too. Without either, whatever speaks AMQP may be the peer."""
+        """A broker is known by its node's id at both ends of a link, and as the broker to which this broker's own link
+        is attached. Without either, any AMQP connection may be the peer's."""
         listeners = {listener.port for listener in self.view.acceptors}
         brokers = {
             connection.client
@@ -112,7 +112,7 @@ class MirrorLink(Link["BrokerView"]):
         )
 
     def rows(self, peer: BrokerView | None, at: datetime) -> Iterator[Row]:
-        """A single stream carries messages and acknowledgements for all queues."""
+        """Return one row, because a single stream carries messages and acknowledgements of all queues."""
         view = self.view
         if view.outflow is not None and view.outflow.counted and view.broker_connection is not None:
             pending = peer.link.unapplied if peer is not None else None
@@ -120,7 +120,7 @@ class MirrorLink(Link["BrokerView"]):
             yield replace(row, kind="mixed", name="*", pending=pending, link=self.attached)
 
     def stake(self, peer: BrokerView | None) -> Stake:
-        """The outflow holds messages and acknowledgements, and does not say of which queue."""
+        """Count the whole outflow: it holds messages and acknowledgements, and does not say of which queue."""
         return Stake(self.to_ship, total((self.to_ship, peer.link.unapplied if peer is not None else None)), None)
 
 
@@ -146,12 +146,14 @@ class BrokerView(ArtemisBroker):
 
     @property
     def takes_beginnings(self) -> bool:
-        """The console executes by pattern since 2.50. No client's queue begins as the mirror's own do."""
+        """Return True since 2.50, where the console executes by pattern. No client's queue begins as the mirror's own
+        do."""
         return self.is_since(2, 50)
 
     @property
     def broker_connection(self) -> BrokerConnection | None:
-        """The broker connection that mirrors to the peer, as set or the only AMQP one that has an outflow."""
+        """Return the broker connection that mirrors to the peer: the one that is set, or the only AMQP one that has an
+        outflow."""
         if self.config.link is not None:
             return next((link for link in self.links if link.name == self.config.link), None)
         outflows = [(link, self.by_name.get(f"{OUTFLOW_PREFIX}{link.name}")) for link in self.amqp_links]
@@ -164,13 +166,14 @@ class BrokerView(ArtemisBroker):
 
     @property
     def outflow(self) -> Queue | None:
-        """The store-and-forward queue of the link, with the events still to ship to the peer."""
+        """Return the store-and-forward queue of the link, with the events still to ship to the peer."""
         link = self.broker_connection
         return self.by_name.get(f"{OUTFLOW_PREFIX}{link.name}") if link is not None else None
 
     @property
     def under_way(self) -> int | None:
-        """How many events its link still has to ship, or has in hand; none without a link, None where unread."""
+        """Count the events that the link still has to ship, or has in hand. Without a link there are none; None means
+        unread."""
         if self.link.missing:
             return 0
         outflow = self.outflow
@@ -208,7 +211,7 @@ def differences(source: BrokerView, target: BrokerView, queues: Queues) -> list[
 
 
 def under_way(source: BrokerView, target: BrokerView) -> int | None:
-    """How many events are between the sites now; None where an outflow cannot be seen."""
+    """Count the events between the sites now; return None where an outflow cannot be seen."""
     return total(
         figure
         for view in (source, target)
@@ -217,8 +220,9 @@ def under_way(source: BrokerView, target: BrokerView) -> int | None:
 
 
 def unexplained(source: BrokerView, target: BrokerView, queues: Queues, traffic: Mapping[str, int]) -> list[Difference]:
-    """Blocking differences larger than what is under way and what moved between the last two readings can explain: two
-    brokers are never looked at in the same instant. `traffic`: how much a queue changed between the two readings."""
+    """Return blocking differences larger than the events under way and the movement between the last two readings can
+    explain: two brokers are never read in the same instant. `traffic` is how much a queue changed between the two
+    readings."""
     between = under_way(source, target)
     return [
         difference
@@ -228,7 +232,7 @@ def unexplained(source: BrokerView, target: BrokerView, queues: Queues, traffic:
 
 
 def not_accepted(differing: Sequence[Difference], accepted: Mapping[str, int]) -> list[Difference]:
-    """Blocking differences that were not accepted at exactly their size."""
+    """Return blocking differences that were not accepted at exactly their size."""
     return [
         difference
         for difference in differing

@@ -1,4 +1,4 @@
-"""The named checks of brokers that share a store: everything that speaks against a move, all at once. Pure."""
+"""The named checks of brokers that share a store find all that speaks against a move at once. Pure."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -99,7 +99,7 @@ def _stranger(name: str, view: BrokerView, stranger: str) -> Iterator[Finding]:
 
 
 def _clocks(name: str, view: BrokerView) -> Iterator[Finding]:
-    """The lease is the broker's word, judged by the database's clock."""
+    """Find a lease that the clocks contradict: the broker writes it, and the database's clock judges it."""
     lock = view.lock
     if lock is None or lock.left_s is None or view.others is not None:
         return
@@ -125,7 +125,7 @@ def _lock(view: BrokerView) -> str | None:
 
 
 def _of_holder(read: Callable[[BrokerView], str | None]) -> Callable[[BrokerView], str | None]:
-    """Of a broker that answers only."""
+    """Read the value only of a broker that answers."""
     return lambda view: read(view) if view.answered else "it waits"
 
 

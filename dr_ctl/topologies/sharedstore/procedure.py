@@ -1,4 +1,4 @@
-"""What an installation with a shared store does for the verbs of its runbooks: its holder hands it over."""
+"""An installation with a shared store does this for the verbs of its runbooks: the holder hands the store over."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -40,7 +40,7 @@ class StoreGate(Gate[BrokerView]):
     def blockers(self, now: PairReading[BrokerView], before: PairReading[BrokerView] | None, move: Move) -> list[str]:
         reasons = super().blockers(now, before, move)
         source = now.source
-        # In a run that goes on, the source may have given up the store already, and is closed by then.
+        # In a resumed run, the source may have given up the store already, and is closed by then.
         if not source.has_the_store and not (move.sent and not source.answered):
             lock = source.lock.text if source.lock is not None else "the lock was not read"
             reasons.append(f"{source.site} does not hold the store: {lock}")
@@ -50,7 +50,8 @@ class StoreGate(Gate[BrokerView]):
         return []
 
     def same(self, now: PairReading[BrokerView], move: Move) -> Outcome:
-        """Messages that are not in the store are in its holder's memory alone, and go with it."""
+        """Compare the holder's queues with the store: a message that is in the holder's memory alone goes with the
+        holder."""
         source = now.source
         depths: dict[str, Json] = {name: queue.depth for name, queue in source.business.items() if queue.depth}
         stored = self.observer.all()[0].shared.counts() if source.answered else None
@@ -84,7 +85,7 @@ def _planning(
 
 draft_catch_up: Final = _planning(SOURCE, "{serving}the replica of the store not far behind", Rules.catching_up)
 draft_drain: Final = _planning(TARGET, "the replica of the store has all of it", Rules.draining)
-# The debts only: the returned broker waits by itself.
+# Only debts are cleared: the returned broker waits by itself.
 draft_reinstate: Final = planning(TARGET, "{target} waits for the store; debts are cleared", *DEBTS_CLEARED)
 
 
@@ -114,7 +115,7 @@ def _replicated(tools: StoreTools, step: PlannedStep, _move: Move, context: Step
 
 
 def reinstate(tools: StoreTools, _step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    """See that the broker waits. Where no command tells of its process, its closed ports are the only sign."""
+    """Prove that the broker waits. Where no command tells of its process, its closed ports are the only sign."""
     for view in tools.observer.read_at(move.target):
         if view.role is not Role.STANDBY:
             state = "its process does not run" if view.runs is False else f"it is {view.role.value}"
@@ -126,18 +127,19 @@ HANDOVER: Final = "handover"
 BESIDE: Final = "beside"
 RESCUE: Final = "rescue"
 ENDED: Final = "it has ended"
-# Readings until counts are believed to differ: clients work meanwhile, and a reading is no one moment.
+# Counts are believed to differ after so many readings: clients work meanwhile, and a reading is no one moment.
 COUNTED: Final = 5
 
 
 def draft_activate(rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
-    """A stop cannot be taken back: no undo. A lost site gets no call: the target takes the store by itself."""
+    """Draft the handover, which has no undo, because a stop cannot be taken back. A lost site gets no call: the target
+    takes the store by itself."""
     sources, targets = snapshot.views(move.source), snapshot.views(move.target)
     fails_over = move.spec.operation == FAILOVER
     gives_up = [] if fails_over else [hand_over(view, move.target) for view in sources if view.answered]
     waits_again = [] if fails_over else [call for view in sources for call in start(view, ENDED)]
     rescues = [] if fails_over else [call for view in targets for call in start(view, ENDED)]
-    # Another broker takes so long at most until it has the lock of one that died.
+    # Another broker needs at most so long to get the lock of a broker that died.
     takes_s = max((view.own.lease_s * (2 if view.own.by_row else 1) for view in (*sources, *targets)), default=0.0)
     summary = "the target takes the store" if fails_over else f"{move.source} gives up the store, the target takes it"
     proven = "the lock and a test login" if any(view.can_try_login for view in targets) else "the lock"
@@ -155,7 +157,7 @@ def activate(tools: StoreTools, step: PlannedStep, move: Move, context: StepCont
     gave_up = not any(view.answered for view in snapshot.views(move.source))
     holding = () if gave_up else step.phase(HANDOVER)
     began = context.monotonic()
-    for call in holding:  # which start of a broker ends is for whoever looks next
+    for call in holding:  # the next command has to know which start of the broker ends
         stopped = snapshot.view(call.site, call.unit)
         files = tools.observer.brokers[call.site][call.unit].document_files
         if isinstance(noted := files.write(STOPPED, stopped.start if stopped else ""), Failed):
@@ -205,16 +207,16 @@ def _changes(tools: StoreTools, view: BrokerView, snapshot: Snapshot[BrokerView]
 def _until_served(
     tools: StoreTools, step: PlannedStep, holding: Sequence[Call], move: Move, context: StepContext
 ) -> Outcome | None:
-    """A source that holds the store still is told again to stop: what stops twice stops once. None once it is over.
-    One that keeps it ends the wait early: its clients are kept out for as long.
-    """
+    """Wait until the target serves; return None once it does. A source that still holds the store is told to stop
+    again, because a second stop changes nothing. A source that keeps the store ends the wait early, because clients are
+    kept out meanwhile."""
     observer, fails_over = tools.observer, move.spec.operation == FAILOVER
     began_s = context.monotonic()
     before_s: float | None = None
     again_s = context.monotonic() + tools.timeouts.again_s
 
     def read() -> tuple[Snapshot[BrokerView], str | None, str | None]:
-        """With why the target does not serve yet, and why it never will."""
+        """Read both sites, and return also why the target does not serve yet, and why it never will."""
         nonlocal again_s, before_s
         why_not = tools.listeners.why_not_serving(observer.at(move.target)).values()
         if all(why is None or why.lets_in for why in why_not):
@@ -222,11 +224,11 @@ def _until_served(
         closed = next((why.text for why in why_not if why is not None), None)
         snapshot = observer.read_once(min_s=tools.timeouts.last_reading_s)
         views, role = snapshot.views(move.source), snapshot.roles[move.source]
-        # The source is shown not to serve; of a lost one that the lock is another's is enough.
+        # The source has to be shown not to serve; at a lost source another holder of the lock is enough.
         source_closed = fails_over or role in (Role.STANDBY, Role.DOWN)
         over = closed is None and snapshot.roles[move.target] is Role.SERVING and source_closed
         if not over and not fails_over:
-            # A target whose process has ended since the check: nobody else takes the store.
+            # The target's process may have ended since the check, and nobody else takes the store.
             ended = {view.pair for view in snapshot.views(move.target) if view.runs is False}
             tools.change([call for call in step.phase(RESCUE) if call.unit in ended], context)
         holds = role is Role.STANDBY and any(view.has_the_store for view in views)
@@ -262,7 +264,7 @@ def _until_served(
         return Failed(lost)
     kept = keeps(snapshot)
     text = f"{move.target} did not take the store within {duration(given_up_s if kept else within_s)}: {if_known(why)}"
-    # Where the source still holds the store, the stop had no effect; where nobody does, no site serves.
+    # If the source still holds the store, the stop had no effect; if nobody does, no site serves.
     if kept:
         return Failed(f"{text}; {move.source} holds it still")
     if fails_over:
@@ -276,7 +278,8 @@ def _until_served(
 
 
 def _counted(tools: StoreTools, move: Move, context: StepContext, evidence: dict[str, Json]) -> tuple[Finding, ...]:
-    """Each queue as it began at the target, beside what the gate saw. Looks bound this: clients work there."""
+    """Compare each queue as it began at the target with what the gate saw. The number of readings bounds this, because
+    clients work there."""
     samples = tools.gate.samples
     if not samples:
         return ()
@@ -305,7 +308,8 @@ def _counted(tools: StoreTools, move: Move, context: StepContext, evidence: dict
 
 
 def _beside(tools: StoreTools, step: PlannedStep, move: Move, context: StepContext) -> list[Finding]:
-    """Start what gave up the store, once its process has ended, or report it as down. A lost site gets no call."""
+    """Start the broker that gave up the store, once its process has ended, or report it as down. A lost site gets no
+    call."""
     if move.spec.operation == FAILOVER:
         return []
     findings = []
@@ -349,7 +353,7 @@ PROCEDURE: Final[Procedure[Snapshot[BrokerView], StoreTools]] = {
     "drain": VerbHandler(draft_drain, partial(_replicated, small=0)),
     "activate": VerbHandler(draft_activate, activate),
     "probe": VerbHandler(classic.draft_probe, proving.probe),
-    # How a lost site is taken in again.
+    # These verbs take a lost site in again.
     "residue": VerbHandler(planning(TARGET, "it holds nothing of its own"), fence.nothing),
     "reinstate": VerbHandler(draft_reinstate, reinstate, Undo(source=(debts_as_before,))),
     "reconcile": VerbHandler(planning(TARGET, "both sites use one store: there is nothing to compare"), fence.nothing),

@@ -1,4 +1,4 @@
-"""The way to each broker of a shared store, by management where it answers, or by the lock and its process."""
+"""The session of a shared store's broker reads it by management where it answers, or by the lock and its process."""
 
 from __future__ import annotations
 
@@ -70,14 +70,15 @@ class Session(session.Session[BrokerView]):
         return 0
 
     def _everything(self, timeout_s: float) -> BrokerView:
-        """Keep that it has ended since a run told it to stop: the next reading shows that no more."""
+        """Read the broker. If a run told it to stop and it has ended since, the note of that is removed."""
         view = self._read_broker(timeout_s)
         if STOPPED in view.documents and view.has_ended:
             self.document_files.remove(STOPPED)
         return view
 
     def _read_broker(self, timeout_s: float) -> BrokerView:
-        """Refused ports are a waiting broker's, where the lock can be read. One that lost the store only says so."""
+        """Read the broker by its answer, or as a waiting one: a waiting broker's ports refuse, and a broker that lost
+        the store only says so. The lock has to be readable for refused ports to mean that."""
         try:
             return self._ask(self.own.broker, timeout_s)
         except Passive:
@@ -133,7 +134,7 @@ Observer = observer.Observer[BrokerView, Session]
 
 
 def settled(observer: Observer, read: Callable[[], Snapshot[BrokerView]]) -> Snapshot[BrokerView]:
-    """A broker that takes the store is a moment later one that serves."""
+    """Read both sites again while a broker takes the store, because it serves a moment later."""
     until = observer.clock.monotonic() + observer.timeouts.store_starts_s
     snapshot = read()
     while between(snapshot) and observer.clock.monotonic() < until:
@@ -141,7 +142,8 @@ def settled(observer: Observer, read: Callable[[], Snapshot[BrokerView]]) -> Sna
         snapshot = read()
 
     def counted(view: BrokerView) -> BrokerView:
-        """A holder with the messages that its store lacks, in every one of several readings: clients go on working."""
+        """Add to a holder the messages that its store lacks in every one of several readings, because clients go on
+        working."""
         if not view.has_the_store:
             return view
         return replace(view, in_memory=_in_memory(observer.brokers[view.site][view.pair]))
@@ -162,7 +164,7 @@ def _in_memory(session: Session) -> Mapping[str, int]:
             if not any(least.values()):
                 return {}
     except BrokerError:
-        return {}  # the gate reads it again
+        return {}  # the gate reads the counts again
     return {name: count for name, count in (least or {}).items() if count}
 
 
@@ -170,7 +172,8 @@ READS: Final = observer.Reads(Session.each, both_views, observed=settled)
 
 
 def between(snapshot: Snapshot[BrokerView]) -> bool:
-    """A broker has the store and does not serve yet: it is starting, or has died a moment ago; or may take it now."""
+    """Say whether a broker has the store and does not serve yet, because it is starting or died a moment ago, or may
+    take the store now."""
     first, *_ = snapshot.sites.values()
     for name in first:
         pair = [brokers[name] for brokers in snapshot.sites.values()]
@@ -178,7 +181,7 @@ def between(snapshot: Snapshot[BrokerView]) -> bool:
         views = [broker for broker in pair if isinstance(broker, BrokerView)]
         if any(isinstance(error, StartingOrEnding) for error in errors) or any(view.is_between for view in views):
             return True
-        # Somebody has the store whom the lock does not name, as a file does not, and all ports refuse.
+        # A lock that names no holder, as a file does not, is held, and all ports refuse.
         unnamed = any(view.lock is not None and view.lock.held and view.lock.holder is None for view in views)
         if unnamed and not errors and not any(view.answered for view in views):
             return True

@@ -1,5 +1,5 @@
-"""The store that brokers share, a folder or a database, whose driver is loaded only where the settings name one; its
-lock, looked at and never taken; and the process of a broker that may hold it."""
+"""The store that brokers share is a folder or a database, whose driver is loaded only where the settings name one.
+dr-ctl reads the store's lock and never takes it, and asks for the process of a broker that may hold it."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from dr_ctl.settings.classic import ClassicSharedStore, Process, Store
 from dr_ctl.settings.model import Installation
 from dr_ctl.settings.parts import Secret
 
-# struct flock of Linux: type, whence, start, length, pid.
+# The struct flock of Linux has type, whence, start, length and pid.
 _FLOCK: Final = "hhqqi"
-FRESH_S: Final = 2.0  # a word on it is believed so long: a gate looks fifty times a second
+FRESH_S: Final = 2.0  # an answer on the process is believed so long: a gate reads fifty times a second
 _STOPPED_EXIT: Final = 3  # exit code of `systemctl is-active`, and of every status command that keeps to the LSB
 
 
@@ -38,7 +38,7 @@ class LockUnreadable(BrokerError):
 
 
 class SilentAndUnread(Unreachable):
-    """A broker whose ports refuse, and the lock could not be read: whether that broker waits cannot be told."""
+    """A broker whose ports refuse while the lock cannot be read: nobody can tell whether that broker waits."""
 
     remedy = LockUnreadable.remedy
 
@@ -49,9 +49,10 @@ class SilentAndUnread(Unreachable):
 
 @dataclass(frozen=True, slots=True)
 class LockSnapshot:
-    """`holder` is the name in the lock, also after its lease has run out. `left_s`: how long the lease lasts by the
-    database's clock, `ahead_s`: how far that is ahead of this machine's. `written` is False where no broker ever wrote
-    a lease. `renewed_s`: between two renewals, `lasts_s`: the longest lease, where readings have shown them."""
+    """`holder` is the name in the lock, also after its lease has run out. `left_s` is how long the lease lasts by the
+    database's clock, `ahead_s` how far that clock is ahead of this machine's. `written` is False where no broker ever
+    wrote a lease. `renewed_s` is the time between two renewals and `lasts_s` the longest lease, where readings have
+    shown them."""
 
     held: bool
     holder: str | None = None
@@ -72,7 +73,7 @@ class LockSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """The lag of a store's replica: `size` bytes of its journal, and so many new messages among them."""
+    """The lag of a store's replica: `size` bytes of the store's journal, and the number of new messages among them."""
 
     size: int
     messages: int
@@ -86,12 +87,9 @@ class FileLock:
 
     def read(self) -> LockSnapshot:
         try:
-            at = os.open(self._path, os.O_RDONLY)
-            try:
+            with self._path.open("rb") as file:
                 asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-                lock_type, *_ = struct.unpack(_FLOCK, fcntl.fcntl(at, fcntl.F_GETLK, asked))
-            finally:
-                os.close(at)
+                lock_type, *_ = struct.unpack(_FLOCK, fcntl.fcntl(file, fcntl.F_GETLK, asked))
         except OSError as error:
             raise LockUnreadable(f"the lock {self._path} cannot be read: {error.strerror or error}") from error
         return LockSnapshot(lock_type != fcntl.F_UNLCK)
@@ -110,7 +108,7 @@ class BrokerProcess:
         self.starts = f"cd {quote(str(place.folder))} && {shell_command(start)}" if start is not None else ""
 
     def runs(self, *, fresh_s: float = FRESH_S) -> bool | None:
-        """Whether the process runs, by an answer that is no older; returns None where no command says so."""
+        """Say whether the process runs, by an answer that is no older; return None where no command says so."""
         if self._settings is None:
             return None
         if self._last is None or self._clock.monotonic() - self._last[0] >= fresh_s:
@@ -164,7 +162,7 @@ class Dsn:
 
     @classmethod
     def read(cls, text: str, schemes: tuple[str, ...]) -> Dsn:
-        """Raises `NotADsn`, which quotes nothing."""
+        """Read an address. Raises `NotADsn`, which quotes nothing."""
         match = _DSN.fullmatch(text.strip())
         if match is None:
             raise NotADsn("the address of the store's database cannot be read, and is not shown: it is a secret")
@@ -190,7 +188,8 @@ class Dsn:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseKind:
-    """A kind of database: its driver, the extra with it, the connection arguments, the clock in milliseconds."""
+    """A kind of database: its driver, the extra that installs the driver, the connection's arguments, and the SQL of
+    its clock in milliseconds."""
 
     driver: str
     extra: str
@@ -222,7 +221,8 @@ KINDS: Final[Mapping[str, DatabaseKind]] = {
 
 
 class Database:
-    """A connection, opened when first needed and again where it broke. Reads only. For several threads."""
+    """A connection that only reads. It is opened when first needed, and again where it broke; several threads may use
+    it."""
 
     def __init__(self, dsn: Callable[[], str]) -> None:
         """`dsn` gives the secret that the address is."""
@@ -261,7 +261,7 @@ class Database:
         return self._open
 
     def _address(self) -> Dsn:
-        """Raises `NotADsn` at first; an address that was read once and is wrong later ends no run."""
+        """Read the address. Raises `NotADsn` at first; an address that was read once and is wrong later ends no run."""
         try:
             dsn = Dsn.read(self._dsn(), tuple(KINDS))
         except NotADsn as error:
@@ -326,7 +326,7 @@ def _line(error: Exception) -> str:
 
 
 class SharedStore:
-    """For one command. Connections open at the first question."""
+    """A store serves one command. Connections open at the first question."""
 
     def __init__(
         self, settings: Store, lock: FileLock | RowLock, messages: Database | None, replica: Database | None
@@ -348,7 +348,7 @@ class SharedStore:
         return cls(store, RowLock(messages, store.table, clock), messages, replica)
 
     def counts(self) -> dict[str, int] | None:
-        """How many messages of each queue lie in the store; returns None where the store is a file. Raises
+        """Count the messages of each queue in the store; return None where the store is a file. Raises
         `LockUnreadable`."""
         if self._messages is None:
             return None
@@ -357,8 +357,8 @@ class SharedStore:
         return {name.removeprefix("queue://"): count for name, count in rows if name.startswith("queue://")}
 
     def lag(self) -> Lag | None:
-        """How far a PostgreSQL replica is behind; None where that is not known. The store is read first, so that
-        messages that come meanwhile are no lag."""
+        """Return how far a PostgreSQL replica is behind, or None where that is not known. The store is read first, so
+        that messages that come meanwhile are no lag."""
         if self._messages is None or self._replica is None:
             return None
         table = self.settings.messages
@@ -366,7 +366,7 @@ class SharedStore:
         try:
             [(written,)] = self._messages.rows(lambda _: "SELECT pg_current_wal_lsn() - '0/0'::pg_lsn")
             [(replayed, last)] = self._replica.rows(lambda _: query)
-            if replayed is None:  # what the settings name as the replica follows no other database
+            if replayed is None:  # the replica of the settings follows no other database
                 return None
             new_after = f"SELECT count(*) FROM {table} WHERE id > {int(last)}"  # noqa: S608 - a number
             [(new,)] = self._messages.rows(lambda _: new_after)

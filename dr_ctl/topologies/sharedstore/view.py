@@ -1,5 +1,5 @@
-"""A broker of a shared store as one reading has shown it, its store, and the calls that only such brokers have.
-Pure."""
+"""A view of a broker of a shared store as one reading has shown it, its store, and the calls that only such brokers
+have. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RUN: Final = "process"
 class StoreLink(NoLink["BrokerView"]):
     def __init__(self, view: BrokerView) -> None:
         super().__init__(view)
-        if view.own.replicated:  # what the replica has not got; without one the sites use one store
+        if view.own.replicated:  # messages that the replica lacks; without a replica the sites use one store
             self.to_ship = view.lag.messages if view.lag is not None else None
 
     def unsettled(self) -> Iterator[str]:
@@ -68,7 +68,7 @@ class StoreLink(NoLink["BrokerView"]):
         return f"{state}; {lock}"
 
     def rows(self, _peer: BrokerView | None, at: datetime) -> Iterator[Row]:
-        """Rows of the holder: messages that clients have in delivery would come twice."""
+        """Return rows of the holder, because messages that clients have in delivery would come twice."""
         view = self.view
         if not view.has_the_store or self.to_ship is None:
             return
@@ -93,8 +93,8 @@ class StoreLink(NoLink["BrokerView"]):
 
 @dataclass(frozen=True, slots=True)
 class StoreConfig:
-    """The broker's name, its name in the lock and those of both, the lease and its renewal, the commands of the
-    process, how a person starts that, and whether a replica follows."""
+    """The broker's name, its name in the lock and the names of both brokers, the lease and its renewal, the commands of
+    the process, the words that start it, and whether a replica follows."""
 
     broker: str
     holder: str
@@ -111,20 +111,22 @@ class StoreConfig:
         return f"`{self.starts}` starts {self.broker}" if self.starts else f"start broker {self.broker} on its host"
 
 
-# What nobody can tell of a broker that does not answer.
+# Nobody can tell these parts of a broker that does not answer.
 NOTHING_OPEN: Final[Mapping[str, Any]] = dict.fromkeys(
     ("acceptors", "queues", "connections", "consumers", "prepared"), ()
 )
 _STATES: Final = {True: "its process runs", False: "its process does not run", None: "whether it runs is not known"}
 STOPPED: Final = f"{OWN}stopped"
-"""The document of a broker that was told to stop: which start of it was, until that is seen to have ended."""
+"""A run that tells a broker to stop writes this document: it names the start that ends, until that start is seen to
+have ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerView(ClassicBroker):
-    """`answered`: its management did, or its ports refuse. `lock` is None where unread, and `unread` says why. `runs`
-    is the state of its process, `lag` what the replica has not got. `peer_serves`: the other broker answers, with the
-    store or in that belief. `in_memory`: by queue what the store did not have in any of several readings."""
+    """`answered` says that the broker's management did, or that its ports refuse. `lock` is None where unread, and
+    `unread` says why. `runs` is the state of its process, `lag` what the replica lacks. `peer_serves` says that the
+    other broker answers, with the store or in the belief to have it. `in_memory` has by queue the messages that the
+    store lacked in each of several readings."""
 
     own: StoreConfig = field(kw_only=True)
     answered: bool = field(default=True, kw_only=True)
@@ -155,31 +157,34 @@ class BrokerView(ClassicBroker):
 
     @property
     def stranger(self) -> str | None:
-        """The name in the lock, held or not, if it is that of neither broker: who holds the store cannot be told."""
+        """Return the name in the lock, held or not, if it is that of neither broker. The holder of the store cannot be
+        told then."""
         holder = self.lock.holder if self.lock is not None else None
         return None if holder in self.own.holders else holder
 
     @property
     def has_the_store(self) -> bool:
-        """True if the broker serves from the store, or could, as it answers and the lock is held and not another's."""
+        """Return True if the broker serves from the store, or could, as it answers and the lock is held and not
+        another's."""
         return self.answered and self.lock is not None and self.lock.held and self.others is None
 
     @property
     def is_between(self) -> bool:
-        """Its ports refuse while its own lock lasts (starting, or dead), or while nobody holds the store."""
+        """Say whether the ports refuse while the broker's own lock lasts (starting, or dead), or while nobody holds the
+        store."""
         if self.lock is None or self.answered or self.runs is False:
             return False
         return self.lock.held is (self.lock.holder == self.own.holder)
 
     @property
     def ending(self) -> bool:
-        """Say whether a run told the broker to stop, and nobody has seen its process end. Such a process looks like
-        one that waits: its ports refuse, and for a moment its console says `Slave`. No time shows the difference."""
+        """Say whether a run told the broker to stop, and nobody has seen its process end. A stopping process looks like
+        a waiting one: the ports refuse, and for a moment the console says `Slave`. No time shows the difference."""
         return STOPPED in self.documents and not self.has_ended and not self.answered
 
     @property
     def has_ended(self) -> bool:
-        """Its process does not run, or another start answers than the one that was told to stop."""
+        """Say whether the process does not run, or another start answers than the one that was told to stop."""
         return self.runs is False or (self.answered and self.documents.get(STOPPED) not in ("", self.start))
 
     @property
@@ -211,8 +216,8 @@ class StoreSnapshot(snapshot.Snapshot[BrokerView]):
         return [*both, *self._not_waiting(), *self._nobody(), *super().findings()]
 
     def _nobody(self) -> Iterator[Finding]:
-        """Find that nobody holds the store, or that a broker takes it: a waiting broker has no management to say so.
-        Or that this was not read."""
+        """Find that nobody holds the store, that a broker takes it, or that this was not read: a waiting broker has no
+        management to say so."""
         brokers = [broker for site in self.sites.values() for broker in site.values()]
         errors = [broker.error for broker in brokers if isinstance(broker, Silent)]
         views = [view for site in self.sites for view in self.views(site)]

@@ -1,1 +1,1 @@
-"""The verbs that topologies share: how each is decided, done and undone. A draft is pure; its act stands beside it."""
+"""Topologies share these verbs. A draft is pure, and the act that carries it out stands beside it."""

@@ -1,6 +1,6 @@
-"""`activate`: the target's listeners opened, pair by pair, and clients shown to be let in. If some may have opened, the
-others are tried again until the time is over: the run cannot go back from there, and late service is better than
-none."""
+"""`activate` opens the target's listeners pair by pair, and shows that clients are let in. If some listeners may have
+opened, the others are tried again until the time is over: the run cannot go back from there, and late service is better
+than none."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
@@ -48,7 +48,7 @@ def draft(rules: Rules, _step: RunbookStep, snapshot: Snapshot[Broker], move: Mo
         closed = (listener for listener in view.listeners if closed_first or view in again or not listener.started)
         calls += in_phase("listeners", view.fence.opening(closed, peer))
     if snapshot.roles[move.target] is Role.SERVING and move.spec.operation != FAILOVER and not again:
-        # A resumed run that had passed the gate: only the pauses of quiesce are left.
+        # A resumed run has passed the gate: only the pauses of its quiesce are left.
         for view in snapshot.views(move.source):
             calls += [resume(view, queue) for queue in to_lift(AtBroker.of(rules, move, view))]
     # Queues that runs have left paused there would deliver nothing.
@@ -72,7 +72,7 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
         opens = view.fence.opening(closed, peer_state(move.spec.operation))
         starts += [call for call in opens if not view.holds(call)]
     tools.change(rest, context)
-    # A call that lets clients in must follow a reading of the other site: it is made once the roles are let in.
+    # A call that lets clients in must follow a reading of the other site, which is made once the roles are let in.
     kept_out, why = _roles_let_in(tools, admits, views, move, context) if admits else (None, None)
     if kept_out is not None and move.spec.operation != FAILOVER:
         return Failed(kept_out)
@@ -100,7 +100,8 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
 
 
 def _of_locks(tools: Tools[Broker], opened: Sequence[Broker], move: Move) -> Iterator[Finding]:
-    """What locks have `opened` by themselves, and what a move leaves stopped at its source."""
+    """Report the listeners that locks have `opened` by themselves, and the locks that a move leaves stopped at its
+    source."""
     if locks := [name for view in opened for name in view.fence.contenders]:
         yield found("DR-DOOR-008.done", severity=Severity.INFO, target=move.target, locks=brief(locks))
     for session in tools.observer.at(move.source) if move.spec.operation != FAILOVER else ():
@@ -109,8 +110,8 @@ def _of_locks(tools: Tools[Broker], opened: Sequence[Broker], move: Move) -> Ite
 
 
 def _as_at_the_gate(tools: Tools[Broker], move: Move, context: StepContext) -> list[Broker] | None:
-    """The target as the gate read it within this second, all closed, with the rights of roles as they are now; else
-    None. Roles may be granted before the last reading, for the listeners are still closed."""
+    """Return the target as the gate read it within this second, all closed, with the rights of roles as they are now;
+    otherwise return None. Roles may be granted before the last reading, because the listeners are still closed."""
     samples = tools.gate.samples
     pairs = {session.pair for session in tools.observer.at(move.target)}
     if not pairs <= samples.keys() or context.monotonic() - min(samples[pair].at_s for pair in pairs) > SAME_SECOND_S:
@@ -123,7 +124,7 @@ def _as_at_the_gate(tools: Tools[Broker], move: Move, context: StepContext) -> l
 def _roles_let_in(
     tools: Tools[Broker], admits: Sequence[Call], before: Sequence[Broker], move: Move, context: StepContext
 ) -> tuple[str | None, str | None]:
-    """Why the clients' roles are still kept out, and a reason against opening, as seen after the last call."""
+    """Return why the clients' roles are still kept out, and a reason against opening, as seen after the last call."""
     tools.grant_roles(admits, before, context)
     views, why = may_open(tools, move)
     if why is not None or not left_of([call for call in admits if call.thing != ALL], views):
@@ -133,7 +134,7 @@ def _roles_let_in(
 
 
 def sides(tools: Tools[V], move: Move) -> tuple[list[V], list[V], str | None]:
-    """The target's brokers and the source's in the same moment, and the signs that one lives which does not answer."""
+    """Return the target's brokers and the source's in the same moment, and the signs that a silent source lives."""
     if move.spec.operation != FAILOVER:
         sessions = [*tools.observer.at(move.target), *tools.observer.at(move.source)]
         views = tools.observer.ask_all(lambda session: session.read(FOR_OPENING), sessions)
@@ -154,8 +155,8 @@ def other_site_open(tools: Tools[V], sources: Sequence[V], move: Move) -> str | 
 
 
 def may_open(tools: Tools[V], move: Move) -> tuple[list[V], str | None]:
-    """The target's brokers, and a reason not to open them, if any: the source is or may become open; the link back
-    would capture nothing; a counter changed since the gate passed."""
+    """Return the target's brokers, and the first reason not to open them: the source is or may become open; the link
+    back would capture nothing; a counter changed since the gate passed."""
     targets, sources, lives = sides(tools, move)
     closed = [view for view in targets if not tools.open_at(view, move)]
     if lives is not None and len(closed) == len(targets):
@@ -213,7 +214,8 @@ class _Opening:
         return [outcome for call, outcome in self._outcomes.items() if call.unit == pair]
 
     def not_opened(self) -> Outcome | None:
-        """Every call was answered with an error: no effect, unless a client is let in all the same."""
+        """Refuse if every call was answered with an error, which has no effect unless a client is let in all the
+        same."""
         if not self._outcomes or len(self.refused) < len(self._outcomes):
             return None
         site = self._move.target
@@ -222,9 +224,9 @@ class _Opening:
         return self.refusal
 
     def is_locked_out(self) -> bool:
-        """Say whether locks kept every pair shut: each call was answered, the starts of their coordinators with an
+        """Say whether locks kept every pair shut: each call was answered, every start of a lock coordinator with an
         error, and the site is shown to be closed as the gate wants it. A listener that hangs on a lock opens nothing
-        before that, although its own start is accepted."""
+        before the lock is held, although the listener's own start is accepted."""
         if not self._answered or not all(self._is_lock_refused(session.pair) for session in self._sessions):
             return False
         listeners = self._tools.listeners
@@ -247,7 +249,8 @@ class _Opening:
         return None if waited.satisfied else self._left_over(waited.reading)
 
     def _read(self) -> dict[str, str]:
-        """Why pairs are not shown to serve; one that opened some of its listeners serves through these."""
+        """Return by pair why it is not shown to serve. A pair that opened some of its listeners serves through
+        these."""
         why_not = self._tools.listeners.why_not_serving(self._sessions)
         if all(why is None or why.lets_in for why in why_not.values()):
             self._context.outage_over()
@@ -266,7 +269,7 @@ class _Opening:
         return bool(outcomes) and all(isinstance(outcome, kinds) for outcome in outcomes)
 
     def _try_again(self, left: Mapping[str, str]) -> None:
-        """Once more open what was refused, not answered or closed again, where the other broker is seen closed."""
+        """Open once more what was refused, not answered or closed again, where the other broker is seen closed."""
         tools, move = self._tools, self._move
         if self._context.monotonic() <= self._again_at:
             return

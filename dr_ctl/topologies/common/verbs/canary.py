@@ -1,5 +1,5 @@
-"""The rehearsal on the real brokers, and its cleaning: a few messages the whole way, in a queue of dr-ctl's own. Each
-is seen where the link brings it, and gone there once it was acknowledged."""
+"""A rehearsal sends a few messages the whole way on the real brokers, in a queue of dr-ctl's own, and cleans up. Each
+message is seen where the link brings it, and is gone there once it was acknowledged."""
 
 import uuid
 from collections.abc import Callable, Sequence
@@ -150,7 +150,7 @@ class _Pair:
         from dr_ctl.stomp_io.client import put, take  # noqa: PLC0415 - stomp.py is loaded by who needs it
 
         timeouts = self._tools.timeouts
-        # Where a fence is by address every listener lets in: there is nothing to try without a client's queue.
+        # Where a fence works by address every listener lets clients in, and only a client's queue could show the fence.
         login_result = self._peer.try_login(timeout_s=timeouts.login_s) if self._peer.fenced_by_listener else None
         if isinstance(login_result, Connected):
             return Failed(f"{self._over_there} lets a client in, and waits by its flags")
@@ -168,7 +168,8 @@ class _Pair:
         return Done("the messages went the whole path", evidence, self._left_out(carries))
 
     def _made(self, part: str, by: Callable[..., RoundTrip], key: str) -> Failed | None:
-        """Send or take as a client does, with the intent on disk before; None where the broker has confirmed all."""
+        """Send or take as a client does, with the intent on disk before; return None where the broker has confirmed
+        all."""
         why = NAME_STOMP
 
         def send(calls: Sequence[Call]) -> list[Outcome]:
@@ -185,7 +186,7 @@ class _Pair:
         return None if key in self._took else Failed(f"{self._where}: {why}")
 
     def _seen(self, count: int, key: str) -> Failed | None:
-        """Wait until the other site holds so many, by a positive read of that very queue."""
+        """Wait until the other site holds so many messages, by a positive reading of that very queue."""
         began = self._context.monotonic()
 
         def read() -> int | None:
@@ -226,7 +227,8 @@ class _Pair:
 
 
 def _removed(tools: Tools[Broker], step: PlannedStep, context: StepContext, move: Move) -> list[Finding]:
-    """A finding for each queue that is still there: what the link brings late makes a removed one again."""
+    """Remove the queues of the rehearsal, and find those that are still there: a message that the link brings late
+    makes a removed queue again."""
     removals = [call for call in step.calls if call.goal is Goal.STRIKE]
 
     waited = until(

@@ -1,5 +1,5 @@
-"""`fence` and `unfence`: clients kept out of a site, or let in again; `quarantine`: no live consumer may get what a
-lost site still holds; a returned site that is closed first, and what it holds."""
+"""`fence` keeps clients out of a site, and `unfence` lets them in again. `quarantine` keeps what a lost site still
+holds from every live consumer. A returned site is closed first, and what it holds is counted."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -15,7 +15,7 @@ from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepCont
 from dr_ctl.engine.roles import part_of
 from dr_ctl.engine.runbook import CUT_OFF, RunbookStep
 from dr_ctl.topologies.common import receipts, wants
-from dr_ctl.topologies.common.calls import close_listener, pause, resume, still
+from dr_ctl.topologies.common.calls import pause, resume, still, switch_listener
 from dr_ctl.topologies.common.reasons import came_back_open, paused_at
 from dr_ctl.topologies.common.recipe import Undo, VerbHandler
 from dr_ctl.topologies.common.rules import Rules
@@ -25,7 +25,8 @@ from dr_ctl.topologies.common.view import Broker, PeerState, Residue
 from dr_ctl.topologies.common.wants import RETURNED_SHUT, AtBroker, Want, Wants
 
 OWED: Final[Wants] = ((wants.debt_recorded(DebtKind.FENCE), wants.TARGET),)
-# The target's lock coordinator is stopped first: else it takes the lock that the source gives up, and opens the target.
+# The target's lock coordinator is stopped first: otherwise it takes the lock that the source gives up, and opens the
+# target.
 YIELDED: Final[Wants] = ((lambda at: wants.shut_behind_fence(at) or at.view.fence.yielding(), wants.TARGET),)
 CLEARED: Final[Wants] = ((wants.debts_cleared(DebtKind.FENCE), wants.TARGET),)
 
@@ -36,9 +37,9 @@ def drafting(
     closed: str,
     whole: Callable[[Any, Move], bool] = lambda *_: True,
 ) -> Callable[[Rules, RunbookStep, Snapshot[Any], Move], StepPlan]:
-    """How a fence is decided: `kept_out` is what it wants, `shown` says how that is proven. A fence that is no step of
-    a move clears the debt of a fence, where it closes the `whole` site. A lost site that is away cannot be fenced: the
-    brokers that go on note that as owed, unless a hook has cut the site off before."""
+    """Draft a fence: `kept_out` is what it wants, `shown` says how that is proven. A fence that is no step of a move
+    clears the debt of a fence, where it closes the `whole` site. A lost site that is away cannot be fenced: the brokers
+    that go on note the fence as owed, unless a hook has cut the site off before."""
 
     def draft(rules: Rules, step: RunbookStep, snapshot: Snapshot[Any], move: Move) -> StepPlan:
         role, cut_off = part_of(snapshot, move.spec).roles[move.source], bool(step.words.get(CUT_OFF))
@@ -92,7 +93,7 @@ UNDO_UNFENCE: Final = Undo(source=(wants.clients_as_before, held))
 def acting(
     close: Callable[[Any, Move, StepContext], Outcome],
 ) -> Callable[[Any, PlannedStep, Move, StepContext], Outcome]:
-    """How a fence is done: `close` keeps clients out and proves it."""
+    """Carry a fence out: `close` keeps clients out and proves it."""
 
     def act(tools: Tools[Any], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
         tools.cut_off = step.cut_off
@@ -114,8 +115,8 @@ def acting(
 
 
 def _close(tools: Tools[Broker], move: Move, context: StepContext) -> Outcome:
-    # The end of the quiesce was a reading; every moment from here on keeps clients waiting. By itself a fence closes
-    # what answers, whatever is silent.
+    # The quiesce ended with a reading, and every moment from here on keeps clients waiting. A fence that is no step of
+    # a move closes the brokers that answer, whichever others are silent.
     views, others = (
         [session.newest[1] for session in tools.observer.at(site) if session.newest is not None]
         for site in (move.source, move.target)
@@ -162,8 +163,8 @@ def nothing(_tools: Tools[Broker], step: PlannedStep, _move: Move, _context: Ste
 def counting(
     count: Callable[[Any, Move, StepContext, bool], Outcome], since: Callable[[Sequence[Any]], str] = lambda _: ""
 ) -> VerbHandler[Any, Any]:
-    """What a returned site still holds for the other is counted. What is open of it is closed first, which a finding
-    tells, with what was done there `since`; `count` is told whether that was so."""
+    """Count what a returned site still holds for the other. An open site is closed first, and a finding tells that,
+    with what was done there `since`; `count` is told whether the site was open."""
 
     def draft(rules: Rules, _step: RunbookStep, snapshot: Snapshot[Any], move: Move) -> StepPlan:
         closed = RETURNED_SHUT if came_back_open(snapshot, move) else ()
@@ -190,7 +191,7 @@ def held_for_the_other(
     summary: Callable[[Residue], str],
     unread: str = "",
 ) -> Outcome:
-    """Tell what the brokers of a returned site still hold for the other; `unread` is why one may not tell that."""
+    """Tell what the brokers of a returned site still hold for the other; `unread` is why a broker may not tell that."""
     known = [residue for residue in residues if residue is not None]
     if len(known) < len(residues):
         return Failed(f"what {move.target} still holds was not read{unread}")
@@ -200,14 +201,14 @@ def held_for_the_other(
 
 
 def shut(at: AtBroker) -> list[Call]:
-    """The listener that the lost site's link uses is closed, and rights keep the link out where they can: a restart
-    opens the listener again, and so does another node that takes over."""
-    closed = (close_listener(at.view, listener) for listener in at.view.link.listeners)
+    """Want the listener closed that the lost site's link uses, and the link kept out by rights where they can: a
+    restart opens the listener again, and so does another node that takes over."""
+    closed = (switch_listener(at.view, Goal.CLOSE, listener) for listener in at.view.link.listeners)
     return at.missing([*closed, *at.view.link.rights_calls(Goal.REVOKE)])
 
 
 def quarantine(*more: Want, summary: str = "", undo: tuple[Want, ...] = ()) -> VerbHandler[Any, Any]:
-    """What else keeps out what the lost site holds, and undoes it, is the topology's own."""
+    """Keep out what a lost site holds. A topology adds what else it wants, and what undoes that."""
     wanted = tuple((want, wants.TARGET) for want in (wants.debt_recorded(DebtKind.QUARANTINE), shut, *more))
     summary = f"what {{source}} still holds is kept out until it is asked for{summary}"
 

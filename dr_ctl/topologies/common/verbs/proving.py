@@ -1,4 +1,4 @@
-"""The verbs that look, wait and prove: observe, check, settle, verify, probe."""
+"""These verbs read, wait and prove: observe, check, settle, verify, probe."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
 from dr_ctl.stomp_io.address import NotPassed, Passed
 from dr_ctl.topologies.common import receipts
-from dr_ctl.topologies.common.calls import document, remove_document
+from dr_ctl.topologies.common.calls import call, remove_document
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.session import FOR_PEOPLE, Session
 from dr_ctl.topologies.common.snapshot import Snapshot
@@ -36,7 +36,7 @@ def fences(snapshot: Snapshot[Broker], move: Move) -> bool:
     return move.spec.operation not in (FAILOVER, REINSTATE) and snapshot.roles[move.source] is Role.SERVING
 
 
-# For a moment only: a lost site sends nothing more.
+# The wait is short, because a lost site sends nothing more.
 draft_settle: Final = planning(
     TARGET,
     "what has arrived is applied",
@@ -63,9 +63,9 @@ def draft_probe(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[Broker], m
     for view in snapshot.views(move.target):
         if not view.can_try_login:
             continue
-        calls.append(document(view, name, view.requests.probe(name), f"create {name} at {view.site}"))
-        # With its consumers: the probe's own may not have been taken off yet when it has hung up.
-        calls.append(remove_document(view, name, f"remove {name} at {view.site}"))
+        calls.append(call(view, Goal.WRITE, name, view.requests.probe(name), f"create {name}"))
+        # The call removes consumers too: the probe's own may not have been taken off yet when it has hung up.
+        calls.append(remove_document(view, name, f"remove {name}"))
     return StepPlan(move.target, probed(snapshot, move), tuple(calls))
 
 

@@ -1,4 +1,4 @@
-"""`quiesce`: queues paused, clients waited for; beside a drain the pauses are lifted again."""
+"""`quiesce` pauses queues and waits for clients. A drain lifts the pauses again beside its wait."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dr_ctl.topologies.common.view import Broker, Queue
 from dr_ctl.topologies.common.wants import SOURCE, AtBroker, Wants, planning
 
 LEAST: Final = 50
-"""Queues: for fewer, calls of each take a broker less time than the search through all of its names."""
+"""For fewer queues, calls of each take a broker less time than the search through all of its names."""
 NEW_QUEUES = 100
 LEFT_OUT: Final = "the call for all that begin alike left it out"
 QUIET_READINGS: Final = 2  # in a row without deliveries, as a reading can fall between two dispatches
@@ -34,8 +34,8 @@ QUIET_READINGS: Final = 2  # in a row without deliveries, as a reading can fall 
 def beginnings(
     wanted: Iterable[str], others: Iterable[str], may_begin: Callable[[str], bool]
 ) -> dict[str, Sequence[str]]:
-    """The names by beginnings that no other name has: Names of `wanted` that are left out are too few, or too much like
-    other names. `may_begin` says of a beginning whether a name that comes into being may have it."""
+    """Return wanted names by beginnings that no other name has. A wanted name is left out where too few begin alike, or
+    too much like other names. `may_begin` says of a beginning whether a name that comes into being may have it."""
     other_names = sorted(others)
     by_beginning: dict[str, Sequence[str]] = {}
     groups: list[Sequence[str]] = [sorted(wanted)]
@@ -43,7 +43,7 @@ def beginnings(
         names = groups.pop()
         if len(names) < LEAST:
             continue
-        beginning = commonprefix((names[0], names[-1]))  # noqa: RUF071 - of all of them, as they are sorted; no paths
+        beginning = commonprefix((names[0], names[-1]))  # noqa: RUF071 - the names are sorted, and no paths
         at = bisect_left(other_names, beginning)
         if may_begin(beginning) and not (at < len(other_names) and other_names[at].startswith(beginning)):
             by_beginning[beginning] = names
@@ -65,14 +65,14 @@ draft: Final = planning(
 
 
 def delivered(at: AtBroker) -> list[Call]:
-    """The dispatch of the queues that a quiesce is for: where the broker can, of those whose names begin alike."""
+    """Want the dispatch of the queues as before the quiesce, where the broker can by the beginnings of names."""
     was = {*at.was["paused"]}
     queues = [queue for queue in meant(at) if (at.calls or queue.paused) and queue.name not in was]
     return _calls(at, Goal.RESUME, queues, "it is paused")
 
 
 def meant(at: AtBroker) -> list[Queue]:
-    """The queues of the quiesce: named by the settings, and part of the units that are asked for."""
+    """Return the queues of the quiesce: the settings name them, and they are part of the units that are asked for."""
     queues = selected(at.view, at.rules.queues).values()
     return [queue for queue in queues if at.move.spec.includes(at.view.unit_of(queue.name))]
 
@@ -99,7 +99,8 @@ LIFTED: Final[Wants] = ((lambda at: [*_planned(at, Goal.RESUME), *lifts(at)], SO
 
 
 def _planned(at: AtBroker, goal: Goal) -> list[Call]:
-    """The calls that a quiesce makes, more for queues created meanwhile, and single ones where one for many failed."""
+    """Return the calls that a quiesce makes, further calls for queues created meanwhile, and single calls where a call
+    for many failed."""
     queues = to_pause(at) if at.view.open else []
     if not queues:
         return []
@@ -113,7 +114,8 @@ def _planned(at: AtBroker, goal: Goal) -> list[Call]:
 
 
 def _calls(at: AtBroker, goal: Goal, queues: Sequence[Queue], when: str | None = None) -> list[Call]:
-    """Only what was not paused before the run is called together with others: a pause by somebody else stays."""
+    """Let one call act on many queues only where none of these was paused before the run: a pause by somebody else
+    stays."""
     view, alike = at.view, dict[str, Sequence[str]]()
     if view.takes_beginnings:
         own = {queue.name for queue in meant(at)} - {*at.was["paused"]}
@@ -136,8 +138,8 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
 
     def read() -> _Dispatch:
         now = _dispatch(tools, views, move)
-        # Queues that were created between the reading and a call for many were paused by that too: a later run, after a
-        # crash, has to know them.
+        # A call for many queues has also paused queues that were created since the reading. A later run, after a crash,
+        # has to know them.
         why = [tools.sender.paused_too(move.source, pair, names) for pair, names in now.new.items()]
         now.unwritten = next((reason for reason in why if reason is not None), None)
         context.sample({"delivering": now.total})
@@ -152,7 +154,7 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
         within_s=step.limits["within"],
         poll_s=tools.timeouts.poll_s,
         stable_for=QUIET_READINGS,
-        # A pause ends with the node that was told it.
+        # A pause ends with the node that was told to pause.
         meanwhile=lambda now: now.unpaused and send(tools.observer.read_at(move.source, scope=FOR_PAUSES)),
     )
     if waited.reading.unwritten is not None:
@@ -165,7 +167,8 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
 
 
 def _pause(tools: Tools[Broker], views: list[Broker], move: Move, context: StepContext) -> tuple[list[Broker], int]:
-    """Pause what delivers, one by one where a call for many failed; the brokers as last seen, and how many queues."""
+    """Pause the queues that deliver, one by one where a call for many failed; return the brokers as last seen, and the
+    number of queues."""
     at_brokers = [tools.at(view, move) for view in views]
     calls, count = [call for at in at_brokers for call in pauses(at)], sum(len(to_pause(at)) for at in at_brokers)
     if _left_out(calls, tools.change(calls, context)):
@@ -177,8 +180,9 @@ def _pause(tools: Tools[Broker], views: list[Broker], move: Move, context: StepC
 
 @dataclass
 class _Dispatch:
-    """A poll: messages that clients hold by queue, queues that dispatch still, and queues that cannot be counted.
-    `new`: by pair, queues paused since the reading; `unwritten`: why these could not be written down."""
+    """A poll: the messages that clients hold by queue, the queues that dispatch still, and the queues that cannot be
+    counted. `new` holds by pair the queues paused since the reading, `unwritten` why these could not be written
+    down."""
 
     busy: dict[str, int] = field(default_factory=dict)
     unpaused: list[str] = field(default_factory=list)
@@ -255,7 +259,8 @@ UNDO: Final = Undo(source=(delivered,), by=undo)
 
 
 def with_pauses_lifted(tools: Tools[Broker], move: Move, context: StepContext, drain: Callable[[], Outcome]) -> Outcome:
-    """A drain, with the pauses lifted beside it. It always waits for their end: the calls are in the journal."""
+    """Drain, and lift the pauses beside it. The function always waits until they are lifted, because the calls are in
+    the journal."""
 
     def lift() -> list[str]:
         known = [session.names() for session in tools.observer.at(move.source)]
@@ -274,7 +279,8 @@ def with_pauses_lifted(tools: Tools[Broker], move: Move, context: StepContext, d
 
 
 def _paused_now(tools: Tools[Broker], known: Sequence[Broker]) -> list[Broker]:
-    """By one small poll; a broker is looked at where that tells of a paused queue that is not known yet."""
+    """Return the brokers by one small poll each. A broker is read where the poll tells of a paused queue that is not
+    known yet."""
 
     def now(view: Broker) -> Broker:
         session = tools.observer.brokers[view.site][view.pair]
@@ -290,7 +296,7 @@ def _paused_now(tools: Tools[Broker], known: Sequence[Broker]) -> list[Broker]:
 
 def _lift_all(tools: Tools[Broker], views: Sequence[Broker], move: Move, context: StepContext) -> list[str]:
     """Resume the queues at these brokers that were not paused before, one by one where a call for many left some out;
-    gives the queues still paused, in words. Raises `BrokerError`."""
+    return the queues that are still paused, in words. Raises `BrokerError`."""
 
     def left() -> list[Call]:
         now = _paused_now(tools, views)

@@ -1,6 +1,7 @@
-"""The undo of a step: its brokers as they were before the run, by the calls that its plan names. What keeps clients out
-of the target comes first, then what is shut or lifted at the source, then what ships; the source's ways in come last,
-each beside a reading of the other site. A part that fails stops no other."""
+"""The undo of a step brings its brokers back to the state before the run, by the calls that its plan names. Calls that
+keep clients out of the target come first, then those that shut or lift something at the source, then those that let
+links ship. The source's ways in come last, each beside a reading of the other site. A part that fails stops no
+other."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -18,7 +19,7 @@ from dr_ctl.topologies.common.snapshot import started_since
 from dr_ctl.topologies.common.tools import ROLES, WAYS_IN, Tools
 from dr_ctl.topologies.common.view import Broker
 
-# What a return does about all that has come in, once the way is shut again and before anything else is put back.
+# A return does this about all that has come in, once the way is shut again and before anything else is put back.
 Settle = Callable[[Any, Move, StepContext], Outcome]
 
 
@@ -31,7 +32,7 @@ def as_before(
         (opens if lets_in else ships if call.goal in (Goal.LINK_UP, Goal.LINK_DOWN) else others).append(call)
     at_target, at_source = ([call for call in others if call.site == site] for site in (move.target, move.source))
     put_back = partial(_put_back, settle=settle)
-    # A broker that opens late is waited for: told anew, it may begin anew.
+    # A broker that opens late is waited for, because another call may make it begin anew.
     opened = partial(open_again, within_s=tools.opening_s)
     parts = ((put_back, at_target), (put_back, at_source), (_shipping, ships), (opened, opens))
     outcomes = [guarded(partial(part, tools, calls, move, context)) for part, calls in parts if calls]
@@ -41,7 +42,7 @@ def as_before(
 
 
 def guarded(act: Callable[[], Outcome]) -> Outcome:
-    """`Unknown` if a broker stops answering in the middle."""
+    """Act, and return `Unknown` if a broker stops answering in the middle."""
     try:
         return act()
     except BrokerError as error:
@@ -70,14 +71,16 @@ def _put_back(
 
 
 def _left(calls: Sequence[Call], views: Sequence[Broker]) -> list[Call]:
-    # A role that is seen to be kept out is shut out once more: what lets it in may take effect late, or at a restart.
+    # A role that is seen to be kept out is shut out once more: a call that lets it in may take effect late, or at a
+    # restart.
     links = {call.thing for view in views for call in view.link.rights_calls(Goal.REVOKE)}
     again = [call for call in calls if call.goal is Goal.REVOKE and call.thing not in links]
     return [call for call in calls if call in again or not holds(call, views)]
 
 
 def _shipping(tools: Tools[Any], calls: Sequence[Call], _move: Move, context: StepContext) -> Outcome:
-    """A broker that is away is not waited for: clients are. What takes its time to connect does so by itself."""
+    """Start the links. A broker that is away is not waited for, because clients wait. A link that takes its time
+    connects by itself."""
     views = [view for site in sorted({call.site for call in calls}) for view in tools.observer.answering(site)]
     answering = {(view.site, view.pair) for view in views}
     stopped = [call for call in calls if call.goal is Goal.LINK_UP]
