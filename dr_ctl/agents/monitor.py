@@ -5,13 +5,15 @@ A process of its own makes the estimate. The process keeps its session of Spark 
 and takes its memory with it.
 """
 
+from __future__ import annotations
+
 import math
 from collections import defaultdict, deque
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from dr_ctl.agents.exposing import Metric, Sample, Shown
 from dr_ctl.core.document import document
@@ -23,7 +25,8 @@ from dr_ctl.rpo.history.row import OUTFLOW_READING_KINDS, Row, Takeover
 from dr_ctl.rpo.history.upkeep import Upkeep
 from dr_ctl.rpo.history.writer import Writer, another_monitor
 from dr_ctl.settings.model import Installation
-from dr_ctl.topologies.topology import Snapshot, TimedReading, Topology
+from dr_ctl.topologies import registry
+from dr_ctl.topologies.topology import Snapshot, TimedReading
 
 FLUSH_EVERY_S = 60.0
 RECENT_S: Final = 60.0  # a reading is recent for so long: a monitor that lives reads every few seconds
@@ -51,7 +54,7 @@ class Monitor:
     once a minute, at the end, and at once when a site changes its role or a broker falls silent or answers again."""
 
     def __init__(
-        self, installation: Installation, topology: Topology[Any], clock: Clock, *, every_s: float | None = None
+        self, installation: Installation, topology: registry.Topology, clock: Clock, *, every_s: float | None = None
     ) -> None:
         """`every_s` replaces the settings' `history.every`. Raises AnotherMonitor."""
         settings = installation.settings

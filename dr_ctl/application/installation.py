@@ -8,7 +8,6 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from dr_ctl.application.caller import Caller
 from dr_ctl.core.document import key
@@ -22,7 +21,7 @@ from dr_ctl.engine.runbook import FENCING, Runbook, with_hooks
 from dr_ctl.engine.runs import Runs
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies import registry
-from dr_ctl.topologies.topology import NoCleaner, Snapshot, Topology
+from dr_ctl.topologies.topology import NoCleaner, Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +30,7 @@ class Opened:
 
     caller: Caller
     installation: Installation
-    topology: Topology[Any]
+    topology: registry.Topology
     runs: Runs
 
     @classmethod

@@ -1,10 +1,12 @@
 """The topologies there are: the id that the settings name, and the module that opens it, loaded only then."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from dr_ctl.core.registry import Registry
 from dr_ctl.core.system import Clock
@@ -12,7 +14,12 @@ from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.jolokia.client import Account, Reader, Wire
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.proposing import BrokerAddress, Family, Probed, Proposal, Proposer
-from dr_ctl.topologies.topology import Opens, Topology
+
+if TYPE_CHECKING:
+    from dr_ctl.topologies.common.topology import PairTopology
+
+    Topology = PairTopology[Any]
+    Opens = Callable[[Installation, Clock, Timeouts, Path], Topology]
 
 TOPOLOGIES: Final[Registry[Opens]] = Registry(
     {
@@ -47,8 +54,9 @@ _PROBES: Final[Mapping[Family, str]] = {
 }
 
 
-def opened(installation: Installation, clock: Clock, timeouts: Timeouts, documents: Path) -> Topology[Any]:
-    """The topology that an installation names, ready for one command; see `Opens`."""
+def opened(installation: Installation, clock: Clock, timeouts: Timeouts, documents: Path) -> Topology:
+    """Make the topology that an installation names ready for one command, without asking a broker. `documents` is the
+    folder for documents of brokers that can keep none."""
     topology = TOPOLOGIES.named(installation.settings.topology)(installation, clock, timeouts, documents)
     if not any(site.workloads for site in installation.settings.sites.values()):
         return topology

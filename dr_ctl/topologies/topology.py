@@ -7,21 +7,16 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
-from pathlib import Path
-from typing import Any, Generic, Literal, Protocol, Self, TypeVar, runtime_checkable
+from typing import Generic, Literal, Protocol, Self, TypeVar, runtime_checkable
 
 from typing_extensions import TypedDict
 
 from dr_ctl.core.document import HIDDEN, derived, key
 from dr_ctl.core.errors import BrokerError, UsageError
 from dr_ctl.core.model import Finding, Json, Role, total
-from dr_ctl.core.system import Clock
-from dr_ctl.core.timeouts import Timeouts
-from dr_ctl.engine.holding import Lease
-from dr_ctl.engine.lease import LockReading, Store
-from dr_ctl.engine.ports import Driver, Observation, Recipe
+from dr_ctl.engine.lease import LockReading
+from dr_ctl.engine.ports import Observation
 from dr_ctl.rpo.history.row import Row
-from dr_ctl.settings.model import Installation
 
 FenceStrength = Literal["now", "lasting"]
 
@@ -343,7 +338,6 @@ class Unproven:
     why_not: str | None = None
 
 
-S = TypeVar("S", bound=Snapshot)
 S_co = TypeVar("S_co", bound=Snapshot, covariant=True)
 
 
@@ -355,48 +349,3 @@ class TimedReading(Generic[S_co]):
     snapshot: S_co
     ago_s: float
     took_s: float
-
-
-class Topology(Protocol[S]):
-    """An installation for one command, opened for looking; `driver` adds the acts that change brokers."""
-
-    @property
-    def recipe(self) -> Recipe[S]: ...
-
-    def read(self, *, over_s: float = 0.0) -> S:
-        """Look once; with `over_s` twice, so far apart, which shows what moves."""
-
-    def poll(self, *, full: bool = False) -> TimedReading[S] | None:
-        """Look once at what each broker still has to ship and at its role, in a few milliseconds, or at everything: a
-        late broker delays no answer of the others. Returns None where its brokers cannot be asked so little. Only a
-        look at everything reads the other queues."""
-
-    def observe(self) -> S:
-        """Look until no difference between the sites is left that only one more reading can explain."""
-
-    def spend_at_most(self, seconds: float, site: str) -> None:
-        """Bound all waiting for a site that may be lost, over all readings of this command."""
-
-    def stores(self) -> Sequence[Store]:
-        """The documents of each broker, for the lock. The caller closes them."""
-
-    def driver(self, lease: Lease | None = None) -> Driver[S]: ...
-
-    def why_not_so(self, site: str, *, serving: bool) -> str | None:
-        """Attempt what a reading says of a site: that it serves, or lets nobody in; flags lie. Returns None where the
-        attempt agrees. Raises `BrokerError`."""
-
-    def cleaner(self, primary: str, remembered: Mapping[str, Json]) -> Cleaner:
-        """The agent that deletes at the other site while that one serves; no broker is asked yet. Raises `NoCleaner`
-        where none is needed, and `UsageError` where the settings do not let it in."""
-
-    def unproven(self, waiting: str, pattern: str | None) -> Sequence[Unproven]:
-        """Of each queue that the pattern names the copies at that waiting site that nothing proves to be consumed, by
-        listings of both sites. Raises `NoCleaner` where no copies are made, and `BrokerError`."""
-
-    def close(self) -> None: ...
-
-
-Opens = Callable[[Installation, Clock, Timeouts, Path], Topology[Any]]
-"""`TOPOLOGY` of a topology's module makes it ready for one command; no broker is asked yet. The path is where the
-documents of brokers are kept that can keep none."""

@@ -241,17 +241,22 @@ class Companion(Protocol):
 
 @dataclass
 class PairTopology(Generic[V]):
+    """An installation for one command, opened for reading; `driver` adds the acts that change brokers, under a lease if
+    one is given."""
+
     observer: Observer[V, Session[V]]
-    recipe: Recipe[Snapshot[V]]
-    acts_by: Callable[[Lease | None], Driver[Snapshot[V]]]
+    recipe: Recipe[Any]
+    driver: Callable[..., Driver[Any]]
     others: Sequence[Companion] = ()
 
     def read(self, *, over_s: float = 0.0) -> Snapshot[V]:
-        """Read the brokers alone where one reading is asked for: the monitor reads several times a second, and keeps
-        nothing else of these readings."""
+        """Read once, the brokers alone, because the monitor reads several times a second and keeps nothing else; or
+        read twice, so far apart, which shows what moves."""
         return self._with_others(lambda: self.observer.observe_over(over_s)) if over_s else self.observer.read_once()
 
     def poll(self, *, full: bool = False) -> TimedReading[Snapshot[V]] | None:
+        """Read each broker's outflow and role, in a few milliseconds, or everything: a late broker delays no answer of
+        the others. Return None where a broker cannot be asked for so little."""
         return self.observer.poll(full=full)
 
     def observe(self) -> Snapshot[V]:
@@ -270,16 +275,19 @@ class PairTopology(Generic[V]):
     def stores(self) -> Sequence[Store]:
         return [session.store() for session in self.observer.all()]
 
-    def driver(self, lease: Lease | None = None) -> Driver[Snapshot[V]]:
-        return self.acts_by(lease)
-
     def why_not_so(self, site: str, *, serving: bool) -> str | None:
+        """Attempt what a reading says of a site, that it serves or lets nobody in, because flags lie. Return None where
+        the attempt agrees. Raises `BrokerError`."""
         return Listeners(self.observer).why_not(site, serving=serving)
 
     def cleaner(self, _primary: str, _remembered: Mapping[str, Json]) -> Cleaner:
+        """Return the agent that deletes at the other site while that one serves; no broker is asked yet. Raises
+        `NoCleaner` where none is needed, and `UsageError` where the settings do not let it in."""
         raise NoCleaner
 
     def unproven(self, _waiting: str, _pattern: str | None) -> Sequence[Unproven]:
+        """List both sites, and return the copies at the waiting site that nothing proves to be consumed, of each queue
+        that the pattern names. Raises `NoCleaner` where no copies are made, and `BrokerError`."""
         raise NoCleaner
 
     def close(self) -> None:
@@ -290,8 +298,9 @@ class PairTopology(Generic[V]):
 
 @dataclass(frozen=True, slots=True)
 class TopologyDefinition(Generic[V]):
-    """Implements `Opens`. `by_console` says how a person opens a site in its console; `lost_on_the_way` are sentences
-    on what its link does not bring over, `cannot_tell` on what of that cannot be read."""
+    """Makes an installation's topology ready for one command. `by_console` says how a person opens a site in its
+    console; `lost_on_the_way` are sentences on what its link does not bring over, `cannot_tell` on what of that cannot
+    be read."""
 
     procedure: Procedure[Any, Any]
     checks: Checks[V]
@@ -313,7 +322,7 @@ class TopologyDefinition(Generic[V]):
         observer = Observer(self.reads, installation, clock, timeouts, documents)
         decides = self.recipe(installation.settings.queues, installation.settings.drain, timeouts)
 
-        def acts_by(lease: Lease | None) -> PairDriver[V]:
+        def driver(lease: Lease | None = None) -> PairDriver[V]:
             return PairDriver(self.procedure, self.tools(observer, decides, Sender(observer, lease)), self.by_console)
 
-        return self.made(observer, decides, acts_by)
+        return self.made(observer, decides, driver)

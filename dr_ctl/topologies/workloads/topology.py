@@ -19,7 +19,7 @@ from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.common import snapshot as common
 from dr_ctl.topologies.common.snapshot import starting
 from dr_ctl.topologies.common.topology import PairTopology
-from dr_ctl.topologies.topology import Topology, WorkloadSnapshot
+from dr_ctl.topologies.topology import WorkloadSnapshot
 from dr_ctl.topologies.workloads import recipe
 from dr_ctl.topologies.workloads.recipe import (
     RecipeWithWorkloads,
@@ -236,12 +236,11 @@ def _with(outcome: Outcome, calls: Sequence[Call], state: str) -> Outcome:
     return replace(outcome, text=text, evidence=evidence)
 
 
-def with_workloads(topology: Topology[Any], installation: Installation, timeouts: Timeouts) -> Topology[Any]:
-    assert isinstance(topology, PairTopology)
+def with_workloads(topology: PairTopology[Any], installation: Installation, timeouts: Timeouts) -> PairTopology[Any]:
     sites = WorkloadSites(installation, timeouts)
     recipe = RecipeWithWorkloads(topology.recipe, sites.workloads)
 
-    def acts_by(lease: Lease | None) -> DriverWithWorkloads[Any]:
-        return DriverWithWorkloads(topology.acts_by(lease), recipe, sites, timeouts, lease)
+    def driver(lease: Lease | None = None) -> DriverWithWorkloads[Any]:
+        return DriverWithWorkloads(topology.driver(lease), recipe, sites, timeouts, lease)
 
-    return replace(topology, recipe=recipe, acts_by=acts_by, others=(sites,))
+    return replace(topology, recipe=recipe, driver=driver, others=(sites,))
