@@ -33,7 +33,7 @@ from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.runs import write
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies import registry
-from dr_ctl.topologies.topology import Snapshot
+from dr_ctl.topologies.registry import Snapshot
 from dr_ctl_lab.lab.kinds import KINDS as LABS
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.recording import recording

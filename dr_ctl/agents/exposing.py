@@ -21,7 +21,7 @@ from dr_ctl.core.model import Finding, Json, Role
 from dr_ctl.core.notation import if_known
 from dr_ctl.core.system import boottime_s, stamp
 from dr_ctl.rpo.history.row import Takeover
-from dr_ctl.topologies.topology import Snapshot
+from dr_ctl.topologies.registry import Snapshot
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry

@@ -26,7 +26,8 @@ from dr_ctl.rpo.history.upkeep import Upkeep
 from dr_ctl.rpo.history.writer import Writer, another_monitor
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies import registry
-from dr_ctl.topologies.topology import Snapshot, TimedReading
+from dr_ctl.topologies.registry import Snapshot
+from dr_ctl.topologies.topology import TimedReading
 
 FLUSH_EVERY_S = 60.0
 RECENT_S: Final = 60.0  # a reading is recent for so long: a monitor that lives reads every few seconds

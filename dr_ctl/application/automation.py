@@ -27,7 +27,8 @@ from dr_ctl.engine.plan import RunOptions, Spec
 from dr_ctl.engine.roles import renamed_sites, roles_text
 from dr_ctl.engine.runs import write
 from dr_ctl.rpo.core.starts import same_start
-from dr_ctl.topologies.topology import BrokerSnapshot, Snapshot
+from dr_ctl.topologies.registry import Snapshot
+from dr_ctl.topologies.topology import BrokerSnapshot
 
 LET_IN_AGAIN: Final = "DR-RETURN-004"
 AGAIN_S: Final = 60.0  # a run that did not end well is not repeated at every reading

@@ -22,7 +22,8 @@ from dr_ctl.engine.debts import Debt, DebtKind, lost_alone
 from dr_ctl.engine.operations import FAILOVER
 from dr_ctl.engine.plan import Spec
 from dr_ctl.engine.planner import against_fences
-from dr_ctl.topologies.topology import BrokerSnapshot, Snapshot
+from dr_ctl.topologies.registry import Snapshot
+from dr_ctl.topologies.topology import BrokerSnapshot
 
 OVERDUE: Final = timedelta(days=1)
 

@@ -40,7 +40,8 @@ from dr_ctl.engine.runs import RunFiles, write
 from dr_ctl.processes.hooks import CommandContext, HookRunner
 from dr_ctl.rpo.bounds.result import Bounds
 from dr_ctl.settings.model import DEBT, Installation
-from dr_ctl.topologies.topology import Snapshot, WorkloadSnapshot
+from dr_ctl.topologies.registry import Snapshot
+from dr_ctl.topologies.topology import WorkloadSnapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from dr_ctl.core.notation import duration
 from dr_ctl.engine.ports import UnitSnapshot
 from dr_ctl.engine.roles import is_split, served_where
 from dr_ctl.rpo.bounds.result import Bounds
-from dr_ctl.topologies.topology import Snapshot
+from dr_ctl.topologies.registry import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,8 @@ from dr_ctl.engine.runbook import FENCING, Runbook, with_hooks
 from dr_ctl.engine.runs import Runs
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies import registry
-from dr_ctl.topologies.topology import NoCleaner, Snapshot
+from dr_ctl.topologies.registry import Snapshot
+from dr_ctl.topologies.topology import NoCleaner
 
 
 @dataclass(frozen=True, slots=True)

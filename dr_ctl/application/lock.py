@@ -23,7 +23,8 @@ from dr_ctl.engine.context import stoppable
 from dr_ctl.engine.holding import Lease, auto_renewed
 from dr_ctl.engine.lease import LockDocument, LockReading, against, held_by
 from dr_ctl.engine.runs import Locked, Runs
-from dr_ctl.topologies.topology import BrokerSnapshot, Snapshot
+from dr_ctl.topologies.registry import Snapshot
+from dr_ctl.topologies.topology import BrokerSnapshot
 
 LOOK_S: Final = 5.0
 LATE_S: Final = 60.0  # a run that begins later than so long after its moment is not what somebody planned

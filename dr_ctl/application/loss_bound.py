@@ -23,7 +23,8 @@ from dr_ctl.engine.plan import Accepted, Spec
 from dr_ctl.rpo.bounds.result import QUOTED_FOR_S, Bound, Bounds, ClassBound, Loss, LostSite, QueueBound
 from dr_ctl.rpo.estimate.result import Objectives
 from dr_ctl.rpo.history.row import Row, micros, moment
-from dr_ctl.topologies.topology import BrokerSnapshot, Snapshot
+from dr_ctl.topologies.registry import Snapshot
+from dr_ctl.topologies.topology import BrokerSnapshot
 
 SKEW: Final = timedelta(seconds=2)
 

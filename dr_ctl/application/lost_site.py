@@ -24,7 +24,8 @@ from dr_ctl.engine.roles import lives_by, presumed, serves_all, sites_serving
 from dr_ctl.engine.runs import Runs
 from dr_ctl.rpo.history.row import Takeover, micros, moment
 from dr_ctl.settings.model import Installation
-from dr_ctl.topologies.topology import LinkSnapshot, Snapshot
+from dr_ctl.topologies.registry import Snapshot
+from dr_ctl.topologies.topology import LinkSnapshot
 
 LATELY: Final = timedelta(minutes=10)
 LATE_S: Final = 60.0

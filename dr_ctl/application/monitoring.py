@@ -33,7 +33,7 @@ from dr_ctl.engine.runs import Runs
 from dr_ctl.rpo.bounds.result import Bound
 from dr_ctl.rpo.estimate.request import stored
 from dr_ctl.settings.model import Installation
-from dr_ctl.topologies.topology import Snapshot
+from dr_ctl.topologies.registry import Snapshot
 
 SELDOM_S: Final = 15.0  # how often files, debts and readiness are looked at: what they tell changes in minutes
 QUARANTINE: Final = "quarantine"

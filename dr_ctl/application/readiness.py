@@ -36,7 +36,7 @@ from dr_ctl.engine.roles import is_split, part_of, roles_text, served_where, sit
 from dr_ctl.rpo.bounds.result import IF_LOST, Bounds
 from dr_ctl.settings import model
 from dr_ctl.settings.model import Installation
-from dr_ctl.topologies.topology import Snapshot
+from dr_ctl.topologies.registry import Snapshot
 
 VERIFY_S = 5.0
 _UNANSWERED = (Role.UNKNOWN, Role.SICK, Role.DOWN)

@@ -23,7 +23,8 @@ from dr_ctl.engine.operations import ACTIVATE, ALONE, CLOSING, FAILOVER, REINSTA
 from dr_ctl.engine.plan import RunOptions, Spec
 from dr_ctl.engine.roles import alive, as_resumed, open_again, part_of, sites_serving, source_of
 from dr_ctl.engine.runs import RunFiles, Runs
-from dr_ctl.topologies.topology import LinkSnapshot, Snapshot
+from dr_ctl.topologies.registry import Snapshot
+from dr_ctl.topologies.topology import LinkSnapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from dr_ctl.engine.plan import AlreadyThere, Decision, Plan, Refusal, Spec, plan
 from dr_ctl.engine.planner import plan
 from dr_ctl.engine.ports import NO_HINTS
 from dr_ctl.engine.roles import is_split, with_queues
-from dr_ctl.topologies.topology import Snapshot
+from dr_ctl.topologies.registry import Snapshot
 
 LOST_S: Final = 5.0
 READINGS: Final = 3

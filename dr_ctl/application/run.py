@@ -34,7 +34,7 @@ from dr_ctl.engine.ports import Failed, Move, StepContext
 from dr_ctl.engine.record import record
 from dr_ctl.engine.roles import other_brokers, other_sites, part_of, roles_text, unexpected
 from dr_ctl.engine.runs import RunFiles, Runs
-from dr_ctl.topologies.topology import Snapshot
+from dr_ctl.topologies.registry import Snapshot
 
 TAKEOVER = "DR-NODE-004"
 _PLANNED: Final = (SWAPOVER, FAILBACK)

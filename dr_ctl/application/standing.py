@@ -17,7 +17,7 @@ from dr_ctl.core.notation import if_known
 from dr_ctl.engine.debts import Debt, Notes, known, merged, remember
 from dr_ctl.engine.roles import sites_serving
 from dr_ctl.engine.runs import DEBTS
-from dr_ctl.topologies.topology import Snapshot
+from dr_ctl.topologies.registry import Snapshot
 
 START: Final = "`dr-ctl sync` on the machine of this STATE, best as a service."
 GONE: Final = timedelta(seconds=10)

@@ -22,7 +22,8 @@ from dr_ctl.engine.roles import by_site, is_split, role_text, served_where, site
 from dr_ctl.rpo.bounds.result import IF_LOST, Bounds
 from dr_ctl.rpo.estimate.request import AgedEstimate
 from dr_ctl.rpo.history.row import Takeover
-from dr_ctl.topologies.topology import LinkSnapshot, NodeReading, Snapshot, WorkloadSnapshot
+from dr_ctl.topologies.registry import Snapshot
+from dr_ctl.topologies.topology import LinkSnapshot, NodeReading, WorkloadSnapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,8 @@ from dr_ctl.engine.operations import ACTIVATE, FAILBACK, FAILOVER, REINSTATING, 
 from dr_ctl.engine.plan import AlreadyThere, Decision, Goal, Plan, Refusal, Spec
 from dr_ctl.engine.ports import Move
 from dr_ctl.engine.roles import by_site, is_split, role_text, sites_serving
-from dr_ctl.topologies.topology import LinkSnapshot, Snapshot
+from dr_ctl.topologies.registry import Snapshot
+from dr_ctl.topologies.topology import LinkSnapshot
 
 _UNANSWERED: Final = (Role.UNKNOWN, Role.SICK, Role.DOWN)
 _REASON: Final = "--reason TEXT"

@@ -13,6 +13,7 @@ from dr_ctl.core.system import Clock
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.jolokia.client import Account, Reader, Wire
 from dr_ctl.settings.model import Installation
+from dr_ctl.topologies.common import snapshot
 from dr_ctl.topologies.proposing import BrokerAddress, Family, Probed, Proposal, Proposer
 
 if TYPE_CHECKING:
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
     Topology = PairTopology[Any]
     Opens = Callable[[Installation, Clock, Timeouts, Path], Topology]
+
+Snapshot = snapshot.Snapshot[Any]
+"""A reading of both sites, which every topology makes; a broker that did not answer is part of it."""
 
 TOPOLOGIES: Final[Registry[Opens]] = Registry(
     {

@@ -3,20 +3,17 @@ everywhere, never zero and never no."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
-from typing import Generic, Literal, Protocol, Self, TypeVar, runtime_checkable
+from typing import Generic, Literal, Protocol, Self, TypeVar
 
 from typing_extensions import TypedDict
 
 from dr_ctl.core.document import HIDDEN, derived, key
 from dr_ctl.core.errors import BrokerError, UsageError
 from dr_ctl.core.model import Finding, Json, Role, total
-from dr_ctl.engine.lease import LockReading
-from dr_ctl.engine.ports import Observation
-from dr_ctl.rpo.history.row import Row
 
 FenceStrength = Literal["now", "lasting"]
 
@@ -221,52 +218,6 @@ class WorkloadSnapshot:
         return f"{self.name}: {', '.join(filter(None, words))}{when if self.runs is False else ''}"
 
 
-@runtime_checkable
-class Snapshot(Observation, Protocol):
-    """A reading of both sites. A broker that did not answer is part of it."""
-
-    @property
-    def brokers(self) -> Sequence[BrokerSnapshot]: ...
-
-    @property
-    def one_store(self) -> bool:
-        """Say whether nothing is lost with a site, whatever becomes of it."""
-
-    @property
-    def workloads(self) -> Sequence[WorkloadSnapshot]:
-        """The workloads of both sites, where the settings name any and they were looked at."""
-
-    @property
-    def locks(self) -> Sequence[LockReading]:
-        """The lock documents of each broker that answered and keeps such documents."""
-
-    def links(self) -> Sequence[LinkSnapshot]:
-        """The links of the brokers that answered."""
-
-    def rows(self, at: datetime) -> Sequence[Row]:
-        """The history of this reading: outflows and queues that were read, as of that moment."""
-
-    def differing(self) -> Collection[str]:
-        """The queues whose content may rightly differ between the sites, by the brokers that answered."""
-
-    def stake(self, site: str) -> Sequence[Stake]:
-        """Of each broker of a closed site that answered."""
-
-    def residue(self, site: str) -> Mapping[str, Json]:
-        """Messages that a returned site holds for the other, and how many may be duplicates, for `data.residue`; empty
-        where the topology cannot count before the site is let in."""
-
-    def findings(self) -> Sequence[Finding]:
-        """Findings of the topology's own for `status`."""
-
-    def fence_strength(self, site: str) -> FenceStrength | None:
-        """How long a fence of that site holds: now, or also after a restart of its brokers."""
-
-    def as_if_lost(self, site: str) -> Snapshot:
-        """The same reading, but that every port of that site refuses: for the plan of a disaster that has not
-        happened."""
-
-
 @dataclass(frozen=True, slots=True)
 class QueueProgress:
     """The state of a queue that an agent keeps clean at the waiting site. `waiting` copies are to be deleted.
@@ -338,7 +289,7 @@ class Unproven:
     why_not: str | None = None
 
 
-S_co = TypeVar("S_co", bound=Snapshot, covariant=True)
+S_co = TypeVar("S_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,6 +88,7 @@ class Snapshot(Generic[V_co]):
 
     @property
     def one_store(self) -> bool:
+        """Say whether nothing is lost with a site, whatever becomes of it."""
         return False
 
     @property
@@ -180,12 +181,14 @@ class Snapshot(Generic[V_co]):
 
     @property
     def locks(self) -> Sequence[LockReading]:
+        """Return the lock documents of each broker that answered."""
         return [LockReading(view.site, view.pair, view.now_ms, _locks(view)) for view in self._all()]
 
     def links(self) -> Sequence[LinkSnapshot]:
         return [view.link.linked(self._before(view), self.took_s) for view in self._all()]
 
     def rows(self, at: datetime) -> Sequence[Row]:
+        """Return the history of this reading, as of that moment."""
         rows: list[Row] = []
         for view in self._all():
             rows += view.link.rows(self.peer(view), at)
@@ -209,12 +212,14 @@ class Snapshot(Generic[V_co]):
                         yield Node(site, pair, "", f"where the settings look nobody answered, and {broker.signs[0]}")
 
     def differing(self) -> frozenset[str]:
+        """Return the queues whose content may rightly differ between the sites, by the brokers that answered."""
         return frozenset().union(*(view.differing for view in self._all()))
 
     def stake(self, site: str) -> Sequence[Stake]:
         return [view.link.stake(self.peer(view)) for view in self.views(site)]
 
     def residue(self, site: str) -> Mapping[str, Json]:
+        """Count what a returned site holds for the other; return nothing where that is unknown before it is let in."""
         known = [residue for view in self.views(site) if (residue := view.link.residue) is not None]
         # A sum without one broker would wrongly say that this broker holds nothing.
         return Residue.sum_of(known).figures() if len(known) == len(self.sites[site]) else {}
@@ -228,6 +233,7 @@ class Snapshot(Generic[V_co]):
         return [*findings, *self._let_in(), *self._of_brokers(), *self._beside()]
 
     def fence_strength(self, site: str) -> FenceStrength | None:
+        """Say how long a fence of that site holds: now, or also after a restart of its brokers."""
         views = self.views(site)
         lasts = [True if view.config.lasting is not None else view.fence.boots_closed for view in views]
         if None in lasts or len(views) < len(self.sites[site]):
@@ -235,6 +241,8 @@ class Snapshot(Generic[V_co]):
         return "lasting" if all(lasts) else "now"
 
     def as_if_lost(self, site: str) -> Self:
+        """Return the same reading with every port of a site refusing, for the plan of a disaster that has not
+        happened."""
         gone = Unreachable(f"{site} is taken for lost, for this plan alone", refused=True)
         nodes = {pair: tuple(node for node in self.unnamed(site) if node.pair == pair) for pair in self.sites[site]}
         brokers = {pair: Silent(pair, site, gone, ports_refuse=True, unnamed=nodes[pair]) for pair in self.sites[site]}

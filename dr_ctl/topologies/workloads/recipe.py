@@ -30,8 +30,8 @@ from dr_ctl.engine.roles import part_of, serves_all
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.jolokia import values
 from dr_ctl.settings.parts import CamelRoutes, Commands, HttpService, SystemdUnit, Workload
-from dr_ctl.topologies.common.snapshot import misplaced, twice, unread
-from dr_ctl.topologies.topology import PartState, Snapshot, WorkloadSnapshot
+from dr_ctl.topologies.common.snapshot import Snapshot, misplaced, twice, unread
+from dr_ctl.topologies.topology import PartState, WorkloadSnapshot
 
 WANTED: Final = {Goal.START: PartState.RUNNING, Goal.STOP: PartState.STOPPED}
 # With `true` a route whose work takes longer goes on as before, instead of being cut, and the answer is false.
@@ -132,7 +132,7 @@ def is_gone(workload: WorkloadSnapshot, move: Move, role: Role) -> bool:
     )
 
 
-S = TypeVar("S", bound=Snapshot)
+S = TypeVar("S", bound=Snapshot[Any])
 # Facts of a whole site stand in a baseline under this unit, whose name no broker has.
 OF_SITE: Final = ""
 STARTED_AGAIN: Final = "it was started again since"
@@ -267,7 +267,7 @@ class RecipeWithWorkloads(Generic[S]):
         ]
 
 
-def _of_singletons(snapshot: Snapshot, move: Move) -> Severity:
+def _of_singletons(snapshot: Snapshot[Any], move: Move) -> Severity:
     """Refuse a run where a singleton runs twice, unless the run closes a site or finds its move done."""
     part = part_of(snapshot, move.spec)
     done = move.spec.operation in MOVING and serves_all(part, move.target)
@@ -280,7 +280,7 @@ def _by_itself(call: Call, state: PartState | None) -> Call:
     return replace(call, when=f"it does not {call.goal.value} by itself") if state is PartState.BETWEEN else call
 
 
-def _at(snapshot: Snapshot, site: str) -> list[WorkloadSnapshot]:
+def _at(snapshot: Snapshot[Any], site: str) -> list[WorkloadSnapshot]:
     return [workload for workload in snapshot.workloads if workload.site == site]
 
 
