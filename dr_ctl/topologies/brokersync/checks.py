@@ -141,11 +141,8 @@ def of_both(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> I
         yield found("DR-PARITY-001", differences=brief([finding.text(source.site, target.site) for finding in wrong]))
 
 
-def of_opening(case: Case[BrokerView]) -> Iterator[Finding]:
-    def surplus(view: BrokerView, peer: BrokerView) -> dict[str, int]:
-        return {counted.queue: counted.lacks for counted in counts(view, peer, case.rules.queues)}
-
-    return reasons.surplus_at_closed_sites(case, surplus)
+def surplus(case: Case[BrokerView], view: BrokerView, peer: BrokerView) -> dict[str, int]:
+    return {counted.queue: counted.lacks for counted in counts(view, peer, case.rules.queues)}
 
 
 def _residue(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> Iterator[Finding]:
@@ -208,4 +205,4 @@ BY_PAIR: Final[Sequence[Named[BrokerView]]] = (
     ),
     Named("DR-PARITY-001", holding),
 )
-CHECKS: Final = Checks(of_broker, of_both, of_return, nothing_owed, BY_BROKER, BY_PAIR, of_opening)
+CHECKS: Final = Checks(of_broker, of_both, of_return, nothing_owed, BY_BROKER, BY_PAIR, surplus)

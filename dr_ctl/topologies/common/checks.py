@@ -1,7 +1,7 @@
 """Find what speaks against a move, and list the checks of a move by name for `validate`, each with the value that was
 read. Pure."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, TypeVar
 
@@ -284,7 +284,7 @@ def on_purpose(snapshot: Snapshot[Any], findings: Iterable[Finding]) -> Iterator
 @dataclass(frozen=True, slots=True)
 class Checks(Generic[V]):
     """The checks of one topology. `of_broker` is about a broker in any role, with a case where a move is judged;
-    `of_both` about both brokers of a pair, `of_return` about a return, `of_opening` about one of two closed sites that
+    `of_both` about both brokers of a pair, `of_return` about a return; `surplus` compares two closed sites, of which one
     is to be opened. `by_broker` and `by_pair` name the checks."""
 
     of_broker: Callable[..., Iterable[Finding]]
@@ -293,7 +293,7 @@ class Checks(Generic[V]):
     nothing_owed: Callable[[Snapshot[V], Move], bool]
     by_broker: Sequence[Named[V]]
     by_pair: Sequence[Named[V]]
-    of_opening: Callable[[Case[V]], Iterable[Finding]] = lambda _: ()
+    surplus: Callable[[Case[V], V, V], Mapping[str, int]] = lambda *_: {}
     of_failover: Callable[[Case[V]], Iterable[Finding]] = lambda _: ()
     of_waiting: Callable[[V], Iterable[Finding]] = of_standby
 

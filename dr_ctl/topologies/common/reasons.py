@@ -226,7 +226,7 @@ def _moved_on(snapshot: Snapshot[Broker], move: Move) -> Iterator[Finding]:
             yield found(key, left=brief(left), source=move.source, target=move.target)
 
 
-def surplus_at_closed_sites(case: Case[V], surplus: Callable[[V, V], Mapping[str, int]]) -> Iterator[Finding]:
+def surplus_at_closed_sites(case: Case[V], surplus: Callable[[Case[V], V, V], Mapping[str, int]]) -> Iterator[Finding]:
     """Find what lies at a site that is to be opened by itself, and not at the other site, which is closed too.
     `surplus` says by queue how many more messages lie at the first of two brokers than what is under way explains. A
     receipt that stands makes the comparison unnecessary."""
@@ -240,7 +240,7 @@ def surplus_at_closed_sites(case: Case[V], surplus: Callable[[V, V], Mapping[str
         stands = receipt is not None and not receipts.changes_since(receipt, (view, peer))
         if view.open or peer.open or view.link.missing or stands:
             continue
-        if more := [f"{queue}: {count}" for queue, count in surplus(view, peer).items() if count > 0]:
+        if more := [f"{queue}: {count}" for queue, count in surplus(case, view, peer).items() if count > 0]:
             key = "DR-UNFENCE-003" if unfence else "DR-UNFENCE-003.activated"
             yield found(key, site=view.site, other_site=peer.site, queues=brief(more))
 

@@ -86,7 +86,7 @@ class Recipe(Generic[V]):
         elif move.spec.operation in REINSTATING:
             findings = [*dict.fromkeys(own.of_return(case))]
         elif move.spec.operation in ALONE:
-            findings = [*reasons.against_step(case, own), *own.of_opening(case)]
+            findings = [*reasons.against_step(case, own), *reasons.surplus_at_closed_sites(case, own.surplus)]
         else:
             findings = [*reasons.not_taken_in(snapshot, move), *own.of_move(case)]
         return checks.errors_first(checks.on_purpose(snapshot, findings))

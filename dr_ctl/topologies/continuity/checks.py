@@ -37,13 +37,10 @@ def of_moved(case: Case[SiteView], view: SiteView, peer: SiteView) -> Iterator[F
         yield found("DR-CONT-014.left_out", severity=Severity.WARNING, pair=view.pair, queues=queues)
 
 
-def of_opening(case: Case[SiteView]) -> Iterator[Finding]:
-    def surplus(local: SiteView, peer: SiteView) -> dict[str, int]:
-        under_way = total(figure for view in (local, peer) for figure in (view.link.to_ship, view.link.unapplied)) or 0
-        more = {name: local.depth_of(name) - peer.depth_of(name) for name in selected(local, case.rules.queues)}
-        return {name: count for name, count in more.items() if count > under_way}
-
-    return reasons.surplus_at_closed_sites(case, surplus)
+def surplus(case: Case[SiteView], local: SiteView, peer: SiteView) -> dict[str, int]:
+    under_way = total(figure for view in (local, peer) for figure in (view.link.to_ship, view.link.unapplied)) or 0
+    more = {name: local.depth_of(name) - peer.depth_of(name) for name in selected(local, case.rules.queues)}
+    return {name: count for name, count in more.items() if count > under_way}
 
 
 def unreplicated(source: SiteView, target: SiteView, move: Move) -> Iterator[Finding]:
@@ -196,4 +193,4 @@ BY_PAIR: Final[Sequence[Named[SiteView]]] = (
     Named("DR-CONT-012", lambda view: f"{view.site} {view.now_ms}"),
     Named("DR-MQTT-001", lambda view: f"{view.site} {brief(view.stays) or 'nothing'}"),
 )
-CHECKS: Final = Checks(of_broker, of_moved, of_return, nothing_owed, BY_BROKER, BY_PAIR, of_opening)
+CHECKS: Final = Checks(of_broker, of_moved, of_return, nothing_owed, BY_BROKER, BY_PAIR, surplus)

@@ -95,14 +95,8 @@ def _link(name: str, view: BrokerView) -> Iterator[Finding]:
         yield found("DR-LINK-006", broker=name, busy=brief(busy))
 
 
-def of_opening(case: Case[BrokerView]) -> Iterator[Finding]:
-    def surplus(view: BrokerView, peer: BrokerView) -> dict[str, int]:
-        return {
-            difference.queue: difference.source - difference.target
-            for difference in unexplained(view, peer, case.rules.queues, {})
-        }
-
-    return reasons.surplus_at_closed_sites(case, surplus)
+def surplus(case: Case[BrokerView], view: BrokerView, peer: BrokerView) -> dict[str, int]:
+    return {row.queue: row.source - row.target for row in unexplained(view, peer, case.rules.queues, {})}
 
 
 def of_both(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> Iterator[Finding]:
@@ -174,4 +168,4 @@ BY_PAIR: Final[Sequence[Named[BrokerView]]] = (
     Named("DR-PARITY-002", holding),
     Named("DR-MQTT-001", lambda view: f"{view.site} {brief(view.stays) or 'nothing'}"),
 )
-CHECKS: Final = Checks(of_broker, of_both, of_return, nothing_owed, BY_BROKER, BY_PAIR, of_opening)
+CHECKS: Final = Checks(of_broker, of_both, of_return, nothing_owed, BY_BROKER, BY_PAIR, surplus)
