@@ -1,7 +1,7 @@
 """The handlers of runbook verbs for a fan-out installation, which rest on the ids that producers give messages."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -36,12 +36,6 @@ CONSUMED: Final = "they were consumed at the other site"
 LACKING: Final = "they lie at the other site only"
 LISTED: Final = 1000  # ids of a queue; the calls in the journal name all of them
 IDLE: Final = 3  # rounds in which no client was shown what lacks
-
-
-def copies(view: BrokerView, queue: str, wanted: Collection[str]) -> Iterator[Call]:
-    for batch in batches(wanted, BATCH):
-        asked: dict[str, Json] = {COPY: queue, IDS: [*batch]}
-        yield call(view, Goal.COPY, queue, asked, f"copy {len(batch)} message(s) of {queue}")
 
 
 def _removed(at: wants.AtBroker) -> list[Call]:
@@ -275,7 +269,12 @@ class Reconciler:
         source, target = ends
         messages = source.messages(queue, lacks)
         target.carries = {(queue, ident): message for ident, message in messages.items()}
-        outcomes = self._tools.change([*copies(target.names(), queue, messages)], self._context)
+        view = target.names()
+        calls = [
+            call(view, Goal.COPY, queue, {COPY: queue, IDS: [*batch]}, f"copy {len(batch)} message(s) of {queue}")
+            for batch in batches(messages, BATCH)
+        ]
+        outcomes = self._tools.change(calls, self._context)
         target.carries = {}
         arrived = reading.listed_to_the_end(target, target.read().by_name.get(queue)).ids
         self.copied[queue] |= messages.keys() & arrived
