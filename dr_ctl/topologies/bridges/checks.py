@@ -117,8 +117,8 @@ def _flow(name: str, view: BrokerView, flow: Flow) -> Iterator[Finding]:
         if bridge.origin is None:
             yield found("DR-BRIDGE-007.no_header", broker=name, bridge=bridge.name, origin=ORIGIN)
         elif f"{ORIGIN} = '{bridge.origin}'" not in taken or f"{ORIGIN} IS NULL" not in taken:
-            key, divert, told = "DR-BRIDGE-007.wrong_filter", flow.divert, taken or "missing"
-            yield found(key, broker=name, bridge=bridge, origin=ORIGIN, divert=divert, filter=told)
+            key, divert, filter_ = "DR-BRIDGE-007.wrong_filter", flow.divert, taken or "missing"
+            yield found(key, broker=name, bridge=bridge, origin=ORIGIN, divert=divert, filter=filter_)
 
 
 def _buffered(name: str, view: BrokerView, flow: Flow, spec: Spec | None = None) -> Iterator[Finding]:

@@ -575,7 +575,7 @@ PROCEDURE: Final[Procedure[Snapshot[BrokerView], BridgesTools]] = {
     "unfence": VerbHandler(draft_unfence, unfence, Undo(source=(clients, held))),
     "restart-link": VerbHandler(draft_restart, restart, UNDO_SHIPPING),
     "trim": VerbHandler(trim.draft, trim.act),
-    # How a lost site is taken in again.
+    # These rows take a lost site in again.
     "residue": VerbHandler(draft_of_returned, residue),
     "reinstate": VerbHandler(draft_reinstate, reinstate, UNDO_REINSTATE),
     "reconcile": VerbHandler(planning(SOURCE, "whether the returned site's copies hold what is served"), reconcile),

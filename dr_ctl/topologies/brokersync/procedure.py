@@ -472,10 +472,10 @@ def reinstate(tools: SyncTools, step: PlannedStep, move: Move, context: StepCont
     findings: list[Finding] = []
     link_ends = tools.observer.between(move.source, move.target)
     for serving, returned in link_ends:
-        told_apart = _tell_apart(tools, returned, serving, context)
-        if isinstance(told_apart, Failed):
-            return told_apart
-        findings += told_apart
+        kept_aside = _tell_apart(tools, returned, serving, context)
+        if isinstance(kept_aside, Failed):
+            return kept_aside
+        findings += kept_aside
     if (refused := tools.reach(LISTENING, move, context)) is not None:
         return refused
     back = [Copies(returned, serving, context, tools.timeouts) for serving, returned in link_ends]
@@ -505,7 +505,7 @@ def _tell_apart(tools: SyncTools, returned: Session, serving: Session, context: 
             count = rejoined.duplicates[name] = len(shipped)
             findings.append(found("DR-SYNC-007.none_there", other_site=lost, site=serves, count=count, queue=name))
             shipped = frozenset()
-        for told, session, queue, messages in (
+        for case, session, queue, messages in (
             ("DR-RECONCILE-002.not_shipped", returned, returned_view.by_name.get(copies.name), done_there),
             ("DR-RECONCILE-002.shipped", serving, serving_view.by_name.get(name), shipped),
         ):
@@ -514,7 +514,7 @@ def _tell_apart(tools: SyncTools, returned: Session, serving: Session, context: 
             if (failed := moved_aside(tools, session, queue, messages, context)) is not None:
                 return failed
             count = len(messages)
-            findings.append(found(told, count=count, queue=name, lost=lost, serving=serves, session=session))
+            findings.append(found(case, count=count, queue=name, lost=lost, serving=serves, session=session))
     return findings
 
 
@@ -664,7 +664,7 @@ PROCEDURE: Final[Procedure[Snapshot[BrokerView], SyncTools]] = {
     "restart-link": VerbHandler(draft_restart, restart, UNDO_SHIPPING),
     "keep-aside": VerbHandler(draft_keep_aside, keep_aside),
     "put-back": VerbHandler(draft_put_back, put_back),
-    # How a lost site is taken in again.
+    # These rows take a lost site in again.
     "residue": fence.counting(residue),
     "reinstate": VerbHandler(
         draft_reinstate, reinstate, Undo(source=(wants.link_access_as_before, wants.debts_as_before))

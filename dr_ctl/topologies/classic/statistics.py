@@ -104,7 +104,7 @@ def answered(replies: list[Mapping[str, Any]], listeners: Mapping[str, bool], ve
 
 def _queue(row: Mapping[str, Any]) -> Queue:
     name = Fields("the statistics of a queue", row).text("destinationName").removeprefix("queue://")
-    figures = {figure: row.get(told) for told, figure in _FIGURES.items()}
+    figures = {figure: row.get(own) for own, figure in _FIGURES.items()}
     fields = Fields(f"the statistics of {name}", {"Name": name, "Paused": False, "DLQ": False, **figures})
     queue = reading.queue("", fields)
     return replace(queue, delivering=max(0, queue.delivering))

@@ -395,7 +395,7 @@ PROCEDURE: Final[Procedure[ContinuitySnapshot, ContinuityTools]] = {
     "drain": VerbHandler(draft_drain, drain),
     "activate": VerbHandler(activate.draft, activate_and_wait, activate.UNDO),
     "probe": VerbHandler(draft_probe, probe),
-    # How a lost site is taken in again.
+    # These rows take a lost site in again.
     "residue": reinstate.RESIDUE,
     "reinstate": VerbHandler(reinstate.draft, reinstate.act, reinstate.UNDO),
     "reconcile": VerbHandler(reinstate.draft_reconcile, reinstate.reconcile),

@@ -382,7 +382,7 @@ PROCEDURE: Final[Procedure[Snapshot[BrokerView], FanoutTools]] = {
     "drain": VerbHandler(draft_drain, drain),
     "probe": VerbHandler(classic.draft_probe, classic.probe),
     "trim": VerbHandler(draft_trim, trim, Undo(target=(wants.pauses_as_before,))),
-    # How a lost site is taken in again.
+    # These rows take a lost site in again.
     "residue": fence.counting(residue),
     "reinstate": VerbHandler(draft_reinstate, reinstate, Undo(source=(wants.pauses_as_before, wants.debts_as_before))),
     "reconcile": VerbHandler(draft_reconcile, reconcile),

@@ -197,13 +197,9 @@ class WorkloadSites:
             workloads.wait()
         return replace(snapshot, workloads=workloads.result())
 
-    def read(self, *, min_s: float = 0.0) -> list[WorkloadSnapshot]:
-        """Read all of them once. Those of a site whose time is spent are given `min_s`."""
-        return self._read_several(list(self.workloads), min_s)
-
     def read_at(self, *keys: Key) -> list[WorkloadSnapshot]:
         """Read some of them, by site and name, whatever was spent before."""
-        return self._read_several(keys, self._timeouts.last_reading_s)
+        return self.read(keys, min_s=self._timeouts.last_reading_s)
 
     def others(self, site: str, name: str) -> list[WorkloadSnapshot]:
         """Read the same workload at the other site now, if that site has one."""
@@ -228,8 +224,10 @@ class WorkloadSites:
         except BrokerError as error:
             return Unknown(str(error))
 
-    def _read_several(self, keys: Sequence[Key], min_s: float) -> list[WorkloadSnapshot]:
-        """Read side by side. Silent workloads use up their site's time."""
+    def read(self, keys: Sequence[Key] | None = None, *, min_s: float = 0.0) -> list[WorkloadSnapshot]:
+        """Read all workloads or some of them, side by side. Silent ones use up their site's time, and are given `min_s`
+        once it is spent."""
+        keys = list(self.workloads) if keys is None else keys
         began, read_s = boottime_s(), self._timeouts.of(WorkloadTimeouts).read_s
         times = [max(min(read_s, self._left_s.get(site, read_s)), min_s) for site, _ in keys]
         readings = [partial(self._read, key, timeout_s) for key, timeout_s in zip(keys, times, strict=True)]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 from dr_ctl.core.findings import found
@@ -128,7 +129,7 @@ class DriverWithWorkloads(Generic[S]):
         """Start all of them, whatever becomes of one: clients are served, and there is no way back."""
         findings = []
         for call in calls:
-            snapshot, why = self._made(call, context, lambda call: self._why_not_beside(call, move))
+            snapshot, why = self._made(call, context, partial(self._why_not_beside, move=move))
             if why is not None:
                 findings.append(found("DR-WORK-004", workload=snapshot, why=why, starting=starting(snapshot)))
         if not findings:
@@ -137,13 +138,15 @@ class DriverWithWorkloads(Generic[S]):
         text = f"{outcome.text}; {texts}" if isinstance(outcome, Failed) else f"{calls[0].site} serves, but {texts}"
         return Failed(text, outcome.evidence, (*outcome.findings, *findings), code=ExitCode.INCOMPLETE)
 
-    def _why_not_beside(self, call: Call, move: Move) -> str | None:
-        """Say why a singleton is not started, if it runs at the other site or may run there."""
-        for other in self._sites.others(call.site, call.thing) if self._sites.is_singleton(call.thing) else ():
+    def _why_not_beside(self, call: Call, move: Move, *, undoing: bool = False) -> str | None:
+        """Say why a singleton is not started, if it runs at the other site or may run there. An undo starts it unless
+        it is seen there, because the run never started it there."""
+        starts = call.goal is Goal.START and self._sites.is_singleton(call.thing)
+        for other in self._sites.others(call.site, call.thing) if starts else ():
             if other.runs:
                 return f"it is a singleton, and it runs at {other.site}"
             fails_over = move.spec.operation == FAILOVER
-            if other.runs is not None or (fails_over and self._cut_off):
+            if undoing or other.runs is not None or (fails_over and self._cut_off):
                 continue
             if not (fails_over and recipe.is_gone(other, move, self._bare.observe().roles[move.source])):
                 why = f"cannot be told: {if_known(other.silent)}"
@@ -184,9 +187,11 @@ class DriverWithWorkloads(Generic[S]):
         if starts and part_of(self._bare.observe(), move.spec).roles[move.target] is Role.SERVING:
             return Failed(f"{move.target} is open: {brief(starts)} not started at {move.source}")
 
+        beside = partial(self._why_not_beside, move=move, undoing=True)
+
         def attempt() -> dict[Call, str]:
             """Try the calls that did not hold after the try before. Says why each of the others does not hold now."""
-            why_not = {call: self._made(call, context, self._why_not_again)[1] for call in missing}
+            why_not = {call: self._made(call, context, beside)[1] for call in missing}
             missing[:] = [call for call, why in why_not.items() if why is not None]
             return {call: why for call, why in why_not.items() if why is not None}
 
@@ -209,12 +214,6 @@ class DriverWithWorkloads(Generic[S]):
     def _now(self, call: Call) -> WorkloadSnapshot:
         [snapshot] = self._sites.read_at((call.site, call.thing))
         return snapshot
-
-    def _why_not_again(self, call: Call) -> str | None:
-        """A singleton that an undo starts again must not be seen at the other site, where the run never started it."""
-        singleton = call.goal is Goal.START and self._sites.is_singleton(call.thing)
-        at = [other.site for other in (self._sites.others(call.site, call.thing) if singleton else ()) if other.runs]
-        return f"it is a singleton, and it runs at {at[0]}" if at else None
 
 
 def _why(outcome: Outcome, snapshot: WorkloadSnapshot) -> str:

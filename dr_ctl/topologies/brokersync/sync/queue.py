@@ -235,7 +235,7 @@ GO_ON: Final = "dr-ctl sync --go-on"
 MEANWHILE: Final = "clients took messages while both sites were compared"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Batch:
     """Copies that are deleted in one call, of which `missing` were not found yet. Counters of the broker's present
     start cover a batch that is `counted`."""
@@ -257,7 +257,7 @@ class Waiting:
 
     deleted: int = 0
     absent: int = 0
-    _batches: deque[Batch] = field(default_factory=deque)
+    _batches: list[Batch] = field(default_factory=list)
 
     def add(self, ids: frozenset[str], by: Evidence, *, counted: bool = True) -> None:
         """Add copies whose messages were consumed. Raises `NoEvidence` where nothing proves that."""
@@ -265,16 +265,12 @@ class Waiting:
             self._batches.append(Batch(Consumed(frozenset(batch), by), len(batch), counted))
 
     def due(self, now: float) -> Batch | None:
-        """Give the next batch to delete, which stays first in the row until it is `answered`."""
-        for _ in range(len(self._batches)):
-            if self._batches[0].not_before <= now:
-                return self._batches[0]
-            self._batches.rotate(-1)
-        return None
+        """Give the next batch to delete, which stays in the row until it is `answered`."""
+        return next((batch for batch in self._batches if batch.not_before <= now), None)
 
     def answered(self, batch: Batch, removed: int, now: float) -> None:
         """Try every id of a batch again until none is missing, as the broker does not say which of them were there."""
-        self._batches.popleft()
+        self._batches.remove(batch)
         removed = min(removed, batch.missing)
         self.deleted += removed
         batch.missing -= removed
@@ -294,17 +290,13 @@ class Waiting:
 
     def nowhere(self, ids: frozenset[str]) -> None:
         """Let go of these copies, of which a comparison that showed all has found none."""
-        waiting: deque[Batch] = deque()
-        for batch in self._batches:
-            if not batch.ids & ids:
-                waiting.append(batch)
-                continue
+        for batch in [batch for batch in self._batches if batch.ids & ids]:
+            self._batches.remove(batch)
             rest = batch.ids - ids
             gone = max(0, batch.missing - len(rest))
             self.absent += gone
             if batch.missing > gone:
-                waiting.append(Batch(Consumed(rest, batch.consumed.by), batch.missing - gone, batch.counted))
-        self._batches = waiting
+                self._batches.append(Batch(Consumed(rest, batch.consumed.by), batch.missing - gone, batch.counted))
 
     def of_earlier_start(self) -> None:
         """Keep the evidence of waiting copies, for which counters that begin anew do not account."""
@@ -314,7 +306,7 @@ class Waiting:
     def let_go(self) -> int:
         """Forget the copies that a comparison finds again by this start's counters; gives their number."""
         missing = self.counted
-        self._batches = deque(batch for batch in self._batches if not batch.counted)
+        self._batches = [batch for batch in self._batches if not batch.counted]
         return missing
 
     @property
