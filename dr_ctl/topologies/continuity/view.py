@@ -17,16 +17,7 @@ from dr_ctl.core.notation import duration
 from dr_ctl.engine.plan import ALL, Call, Goal
 from dr_ctl.jolokia.values import Fields, parts
 from dr_ctl.rpo.history.row import Row
-from dr_ctl.topologies.artemis.broker import (
-    CREATE_FILTERED,
-    UPDATE_FILTERED,
-    ArtemisBroker,
-    BrokerStore,
-    ListenersAndRoles,
-    Operation,
-    nodes,
-    others,
-)
+from dr_ctl.topologies.artemis import broker as artemis
 from dr_ctl.topologies.common.calls import OWN, call, request, resume
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.view import Acceptor, Connection, Link, PeerState, Queue, Residue, count_text
@@ -50,31 +41,31 @@ DEACTIVATE_SITE: Final = "deactivateSite()"
 
 
 @dataclass(frozen=True)
-class InFilter(BrokerStore):
+class InFilter(artemis.BrokerStore):
     """`prefix` begins the names of the plugin's queues for commands: an address that contains it carries no flow."""
 
     prefix: str
     attributes = ("Name", "Filter")
 
-    def create(self, name: str, text: str, *, kind: str | None = None) -> Operation:
+    def create(self, name: str, text: str, *, kind: str | None = None) -> artemis.Operation:
         address = f"{kind or name}.{self.prefix}"
-        return CREATE_FILTERED, (address, "ANYCAST", name, _filter(text), True, 0, False, True)
+        return artemis.CREATE_FILTERED, (address, "ANYCAST", name, _filter(text), True, 0, False, True)
 
-    def update(self, name: str, text: str, *, kind: str) -> Operation:
+    def update(self, name: str, text: str, *, kind: str) -> artemis.Operation:
         del kind
-        return UPDATE_FILTERED, (name, "ANYCAST", _filter(text), 0, False, False, *(None,) * 6)
+        return artemis.UPDATE_FILTERED, (name, "ANYCAST", _filter(text), 0, False, False, *(None,) * 6)
 
-    def probe(self, name: str) -> Operation:
+    def probe(self, name: str) -> artemis.Operation:
         # The queue is not durable: a queue that is not durable never becomes a flow, whatever its address.
-        return CREATE_FILTERED, (name, "ANYCAST", name, None, False, -1, False, True)
+        return artemis.CREATE_FILTERED, (name, "ANYCAST", name, None, False, -1, False, True)
 
-    def keep(self, name: str) -> Operation:
+    def keep(self, name: str) -> artemis.Operation:
         """Create a durable queue for messages that are kept out of the way, and are shipped to nobody."""
-        return CREATE_FILTERED, (f"{name}.{self.prefix}", "ANYCAST", name, None, True, -1, False, True)
+        return artemis.CREATE_FILTERED, (f"{name}.{self.prefix}", "ANYCAST", name, None, True, -1, False, True)
 
-    def canary(self, name: str) -> Operation:
+    def canary(self, name: str) -> artemis.Operation:
         """Create a durable queue as clients do: the plugin makes a flow of it, at both sites."""
-        return CREATE_FILTERED, (name, "ANYCAST", name, None, True, -1, False, True)
+        return artemis.CREATE_FILTERED, (name, "ANYCAST", name, None, True, -1, False, True)
 
     def text(self, fields: Fields) -> str:
         match = _HELD.fullmatch(fields.any_text("Filter"))
@@ -91,7 +82,7 @@ def _filter(text: str) -> str:
     return f"{_WORD} = '{text.replace(chr(39), chr(39) * 2)}'"
 
 
-class Plugin(ListenersAndRoles):
+class Plugin(artemis.ListenersAndRoles):
     view: SiteView
 
     def __init__(self, view: SiteView) -> None:
@@ -124,7 +115,7 @@ class Plugin(ListenersAndRoles):
                 return not self.open
         return super().holds(call)
 
-    def _call(self, goal: Goal, operation: Operation, summary: str, when: str | None) -> Call:
+    def _call(self, goal: Goal, operation: artemis.Operation, summary: str, when: str | None) -> Call:
         """The plugin opens and closes all client listeners of its broker at once."""
         bean = self.view.service.bean if self.view.service is not None else ""
         return call(self.view, goal, ALL, request(bean, *operation), summary, when)
@@ -193,11 +184,11 @@ class ContinuityLink(Link["SiteView"]):
             self.to_ship = total((self.messages, self.acks))
             self.unapplied = total(flow.in_acks.known_depth for flow in view.flows)
             # With a single connector its bridges find the other nodes by the cluster, because they are made with HA.
-            self.peer_nodes = nodes([view.service.connectors] if len(view.service.connectors) > 1 else [])
+            self.peer_nodes = artemis.nodes([view.service.connectors] if len(view.service.connectors) > 1 else [])
             self.shipped = {flow.queue: sum(bridge.acked for bridge in flow.shipping) for flow in view.flows}
 
     def foreign_connections(self, peer: SiteView | None) -> list[Connection]:
-        return others(self.at_listeners(), peer.link if peer is not None else None)
+        return artemis.others(self.at_listeners(), peer.link if peer is not None else None)
 
     @property
     def reserved(self) -> Collection[str]:
@@ -392,7 +383,7 @@ class Commands:
 
 
 @dataclass(frozen=True, slots=True)
-class SiteView(ArtemisBroker):
+class SiteView(artemis.ArtemisBroker):
     """A broker as it answered. `service` is None where the plugin has not started. The messages of a pair are
     `to_compare` by id where one of its brokers serves and the other is closed. `compared` counts the queues that were,
     and is None where they could not be read. The queues `left_out` hold too many messages. By each queue that was

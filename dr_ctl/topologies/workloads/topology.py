@@ -22,13 +22,6 @@ from dr_ctl.topologies.common.snapshot import starting
 from dr_ctl.topologies.common.topology import PairTopology
 from dr_ctl.topologies.topology import WorkloadSnapshot
 from dr_ctl.topologies.workloads import recipe
-from dr_ctl.topologies.workloads.recipe import (
-    RecipeWithWorkloads,
-    concerned,
-    holds,
-    without_workload_calls,
-    workload_calls,
-)
 from dr_ctl.topologies.workloads.sites import WorkloadSites, WorkloadTimeouts
 
 S = TypeVar("S", bound=common.Snapshot[Any])
@@ -40,12 +33,12 @@ class DriverWithWorkloads(Generic[S]):
     def __init__(
         self,
         bare: ports.Driver[S],
-        recipe: RecipeWithWorkloads[S],
+        decides: recipe.RecipeWithWorkloads[S],
         sites: WorkloadSites,
         timeouts: Timeouts,
         lease: Lease | None,
     ) -> None:
-        self._bare, self._recipe, self._sites, self._timeouts, self._lease = bare, recipe, sites, timeouts, lease
+        self._bare, self._recipe, self._sites, self._timeouts, self._lease = bare, decides, sites, timeouts, lease
         self.by_hand = bare.by_hand
         self._cut_off = False  # a hook has shown that no client is left at the lost site
         self._may_stop_late: set[tuple[str, str]] = set()  # the stops of these, by site and name, showed no effect
@@ -55,12 +48,13 @@ class DriverWithWorkloads(Generic[S]):
 
     def apply(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
         stops, starts = (
-            [call for call in workload_calls(step.calls) if call.goal is goal] for goal in (Goal.STOP, Goal.START)
+            [call for call in recipe.workload_calls(step.calls) if call.goal is goal]
+            for goal in (Goal.STOP, Goal.START)
         )
         first, late = (stops, []) if step.verb in FIRST else ([], stops)
         if (failed := self._stopped(first, context) or self._gate(step, move)) is not None:
             return failed
-        outcome = self._bare.apply(without_workload_calls(step), move, context)
+        outcome = self._bare.apply(recipe.without_workload_calls(step), move, context)
         if isinstance(outcome, Done | NotNeeded):
             self._cut_off = self._cut_off or step.cut_off
             outcome = _with(self._checked(step, move, outcome), first, "stopped")
@@ -72,9 +66,9 @@ class DriverWithWorkloads(Generic[S]):
 
     def undo(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
         """Undo the brokers first: workloads that start again find them as they were."""
-        bare = without_workload_calls(step)
+        bare = recipe.without_workload_calls(step)
         back = self._bare.undo(bare, move, context) if bare.inverse else NotNeeded("as it was")
-        both = (back, self._brought_back(workload_calls(step.inverse), move, context))
+        both = (back, self._brought_back(recipe.workload_calls(step.inverse), move, context))
         if failed := [outcome for outcome in both if not isinstance(outcome, Done | NotNeeded)]:
             return replace(failed[0], text="; ".join(outcome.text for outcome in failed), evidence=back.evidence)
         return both[1] if isinstance(back, NotNeeded) else back
@@ -97,7 +91,9 @@ class DriverWithWorkloads(Generic[S]):
             return None
         units = self._bare.observe().units if move.spec.units is not None else ()
         workloads = self._sites.workloads.items()
-        keys = [key for key, workload in workloads if key[0] == move.source and concerned(workload, move.spec, units)]
+        keys = [
+            key for key, workload in workloads if key[0] == move.source and recipe.concerned(workload, move.spec, units)
+        ]
         running = [workload for workload in self._sites.read_at(*keys) if workload.runs is not False]
         if not running or part_of(self._bare.observe(), move.spec).roles[move.source] is Role.SERVING:
             return None
@@ -158,7 +154,7 @@ class DriverWithWorkloads(Generic[S]):
     ) -> tuple[WorkloadSnapshot, str | None]:
         """Bring about the effect of a call. Gives the last reading, and says why the effect did not come."""
         snapshot = self._now(call)
-        if holds(call, snapshot) and not self._may_stop_later(call):
+        if recipe.holds(call, snapshot) and not self._may_stop_later(call):
             return snapshot, None
         if (rights_revoked := why_not(call)) is not None:
             return snapshot, rights_revoked
@@ -169,7 +165,7 @@ class DriverWithWorkloads(Generic[S]):
         waited = until(
             context,
             lambda: self._now(call),
-            holds=lambda snapshot: holds(call, snapshot),
+            holds=lambda snapshot: recipe.holds(call, snapshot),
             hopeless=lambda _: isinstance(outcome, Failed),
             within_s=ends_s - context.monotonic(),
             poll_s=self._timeouts.of(WorkloadTimeouts).poll_s,
@@ -180,7 +176,7 @@ class DriverWithWorkloads(Generic[S]):
     def _brought_back(self, calls: Sequence[Call], move: Move, context: StepContext) -> Outcome:
         """Make the calls of an undo until all of them hold or the time is over. Start no workload at a site that is
         left closed because somebody has opened the other one."""
-        missing = [call for call in calls if self._may_stop_later(call) or not holds(call, self._now(call))]
+        missing = [call for call in calls if self._may_stop_later(call) or not recipe.holds(call, self._now(call))]
         if not missing:
             return NotNeeded("as it was")
         starts = [call.thing for call in missing if call.goal is Goal.START and call.site == move.source]
@@ -237,9 +233,9 @@ def _with(outcome: Outcome, calls: Sequence[Call], state: str) -> Outcome:
 
 def with_workloads(topology: PairTopology[Any], installation: Installation, timeouts: Timeouts) -> PairTopology[Any]:
     sites = WorkloadSites(installation, timeouts)
-    recipe = RecipeWithWorkloads(topology.recipe, sites.workloads)
+    decides = recipe.RecipeWithWorkloads(topology.recipe, sites.workloads)
 
     def driver(lease: Lease | None = None) -> DriverWithWorkloads[Any]:
-        return DriverWithWorkloads(topology.driver(lease), recipe, sites, timeouts, lease)
+        return DriverWithWorkloads(topology.driver(lease), decides, sites, timeouts, lease)
 
-    return replace(topology, recipe=recipe, driver=driver, others=(sites,))
+    return replace(topology, recipe=decides, driver=driver, others=(sites,))

@@ -12,21 +12,8 @@ from dr_ctl.core.system import Clock
 from dr_ctl.engine.debts import Debt
 from dr_ctl.jolokia.http import PolicyRefused
 from dr_ctl.topologies.brokersync.reading import Observer
+from dr_ctl.topologies.brokersync.sync import queue as agent
 from dr_ctl.topologies.brokersync.sync.brokers import Primary, Standby
-from dr_ctl.topologies.brokersync.sync.queue import (
-    DELETED,
-    HANDED,
-    OPENED,
-    SHOWN,
-    SURE,
-    Account,
-    Comparison,
-    Counters,
-    Opened,
-    Queue,
-    ServingReading,
-    StandbyReading,
-)
 from dr_ctl.topologies.classic.beans import Count
 from dr_ctl.topologies.classic.operations import REMOVES
 from dr_ctl.topologies.common.calls import debts_of
@@ -67,7 +54,7 @@ class Pair:
         by_runs: Callable[[str], Mapping[str, Any]] = lambda start: {},  # noqa: ARG005 - no run was ever made
     ) -> None:
         self.name = name
-        self.queues: dict[str, Queue] = {}
+        self.queues: dict[str, agent.Queue] = {}
         self.over: str | None = None
         self.primary_silent: str | None = None
         self.standby_silent: str | None = None
@@ -83,7 +70,7 @@ class Pair:
         self._listens = self._was_held = self._goes_on = self._restarted = False
         self._standby_closed = False
         self._turns: deque[str] = deque()
-        self._glance: ServingReading | None = None
+        self._glance: agent.ServingReading | None = None
 
     def step(self, held: Held) -> None:
         try:
@@ -117,7 +104,7 @@ class Pair:
         counted = {name: queue.waiting.counted for name, queue in self.queues.items()}
         deleted: dict[str, Json] = {name: account.spent - counted[name] for name, account in accounts.items()}
         handed: Json = {what: dict(counts) for what, counts in self._handed.items()}
-        return {"start": self._start, "known": known, SHOWN: shown, DELETED: deleted, HANDED: handed}
+        return {"start": self._start, "known": known, agent.SHOWN: shown, agent.DELETED: deleted, agent.HANDED: handed}
 
     def close(self) -> None:
         self._primary.close()
@@ -132,7 +119,7 @@ class Pair:
             self.queues[name].hear(id_)
         return bool(heard)
 
-    def _read_serving(self) -> ServingReading:
+    def _read_serving(self) -> agent.ServingReading:
         """Read the serving broker, and believe the ids that came before, unless its counters contradict them."""
         announced = {name: len(queue.announced) for name, queue in self.queues.items()}
         reading = self._primary.read()
@@ -143,13 +130,15 @@ class Pair:
         if self._start not in (None, reading.start):
             self._deaf()  # the broker was away, so announcements may have been missed
             # Counters confirmed the earlier ids, which stay consumed whatever the broker came back with.
-            self.queues = {name: Queue(self.name, name, waiting=queue.waiting) for name, queue in self.queues.items()}
+            self.queues = {
+                name: agent.Queue(self.name, name, waiting=queue.waiting) for name, queue in self.queues.items()
+            }
             for queue in self.queues.values():
                 queue.waiting.of_earlier_start()
             self._restarted = True
         if self._start != reading.start:
             self._earlier = self._remembered if self._remembered.get("start") == reading.start else {}
-            self._handed = {what: dict(counts) for what, counts in self._earlier.get(HANDED, {}).items()}
+            self._handed = {what: dict(counts) for what, counts in self._earlier.get(agent.HANDED, {}).items()}
         self._start = reading.start
         if fresh := self._taken_up(reading):
             reading = self._begin(fresh, reading)
@@ -171,11 +160,11 @@ class Pair:
     def _take_in_runs(self, start: str) -> None:
         """Count what runs did besides. Their notes are read after the counters, because a run notes first."""
         noted = self._by_runs(start)
-        if noted.get(OPENED, {}) != self._handed.get(OPENED, {}):
+        if noted.get(agent.OPENED, {}) != self._handed.get(agent.OPENED, {}):
             return  # the site was opened since, and whoever follows it from then on counts anew
-        shown, deleted = (self._handed.setdefault(what, {}) for what in (SHOWN, DELETED))
+        shown, deleted = (self._handed.setdefault(what, {}) for what in (agent.SHOWN, agent.DELETED))
         for name, queue in self.queues.items():
-            now = [noted.get(what, {}).get(name, 0) for what in (SHOWN, DELETED)]
+            now = [noted.get(what, {}).get(name, 0) for what in (agent.SHOWN, agent.DELETED)]
             queue.account.shown += now[0] - shown.get(name, 0)
             queue.account.spent += now[1] - deleted.get(name, 0)
             shown[name], deleted[name] = now
@@ -201,16 +190,16 @@ class Pair:
         for queue in self.queues.values():
             queue.to_compare, queue.compared = True, None
 
-    def _suspects(self, reading: ServingReading) -> bool:
+    def _suspects(self, reading: agent.ServingReading) -> bool:
         return any(
             not queue.vanished and queue.suspects(reading.queues[name])
             for name, queue in self.queues.items()
             if name in reading.queues
         )
 
-    def _read_in_full(self, least: ServingReading) -> ServingReading:
+    def _read_in_full(self, least: agent.ServingReading) -> agent.ServingReading:
         """Read many times, and keep the counters of each queue by which the fewest messages vanished."""
-        for _ in range(SURE - 1):
+        for _ in range(agent.SURE - 1):
             self._clock.sleep(HEAR_S)
             more = self._primary.read()
             both = {
@@ -222,15 +211,15 @@ class Pair:
                 break
         return least
 
-    def _taken_up(self, reading: ServingReading) -> list[str]:
+    def _taken_up(self, reading: agent.ServingReading) -> list[str]:
         """Take up new queues, and give those whose counters say nothing yet, because they include copies deleted while
         the site waited. Figures of an earlier agent for this start count on, and a broker that started anew counts from
         zero."""
-        earlier, shown, deleted = (self._earlier.get(key, {}) for key in ("known", SHOWN, DELETED))
+        earlier, shown, deleted = (self._earlier.get(key, {}) for key in ("known", agent.SHOWN, agent.DELETED))
         fresh = [name for name in reading.queues if name not in self.queues]
         for name in fresh:
-            account = Account(earlier.get(name, 0), shown.get(name, 0), deleted.get(name, 0))
-            self.queues[name] = Queue(self.name, name, account)
+            account = agent.Account(earlier.get(name, 0), shown.get(name, 0), deleted.get(name, 0))
+            self.queues[name] = agent.Queue(self.name, name, account)
         self._turns = deque(self.queues)
         if self._goes_on:
             self._goes_on = False
@@ -239,9 +228,9 @@ class Pair:
             return list(reading.queues)
         return [] if self._restarted else [name for name in fresh if name not in earlier]
 
-    def _begin(self, names: Sequence[str], first: ServingReading) -> ServingReading:
+    def _begin(self, names: Sequence[str], first: agent.ServingReading) -> agent.ServingReading:
         readings = [first]
-        for _ in range(SURE - 1):
+        for _ in range(agent.SURE - 1):
             self._clock.sleep(HEAR_S)
             readings.append(self._primary.read())
         for name in names:
@@ -252,7 +241,7 @@ class Pair:
         self._primary.deaf()
         self._listens = False
 
-    def _ends_where_closed(self, reading: ServingReading, held: Held) -> None:
+    def _ends_where_closed(self, reading: agent.ServingReading, held: Held) -> None:
         if reading.is_open:
             return
         self.over = "its clients' connectors are closed: it serves nobody any more"
@@ -293,7 +282,7 @@ class Pair:
         except PolicyRefused as error:
             self.refused = str(error)
             self._delete_at = self._clock.monotonic() + REFUSED_AGAIN_S
-        except Opened:
+        except agent.Opened:
             self._standby_closed, self.over = False, BOTH_OPEN
         except BrokerError as error:
             self._standby_failed(error)
@@ -317,8 +306,8 @@ class Pair:
                 return
 
     def _compared(
-        self, queue: Queue, before: Counters, to_ship: Mapping[str, Count], waiting: StandbyReading
-    ) -> Comparison:
+        self, queue: agent.Queue, before: agent.Counters, to_ship: Mapping[str, Count], waiting: agent.StandbyReading
+    ) -> agent.Comparison:
         """Compare a queue after a reading of both sites. A copy is on its way, then at the waiting site, and its
         message leaves the serving site last, so a message consumed before shows in one of the first two places.
         Messages that the waiting site did not ship when it served are no copies. A count of zero is as good as a
@@ -333,9 +322,9 @@ class Pair:
         listings = (unshipped, own, copied, *((local,) if local is not None else ()))
         cut = [listing.why_not for listing in listings if listing.complete is None]
         why_not = f"{'; '.join(cut)}; {RAISE}" if cut else ""
-        return Comparison(self._clock.now(), copies, local, consumed, tried, why_not)
+        return agent.Comparison(self._clock.now(), copies, local, consumed, tried, why_not)
 
-    def _judge(self, reading: ServingReading) -> None:
+    def _judge(self, reading: agent.ServingReading) -> None:
         for queue in self.queues.values():
             counters = reading.queues.get(queue.name)
             if queue.compared is None or queue.vanished:
