@@ -47,10 +47,8 @@ class DriverWithWorkloads(Generic[S]):
         return replace(self._bare.observe(), workloads=self._sites.read(min_s=self._timeouts.last_reading_s))
 
     def apply(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-        stops, starts = (
-            [call for call in recipe.workload_calls(step.calls) if call.goal is goal]
-            for goal in (Goal.STOP, Goal.START)
-        )
+        calls = recipe.workload_calls(step.calls)
+        stops, starts = ([call for call in calls if call.goal is goal] for goal in (Goal.STOP, Goal.START))
         first, late = (stops, []) if step.verb in FIRST else ([], stops)
         if (failed := self._stopped(first, context) or self._gate(step, move)) is not None:
             return failed
@@ -90,10 +88,8 @@ class DriverWithWorkloads(Generic[S]):
         if step.verb != "verify":
             return None
         units = self._bare.observe().units if move.spec.units is not None else ()
-        workloads = self._sites.workloads.items()
-        keys = [
-            key for key, workload in workloads if key[0] == move.source and recipe.concerned(workload, move.spec, units)
-        ]
+        at_source = [(key, workload) for key, workload in self._sites.workloads.items() if key[0] == move.source]
+        keys = [key for key, workload in at_source if recipe.concerned(workload, move.spec, units)]
         running = [workload for workload in self._sites.read_at(*keys) if workload.runs is not False]
         if not running or part_of(self._bare.observe(), move.spec).roles[move.source] is Role.SERVING:
             return None
