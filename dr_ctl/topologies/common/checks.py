@@ -284,8 +284,8 @@ def on_purpose(snapshot: Snapshot[Any], findings: Iterable[Finding]) -> Iterator
 @dataclass(frozen=True, slots=True)
 class Checks(Generic[V]):
     """The checks of one topology. `of_broker` is about a broker in any role, with a case where a move is judged;
-    `of_both` about both brokers of a pair, `of_return` about a return; `surplus` compares two closed sites, of which one
-    is to be opened. `by_broker` and `by_pair` name the checks."""
+    `of_both` about both brokers of a pair, `of_return` about a return; `surplus` compares two closed sites, of which
+    one is to be opened. `by_broker` and `by_pair` name the checks."""
 
     of_broker: Callable[..., Iterable[Finding]]
     of_both: Callable[[Case[V], V, V], Iterable[Finding]]
