@@ -60,8 +60,7 @@ class BrokerStore:
         self.shown = dict[str, str | bool | int](shown)
 
     def create(self, name: str, text: str, *, kind: str | None = None) -> Operation:
-        """Write a document down. For a `kind` that is numbered, an existing document is an error, and all share an
-        address."""
+        """Write a document down. One of a numbered `kind` may not exist yet, and shares the kind's address."""
         if kind is not None:
             return CREATE, (json.dumps(_numbered(name, _lasting(text), kind) | self.shown),)
         return CREATE_QUEUE, (json.dumps(internal_queue(name, _lasting(text)) | self.shown), True)
@@ -156,8 +155,7 @@ class ArtemisRequests(Requests):
 
 STILL_OUT: Final = "the broker still keeps them out"
 OTHERWISE: Final = "its own file gives them others"
-# Nobody has a role of this prefix. A fence keeps the rights of a client's role under it, where somebody set them by
-# hand.
+# Nobody has a role of this prefix. A fence keeps a client role's rights under it that somebody set by hand.
 ASIDE: Final = "dr-ctl.kept-out."
 EVERY: Final = "#"
 # The order is that of the operation's arguments.
@@ -196,8 +194,7 @@ class ListenersAndRoles(Fence):
         return (*self.yielding(when), *super().closing(listeners, when))
 
     def opening(self, listeners: Iterable[Acceptor], peer: PeerState, when: str | None = None) -> tuple[Call, ...]:
-        """Start the coordinators first: an acceptor that is told to open while its lock is not held opens with the
-        lock."""
+        """Start the coordinators first: an acceptor that is told to open opens once its lock is held."""
         opens = super().opening(listeners, peer, when)
         names = [coordinator.name for coordinator in self.view.coordinators if opens and self.view.drives_locks]
         return (*(self._of_lock(Goal.START, name, when) for name in names), *opens)
@@ -215,13 +212,11 @@ class ListenersAndRoles(Fence):
 
     @property
     def needs_reload(self) -> bool:
-        """Say whether a removed match leaves rights for all addresses that keep the roles out until broker.xml is read
-        again."""
+        """Say whether a removed match leaves rights that keep the roles out until broker.xml is read again."""
         return self.view.usual is not None and not self.view.lets_in_by(self.view.usual)
 
     def keeping_out(self, matches: Sequence[str], when: str | None = None) -> list[Call]:
-        """Take the clients' roles' rights away; every other role keeps its own. Without `when`, only roles that may do
-        something now."""
+        """Take the clients' roles' rights away, and no others; without `when`, only where they have some now."""
         lasting = self.view.config.lasting
         if lasting is None:
             return []
@@ -264,8 +259,7 @@ class ListenersAndRoles(Fence):
         return _by_word(wanted) == _by_word(call.request)
 
     def _before(self, match: str) -> Grants:
-        """Return the rights of each role there while no fence stands: a fence keeps the clients' rights under other
-        names."""
+        """Return each role's rights there without the fence, which keeps the clients' rights under other names."""
         grants = self.view.grants.get(match, {})
         own = {role.removeprefix(ASIDE): may for role, may in grants.items() if role.startswith(ASIDE)}
         return own | {role: may for role, may in grants.items() if not role.startswith(ASIDE)}
@@ -469,8 +463,7 @@ class ArtemisBroker(Broker):
 
     @property
     def drives_locks(self) -> bool:
-        """Say whether the lock coordinators can be stopped and started by themselves, which older versions cannot
-        do."""
+        """Say whether lock coordinators can be stopped and started by themselves; older versions cannot."""
         return self.is_since(2, 56)
 
     def is_since(self, *version: int) -> bool:

@@ -49,8 +49,7 @@ _ADDRESS: Final = ("Paused", "BlockedViaManagement", "AddressLimitPercent", "Pag
 SERVES: Final = frozenset({"send", "consume"})  # the rights of a role with which it can work
 _FULL: Final = 100
 _MEASURED_WITHIN_MS: Final = 60_000  # twelve times the default of disk-scan-period, which no broker shows
-# Only these policies keep messages that are sent to an address at its limit out of the address; any other policy writes
-# messages to disk.
+# Only these policies keep messages out of an address at its limit; any other policy writes them to disk.
 _POLICIES: Final = {
     "BLOCK": "their senders wait",
     "FAIL": "what is sent there is refused",
@@ -233,8 +232,7 @@ def acceptor(bean: str, fields: Fields) -> Acceptor:
 
 
 def counted(bean: str, fields: Fields) -> Queue:
-    """Return a queue by the figures that move; the queue is durable and of no special kind where nothing else is
-    read."""
+    """Return a queue by the figures that move; it is durable and of no special kind unless more is read."""
     keys, acked = beans.parts(bean), fields.number("MessagesAcknowledged")
     name, address = keys["queue"], keys["address"]
     return Queue(
@@ -457,8 +455,7 @@ class Shown:
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Shown:
-        """Read a message's row. Raises KeyError, TypeError, ValueError or AttributeError for a row that is no
-        message."""
+        """Read a message's row. A row that is no message raises KeyError, TypeError, ValueError or AttributeError."""
         number = int(str(row["messageID"]))
         sections = _SECTIONS.get(str(row.get("protocol")))
         if sections is None:

@@ -26,8 +26,7 @@ _EXISTS: Final = "AMQ229019"
 
 
 def _itself(answer: Answer) -> NodeAnswer:
-    """Read a node's answer about itself. The oldest versions say only whether a node is a backup that waits. Raises
-    `BrokerError`."""
+    """Read a node's answer; the oldest versions say only whether it is a waiting backup. Raises `BrokerError`."""
     [(bean, fields)] = answer.beans() or [("", Fields("the broker", {}))]
     waits = fields.flag("Backup") or (fields.has("Active") and not fields.flag("Active"))
     policy = (fields.optional_text("HAPolicy") if fields.has("HAPolicy") else None) or ""
@@ -131,8 +130,7 @@ class Documents:
         self._change(DELETE, (f"{OWN}{kind}.{self.site}.{number}",)).value()
 
     def why_forbidden(self) -> str | None:
-        """Ask whether this user may create documents, without creating one; return None too where the broker does not
-        say."""
+        """Ask whether this user may create documents, without trying; return None too where nobody can tell."""
         server = beans.server(self._session.names().broker)
         asked = Query(beans.SECURITY, Listing.MAY_CALL, (server, "createQueue", ["java.lang.String"]))
         answer = Reader(self._open()).read([asked], timeout_s=READ_S)[0]

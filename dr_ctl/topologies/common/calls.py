@@ -132,7 +132,6 @@ def call(
 
 
 def switch_listener(view: Broker, goal: Goal, listener: Acceptor, when: str | None = None) -> Call:
-    """Open or close a listener, as the goal says."""
     asked = request(listener.bean, START if goal is Goal.OPEN else STOP)
     of_link = " of the link" if listener in view.link.listeners else ""
     return call(view, goal, listener.name, asked, f"{goal.value} acceptor {listener.name}{of_link}", when)

@@ -1,5 +1,4 @@
-"""Find what speaks against a move, and list the checks of a move by name for `validate`, each with the value that was
-read. Pure."""
+"""Find what speaks against a move, and list its checks by name for `validate`, with the values read. Pure."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -76,8 +75,7 @@ def of_listeners(name: str, view: Broker) -> Iterator[Finding]:
 
 
 def _of_inner_listeners(name: str, view: Broker) -> Iterator[Finding]:
-    """A fence that closes such listeners cuts nodes and brokers of one site off from each other; a shared store keeps
-    nodes apart."""
+    """A fence that closes these cuts nodes and brokers off from each other; a shared store keeps nodes apart."""
     inner_ports = view.inner_ports
     if listeners := [listener.name for listener in view.listeners if listener.port in inner_ports]:
         named = ", ".join(listeners)

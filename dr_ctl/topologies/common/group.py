@@ -39,8 +39,7 @@ def all_inactive(states: Sequence[NodeState]) -> bool:
 
 
 def state_of(error: BrokerError, *, refuses: bool) -> NodeState:
-    """Return the state of a node that did not answer as asked. `refuses` says that every other known port of the node
-    refuses."""
+    """Return the state of a node that did not answer. `refuses` says that its other known ports refuse."""
     if isinstance(error, Unreachable) and error.refused and refuses:
         return NodeState.REFUSES
     if isinstance(error, Passive):
@@ -49,8 +48,7 @@ def state_of(error: BrokerError, *, refuses: bool) -> NodeState:
 
 
 class NobodyActive(Unreachable):
-    """No node of a broker is active. The text names the state of each node, and the time that another node may still
-    take."""
+    """No node of a broker is active. The text names each node's state, and the time another node may take."""
 
     remedy = "Start one of its nodes, and look in their logs why none is active."
 
@@ -126,9 +124,8 @@ _NOTED_EVERY_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class NodeAnswer:
-    """The answer of a node about itself: the name that its broker has there, whether the node is active, and what the
-    nodes of one broker have in common. `began_ms` is when the broker in that process began, where a process may begin
-    one again."""
+    """The answer of a node about itself: its own name for the broker, whether the node is active, and what the nodes of
+    one broker have in common. `began_ms` is when the broker began, where a process may begin one again."""
 
     broker: str
     active: bool

@@ -1,5 +1,4 @@
-"""The observer reads both sites of an installation at once, and again where one reading cannot explain what it
-shows."""
+"""The observer reads both sites at once, and again where one reading cannot explain what it shows."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -125,8 +124,7 @@ class Reads(Generic[V, A]):
 
 
 class Observer(Generic[V_co, A_co]):
-    """Reads each broker of an installation in the way of its kind. An observer holds nothing that could change a
-    broker."""
+    """Reads each broker of an installation in the way of its kind, and holds nothing that could change one."""
 
     def __init__(
         self, reads: Reads[V_co, A_co], installation: Installation, clock: Clock, timeouts: Timeouts, documents: Path
@@ -154,8 +152,7 @@ class Observer(Generic[V_co, A_co]):
 
     def spend_at_most(self, seconds: float, site: str) -> None:
         """Bound all waiting for a site that may be lost, name lookup included, over all readings of this command. The
-        two readings that decide, right before another site opens and at the end, have a part of that time for
-        themselves."""
+        two that decide, right before another site opens and at the end, have a part of that time for themselves."""
         self._left_s[site] = max(seconds / 2, seconds - 2 * self.timeouts.last_reading_s)
 
     def all(self) -> Sequence[A_co]:
@@ -229,8 +226,7 @@ class Observer(Generic[V_co, A_co]):
         return snapshot
 
     def observe_over(self, seconds: float) -> Snapshot[V_co]:
-        """Read both sites twice, so many seconds apart, and return the second reading with what moved since the
-        first."""
+        """Read both sites twice, so many seconds apart; return the second reading with what moved between."""
         began = self.clock.monotonic()
         before = self.read_once()
         self.clock.sleep(max(0.0, began + seconds - self.clock.monotonic()))
@@ -244,8 +240,7 @@ class Observer(Generic[V_co, A_co]):
         return self._snapshot(self.ask_all(partial(self._view, min_s=min_s), self.all()))
 
     def poll(self, *, full: bool) -> TimedReading[Snapshot[V_co]] | None:
-        """Read everything for a watch, or the outflows alone; return None if some broker cannot be asked for so
-        little."""
+        """Read everything for a watch, or the outflows alone; return None if some broker cannot tell so little."""
         if not full and not all(ReadScope.OUTFLOW in session.readable_alone for session in self.all()):
             return None
         ask = partial(self._answer, scope=FOR_HISTORY if full else ReadScope.OUTFLOW, timeout_s=READ_S)

@@ -80,10 +80,9 @@ def of_return(
     open_again: str,
     of_both: Callable[[Case[V], V, V], Iterable[Finding]] | None = None,
 ) -> Iterator[Finding]:
-    """Find reasons against taking the target in beside the serving source, leaving out findings that the return itself
-    has `mended`. `open_again` is the finding on a target that came back open, which says how its brokers can be kept
-    closed. `of_both` compares the sites of a failback to a site that nothing keeps out any more, because it is a
-    swapover then."""
+    """Find reasons against taking the target in beside the serving source, but for findings that the return itself has
+    `mended`. `open_again` is the finding on a target that came back open: it says how to keep its brokers closed.
+    `of_both` compares the sites of a failback to a site that nothing keeps out any more, which is a swapover."""
     snapshot, move = case.snapshot, case.move
     if of_both is not None and move.spec.operation == FAILBACK and is_settled(snapshot, move):
         for both in snapshot.both(move.source, move.target):
@@ -133,8 +132,7 @@ _MENDED: Final = frozenset({"DR-LINK-003", "DR-LINK-004"})
 
 
 def against_step(case: Case[V], checks: Checks[V]) -> Iterator[Finding]:
-    """Find reasons against a step. A step at both sites rests on all checks of a move, any other step on the
-    source's."""
+    """Find reasons against a step. A step at both sites rests on all checks of a move, others on the source's."""
     snapshot, move = case.snapshot, case.move
     if move.spec.operation in (DRAIN, ACTIVATE):
         for finding in checks.of_move(case):
@@ -189,8 +187,7 @@ def _replaced(snapshot: Snapshot[Broker], move: Move) -> Iterator[Finding]:
 
 
 def _coming_in(snapshot: Snapshot[Broker], move: Move) -> Iterator[Finding]:
-    """Find pauses that a return holds: without them messages would be delivered whose acknowledgements are on the
-    way."""
+    """Find pauses that a return holds, because acknowledgements of the paused messages are on the way."""
     debts = [debt for debt in snapshot.debts if debt.kind is DebtKind.QUARANTINE and debt.kept_at == move.source]
     listeners = [listener for view, _ in paused_at(snapshot, move.source) for listener in view.link.listeners]
     if debts and any(listener.started for listener in listeners):

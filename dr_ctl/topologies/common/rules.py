@@ -1,5 +1,4 @@
-"""The settings of a move: the queues that it is about, how these moved between readings, and how long it may take.
-Pure."""
+"""The settings of a move: its queues, how these moved between readings, and how long it may take. Pure."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -66,8 +65,7 @@ def holding(view: Broker) -> str:
 
 
 def traffic(both: Iterable[tuple[Broker, Broker]]) -> dict[str, int]:
-    """Count how many messages each queue gained or lost between two readings of brokers, at the site with more of
-    them."""
+    """Count what each queue gained or lost between two readings of brokers, at the site with more of it."""
     result: dict[str, int] = {}
     for before, after in both:
         for name, queue in after.business.items() if before.start == after.start else ():

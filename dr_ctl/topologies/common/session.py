@@ -47,8 +47,7 @@ class ReadScope(Flag):
     AGES = auto()
     """The ages of the oldest messages to ship, for readings that show them."""
     LIMITS = auto()
-    """The obstacles that keep clients from working behind open listeners, beside those that the broker's state
-    tells."""
+    """The obstacles to clients behind open listeners, beside those that the broker's state tells."""
     OUTFLOW = auto()
     """The role, the links and the queues to ship alone, by the names of an earlier reading."""
 
@@ -72,8 +71,7 @@ def stomp_account(installation: Installation, site: str, stomp: str, login: Logi
 def account(
     installation: Installation, site: str, url: str, username: str | None, secret: Secret | None, password: str = ""
 ) -> Account:
-    """Return the login for a console of that site, with the site's TLS. `password` is the secret, if it is resolved
-    already."""
+    """Return the login for a console of that site. `password` is the secret, if it is resolved already."""
     settings = installation.settings.sites[site]
     parts = urlsplit(url)
     return Account(
@@ -93,8 +91,7 @@ def change(call: Call) -> Change:
 
 class Session(ABC, Generic[V_co]):
     """A broker of one site, of one process or of several. A secret is resolved at the first need. Every method that
-    asks the broker raises `BrokerError`. `fenced_by_listener` says that nobody can log in where clients are kept
-    out."""
+    asks the broker raises `BrokerError`. `fenced_by_listener` says that a fence lets nobody log in."""
 
     fenced_by_listener: ClassVar[bool] = True
     readable_alone: ReadScope = ReadScope(0)
@@ -199,8 +196,7 @@ class Session(ABC, Generic[V_co]):
         raise NotImplementedError(call.summary)
 
     def _changed(self, calls: Sequence[Call]) -> list[Outcome]:
-        """Send calls on a connection of their own, because a change never waits behind a reading. They reach every
-        active node."""
+        """Send calls to every active node, on a connection of their own: a change never waits behind a reading."""
         if self._changing is None:
             self._changing = self.wire(every=True)
         answers = make_changes(self._changing, [change(call) for call in calls])

@@ -1,6 +1,5 @@
-"""A snapshot is one reading of both sites of an installation, broker by broker, with the parts of it that commands use.
-The baseline is the state of a pair before a run, as far as dr-ctl may change it: an undo restores this state, and
-nothing else."""
+"""A snapshot is one reading of both sites of an installation, broker by broker, with the parts that commands use. The
+baseline is the state before a run, as far as dr-ctl may change it: an undo restores this, and nothing else."""
 
 from __future__ import annotations
 
@@ -40,9 +39,8 @@ from dr_ctl.topologies.topology import (
 @dataclass(frozen=True, slots=True)
 class Silent:
     """A broker that did not answer as asked, and its error. `nodes` are the nodes of a broker that has several,
-    `left_s` is how long one of them may still take to be active, and `unnamed` are the nodes that others tell of and
-    the settings do not name. `signs` show that the broker lives all the same, `taken` that something takes connections
-    where it may be."""
+    `left_s` is how long one may still take to be active, and `unnamed` are nodes that only others tell of. `signs` show
+    that the broker lives all the same, `taken` that something takes connections where it may be."""
 
     pair: str
     site: str
@@ -241,8 +239,7 @@ class Snapshot(Generic[V_co]):
         return "lasting" if all(lasts) else "now"
 
     def as_if_lost(self, site: str) -> Self:
-        """Return the same reading with every port of a site refusing, for the plan of a disaster that has not
-        happened."""
+        """Return the reading with every port of a site refusing, for the plan of a disaster yet to happen."""
         gone = Unreachable(f"{site} is taken for lost, for this plan alone", refused=True)
         nodes = {pair: tuple(node for node in self.unnamed(site) if node.pair == pair) for pair in self.sites[site]}
         brokers = {pair: Silent(pair, site, gone, ports_refuse=True, unnamed=nodes[pair]) for pair in self.sites[site]}
@@ -260,8 +257,7 @@ class Snapshot(Generic[V_co]):
         return [view for site in self.sites for view in self.views(site)]
 
     def peer(self, view: Broker | Silent) -> Any:
-        """Return the other broker of a pair, which is of the same kind, or None where the other broker did not
-        answer."""
+        """Return the other broker of a pair, which is of the same kind, or None where it did not answer."""
         return next(self.view(site, view.pair) for site in self.sites if site != view.site)
 
     def _let_in(self) -> Iterator[Finding]:
@@ -398,8 +394,7 @@ def started_since(move: Move, view: Broker) -> bool:
 
 def before(move: Move, view: Broker) -> dict[str, Any]:
     """Return a broker's state in the baseline of a run. A broker that was silent at the start counts as it is now. The
-    target of a return counts as closed: whether it came back open or not, the undo of the move back leaves it
-    closed."""
+    target of a return counts as closed: however it came back, the undo of the move back leaves it closed."""
     site: Any = move.baseline.get(view.site, {})
     state: dict[str, Any] = site[view.pair] if view.pair in site else state_to_restore(view)
     if move.spec.operation == FAILBACK and view.site == move.target:

@@ -1,6 +1,5 @@
 """The step handlers of one command share these tools: the observer, the sender of calls, the gate, and the listeners,
-which prove that clients are kept out, or let in, by every listener's flag and by an attempt to connect as clients
-do."""
+which prove by flags and test logins that clients are kept out, or let in."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -37,8 +36,7 @@ _Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class WhyNot:
-    """The reason why a pair is not shown to serve: a listener's flag, or a test login. `lets_in` says that a test login
-    worked."""
+    """The reason why a pair is not shown to serve. `lets_in` says that a test login worked all the same."""
 
     text: str
     by_flag: bool
@@ -165,8 +163,7 @@ class Listeners:
         return any(isinstance(result, Connected) for result in self.login_results(sessions).values())
 
     def why_not(self, site: str, *, serving: bool) -> str | None:
-        """Prove by attempts that a site serves with every pair, or lets nobody in; return the reason if that is not
-        so."""
+        """Prove by attempts that a site serves with every pair, or lets nobody in; return why that is not so."""
         sessions = self._observer.at(site)
         if serving:
             by_pair = self.why_not_serving(sessions)
@@ -310,8 +307,7 @@ class Tools(Generic[V_co]):
         return AtBroker.of(self.rules, move, view)
 
     def missing(self, wanted: Wants, move: Move) -> tuple[list[Call], list[str]]:
-        """Return the calls that these states still miss, and the starts of the brokers that were read. Raises
-        `BrokerError`."""
+        """Return the calls that these states miss, and the starts of the brokers read. Raises `BrokerError`."""
         views = {name: self.observer.read_at(name) for name in dict.fromkeys(site(move) for _, site in wanted)}
         calls = [
             call

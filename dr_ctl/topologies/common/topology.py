@@ -241,8 +241,7 @@ class Companion(Protocol):
 
 @dataclass
 class PairTopology(Generic[V]):
-    """An installation for one command, opened for reading; `driver` adds the acts that change brokers, under a lease if
-    one is given."""
+    """An installation opened for one command; `driver` adds the acts that change brokers, under any lease."""
 
     observer: Observer[V, Session[V]]
     recipe: Recipe[Any]
@@ -299,8 +298,7 @@ class PairTopology(Generic[V]):
 @dataclass(frozen=True, slots=True)
 class TopologyDefinition(Generic[V]):
     """Makes an installation's topology ready for one command. `by_console` says how a person opens a site in its
-    console; `lost_on_the_way` are sentences on what its link does not bring over, `cannot_tell` on what of that cannot
-    be read."""
+    console; `lost_on_the_way` names what the link does not bring over, `cannot_tell` what of that cannot be read."""
 
     procedure: Procedure[Any, Any]
     checks: Checks[V]

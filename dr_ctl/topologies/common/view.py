@@ -93,8 +93,7 @@ class Acceptor:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """A connection came in through an acceptor's port, or went out (`port` is no acceptor's). Without a session little
-    is known of it."""
+    """A connection came in through an acceptor's `port`, or went out. Without a session little is known."""
 
     id: str
     port: int | None
@@ -124,10 +123,9 @@ class Consumer:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The settings of one broker: the names of acceptors by their users, names that are set, and the port for a test
-    login. `id_cache` is how many message ids the broker remembers for an address, if the settings have to say it.
-    `peer` is the site of the broker's peer, for people. `mirrored` are the addresses to which the peer's mirror
-    sends."""
+    """The settings of one broker: the names of acceptors by their users, and the port for a test login. `id_cache` is
+    how many message ids the broker remembers for an address, if the settings have to say it. `peer` is the site of the
+    broker's peer, for people. `mirrored` are the addresses to which the peer's mirror sends."""
 
     clients: tuple[str, ...]
     mirror: tuple[str, ...] | None
@@ -152,8 +150,7 @@ Grants = Mapping[str, Sequence[str]]
 
 
 def evidence(readings: Iterable[tuple[str, AnyLink | BrokerError]]) -> dict[str, Json]:
-    """Return the figures of links by site. A broker that did not answer, or was not read, makes the figures of its site
-    unknown."""
+    """Return the figures of links by site. A broker that was not read makes its site's figures unknown."""
     links: dict[str, list[AnyLink]] = {}
     silent: dict[str, Json] = {}
     for site, reading in readings:
@@ -231,8 +228,7 @@ class Link(ABC, Generic[V]):
     unapplied: int | None = None
     """The number of the peer's acknowledgements that have arrived and are not applied; None if unknown."""
     shipped: Mapping[str, int] | None = None
-    """The number of messages that have left for the peer since the broker's start, by part of the link; None if
-    unknown."""
+    """The number of messages shipped since the broker's start, by part of the link; None if unknown."""
     ships: Mapping[str, bool] = MappingProxyType({})
     """The connections or bridges that ship, by name, and whether each is started."""
     listeners: tuple[Acceptor, ...] = ()
@@ -244,8 +240,7 @@ class Link(ABC, Generic[V]):
     tells_consumed = True
     """True if the link itself tells the peer what clients consume here."""
     speaks_amqp_to: Sequence[Address] = ()
-    """The addresses at which the link looks for its peer by AMQP without TLS: a broker that answers there is the
-    peer."""
+    """The addresses where the link looks for its peer by AMQP without TLS: a broker there is the peer."""
     peer_nodes: Sequence[str] = ()
     """The known addresses at which the link looks for its peer: the peer has as many nodes."""
     adds_node = "Add the other node to the link's URI, behind `#`"
@@ -304,15 +299,14 @@ class Link(ABC, Generic[V]):
 
     @property
     def records_changes(self) -> bool:
-        """Say whether the peer gets all that clients send here once they are let in, now or later, by a configured
-        link."""
+        """Say whether a configured link brings the peer all that clients send here once they are let in."""
         return self.missing or (bool(self.ships) and all(self.ships.values()))
 
     @property
     def hears_peer(self) -> bool:
         """Say whether a link between the two is attached, in either direction: a sign that the peer lives. Only this
-        broker's own link counts: a broker lists its peer's connection for up to a minute after the peer was killed
-        (seen for 53 s)."""
+        broker's own link counts: a broker lists a connection for up to a minute after the peer was killed (seen: 53
+        s)."""
         return bool(self.attached)
 
     def left_to_ship(self) -> Iterator[str]:
@@ -335,8 +329,7 @@ class Link(ABC, Generic[V]):
         return ReplicationScope.ALL
 
     def holds_of(self, queue: str) -> int | None:
-        """Count the messages of a queue here, wherever they arrive; return None without that queue, or where it is not
-        counted."""
+        """Count the messages of a queue here, wherever they arrive; return None without the queue or its count."""
         lying = self.view.by_name.get(queue)
         return lying.known_depth if lying is not None else None
 
@@ -361,8 +354,7 @@ class Link(ABC, Generic[V]):
         return self.ships.get(call.thing, False) is (call.goal is Goal.LINK_UP)
 
     def at_listeners(self) -> list[Connection]:
-        """Return the connections at the listeners that are the link's alone, but not those of the site's own
-        brokers."""
+        """Return the connections at the link's own listeners, but not those of the site's own brokers."""
         ports = {
             listener.port
             for listener in self.listeners
@@ -400,8 +392,7 @@ AnyLink = Link[Any]
 
 
 class Fence:
-    """A fence keeps clients out of a broker and lets them in, by one reading of the broker. This one uses listeners
-    alone."""
+    """A fence keeps clients out of a broker and lets them in, by one reading: here by listeners alone."""
 
     contenders: Sequence[str] = ()
     """The locks that may open the broker at any moment, or hold it open."""
@@ -432,8 +423,7 @@ class Fence:
         return []
 
     def revoking(self, _when: str | None = None) -> list[Call]:
-        """Return the calls that keep the clients' roles out beyond a restart. Without `when`, roles that may do nothing
-        now get no call."""
+        """Return the calls that keep the clients' roles out for good; without `when`, for roles with rights now."""
         return []
 
     def granting(self, _when: str | None = None) -> list[Call]:
@@ -492,9 +482,8 @@ class Broker(ABC):
     """A broker as it answered. `grants`, by match, and `users` with their roles are only asked for where the settings
     name a lasting fence; `users` is None too where the broker cannot show them. `usual` are the rights by the broker's
     own file alone, or None if not asked for. `serves_no_role` says that no role may send or consume at any address, as
-    far as was asked. `forged` are queues with the name of a document that clients can have made: dr-ctl believes no
-    such queue. Only a whole reading asks for `obstacles` at addresses. `nodes` are the named nodes of a broker that has
-    several."""
+    far as was asked. `forged` are queues with the name of a document that clients can have made: dr-ctl believes none.
+    Only a whole reading asks for `obstacles` at addresses. `nodes` are the named nodes, where there are several."""
 
     pair: str
     site: str
@@ -538,8 +527,7 @@ class Broker(ABC):
 
     @property
     def units(self) -> Mapping[str, bool]:
-        """Return the units that move by themselves, and whether clients are let in; empty while the role is not
-        known."""
+        """Return whether each unit that moves by itself is open; empty while the role is not known."""
         return {self.pair: self.role is Role.SERVING} if self.role in (Role.SERVING, Role.STANDBY) else {}
 
     def unit_of(self, _queue: str) -> str | None:
@@ -558,8 +546,7 @@ class Broker(ABC):
 
     @property
     def replicates(self) -> bool:
-        """Say whether another node gets a copy of the store at one of the inner ports: cut off from each other, both
-        are active."""
+        """Say whether another node gets a copy of the store at an inner port; cut off, both would be active."""
         return False
 
     @property
@@ -569,8 +556,7 @@ class Broker(ABC):
 
     @property
     def from_outside(self) -> Sequence[Connection]:
-        """Return the connections that come neither from other brokers of the site nor from other nodes of the
-        broker."""
+        """Return the connections that come from no other broker of the site and no other node of the broker."""
         return self.connections
 
     @property
@@ -585,7 +571,7 @@ class Broker(ABC):
     @property
     def differing(self) -> frozenset[str]:
         """Return the addresses and queues whose content may rightly differ from the peer's. Every broker fills its own
-        queues of dead letters and expired messages, and some kinds of queues drop messages, or lose them with a
+        queues of dead letters and expired messages, and some kinds of queues drop messages or lose them at a
         restart."""
         aside = {address for queue in self.queues for address in (queue.dead_letter_address, queue.expiry_address)}
         drop = {
@@ -619,8 +605,7 @@ class Broker(ABC):
     @property
     @final
     def by_listeners(self) -> Role:
-        """The broker serves as soon as one client listener is open; a listener that is missing at the broker makes the
-        role unknown."""
+        """The broker serves once one client listener is open; a listener that is missing makes the role unknown."""
         if self.open:
             return Role.SERVING
         return Role.UNKNOWN if self.missing_listeners else Role.STANDBY

@@ -134,8 +134,7 @@ class Wait(Generic[R]):
         return now.broken or self._late(now.left, now.why, stall_s)
 
     def caught_up(self, limits: Mapping[str, float], grow: str, left: str) -> Outcome:
-        """Wait until so little is `left` that a drain takes a moment; tell what `grow` where clients outrun the
-        link."""
+        """Wait until so little is `left` that a drain is short; tell what `grow` where clients outrun the link."""
         failed = self.until(self._tools.timeouts.link_poll_s, limits)
         if failed is None:
             return Done(f"{if_known(self.last)} {left}", {"under_way": self.last, "started": self.mended})

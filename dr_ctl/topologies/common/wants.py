@@ -53,8 +53,7 @@ class AtBroker:
         return {call.thing for call in self.calls if call.goal in goals}
 
     def missing(self, wanted: Iterable[Call]) -> list[Call]:
-        """Return the calls among these whose effect does not hold now, or will not once the step's earlier calls were
-        made."""
+        """Return the calls whose effect does not hold now, or will not after the step's earlier calls."""
         made = {(call.goal, call.thing) for call in self.calls}
         return [call for call in wanted if (_OPPOSITE.get(call.goal), call.thing) in made or not self.view.holds(call)]
 

@@ -247,8 +247,7 @@ def reconcile(tools: MirrorTools, _step: PlannedStep, move: Move, context: StepC
 
     within_s, poll_s = tools.waits.left_over_s, tools.rules.drain.poll
     snapshot, wrong = until(context, read, holds=lambda now: not now[1], within_s=within_s, poll_s=poll_s).reading
-    # Clients of the other side go on meanwhile: a message is left over only if it lies at one side alone since the
-    # beginning.
+    # Clients go on meanwhile: a message is left over only if it lies at one side alone since the beginning.
     leftovers = [
         replace(
             leftover,
@@ -461,16 +460,14 @@ class _Beside(LinkDirection):
 
 
 def take_out_consumed(tools: MirrorTools, move: Move, context: StepContext) -> Outcome:
-    """Take messages out of the serving site that the returned site has done. The way between the sites is shut.
-    Idempotent."""
+    """Take out of the serving site what the returned site has done. The way between is shut. Idempotent."""
     partial_return = tools.partial_return
     partial_return.duplicates, partial_return.why = 0, None
     _settled(tools, move, context)
     for view in tools.observer.read_at(move.source):
         held, why = _still_held(tools, move.target, view.pair)
         if held is None or held.consumed is None:
-            # Duplicates are no more than the messages that lie here, and than those acknowledged there, where that is
-            # known.
+            # Duplicates are no more than the messages here, and than those acknowledged there, where that is known.
             lying = sum(max(0, queue.depth) for queue in view.business.values())
             partial_return.duplicates += lying if held is None else min(lying, held.acks)
             partial_return.why = why
@@ -499,8 +496,7 @@ def _settled(tools: MirrorTools, move: Move, context: StepContext) -> None:
 
 
 def _still_held(tools: MirrorTools, site: str, pair: str) -> tuple[Residue | None, str]:
-    """Return the returned broker's residue, by a reading now or as counted before: a broker closed to clients does no
-    more."""
+    """Return the returned broker's residue, as read now or as counted before: a closed broker does no more."""
     session = tools.observer.brokers[site][pair]
     counted = tools.residue.get(pair)
     try:
@@ -518,8 +514,7 @@ def _done(
     partial_return: PartialReturn,
     by: str,
 ) -> list[LeftOver]:
-    """Return the messages consumed at the site `by` that lie here. A queue too deep to look at each message is only
-    counted."""
+    """Return what lies here of the messages consumed at the site `by`; a queue too deep is only counted."""
     done = []
     for name in [name for name in consumed if name in view.business and view.business[name].depth]:
         queue = view.business[name]

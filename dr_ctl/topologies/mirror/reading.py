@@ -123,8 +123,7 @@ class _Asked:
 
 
 class _Rights:
-    """The rights of roles, where a lasting fence is set for them, and at the addresses to which the peer's mirror
-    sends."""
+    """The rights of roles, where a lasting fence is set, and at the addresses to which the peer's mirror sends."""
 
     def __init__(self, post: Post, broker: str, config: Config) -> None:
         server, lasting, self._mirrored = beans.server(broker), config.lasting, config.mirrored

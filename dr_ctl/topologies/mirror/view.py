@@ -146,14 +146,12 @@ class BrokerView(ArtemisBroker):
 
     @property
     def takes_beginnings(self) -> bool:
-        """Return True since 2.50, where the console executes by pattern. No client's queue begins as the mirror's own
-        do."""
+        """Return True since 2.50, where consoles take patterns. No client's queue begins as the mirror's do."""
         return self.is_since(2, 50)
 
     @property
     def broker_connection(self) -> BrokerConnection | None:
-        """Return the broker connection that mirrors to the peer: the one that is set, or the only AMQP one that has an
-        outflow."""
+        """Return the broker connection to the peer: the one that is set, or the only AMQP one with an outflow."""
         if self.config.link is not None:
             return next((link for link in self.links if link.name == self.config.link), None)
         outflows = [(link, self.by_name.get(f"{OUTFLOW_PREFIX}{link.name}")) for link in self.amqp_links]
@@ -172,8 +170,7 @@ class BrokerView(ArtemisBroker):
 
     @property
     def under_way(self) -> int | None:
-        """Count the events that the link still has to ship, or has in hand. Without a link there are none; None means
-        unread."""
+        """Count the events that the link has to ship or has in hand: none without a link, None where unread."""
         if self.link.missing:
             return 0
         outflow = self.outflow
@@ -220,9 +217,8 @@ def under_way(source: BrokerView, target: BrokerView) -> int | None:
 
 
 def unexplained(source: BrokerView, target: BrokerView, queues: Queues, traffic: Mapping[str, int]) -> list[Difference]:
-    """Return blocking differences larger than the events under way and the movement between the last two readings can
-    explain: two brokers are never read in the same instant. `traffic` is how much a queue changed between the two
-    readings."""
+    """Return blocking differences larger than the events under way and the `traffic` of each queue between the last two
+    readings can explain: two brokers are never read in the same instant."""
     between = under_way(source, target)
     return [
         difference

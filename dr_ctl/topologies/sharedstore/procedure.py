@@ -50,8 +50,7 @@ class StoreGate(Gate[BrokerView]):
         return []
 
     def same(self, now: PairReading[BrokerView], move: Move) -> Outcome:
-        """Compare the holder's queues with the store: a message that is in the holder's memory alone goes with the
-        holder."""
+        """Compare the holder's queues with the store: a message in the holder's memory alone goes with the holder."""
         source = now.source
         depths: dict[str, Json] = {name: queue.depth for name, queue in source.business.items() if queue.depth}
         stored = self.observer.all()[0].shared.counts() if source.answered else None
@@ -308,8 +307,7 @@ def _counted(tools: StoreTools, move: Move, context: StepContext, evidence: dict
 
 
 def _beside(tools: StoreTools, step: PlannedStep, move: Move, context: StepContext) -> list[Finding]:
-    """Start the broker that gave up the store, once its process has ended, or report it as down. A lost site gets no
-    call."""
+    """Start the broker that gave up the store, once its process has ended, or report it; a lost site gets no call."""
     if move.spec.operation == FAILOVER:
         return []
     findings = []

@@ -142,8 +142,7 @@ def settled(observer: Observer, read: Callable[[], Snapshot[BrokerView]]) -> Sna
         snapshot = read()
 
     def counted(view: BrokerView) -> BrokerView:
-        """Add to a holder the messages that its store lacks in every one of several readings, because clients go on
-        working."""
+        """Add to a holder what its store lacked in every one of several readings, because clients go on working."""
         if not view.has_the_store:
             return view
         return replace(view, in_memory=_in_memory(observer.brokers[view.site][view.pair]))

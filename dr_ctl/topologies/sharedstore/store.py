@@ -51,8 +51,7 @@ class SilentAndUnread(Unreachable):
 class LockSnapshot:
     """`holder` is the name in the lock, also after its lease has run out. `left_s` is how long the lease lasts by the
     database's clock, `ahead_s` how far that clock is ahead of this machine's. `written` is False where no broker ever
-    wrote a lease. `renewed_s` is the time between two renewals and `lasts_s` the longest lease, where readings have
-    shown them."""
+    wrote a lease. `renewed_s` is the time between renewals and `lasts_s` the longest lease, where seen."""
 
     held: bool
     holder: str | None = None
@@ -221,8 +220,7 @@ KINDS: Final[Mapping[str, DatabaseKind]] = {
 
 
 class Database:
-    """A connection that only reads. It is opened when first needed, and again where it broke; several threads may use
-    it."""
+    """A connection that only reads, opened when first needed and again where it broke. Threads may share it."""
 
     def __init__(self, dsn: Callable[[], str]) -> None:
         """`dsn` gives the secret that the address is."""

@@ -1,5 +1,4 @@
-"""A view of a broker of a shared store as one reading has shown it, its store, and the calls that only such brokers
-have. Pure."""
+"""A view of a shared store's broker as one reading has shown it, and the calls that only it has. Pure."""
 
 from __future__ import annotations
 
@@ -117,8 +116,7 @@ NOTHING_OPEN: Final[Mapping[str, Any]] = dict.fromkeys(
 )
 _STATES: Final = {True: "its process runs", False: "its process does not run", None: "whether it runs is not known"}
 STOPPED: Final = f"{OWN}stopped"
-"""A run that tells a broker to stop writes this document: it names the start that ends, until that start is seen to
-have ended."""
+"""A run that tells a broker to stop writes this document, with the start that is to end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,21 +155,18 @@ class BrokerView(ClassicBroker):
 
     @property
     def stranger(self) -> str | None:
-        """Return the name in the lock, held or not, if it is that of neither broker. The holder of the store cannot be
-        told then."""
+        """Return the name in the lock, held or not, if it is neither broker's: nobody can tell the holder then."""
         holder = self.lock.holder if self.lock is not None else None
         return None if holder in self.own.holders else holder
 
     @property
     def has_the_store(self) -> bool:
-        """Return True if the broker serves from the store, or could, as it answers and the lock is held and not
-        another's."""
+        """Say whether the broker serves from the store, or could: it answers, and the held lock is not another's."""
         return self.answered and self.lock is not None and self.lock.held and self.others is None
 
     @property
     def is_between(self) -> bool:
-        """Say whether the ports refuse while the broker's own lock lasts (starting, or dead), or while nobody holds the
-        store."""
+        """Say whether the ports refuse while the broker's own lock lasts, or while nobody holds the store."""
         if self.lock is None or self.answered or self.runs is False:
             return False
         return self.lock.held is (self.lock.holder == self.own.holder)

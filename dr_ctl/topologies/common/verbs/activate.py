@@ -1,6 +1,5 @@
-"""`activate` opens the target's listeners pair by pair, and shows that clients are let in. If some listeners may have
-opened, the others are tried again until the time is over: the run cannot go back from there, and late service is better
-than none."""
+"""`activate` opens the target's listeners pair by pair, and shows that clients are let in. If some may have opened, the
+others are tried again until the time is over: the run cannot go back, and late service is better than none."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
@@ -100,8 +99,7 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
 
 
 def _of_locks(tools: Tools[Broker], opened: Sequence[Broker], move: Move) -> Iterator[Finding]:
-    """Report the listeners that locks have `opened` by themselves, and the locks that a move leaves stopped at its
-    source."""
+    """Report locks that have `opened` the target by themselves, and those that a move leaves stopped."""
     if locks := [name for view in opened for name in view.fence.contenders]:
         yield found("DR-DOOR-008.done", severity=Severity.INFO, target=move.target, locks=brief(locks))
     for session in tools.observer.at(move.source) if move.spec.operation != FAILOVER else ():
@@ -214,8 +212,7 @@ class _Opening:
         return [outcome for call, outcome in self._outcomes.items() if call.unit == pair]
 
     def not_opened(self) -> Outcome | None:
-        """Refuse if every call was answered with an error, which has no effect unless a client is let in all the
-        same."""
+        """Refuse if an error answered every call: there is no effect unless a client is let in all the same."""
         if not self._outcomes or len(self.refused) < len(self._outcomes):
             return None
         site = self._move.target
@@ -249,8 +246,7 @@ class _Opening:
         return None if waited.satisfied else self._left_over(waited.reading)
 
     def _read(self) -> dict[str, str]:
-        """Return by pair why it is not shown to serve. A pair that opened some of its listeners serves through
-        these."""
+        """Return by pair why it is not shown to serve. A pair with some listeners open serves through these."""
         why_not = self._tools.listeners.why_not_serving(self._sessions)
         if all(why is None or why.lets_in for why in why_not.values()):
             self._context.outage_over()

@@ -168,8 +168,7 @@ class _Pair:
         return Done("the messages went the whole path", evidence, self._left_out(carries))
 
     def _made(self, part: str, by: Callable[..., RoundTrip], key: str) -> Failed | None:
-        """Send or take as a client does, with the intent on disk before; return None where the broker has confirmed
-        all."""
+        """Send or take as a client does, with the intent on disk before; return None once all is confirmed."""
         why = NAME_STOMP
 
         def send(calls: Sequence[Call]) -> list[Outcome]:

@@ -25,8 +25,7 @@ from dr_ctl.topologies.common.view import Broker, PeerState, Residue
 from dr_ctl.topologies.common.wants import RETURNED_SHUT, AtBroker, Want, Wants
 
 OWED: Final[Wants] = ((wants.debt_recorded(DebtKind.FENCE), wants.TARGET),)
-# The target's lock coordinator is stopped first: otherwise it takes the lock that the source gives up, and opens the
-# target.
+# The target's lock coordinator is stopped first: it would take the lock that the source gives up, and open.
 YIELDED: Final[Wants] = ((lambda at: wants.shut_behind_fence(at) or at.view.fence.yielding(), wants.TARGET),)
 CLEARED: Final[Wants] = ((wants.debts_cleared(DebtKind.FENCE), wants.TARGET),)
 

@@ -99,8 +99,7 @@ LIFTED: Final[Wants] = ((lambda at: [*_planned(at, Goal.RESUME), *lifts(at)], SO
 
 
 def _planned(at: AtBroker, goal: Goal) -> list[Call]:
-    """Return the calls that a quiesce makes, further calls for queues created meanwhile, and single calls where a call
-    for many failed."""
+    """Return a quiesce's calls, those for queues created meanwhile, and one by one where a call for many failed."""
     queues = to_pause(at) if at.view.open else []
     if not queues:
         return []
@@ -114,8 +113,7 @@ def _planned(at: AtBroker, goal: Goal) -> list[Call]:
 
 
 def _calls(at: AtBroker, goal: Goal, queues: Sequence[Queue], when: str | None = None) -> list[Call]:
-    """Let one call act on many queues only where none of these was paused before the run: a pause by somebody else
-    stays."""
+    """Call queues together only where none was paused before the run: a pause by somebody else stays."""
     view, alike = at.view, dict[str, Sequence[str]]()
     if view.takes_beginnings:
         own = {queue.name for queue in meant(at)} - {*at.was["paused"]}
@@ -180,9 +178,8 @@ def _pause(tools: Tools[Broker], views: list[Broker], move: Move, context: StepC
 
 @dataclass
 class _Dispatch:
-    """A poll: the messages that clients hold by queue, the queues that dispatch still, and the queues that cannot be
-    counted. `new` holds by pair the queues paused since the reading, `unwritten` why these could not be written
-    down."""
+    """A poll: the messages that clients hold by queue, queues that dispatch still, and queues that cannot be counted.
+    `new` holds by pair the queues paused since the reading, `unwritten` why these could not be noted."""
 
     busy: dict[str, int] = field(default_factory=dict)
     unpaused: list[str] = field(default_factory=list)
@@ -259,8 +256,7 @@ UNDO: Final = Undo(source=(delivered,), by=undo)
 
 
 def with_pauses_lifted(tools: Tools[Broker], move: Move, context: StepContext, drain: Callable[[], Outcome]) -> Outcome:
-    """Drain, and lift the pauses beside it. The function always waits until they are lifted, because the calls are in
-    the journal."""
+    """Drain, and lift the pauses beside it. The lifting is always waited for: its calls are in the journal."""
 
     def lift() -> list[str]:
         known = [session.names() for session in tools.observer.at(move.source)]
@@ -279,8 +275,7 @@ def with_pauses_lifted(tools: Tools[Broker], move: Move, context: StepContext, d
 
 
 def _paused_now(tools: Tools[Broker], known: Sequence[Broker]) -> list[Broker]:
-    """Return the brokers by one small poll each. A broker is read where the poll tells of a paused queue that is not
-    known yet."""
+    """Return the brokers by a small poll each; one whose poll tells of an unknown paused queue is read."""
 
     def now(view: Broker) -> Broker:
         session = tools.observer.brokers[view.site][view.pair]

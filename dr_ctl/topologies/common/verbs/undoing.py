@@ -1,7 +1,6 @@
 """The undo of a step brings its brokers back to the state before the run, by the calls that its plan names. Calls that
 keep clients out of the target come first, then those that shut or lift something at the source, then those that let
-links ship. The source's ways in come last, each beside a reading of the other site. A part that fails stops no
-other."""
+links ship. The source's ways in come last, each beside a reading of the other site. No failure stops another part."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -71,8 +70,7 @@ def _put_back(
 
 
 def _left(calls: Sequence[Call], views: Sequence[Broker]) -> list[Call]:
-    # A role that is seen to be kept out is shut out once more: a call that lets it in may take effect late, or at a
-    # restart.
+    # A role that is kept out is shut out once more: a call that lets it in may take effect late, or at a restart.
     links = {call.thing for view in views for call in view.link.rights_calls(Goal.REVOKE)}
     again = [call for call in calls if call.goal is Goal.REVOKE and call.thing not in links]
     return [call for call in calls if call in again or not holds(call, views)]
