@@ -15,13 +15,14 @@ from dr_ctl.rpo.core.arrays import DAY_US, HOUR_US, SECOND_US
 from dr_ctl.rpo.core.calibration import backtested
 from dr_ctl.rpo.core.cut import READ
 from dr_ctl.rpo.core.hour import HORIZON_US, HourQuery, hour
-from dr_ctl.rpo.core.rows import ADDED, CLASS, KEYS, OWN, REACH, SCHEMA, TOTAL, class_name, fineness
+from dr_ctl.rpo.core.rows import ADDED, CLASS, OWN, REACH, SCHEMA, TOTAL, VALUES, class_name, fineness
 from dr_ctl.rpo.core.scope import Facts, figures, pair_of
 from dr_ctl.rpo.estimate.estimate import LoadedHistory, nothing_of
 from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.history.files import Sources, Store, rows_of
 from dr_ctl.rpo.history.row import micros
 
+KEYS = [name for name in SCHEMA.names if name not in VALUES]
 SUMS = ["kind", "scope", "name", "weight_sum", "count_sum", "most_max", "least_min", "cell_max"]
 
 

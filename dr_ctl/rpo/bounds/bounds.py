@@ -274,7 +274,7 @@ def latest_end(history: Path | HistoryLocation, of: LostSite, most: int) -> date
     def lost(end_us: int) -> LossTerm | None:
         return added([pair.until(end_us).lost for pair in bounded])
 
-    begin_us = max((last for _, last in recorded.spans.values()), default=now_us)
+    begin_us = last_read_us(recorded)
     least = lost(begin_us)
     if least is None or least.at_most > most:
         return None

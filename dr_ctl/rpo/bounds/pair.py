@@ -31,7 +31,7 @@ MIN_APART_US: Final = 4_000_000
 """Readings that follow each other at once see one delay of a confirmation, and count as one."""
 
 
-def done_and_there(readings: Readings, name: str, serving: Ints) -> int | None:
+def copies_without_ack(readings: Readings, name: str, serving: Ints) -> int | None:
     """Return how many copies of processed messages lie at the peer because a link has lost the acknowledgements: a
     failover delivers them all. The count is an upper bound at the last reading of that queue, for a flow of its own
     name. `serving` has the moments of readings that saw the site serve. The result is None if no reading read both
@@ -84,17 +84,19 @@ class Pair:
         """`live` has the counts of the other site's queues now."""
         readings = Readings(name, recorded)
         own = [flow for kind, flow in readings.outflows.names if kind == "acks" and flow != SHARED]
-        copies = {flow: done_and_there(readings, flow, recorded.saw(Role.SERVING)) for flow in own}
+        copies = {flow: copies_without_ack(readings, flow, recorded.saw(Role.SERVING)) for flow in own}
         known = {flow: count for flow, count in copies.items() if count is not None}
-        messages, acknowledgements = _both(readings, gaps_filled(readings.grids), end_us, known)
+        messages, acknowledgements = _streams(readings, gaps_filled(readings.grids), end_us, known)
         delivering = {queue: readings.most_delivering(index) for queue, index in readings.index.items()}
         apart, overtaken = NOTHING_COMPARED, None
         then = recorded.compared.get(name)
         if then is not None and len((both := Readings(name, then)).us):
-            sent, acked = _both(both, both.grids, end_us, known)
+            sent, acked = _streams(both, both.grids, end_us, known)
             apart = Comparison.of(sent, acked, of)
-            came = _came([row for row in live if row.pair == name and messages.outflow_of(row.name) is not None], then)
-            overtaken = came if came > _explained(messages, sent) else None
+            came = _arrived_at_peer(
+                [row for row in live if row.pair == name and messages.outflow_of(row.name) is not None], then
+            )
+            overtaken = came if came > _explained_arrivals(messages, sent) else None
         unserved = [queue for queue in readings.index if of.selects(queue) and messages.outflow_of(queue) is None]
         unserved += [
             queue.name for queue in apart.queues.values() if queue.uncopied is None and queue.name in readings.index
@@ -126,7 +128,7 @@ class Pair:
     @cached_property
     def duplicates(self) -> int | None:
         shipping = at_most(self.acknowledgements.full) if self._is_paced else None
-        return _with(total([shipping, *self.delivering.values()]), self.apart.duplicates())
+        return _with_divergence(total([shipping, *self.delivering.values()]), self.apart.duplicates())
 
     @property
     def lost_read_us(self) -> int | None:
@@ -149,7 +151,7 @@ class Pair:
             return None
         is_served = name not in self.unserved
         own = self.messages.by_queue.get(name, 0) if is_served else at_most(self.messages.unserved([name]))
-        return _with(own, self.apart.lost([name]))
+        return _with_divergence(own, self.apart.lost([name]))
 
     def queue_duplicates(self, name: str) -> int | None:
         """Add up the content of the outflow, the acknowledgements of clients since and the messages in delivery."""
@@ -157,8 +159,8 @@ class Pair:
         if apart is None or not self._is_paced:
             return None
         if name not in self.delivering:
-            return _with(0, apart)
-        own = _with(total([self.acknowledgements.by_queue.get(name), self.delivering[name]]), apart)
+            return _with_divergence(0, apart)
+        own = _with_divergence(total([self.acknowledgements.by_queue.get(name), self.delivering[name]]), apart)
         return min((bound for bound in (own, self.duplicates) if bound is not None), default=None)
 
     def class_lost(self, patterns: Sequence[str]) -> int | None:
@@ -167,14 +169,14 @@ class Pair:
         own = self.messages.of_class(patterns)
         if unserved := [name for name in self.unserved if matches(patterns, name)]:
             own = total([own, at_most(self.messages.unserved(unserved))])
-        return _with(own, self.apart.lost([name for name in self.apart.queues if matches(patterns, name)]))
+        return _with_divergence(own, self.apart.lost([name for name in self.apart.queues if matches(patterns, name)]))
 
 
-def _both(readings: Readings, grids: Grids, end_us: int, lost: Mapping[str, int]) -> tuple[EventStream, EventStream]:
+def _streams(readings: Readings, grids: Grids, end_us: int, lost: Mapping[str, int]) -> tuple[EventStream, EventStream]:
     return EventStream(readings, grids, "added", end_us, lost), EventStream(readings, grids, "acked", end_us, lost)
 
 
-def _came(live: Iterable[Row], then: Recent) -> int:
+def _arrived_at_peer(live: Iterable[Row], then: Recent) -> int:
     """Count the messages that came to queues of the other site since they were last read, in one start of their
     broker."""
     rows = [] if then.peer_rows is None else then.peer_rows.sort_by("us").to_pylist()
@@ -184,7 +186,7 @@ def _came(live: Iterable[Row], then: Recent) -> int:
     return sum(max(0, now - was) for now, was in pairs if now is not None and was is not None)
 
 
-def _explained(messages: EventStream, then: EventStream) -> int:
+def _explained_arrivals(messages: EventStream, then: EventStream) -> int:
     """Count the messages that can have come since: the content of the outflows, and messages put in since at the
     pace."""
     depths = then.readings.outflows.depth[then.rows]
@@ -196,7 +198,7 @@ def _explained(messages: EventStream, then: EventStream) -> int:
     return lay + full.since + math.ceil(full.rate * before_us / SECOND_US)
 
 
-def _with(at_most: int | None, apart: tuple[int, int] | None) -> int | None:
+def _with_divergence(at_most: int | None, apart: tuple[int, int] | None) -> int | None:
     """Add to a bound the messages that lay at one site alone beyond those on their way. The result is no less than all
     that lay there alone."""
     return None if at_most is None or apart is None else max(at_most + apart[0], apart[1])

@@ -258,7 +258,7 @@ def _side(counters: Ints, us: Ints, begins: Flags, restarts: Flags) -> Side:
     depth, added, shipped = (np.where(counters[0] == NA, 0, column) for column in counters)
     put, parts, before = shipped + depth, begins & ~restarts, np.arange(len(us)) - 1
     came = put[before] + grown(added, us, begins)
-    lacks = gone_on(np.maximum(came - put, shipped[before]), restarts, parts)
+    lacks = lost_in_restarts(np.maximum(came - put, shipped[before]), restarts, parts)
     going_on = np.array([counters[0], counters[1], np.where(counters[0] == NA, NA, shipped + lacks)])
     return replace(strict, likely_us=side_of(going_on, us, np.cumsum(parts), parts).likely_us)
 
@@ -273,7 +273,7 @@ def grown(counter: Ints, us: Ints, begins: Flags) -> Ints:
     return likely
 
 
-def gone_on(lacks: Ints, restarts: Flags, begins: Flags) -> Ints:
+def lost_in_restarts(lacks: Ints, restarts: Flags, begins: Flags) -> Ints:
     """Return the counts that restarts took from counters since their life began."""
     sums = np.cumsum(np.where(restarts, lacks, 0))
     since: Ints = sums - sums[np.maximum.accumulate(np.where(begins, np.arange(len(lacks)), 0))]

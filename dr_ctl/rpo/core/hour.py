@@ -36,6 +36,8 @@ from dr_ctl.rpo.core.rows import (
 from dr_ctl.rpo.core.step_functions import METRICS, Figures, Gaps, LagSeries, Steps, fold
 
 MIN_MOMENTS: Final = 30
+Add = Callable[..., None]
+"""Adds rows to those of the hour, of scopes that are indices into some words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,33 +94,36 @@ class _Summary:
             steps = lag.steps(scope)
             self._scope(scope, fold(steps, ~lag.has_sends, gaps))
             if scope == 0 and not self.is_single:  # flows by themselves may be hundreds: their cells are hours
-                self._steps(self.names, steps, HOUR_US, is_total=False)
+                self._steps(self._adding(self.names, is_total=False), steps, HOUR_US)
         self._flows()
         self._roles(rows)
+
+    def _adding(self, words: Sequence[str], *, is_total: bool) -> Add:
+        return partial(self.gathered.add, words=words, is_total=is_total)
 
     def _scope(self, scope: int, whole: Steps) -> None:
         """Gather the total (as its only flow, if there is one) or a class."""
         lag, window = self._lag, self._window
         is_flow = scope == 0 and self.is_single
         name = self.names[0] if is_flow else TOTAL if scope == 0 else class_name(scope - 1)
-        words, number = [*self.names, name], len(self.names)
+        add, number = self._adding([*self.names, name], is_total=is_flow), len(self.names)
         whole = replace(whole, flow=np.full(len(whole.flow), number))
-        self._steps(words, whole, window.figures_us, is_total=is_flow)
+        self._steps(add, whole, window.figures_us)
         if scope:
             self.gathered.one("queues", name, count=int(lag.queues.unread.is_any[scope].sum()))
         elif len(whole.begin):
-            self._curves(words, whole.clipped(window.from_us, window.to_us), is_total=is_flow)
+            self._curves(add, whole.clipped(window.from_us, window.to_us))
         if number:
             now = lag.now(scope)
             of_all = fold(now, ~lag.has_sends & (len(now.flow) > 1))
-            self._last(words, replace(of_all, flow=np.full(len(of_all.flow), number)), is_total=is_flow)
+            self._last(add, replace(of_all, flow=np.full(len(of_all.flow), number)))
             if scope == 0 and not self.is_single:
-                self._last(words, now, is_total=False)
+                self._last(add, now)
 
-    def _steps(self, words: Sequence[str], whole: Steps, cell_us: int, *, is_total: bool) -> None:
+    def _steps(self, add: Add, whole: Steps, cell_us: int) -> None:
         """Gather the time of each flow: how it was covered, how long which figure was in which bucket, how figures
         changed. `flow` is an index into `words`."""
-        window, add = self._window, partial(self.gathered.add, words=words, is_total=is_total)
+        window = self._window
         steps = whole.clipped(window.from_us, window.to_us)
         cell, floor = steps.begin - steps.begin % cell_us, steps.covered & steps.is_floor
         times = {"covered": steps.covered, "late": steps.late, "idle": steps.idle, "floor": floor}
@@ -147,37 +152,36 @@ class _Summary:
                 keys: dict[str, Any] = {"scope": changes.flow, "bucket": bucket_of(changes.change)}
                 cell = changes.begin - changes.begin % (window.cell_us or HOUR_US)
                 add("change", metric=metric, cell=cell, **keys, **level, **counted)
-        self._since(words, whole, is_total=is_total)
+        self._since(add, whole)
 
-    def _curves(self, words: Sequence[str], steps: Steps, *, is_total: bool) -> None:
+    def _curves(self, add: Add, steps: Steps) -> None:
         steps = steps.only(steps.covered)
         cell = steps.begin - steps.begin % self._window.fineness.curve_us
-        add = partial(self.gathered.add, "curve", words, len(words) - 1, cell=cell, is_total=is_total)
+        add = partial(add, "curve", scope=steps.flow, cell=cell)
         for metric in METRICS:
             one, other = (end.of(metric) for end in steps.likely)
             add(metric=metric, most=steps.bound.of(metric))
             add(metric=metric, likely=True, most=np.where(one == NA, NA, np.maximum(one, other)))
         add(**_drain(steps.bound))
 
-    def _last(self, words: Sequence[str], now: Steps, *, is_total: bool) -> None:
+    def _last(self, add: Add, now: Steps) -> None:
         """Gather the last readings of the hour, or soon after it: the last hour with readings has the last of all."""
         for likely, figures in ((False, now.bound), (True, now.likely[0])):
-            more: dict[str, Any] = {"likely": likely, "stalled": now.stalled, "is_total": is_total, "cell": self._hour}
+            more: dict[str, Any] = {"likely": likely, "stalled": now.stalled, "cell": self._hour}
             whose: dict[str, Any] = {"flow": figures.drain_flow, "acks": figures.drain_acks}
             for metric in (*METRICS, "drain"):
                 values, of = figures.of(metric), whose if metric == "drain" else {}
                 is_known = np.where(values == NA, UNKNOWN, 0)
-                self.gathered.add("now", words, now.flow, metric=metric, bucket=is_known, most=values, **more, **of)
+                add("now", scope=now.flow, metric=metric, bucket=is_known, most=values, **more, **of)
 
-    def _since(self, words: Sequence[str], whole: Steps, *, is_total: bool) -> None:
+    def _since(self, add: Add, whole: Steps) -> None:
         """Gather the bounds of the last covered time of each flow."""
         covered = whole.only(whole.covered)
         last = covered.only(np.append(covered.flow[1:] != covered.flow[:-1], True)[: len(covered.flow)])
-        more: dict[str, Any] = {"is_total": is_total, "cell": self._hour}
         for metric in METRICS:
             values = last.bound.of(metric)
             known = np.flatnonzero(values >= 0)
-            self.gathered.add("since", words, last.flow[known], metric=metric, most=values[known], **more)
+            add("since", scope=last.flow[known], metric=metric, most=values[known], cell=self._hour)
 
     def _flows(self) -> None:
         lag, window, gathered, names = self._lag, self._window, self.gathered, self.names

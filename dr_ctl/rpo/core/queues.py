@@ -26,8 +26,8 @@ from dr_ctl.rpo.core.cut import (
     Columns,
     Outflows,
     Side,
-    gone_on,
     grown,
+    lost_in_restarts,
 )
 
 UNEXPLAINED: Final = 0.01
@@ -35,7 +35,7 @@ UNEXPLAINED: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class OfQueues:
+class QueueFigures:
     """Figures of single queues (`row`), NA where not known. Each counts at `index`, and in all at so many indices up to
     it (`wide`)."""
 
@@ -67,10 +67,8 @@ class Sums:
         nothing: list[Any] = [np.zeros((scopes, readings), kind) for kind in (*(np.int64,) * 4, *(np.bool_,) * 3)]
         return cls(*nothing)
 
-    def add(self, rows: OfQueues, counts: Flags) -> None:
-        """Add queues by scope and index. Queues with the same readings are added up first, and spread over indices
-        then: an interval in which the outflow was read more often than the queue counts in each of its parts."""
-        spread = Spread.of(rows.index, rows.wide, self.queues.shape[1])
+    def add(self, rows: QueueFigures, counts: Flags) -> None:
+        """Add queues by scope and index. An interval that readings of the outflow part counts in each part."""
         lost, twice = rows.loss != NA, rows.duplicates != NA
         for scope, counted in enumerate(counts):
             inside = counted[rows.row]
@@ -84,41 +82,23 @@ class Sums:
             }
             for name, values in sums.items():
                 total = getattr(self, name)[scope]
-                total += spread.over(np.bincount(spread.at, values, spread.many)).astype(total.dtype)
-            some = np.flatnonzero(inside & lost & (rows.age > 0))
-            age = np.zeros(spread.many, np.int64)
-            np.maximum.at(age, spread.at[some], rows.age[some])
-            np.maximum.at(self.age[scope], spread.index, age[spread.again])
+                total += _spread(rows.index, rows.wide, values, len(total)).astype(total.dtype)
+            some = inside & lost & (rows.age > 0)
+            _spread_most(rows.index[some], rows.wide[some], rows.age[some], self.age[scope])
 
 
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """Windows of indices: `at` has the window of each row, of `many`; `wide` how many indices are in each; `index` all
-    indices of all, each of the window `again`. A window is its index if none is wider than one."""
+def _spread(index: Ints, wide: Ints, values: Any, readings: int) -> Any:
+    """Add each value at an index and at so many indices up to it."""
+    begins, ends = (np.bincount(at, values, readings + 1) for at in (index - wide + 1, index + 1))
+    return np.cumsum(begins - ends)[:readings]
 
-    at: Ints
-    many: int
-    wide: Ints
-    again: Ints
-    index: Ints
-    readings: int
 
-    @classmethod
-    def of(cls, index: Ints, wide: Ints, readings: int) -> Self:
-        """Make windows of the last index of each row and how many indices up to it; `readings` is the number of
-        indices."""
-        widest = int(wide.max(initial=1))
-        every = np.arange(readings)
-        if widest <= 1:
-            return cls(index, readings, np.ones(readings, np.int64), every, every, readings)
-        window, at = np.unique(index * (widest + 1) + wide, return_inverse=True)
-        last, wide = window // (widest + 1), window % (widest + 1)
-        again = np.repeat(np.arange(len(wide)), wide)
-        back = np.arange(len(again)) - np.repeat(np.cumsum(wide) - wide, wide)
-        return cls(at, len(window), wide, again, last[again] - back, readings)
-
-    def over(self, values: Any) -> Any:
-        return np.bincount(self.index, values[self.again], self.readings)
+def _spread_most(index: Ints, wide: Ints, values: Ints, most: Ints) -> None:
+    """Let the largest of the values count at an index and at so many indices up to it."""
+    while len(index):
+        np.maximum.at(most, index, values)
+        further = wide > 1
+        index, wide, values = index[further] - 1, wide[further] - 1, values[further]
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,11 +211,11 @@ class Queues:
         if flows.acks is not flows.sends or not np.array_equal(q.acks, q.index):
             acked = _Cut.of(q, flows, flows.acks.cut_us, q.acks, q.series)
             consumed = _Likely.of(q, flows, flows.acks, q.acks)
-        likely, pairs = _likely(q, flows, sent, consumed), _pairs(q)
-        queues.within.add(_between(q, flows, cut, acked, *pairs), counts)
-        queues.within.add(_first(q, flows), counts)
+        likely, pairs = _likely(q, flows, sent, consumed), _intervals(q)
+        queues.within.add(_bounds_between(q, flows, cut, acked, *pairs), counts)
+        queues.within.add(_first_readings(q, flows), counts)
         queues.likely.add(likely, counts)
-        queues.last.add(_last(q, flows, cut, acked), counts)
+        queues.last.add(_last_readings(q, flows, cut, acked), counts)
         queues.accounted += _accounted(q, flows, pairs)
         queues.unread.add(q.new, q.us, q.index, q.depth, counts, flows)
         lost = likely.loss
@@ -267,7 +247,7 @@ class Queues:
                 how = np.maximum if name.endswith("age") else np.add
                 how(values, more, out=values)
         if others:
-            whole.shares = _named(share for part in parts for share in part.shares)
+            whole.shares = _largest_named(share for part in parts for share in part.shares)
         return whole
 
 
@@ -283,7 +263,7 @@ class _Readings:
         order = in_order(name, rows.us[at])
         q, name = rows.take(at[order]), name[order]
         moment = index_of(flows.times, q.us)
-        index, acks = _served(q, begins_of(name), moment, flows)
+        index, acks = _serving_outflows(q, begins_of(name), moment, flows)
         again = ~begins_of(name)  # of two rows of one reading the first counts
         again[1:] &= q.us[1:] == q.us[:-1]
         kept = np.flatnonzero((index >= 0) & ~again)
@@ -315,7 +295,7 @@ class _Readings:
     def going_on(self, counter: Ints, of: Ints) -> Ints:
         """Return a counter that goes on over restarts as `of` does."""
         lacks = counter[np.arange(len(counter)) - 1] + grown(of, self.us, self.begins) - counter
-        return counter + gone_on(lacks, self.restarts, self.begins & ~self.restarts)
+        return counter + lost_in_restarts(lacks, self.restarts, self.begins & ~self.restarts)
 
     def newest(self, moment: Ints, times: int) -> Ints:
         """Return the queue's newest reading not after a moment, and not after this one; it is below 0, or another's, if
@@ -325,7 +305,7 @@ class _Readings:
         return np.minimum(at, np.arange(len(self.us)))
 
 
-def _served(q: Columns, new: Flags, moment: Ints, flows: Outflows) -> tuple[Ints, Ints]:
+def _serving_outflows(q: Columns, new: Flags, moment: Ints, flows: Outflows) -> tuple[Ints, Ints]:
     """Return the indices of the readings of the outflows of a queue's messages and of its acknowledgements: of its own
     outflow, if it has one, else of the one that serves all of its pair. Rows stand by queue; `new` flags the first of
     each."""
@@ -385,25 +365,27 @@ class _Likely:
         return values + counter[self.low]
 
 
-def _pairs(q: _Readings) -> tuple[Ints, Ints]:
+def _intervals(q: _Readings) -> tuple[Ints, Ints]:
     """Return the intervals of each queue, by their ends: the rows of both readings."""
     end = np.flatnonzero(~q.new)
     end = end[q.us[end] - q.us[end - 1] <= LONGEST_GAP_US]
     return end - 1, end
 
 
-def _first(q: _Readings, flows: Outflows) -> OfQueues:
+def _first_readings(q: _Readings, flows: Outflows) -> QueueFigures:
     """Tell nothing of a queue's first reading, because a queue that was just made may have been there before."""
     first = np.flatnonzero(q.new)
     first = first[flows.goes_on[q.index[first]]]
     none = np.zeros(len(first), np.int64)
-    return OfQueues(q.index[first], first, none + 1, none + NA, none, none + NA, none > 0)
+    return QueueFigures(q.index[first], first, none + 1, none + NA, none, none + NA, none > 0)
 
 
-def _last(q: _Readings, flows: Outflows, cut: _Cut, acked: _Cut) -> OfQueues:
+def _last_readings(q: _Readings, flows: Outflows, cut: _Cut, acked: _Cut) -> QueueFigures:
     """Bound the last reading of each outflow that read a queue too: an interval without length."""
     row = _at_last(q, flows)
-    return replace(_between(q, flows, cut, acked, row, row), index=flows.flow[q.index[row]], wide=np.ones_like(row))
+    return replace(
+        _bounds_between(q, flows, cut, acked, row, row), index=flows.flow[q.index[row]], wide=np.ones_like(row)
+    )
 
 
 def _at_last(q: _Readings, flows: Outflows) -> Ints:
@@ -413,14 +395,14 @@ def _at_last(q: _Readings, flows: Outflows) -> Ints:
     return np.flatnonzero(q.index == newest[flow])
 
 
-def _between(q: _Readings, flows: Outflows, cut: _Cut, acked: _Cut, b: Ints, e: Ints) -> OfQueues:
+def _bounds_between(q: _Readings, flows: Outflows, cut: _Cut, acked: _Cut, b: Ints, e: Ints) -> QueueFigures:
     goes_on = ~q.begins[e] | (b == e)
     held = q.depth[b] + q.sent[e] - q.sent[b]
     loss = np.maximum(np.where(cut.known[b], np.minimum(q.sent[e] - q.sent[cut.at[b]], held), held), 0)
     indices = np.arange(len(q.us))
     passed = np.where(cut.known, np.minimum(q.passed[np.minimum(cut.at + 1, indices)], q.passed), q.passed)
     duplicates = np.maximum(np.minimum(q.consumed, passed)[e] - q.consumed[acked.at[b]], 0)
-    duplicates = _or_all(duplicates, acked.known[b], flows, q.acks[b], q.acks[e])
+    duplicates = _or_whole_outflow(duplicates, acked.known[b], flows, q.acks[b], q.acks[e])
     took = q.us[e] - q.us[b]
     # No message in the queue can be older than what was oldest at the start.
     in_queue = np.where(q.depth[b] == 0, took, np.where(q.oldest_us[b] == NA, NA, q.oldest_us[b] + took))
@@ -428,7 +410,7 @@ def _between(q: _Readings, flows: Outflows, cut: _Cut, acked: _Cut, b: Ints, e: 
     age, is_floor = _age(loss, since, in_queue, flows.is_floor[q.index[b]])
     index = q.index[e]
     loss, duplicates = np.where(goes_on, loss, NA), np.where(goes_on, duplicates, NA)
-    return OfQueues(index, e, index - q.index[b], loss, age, duplicates, is_floor & goes_on)
+    return QueueFigures(index, e, index - q.index[b], loss, age, duplicates, is_floor & goes_on)
 
 
 @dataclass(frozen=True, slots=True)
@@ -468,7 +450,7 @@ class _Uncopied:
         later = np.where(is_next & (q.us[after] - q.us <= LONGEST_GAP_US), count[after], NA)
         return cls(compares, known, np.where(is_known, then, indices), later)
 
-    def between(self, q: _Readings, flows: Outflows, b: Ints, e: Ints) -> OfQueues:
+    def between(self, q: _Readings, flows: Outflows, b: Ints, e: Ints) -> QueueFigures:
         """Bound the messages without a copy from one reading of each queue to another by those of the comparison
         before, with all that was sent since and not put into the outflow, or by those of a later one. If no comparison
         tells, the bound is all that the queue held."""
@@ -483,20 +465,20 @@ class _Uncopied:
         in_queue = np.where(q.depth[b] == 0, took, np.where(q.oldest_us[b] == NA, NA, q.oldest_us[b] + took))
         return self._aged(q, e, loss, in_queue, np.maximum(q.index[e] - q.index[b], 1))
 
-    def likely(self, q: _Readings) -> OfQueues:
+    def likely(self, q: _Readings) -> QueueFigures:
         indices = np.arange(len(q.us))
         return self._aged(q, indices, np.where(self.compares, self.known, 0), q.oldest_us, np.ones_like(indices))
 
     @staticmethod
-    def _aged(q: _Readings, at: Ints, loss: Ints, in_queue: Ints, wide: Ints) -> OfQueues:
+    def _aged(q: _Readings, at: Ints, loss: Ints, in_queue: Ints, wide: Ints) -> QueueFigures:
         """Messages without a copy may be the oldest of the queue. If the broker does not tell how old that is, they may
         be older than the queue's first reading."""
         first, is_floor = np.flatnonzero(q.new)[q.thing[at]], (loss > 0) & (in_queue == NA)
         age = np.where(loss > 0, np.where(is_floor, q.us[at] - q.us[first], in_queue), 0)
-        return OfQueues(q.index[at], at, wide, loss, age, np.zeros_like(loss), is_floor)
+        return QueueFigures(q.index[at], at, wide, loss, age, np.zeros_like(loss), is_floor)
 
 
-def _or_all(duplicates: Ints, known: Flags, flows: Outflows, begin: Ints, end: Ints) -> Ints:
+def _or_whole_outflow(duplicates: Ints, known: Flags, flows: Outflows, begin: Ints, end: Ints) -> Ints:
     """Take everything that the outflow of the acknowledgements held between two of its readings where its cut is not
     known."""
     some = np.flatnonzero(~known)
@@ -512,22 +494,22 @@ def _age(loss: Ints, since: Ints, in_queue: Ints, is_floor: Flags) -> tuple[Ints
     return age, is_floor & (loss > 0) & (in_queue == NA)
 
 
-def _likely(q: _Readings, flows: Outflows, cut: _Likely, acked: _Likely) -> OfQueues:
+def _likely(q: _Readings, flows: Outflows, cut: _Likely, acked: _Likely) -> QueueFigures:
     """Take counters that go on over restarts."""
     counters = ((q.sent, q.sent), (q.consumed, q.consumed), (q.passed, q.sent))
     sent, consumed, passed = (q.going_on(counter, of) for counter, of in counters)
-    loss = _whole(np.where(cut.known, np.minimum(sent - cut.then(sent), q.depth), q.depth), q.index)
+    loss = _rounded_together(np.where(cut.known, np.minimum(sent - cut.then(sent), q.depth), q.depth), q.index)
     shipped = np.where(cut.known, cut.then(passed), passed)
-    duplicates = _whole(np.minimum(consumed, shipped) - acked.then(consumed), q.index)
-    duplicates = _or_all(duplicates, acked.known, flows, q.acks, q.acks)
+    duplicates = _rounded_together(np.minimum(consumed, shipped) - acked.then(consumed), q.index)
+    duplicates = _or_whole_outflow(duplicates, acked.known, flows, q.acks, q.acks)
     likely_us = flows.sends.likely_us[q.index]
     since = q.us - np.where(likely_us == NA, flows.oldest_us[q.index], likely_us)
     since = np.minimum(since, _since_sent(q, loss, since))
     age, is_floor = _age(loss, since, q.oldest_us, flows.is_floor[q.index])
-    return OfQueues(q.index, np.arange(len(loss)), np.ones_like(loss), loss, age, duplicates, is_floor)
+    return QueueFigures(q.index, np.arange(len(loss)), np.ones_like(loss), loss, age, duplicates, is_floor)
 
 
-def _whole(counts: Floats, index: Ints) -> Ints:
+def _rounded_together(counts: Floats, index: Ints) -> Ints:
     """Round counts of queues, none below zero, so that those of each reading add up: a third of a message in each of a
     thousand queues is not nothing."""
     order = np.argsort(index, kind="stable")
@@ -566,8 +548,8 @@ def _accounted(q: _Readings, flows: Outflows, pairs: tuple[Ints, Ints]) -> Float
     on = ~q.begins[e]
     b, e = b[on], e[on]
     more = q.sent[e] - q.sent[b] + np.where(flows.is_mixed[q.index[e]], q.consumed[e] - q.consumed[b], 0)
-    spread = Spread.of(q.index[e], q.index[e] - q.index[b], len(flows.us))
-    things: Floats = spread.over(np.bincount(spread.at, more, spread.many) / np.maximum(1, spread.wide))
+    wide = q.index[e] - q.index[b]
+    things: Floats = _spread(q.index[e], wide, more / np.maximum(1, wide), len(flows.us)).round(9)  # zero stays zero
     return things
 
 
@@ -579,13 +561,13 @@ def _shares(rows: Columns, q: _Readings, flows: Outflows, lost: Ints, within_us:
     weight = np.bincount(q.thing, lost * (took // 1000)).astype(np.int64)
     first = np.flatnonzero(q.new)
     most = np.maximum.reduceat(lost, first)
-    return _named(
+    return _largest_named(
         Share(int(flows.flow[q.index[first[n]]]), rows.words[q.queue[first[n]]], int(weight[n]), int(most[n]))
         for n in np.flatnonzero(weight > 0).tolist()
     )
 
 
-def _named(shares: Iterable[Share]) -> list[Share]:
+def _largest_named(shares: Iterable[Share]) -> list[Share]:
     """Name the largest, equal ones in the order of their names, and join the rest of each outflow. The result is the
     same in whatever parts the queues were read."""
     order = sorted(shares, key=lambda share: (not share.queue, -share.message_ms, share.flow, share.queue))

@@ -254,16 +254,12 @@ def _interval(ends: tuple[int, int | None] | None, per: float) -> Interval | Non
 TOTAL: Final = "total"
 UNKNOWN: Final = -(1 << 30)
 MILLI: Final = 1000
-WORDS: Final = ("kind", "scope", "metric", "flow", "name")
-NUMBERS: Final = ("cell", "level", "horizon_us", "bucket")
-FLAGS: Final = ("is_total", "likely", "acks", "stalled")
 VALUES: Final = ("weight", "count", "most", "least")
-KEYS: Final = (*WORDS, *NUMBERS, *FLAGS)
 SCHEMA: Final = pa.schema(
     [
-        *((name, pa.string()) for name in WORDS),
-        *((name, pa.int64()) for name in NUMBERS),
-        *((name, pa.bool_()) for name in FLAGS),
+        *((name, pa.string()) for name in ("kind", "scope", "metric", "flow", "name")),
+        *((name, pa.int64()) for name in ("cell", "level", "horizon_us", "bucket")),
+        *((name, pa.bool_()) for name in ("is_total", "likely", "acks", "stalled")),
         *((name, pa.int64()) for name in VALUES),
     ]
 )
@@ -272,15 +268,7 @@ REACH: Final = "reach"
 OWN: Final = ("shipped", "arrivals", "accounted")
 """Kinds of rows of single flows that the total and the classes are told by too."""
 ADDED: Final = (("weight", "sum"), ("count", "sum"), ("most", "max"), ("least", "min"))
-TYPES: Final = {field.name: field.type for field in SCHEMA}
-_DEFAULTS: Final = {
-    **dict.fromkeys(WORDS, ""),
-    **dict.fromkeys(NUMBERS, 0),
-    **dict.fromkeys(FLAGS, False),
-    **dict.fromkeys(VALUES, 0),
-    "least": NEVER,
-}
-"""The value of a column that rows of a kind do not have."""
+_EMPTY: Final = {pa.string(): "", pa.int64(): 0, pa.bool_(): False}
 CLASS: Final = "class "
 
 
@@ -316,10 +304,11 @@ class Gathered:
             if name in given:
                 given[name] = names.take(given[name]) if name in varied else words[given[name]]
         columns = {
-            name: value.cast(TYPES[name]) if name in varied else pa.repeat(pa.scalar(value, TYPES[name]), rows.num_rows)
+            name: value if name in varied else pa.repeat(pa.scalar(value), rows.num_rows)
             for name, value in given.items()
         }
-        self._tables.append(pa.table(columns))
+        fields = pa.schema([SCHEMA.field(name) for name in columns])
+        self._tables.append(pa.table(columns).cast(fields))
 
     def one(self, kind: str, scope: str = "", **more: str | int) -> None:
         self._single.append({"kind": kind, "scope": scope, **more})
@@ -327,5 +316,5 @@ class Gathered:
     def table(self) -> pa.Table:
         single = pa.Table.from_pylist(self._single, SCHEMA)
         rows = pa.concat_tables([single, *self._tables], promote_options="default")
-        columns = [pc.fill_null(rows[name], pa.scalar(default, TYPES[name])) for name, default in _DEFAULTS.items()]
-        return pa.table(columns, schema=SCHEMA)
+        empty = {column.name: pa.scalar(_EMPTY[column.type], column.type) for column in SCHEMA} | {"least": NEVER}
+        return pa.table([pc.fill_null(rows[name], value) for name, value in empty.items()], schema=SCHEMA)

@@ -84,7 +84,7 @@ class Peak:
 
 
 @dataclass(frozen=True, slots=True)
-class OfScope:
+class ScopeFigures:
     """The time in which the site served: readings cover `covered_us` of it, came late for `late_us`, and nobody read
     `unseen_us`. Beside it stand takeovers inside the site, and time in which it was idle. For `floor_us` the age is at
     least the figure; for `above_us` a limit was exceeded, or nobody knows; for `uncompared_us` ids told nothing of some
@@ -111,13 +111,13 @@ class OfScope:
         return (self.late_us + self.unseen_us) / whole if whole else 0.0
 
 
-def figures(scope: str, table: pa.Table, query: ScopeQuery) -> OfScope:
+def figures(scope: str, table: pa.Table, query: ScopeQuery) -> ScopeFigures:
     rows, is_total = Scope(scope, table, query), scope == TOTAL
     covered, late, taken_over, idle, floor = map(rows.weight, ("covered", "late", "taken over", "idle", "floor"))
     unseen = max(0, query.last_us - query.first_us - covered - late - taken_over - idle)
     peak, curves = rows.peak if is_total else None, rows.curves() if is_total and query.bins else None
     times = covered, late, taken_over, idle, unseen, floor, rows.above_us, rows.uncompared_us
-    return OfScope(rows.figures(), *times, *rows.link, peak, curves)
+    return ScopeFigures(rows.figures(), *times, *rows.link, peak, curves)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from dr_ctl.rpo.core.arrays import SECOND_US
 from dr_ctl.rpo.core.calibration import CalibrationResult
 from dr_ctl.rpo.core.quantities import Figures, Horizon, Quantity
 from dr_ctl.rpo.core.rows import TOTAL, class_name
-from dr_ctl.rpo.core.scope import Facts, OfScope, ScopeQuery, pair_of
+from dr_ctl.rpo.core.scope import Facts, ScopeFigures, ScopeQuery, pair_of
 from dr_ctl.rpo.estimate.request import Request, store
 from dr_ctl.rpo.estimate.result import (
     Backtest,
@@ -57,7 +57,7 @@ def shares(facts: Facts) -> tuple[QueueShare, ...]:
 
 
 def advice(
-    scopes: Mapping[str, OfScope], facts: Facts, queues: Sequence[QueueShare], objectives: Objectives | None
+    scopes: Mapping[str, ScopeFigures], facts: Facts, queues: Sequence[QueueShare], objectives: Objectives | None
 ) -> Iterator[str]:
     total = scopes[TOTAL]
     bound, likely, peak = total.figures.loss.p99, total.figures.loss.likely.p99, total.peak
@@ -121,7 +121,7 @@ class LoadedHistory:
     serving: str | None
     end_us: int
     facts: Facts
-    figures: Callable[[ScopeQuery], Mapping[str, OfScope]]
+    figures: Callable[[ScopeQuery], Mapping[str, ScopeFigures]]
     backtested: Callable[[ScopeQuery], CalibrationResult]
     findings: tuple[Finding, ...] = ()
     ahead: tuple[int, int] | None = None
@@ -199,7 +199,9 @@ def _of_readings(loaded: LoadedHistory, stale_s: float, now_us: int) -> Iterator
         yield found("DR-RPO-020.newest", ahead=f"{ahead_s:.0f}", at=stamp(moment(newest_us)))
 
 
-def _of_figures(total: OfScope, estimated: Estimate, facts: Facts, objectives: Objectives | None) -> Iterator[Finding]:
+def _of_figures(
+    total: ScopeFigures, estimated: Estimate, facts: Facts, objectives: Objectives | None
+) -> Iterator[Finding]:
     if total.floor_us:
         yield found("DR-RPO-007", time=duration(total.floor_us / 1e6))
     if total.taken_over_us:
@@ -242,7 +244,7 @@ def scope_query(request: Request, loaded: LoadedHistory, bins: int, horizons_s: 
     return ScopeQuery(*times, request.horizon_s, by_scope, bins, horizons_s)
 
 
-def _flows(site: str, scopes: Mapping[str, OfScope], facts: Facts) -> list[FlowEstimate]:
+def _flows(site: str, scopes: Mapping[str, ScopeFigures], facts: Facts) -> list[FlowEstimate]:
     is_single = len(facts.flows) == 1  # the total says all of it
     return [
         FlowEstimate(site, pair_of(flow), json.loads(flow)[1], scopes[TOTAL if is_single else flow].figures)
@@ -250,7 +252,7 @@ def _flows(site: str, scopes: Mapping[str, OfScope], facts: Facts) -> list[FlowE
     ]
 
 
-def _classes(request: Request, facts: Facts, scopes: Mapping[str, OfScope]) -> list[ClassEstimate]:
+def _classes(request: Request, facts: Facts, scopes: Mapping[str, ScopeFigures]) -> list[ClassEstimate]:
     estimates = []
     for number, loss_class in enumerate(request.objectives.classes if request.objectives is not None else ()):
         name = class_name(number)

@@ -14,7 +14,7 @@ from dr_ctl.core.model import Finding, Json
 from dr_ctl.rpo.core.quantities import BoundRow, Calibration, Curves, Figures, Number, Quantity, Row
 
 if TYPE_CHECKING:
-    from dr_ctl.rpo.core.scope import OfScope
+    from dr_ctl.rpo.core.scope import ScopeFigures
 
 
 class Verdict(Enum):
@@ -176,7 +176,7 @@ MAX_ABOVE: Final = 0.01
 MAX_UNSEEN: Final = 0.5
 
 
-def judged(scope: OfScope, limit: LossLimit) -> Verdict:
+def judged(scope: ScopeFigures, limit: LossLimit) -> Verdict:
     """Judge by the 99th percentiles. The verdict `met` needs an hour, or an interval whose upper end keeps the limit.
     The limit must hold too if time in which the site answered late, in part or not at all counts as above it, because
     most is under way then."""

@@ -141,7 +141,7 @@ class Upkeep:
         newest = max((name.rpartition("/")[2] for name in names), default="")
         current = f"{min(begun(newest) or now, now) - JOIN_AFTER:%Y%m%dT%H}"
         # A monitor has a new file at each step: to bring it does not put off the other work.
-        did = self._place.folder is None and _brought(Store.of(self._place.near), store, files, current)
+        did = self._place.folder is None and _uploaded(Store.of(self._place.near), store, files, current)
         return self._remove(store, files, days) or self._join(store, days, current) or did
 
     def _remove(self, store: Store, files: Mapping[str, fs.FileInfo], days: Mapping[str, _Hours]) -> bool:
@@ -188,7 +188,7 @@ class Upkeep:
         return True
 
 
-def _brought(near: Store, store: Store, files: Mapping[str, fs.FileInfo], current: str) -> bool:
+def _uploaded(near: Store, store: Store, files: Mapping[str, fs.FileInfo], current: str) -> bool:
     """Bring the store the files that it lacks. Files that are there go here once their hour is over: before the hour is
     joined there, and its parts are removed."""
     local = near.listed()
@@ -243,7 +243,7 @@ def _write_joined(files: list[Source], sink: BinaryIO) -> None:
     schema = SCHEMA.with_metadata({_PARTS: json.dumps([file.base for file in files])})
     with pq.ParquetWriter(sink, schema, **WRITTEN) as writer:
         for kinds in (~pc.field("kind").isin(_QUEUES), *(pc.field("kind") == kind for kind in _QUEUES)):
-            for rows in _gathered(rows for source in files for rows in _batches(source, kinds)):
+            for rows in _in_groups(rows for source in files for rows in _batches(source, kinds)):
                 writer.write_table(rows.sort_by(ORDER).cast(schema))
 
 
@@ -255,7 +255,7 @@ def _batches(source: Source, kinds: pc.Expression) -> Iterator[pa.Table]:
             yield pa.Table.from_batches([batch])
 
 
-def _gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+def _in_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
     held: list[pa.Table] = []
     for table in tables:
         held.append(table)

@@ -48,6 +48,7 @@ class Tail:
 
     def __init__(self, partition: Partition, root: Path, since: datetime) -> None:
         folder = folder_of(partition, root)
+        self.last: datetime | None = None  # the moment of its last reading
         self._path = folder / TAILS.replace("*", uuid.uuid4().hex)
         hidden = self._path.with_name(f".{self._path.name}.part")
         owner = {"process": os.getpid(), "host": socket.gethostname(), "since": stamp(since)}
@@ -64,11 +65,12 @@ class Tail:
             hidden.unlink(missing_ok=True)
             raise not_written(self._path, error) from error
 
-    def add(self, tables: Iterable[pa.Table]) -> None:
+    def add(self, tables: Sequence[pa.Table]) -> None:
         try:
             for table in tables:
                 self._stream.write_table(table)
             os.fsync(self._handle)
+            self.last = _newest(tables)
         except (OSError, pa.ArrowException) as error:
             raise not_written(self._path, error) from error
 
@@ -139,12 +141,12 @@ MINUTE: Final = timedelta(minutes=1)
 @dataclass(slots=True)
 class _Held:
     """The readings of one site's day. No file holds those `waiting`; files hold those `left_out` without their queues;
-    no tail holds those `unsaved`. `tails` has each tail with its last reading, and the last of them grows."""
+    no tail holds those `unsaved`. The last of `tails` grows."""
 
     waiting: list[pa.Table] = field(default_factory=list)
     left_out: list[pa.Table] = field(default_factory=list)
     unsaved: list[pa.Table] = field(default_factory=list)
-    tails: list[tuple[Tail, datetime | None]] = field(default_factory=list)
+    tails: list[Tail] = field(default_factory=list)
     grows: bool = False
 
     def save(self, partition: Partition, root: Path, now: datetime) -> None:
@@ -153,27 +155,25 @@ class _Held:
             return
         try:
             if not self.grows:
-                self.tails.append((Tail(partition, root, now), None))
+                self.tails.append(Tail(partition, root, now))
                 self.grows = True
-            tail, _ = self.tails[-1]
-            tail.add(self.unsaved)
+            self.tails[-1].add(self.unsaved)
         except EnvironmentFault:
             self.unsaved = [*self.left_out, *self.waiting]
             if self.grows:
                 self.grows = False
-                self.tails.pop()[0].remove()
+                self.tails.pop().remove()
             raise
-        self.tails[-1] = tail, _newest(self.unsaved)
         self.unsaved = []
 
     def let_go_before(self, moment: datetime | None) -> None:
         """Keep later readings, in tails and in memory; without a moment keep none. Raises EnvironmentFault."""
         self.grows = False
         self.left_out = [reading for reading in self.left_out if moment is not None and _newest([reading]) > moment]
-        for tail, last in list(self.tails):
-            if moment is None or last is None or last <= moment:
+        for tail in list(self.tails):
+            if moment is None or tail.last is None or tail.last <= moment:
                 tail.remove()
-                self.tails.remove((tail, last))
+                self.tails.remove(tail)
 
 
 def _newest(readings: Sequence[pa.Table]) -> datetime:

@@ -20,7 +20,7 @@ from dr_ctl.rpo.core.calibration import CalibrationResult, backtested
 from dr_ctl.rpo.core.cut import LONGEST_GAP_US, READ
 from dr_ctl.rpo.core.hour import HourQuery, hour
 from dr_ctl.rpo.core.rows import LATELY, OF_A_DAY, OWN, SCHEMA, TOTAL, class_name, over_us
-from dr_ctl.rpo.core.scope import Facts, OfScope, ScopeQuery, figures
+from dr_ctl.rpo.core.scope import Facts, ScopeFigures, ScopeQuery, figures
 from dr_ctl.rpo.history.files import CODED, Source, Store
 from dr_ctl.rpo.history.row import moment
 from dr_ctl.rpo.pipeline import sql
@@ -155,7 +155,7 @@ class Hours:
     def __init__(
         self, spark: SparkSession, history: str, files: Sequence[File], query: HourQuery, hours: Sequence[int]
     ) -> None:
-        rows, least = _rows_of(files, hours), int(spark.conf.get("spark.sql.shuffle.partitions", "8") or 8)
+        rows, least = _rows_by_hour(files, hours), int(spark.conf.get("spark.sql.shuffle.partitions", "8") or 8)
         pieces = {hour_us: int(rows[hour_us] // AT_ONCE) + 1 for hour_us in hours if rows[hour_us] > AT_ONCE}
         long = 1 if pieces else max(1, -(-len(hours) // max(least, int(sum(rows.values())) // ROWS_OF_A_TASK)))
         self._blocks: list[list[int]] = []
@@ -175,7 +175,7 @@ class Hours:
         return grouped(placed, "block", self._call, SUMMED, "dr_ctl_hours").persist()
 
 
-def _rows_of(files: Sequence[File], hours: Sequence[int]) -> dict[int, float]:
+def _rows_by_hour(files: Sequence[File], hours: Sequence[int]) -> dict[int, float]:
     rows = dict.fromkeys(hours, 0.0)
     for file in files:
         own = range(file.first_us - file.first_us % HOUR_US, file.last_us + 1, HOUR_US)
@@ -218,10 +218,10 @@ def facts_of(rows: DataFrame) -> Facts:
     return Facts.of([row[:-2] for row in sums if row[0] is not None], hours)
 
 
-def figures_of(rows: DataFrame, facts: Facts, classes: int, query: ScopeQuery) -> Mapping[str, OfScope]:
+def figures_of(rows: DataFrame, facts: Facts, classes: int, query: ScopeQuery) -> Mapping[str, ScopeFigures]:
     scopes = [TOTAL, *map(class_name, range(classes))]
     parts = _parts(rows, scopes, query, _cell(query.end_us), query.since_us - query.since_us % HOUR_US)
-    of_scopes = _scoped(parts, partial(figures, query=query), TypeAdapter(OfScope).validate_json)
+    of_scopes = _map_scopes(parts, partial(figures, query=query), TypeAdapter(ScopeFigures).validate_json)
     return {name: of_scopes.get(name) or figures(name, SCHEMA.empty_table(), query) for name in (*scopes, *facts.flows)}
 
 
@@ -229,7 +229,7 @@ def backtest_of(rows: DataFrame, query: ScopeQuery) -> CalibrationResult:
     """Test the total on its own past. The cells are not those of the calendar."""
     of_total = rows.where(f"is_total OR scope IN ({sql.text(TOTAL)}, '') OR kind IN ({_OWN})")
     parts = _parts(of_total, [TOTAL], query, "cell", 0).where(f"of = {sql.text(TOTAL)}")
-    return _scoped(parts, partial(backtested, query=query), TypeAdapter(CalibrationResult).validate_json)[TOTAL]
+    return _map_scopes(parts, partial(backtested, query=query), TypeAdapter(CalibrationResult).validate_json)[TOTAL]
 
 
 def _parts(rows: DataFrame, scopes: Sequence[str], query: ScopeQuery, cell: str, since_us: int) -> DataFrame:
@@ -247,7 +247,9 @@ def _parts(rows: DataFrame, scopes: Sequence[str], query: ScopeQuery, cell: str,
     )
 
 
-def _scoped(parts: DataFrame, call: Callable[[str, pa.Table], Any], read: Callable[[str], Answer]) -> dict[str, Answer]:
+def _map_scopes(
+    parts: DataFrame, call: Callable[[str, pa.Table], Any], read: Callable[[str], Answer]
+) -> dict[str, Answer]:
     """Call a function of each scope; its answers pass as JSON documents."""
 
     def said(scope: str, table: pa.Table) -> pa.Table:

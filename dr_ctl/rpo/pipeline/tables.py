@@ -136,7 +136,7 @@ class Files:
         states = {name: (file.length, file.modified) for name, file in known.items()}
         same = {name for name, file in listed.items() if states.get(name) == (file.length, file.modified)}
         new = [name for name in listed if name not in same or name in torn]
-        asked = [partial(_noted, store, listed[name], is_torn=name in torn) for name in new]
+        asked = [partial(_from_footer, store, listed[name], is_torn=name in torn) for name in new]
         read = {file.name: file for file in in_parallel(asked, "footers", most=READERS)}
         gone = [file for name, file in known.items() if name not in same]
         run = max((row.run for row in rows), default=0)
@@ -167,7 +167,7 @@ class Files:
         return near | far
 
 
-def _noted(store: Store, file: File, *, is_torn: bool) -> File:
+def _from_footer(store: Store, file: File, *, is_torn: bool) -> File:
     """Return a file as its footer tells it, and why it is left out, which Spark does not say. Raises FileNotFoundError
     if it is another one by now."""
     source = Source(store, file.name)
