@@ -1,7 +1,8 @@
-"""A result is its own document: its class says how its JSON is written and read back, and what JSON Schema it has.
+"""Results are their own documents: the class of a result says how its JSON is written and read back, and which JSON
+Schema describes it.
 
-What `key` gives a field is what pydantic reads of a dataclass. Pydantic makes the schemas and reads back, which few
-commands do; what only writes does without it.
+Pydantic understands the metadata that `key` gives a field. Only commands that make schemas or read documents back load
+pydantic; writing a document does not need it.
 """
 
 from __future__ import annotations
@@ -37,44 +38,45 @@ def stamp(at: datetime) -> str:
 
 
 def key(name: str | None = None, **how: Any) -> dict[str, Any]:
-    """What a field is in the document, where not a key of its own name: metadata of the field.
+    """Make the metadata of a field that stands in the document otherwise than under its own name, by its own value.
 
     `description` is for the schema, as is `shape`, the class of a value that is a document already. `of` names the
-    attribute that is written in its place. `blank`: what is empty is null; `digits`: so many behind the point; `count`:
-    how many there are. `optional`: no key stands there for null; `flat`: the keys of the value stand there instead.
+    attribute that is written in the field's place. `blank` writes an empty value as null, `digits` rounds a number,
+    `count` writes how many items there are. `optional` leaves the key out for null; `flat` writes the keys of the value
+    in the place of the key.
     """
     return how if name is None else {"alias": name, **how}
 
 
 def option(typed: str, text: str, default: Any = None, **how: Any) -> Any:
-    """A field that an option sets: how that is typed, as in `--timeout T`, and its help; `how` as in `key`."""
+    """Declare a field that an option sets: the option as `--timeout T`, its help, and metadata as in `key`."""
     initial: dict[str, Any] = {"default_factory" if callable(default) else "default": default}
     return field(**initial, metadata={"typed": typed, "help": text, **how})
 
 
 def optional(description: str | None = None, **how: Any) -> Any:
-    """A field that is None by itself, and has no key in the document then."""
+    """Declare a field that is None by default, and has no key in the document then."""
     about = {} if description is None else {"description": description}
     return field(default=None, metadata=key(optional=True, **about, **how))
 
 
 @cache
 def _keys(of: Any) -> tuple[tuple[str, str, Mapping[str, Any]], ...]:
-    """The attributes of a class that stand in its document, by which key, and how."""
-    told = [(member.name, member.metadata) for member in fields(of) if not member.metadata.get("exclude")]
-    shown = ((how.get("of", name), how.get("alias", name), how) for name, how in told)
+    """Return the attributes of a class that stand in its document, each with its key and its metadata."""
+    listed = [(member.name, member.metadata) for member in fields(of) if not member.metadata.get("exclude")]
+    shown = ((how.get("of", name), how.get("alias", name), how) for name, how in listed)
     return (*shown, *((name, name, {}) for name in derived_of(of)))
 
 
 def derived_of(of: type) -> Mapping[str, property]:
-    """The properties that stand in the document of a class."""
+    """Return the properties that stand in the document of a class."""
     return {
         name: value for base in reversed(of.__mro__) for name, value in vars(base).items() if type(value) is derived
     }
 
 
 def document(value: object) -> Any:
-    """The value as JSON has it."""
+    """Convert a value to what JSON can hold."""
     if isinstance(value, Enum):
         return value.value
     if value is None or isinstance(value, str | int | float):
@@ -114,7 +116,7 @@ def _adapter(of: Any) -> TypeAdapter[Any]:
 
 
 def read(kind: type[T], row: object) -> T:
-    """The value of a document; raises ValueError saying what does not fit."""
+    """Make the value that a document describes; raises ValueError saying what does not fit."""
     from pydantic import ValidationError  # noqa: PLC0415 - as above
 
     of: Any = kind
@@ -127,18 +129,18 @@ def read(kind: type[T], row: object) -> T:
 
 
 def read_file(kind: type[T], path: Path) -> T | None:
-    """The value that a file holds; None where there is none, or it cannot be read as one."""
+    """Make the value that a file describes; returns None without a file, or for one that describes no such value."""
     try:
         return read(kind, of_file(path))
     except ValueError:
         return None
 
 
-# JSON of unknown origin, read without trust: an absent or odd value is empty or None, never zero.
+# The following functions read JSON of unknown origin: an absent or odd value is empty or None, never zero.
 
 
 def of_file(path: Path) -> Mapping[str, Any] | None:
-    """The JSON object that a file holds; None where there is none, or it cannot be read as one."""
+    """Read the JSON object of a file; returns None without a file, or for one that holds no object."""
     try:
         row = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):
@@ -159,14 +161,14 @@ def text(value: object) -> str:
 
 
 def number(value: object) -> float | None:
-    """The finite number; a truth value is none."""
+    """Return a finite number as it is, and None for anything else, true and false included."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return value if abs(value) < float("inf") else None
 
 
 def moment(value: object) -> datetime | None:
-    """An ISO 8601 time, in UTC."""
+    """Read an ISO 8601 time; a time without a zone is in UTC."""
     try:
         at = datetime.fromisoformat(text(value))
     except ValueError:

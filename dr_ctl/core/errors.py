@@ -27,7 +27,7 @@ from typing import ClassVar, Final
 from dr_ctl.core.model import ExitCode
 
 NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
-# What this machine or its disks refuse, beside room: no defect of dr-ctl.
+# The errors by which this machine or its disks refuse something are no defect of dr-ctl.
 OF_MACHINE: Final = frozenset(
     (*NO_ROOM, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENFILE)
 )
@@ -39,7 +39,7 @@ class DrCtlError(Exception):
     exit_code: ClassVar[ExitCode] = ExitCode.INTERNAL
     finding: ClassVar[str | None] = None  # the id of its finding; None: the id of the exit code's finding
     remedy = "Run again with --verbose for the cause."
-    run: str | None = None  # that it ended
+    run: str | None = None  # the run that the error has ended
 
     def __init__(self, text: str, *, remedy: str | None = None) -> None:
         super().__init__(text)
@@ -67,9 +67,8 @@ class EnvironmentFault(DrCtlError):
 
 
 class BrokerError(DrCtlError):
-    """A broker did not answer as asked. Says nothing about whether a changing request took effect. `is_local`: the
-    reason is in the settings or on this machine, and says nothing of the broker either. `shows_life`: management
-    answered, so that something runs there."""
+    """A broker did not answer as asked; a changing request may have taken effect all the same. `is_local` says that the
+    reason lies in the settings or on this machine, `shows_life` that management answered, so something runs there."""
 
     is_local: ClassVar[bool] = False
     shows_life: bool = False
@@ -111,8 +110,8 @@ class StartingOrEnding(BrokerError):
 
 
 class Passive(BrokerError):
-    """A node answered that waits for its turn. Its figures are not the broker's: it has no listeners, no queues, and
-    counts nothing. `at` are the addresses at which the nodes meet, as far as it tells them."""
+    """A waiting node answered, which has no listeners, no queues and no figures of the broker. `at` lists the addresses
+    at which the nodes meet, as far as the node tells them."""
 
     is_local = True
     shows_life = True

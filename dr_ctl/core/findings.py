@@ -1,6 +1,7 @@
-"""What dr-ctl knows beforehand of findings, by their ids (`findings.toml`), and of exit codes (`exit_codes.toml`).
+"""The catalogues of findings, by their ids (`findings.toml`), and of exit codes (`exit_codes.toml`).
 
-`found` makes a finding, of what was seen. Help, `explain`, the report, README, docs and the list of checks use both.
+`found` makes a finding from its catalogue and the values seen. Help, `explain`, the report, README, docs and the list
+of checks use both catalogues.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,20 +18,21 @@ NO_UNDO: Final = "No undo is needed: a broker is not changed."
 
 
 class Tone(Enum):
-    """How a person takes an end: the state was reached, at a price or not, nothing moved, or somebody has to act."""
+    """The kinds of an end: the state was reached, with or without a price, nothing moved, or somebody has to act."""
 
     GOOD = "good"
     COST = "cost"
-    """The state was reached, and something of it has a price. No exit code has it: the result's figures do."""
+    """No exit code has this tone: the figures of the result show that a reached state has a price."""
     UNDONE = "undone"
     BAD = "bad"
-    OPEN = "open"  # of a run that has not ended. No exit code has it.
+    OPEN = "open"  # the tone of a run that has not ended, which no exit code has
 
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """`brief` is the line of the help, `what` the sentence of report and docs, `elsewhere` the meaning for commands
-    that make no run, `do` what to type, `costs` what that does and costs, `undo` whether that can be undone."""
+    """The texts of an exit code. `brief` is the line of the help, `what` the sentence of report and docs, `elsewhere`
+    the meaning for commands that make no run. `do` names the command to type, `costs` the effect and price of that
+    command, `undo` says whether the effect can be undone."""
 
     tone: Tone
     brief: str
@@ -43,14 +45,14 @@ class Meaning:
 
 @cache
 def meanings() -> Mapping[ExitCode, Meaning]:
-    """Every exit code, in the order of their numbers; read once, when the first is needed."""
+    """Read the texts of every exit code, once, in the order of their numbers."""
     rows = ((name, _texts(table)) for name, table in _tables("exit_codes.toml").items())
     return {ExitCode[name.upper()]: Meaning(Tone(texts.pop("tone")), **texts) for name, texts in rows}
 
 
 class Case(NamedTuple):
-    """`text` and `remedy` have {places} for what was seen; `page` is what `check` answers, `always` in a maintenance
-    too."""
+    """`text` and `remedy` have {places} for the values seen; `page` is the answer of `check`, and `always` says that it
+    counts in a maintenance too."""
 
     text: str
     remedy: str
@@ -61,9 +63,9 @@ class Case(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FindingKind:
-    """`cases` are the ways in which it is met, by name; the kind as such has no name. `what` is so and what to `do` in
-    general, what that `costs`, whether it can be undone; `check` is the name under which `validate` lists it, empty for
-    what is no check."""
+    """`cases` are the ways in which the finding occurs, by name; the general case has no name. `what` describes the
+    finding in general, `do` the remedy, `costs` and `undo` the price of that remedy; `check` is the name under which
+    `validate` lists the finding, empty where `validate` does not."""
 
     id: str
     cases: Mapping[str, Case]
@@ -77,7 +79,7 @@ class FindingKind:
 
 @cache
 def catalogue() -> Mapping[str, FindingKind]:
-    """Every kind of finding by its id; read once, when the first is needed."""
+    """Read every kind of finding, once, by its id."""
     kinds = _tables("findings.toml").items()
     return {id_: _kind(id_, severity, table) for severity, tables in kinds for id_, table in tables.items()}
 
@@ -126,7 +128,7 @@ class _Names(dict[str, str]):
 
 
 def _in_general(template: str) -> str:
-    """A sentence that has, in capitals, the name of what was seen where a case has a value."""
+    """Make the general sentence of a case: each place for a value shows the name of that value in capitals."""
     text = template.format_map(_Names())
     first = text[:1] if text.startswith("dr-ctl") else text[:1].upper()
     return first + text[1:] + ("" if text.endswith((".", "?")) else ".")
@@ -143,9 +145,9 @@ def found(
     accepted: bool | None = None,
     **seen: Any,
 ) -> Finding:
-    """The finding of that id, or of one of its cases ("DR-LINK-004.kept_out"), of what was seen. `text` and `remedy`
-    are for what another layer has worded already. What a person may accept is a warning once it is `accepted`, and an
-    error before, whatever the kind is."""
+    """Make the finding of that id, or of one of its cases ("DR-LINK-004.kept_out"), from the values seen. `text` and
+    `remedy` replace those of the case where another layer has worded them already. A finding that a person may accept
+    is a warning once it is `accepted`, and an error before, whatever its kind says."""
     id_, _, name = key.partition(".")
     kind = catalogue()[id_]
     case = kind.cases[name]

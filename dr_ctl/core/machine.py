@@ -1,5 +1,5 @@
-"""This machine: which one, since which start, whether a process of it lives, how memory is given back to it, and the
-parts that it may lack: Java, Maven and Python packages, each with the command that installs it."""
+"""Facts of this machine: its identity, its start, its processes and memory, and the parts that it may lack (Java,
+Python packages), each with the command that installs it."""
 
 import ctypes
 import hashlib
@@ -24,7 +24,7 @@ _ARENAS: Final = (-8, 1)
 _MAPPED_FROM: Final = (-3, 128 * 1024)
 _TRIMMED_FROM: Final = (-1, 128 * 1024)
 NAME: Final = "dr-ctl"
-_PACKAGES: Final = {  # of a module: what is installed for it
+_PACKAGES: Final = {  # the package to install, by module
     "numpy": "numpy",
     "pyarrow": "pyarrow",
     "pyspark": "pyspark",
@@ -48,13 +48,13 @@ def shipped(name: str) -> Path:
 
 
 def machine_id() -> str:
-    """Tell this machine from others, not in its own words, which are confidential; empty where it does not say."""
+    """Return a digest of the machine's id, which is confidential itself; empty for a machine without one."""
     identity = _read(MACHINE)
     return hashlib.sha256(f"dr-ctl {identity}".encode()).hexdigest()[:12] if identity else ""
 
 
 def boot_id() -> str:
-    """Tell this start of the machine from all others, those of a copy of its disk too; empty where it does not say."""
+    """Return the id of this start of the machine, which a copy of its disk lacks; empty for a machine without one."""
     return _read(BOOT)
 
 
@@ -90,7 +90,7 @@ class PartMissing(EnvironmentFault):
 
 
 def parts() -> Iterator[str]:
-    """What dr-ctl runs on here, each with its version. Starts no JVM: a JDK has its version in a file."""
+    """List Python, PySpark and Java with their versions. No JVM is started: a JDK has its version in a file."""
     from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - a seventh of the time of a `--help`
 
     yield f"Python {'.'.join(map(str, sys.version_info[:3]))}"
@@ -111,11 +111,12 @@ def no_java(what_for: str, instead: str = "") -> PartMissing:
 
 
 def without(error: ModuleNotFoundError) -> PartMissing | None:
-    """The fault for a package that dr-ctl does much without; None for any other module, whose absence is a defect."""
+    """Return the fault for a package that dr-ctl does much without; the absence of any other module is a defect
+    (None)."""
     package = _PACKAGES.get((error.name or "").partition(".")[0])
     if package is None:
         return None
-    # Whoever needs one of these needs the other.
+    # Code that needs one of these packages needs the other.
     others = [module for module in _TOGETHER if module != package and not _is_installed(module)]
     packages = [package, *(others if package in _TOGETHER else ())]
     are, it = ("s {} are", "them") if len(packages) > 1 else (" {} is", "it")
@@ -124,7 +125,7 @@ def without(error: ModuleNotFoundError) -> PartMissing | None:
 
 
 def missing(module: str) -> PartMissing | None:
-    """The fault for a package that is not installed, as `without` has it; imports nothing."""
+    """Return the fault of `without` if a package is not installed, without importing the package."""
     return None if _is_installed(module) else without(ModuleNotFoundError(name=module))
 
 
@@ -136,7 +137,7 @@ def _is_installed(module: str) -> bool:
 
 
 def _installing(packages: Sequence[str]) -> str:
-    """The command that installs packages beside dr-ctl, wherever that is."""
+    """Return the command that installs packages beside dr-ctl, wherever dr-ctl itself is installed."""
     wanted = shlex.join(map(_requirement, packages))
     place = Path(sys.prefix)
     if place.parent.name == "venvs" and place.parent.parent.name == "pipx":
@@ -145,7 +146,7 @@ def _installing(packages: Sequence[str]) -> str:
 
 
 def _requirement(package: str) -> str:
-    """The package with the versions that dr-ctl works with."""
+    """Return the package with the versions that dr-ctl works with."""
     from importlib.metadata import PackageNotFoundError, requires  # noqa: PLC0415 - a seventh of the time of a `--help`
 
     try:

@@ -36,15 +36,15 @@ MARKS: Final = {Severity.ERROR: "!!", Severity.WARNING: " !", Severity.INFO: "  
 
 
 class RefusalScope(Flag):
-    """Where an error refuses although a site is lost or one step alone is asked for; any other error can wait there."""
+    """The requests that an error refuses although a site is lost or the request is a single step; others pass there."""
 
     NONE = 0
     FAILOVER = auto()
     SINGLE_STEP = auto()
     RESTART = auto()
-    EXPECTED_WHEN_LOST = auto()  # so it is after every loss of a site: a failover does not tell it
-    FENCING = auto()  # it speaks against a fence by itself
-    WHERE_IT_SERVES = auto()  # it is told, as a warning, of a target that serves already, too
+    EXPECTED_WHEN_LOST = auto()  # every loss of a site brings the error: a failover does not report it
+    FENCING = auto()  # a fence alone is refused
+    WHERE_IT_SERVES = auto()  # a target that serves already is reported with the error as a warning
 
 
 class Health(Enum):
@@ -61,15 +61,16 @@ class Health(Enum):
 
     @property
     def rank(self) -> int:
-        """How bad it is: what is certainly wrong is worse than what nobody could ask."""
+        """Rank the answers: a certain fault is worse than a broker that could not be asked."""
         return (Health.OK, Health.WARNING, Health.UNKNOWN, Health.CRITICAL).index(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
     """A fact worth a person's attention, with a remedy. `more` are further lines; a line break inside `text` comes from
-    a name. `page`: what `check` answers where it is so, and None where no monitor may wake anybody for it; `always`: in
-    a maintenance too. `duplicates`: a person may let it pass who accepts so many, where it is not zero."""
+    a name. `page` is the answer of `check` to the finding, None where no monitor may wake anybody, and `always` lets
+    the answer stand in a maintenance too. A person who accepts so many `duplicates`, where not zero, lets the finding
+    pass."""
 
     id: str
     severity: Severity
@@ -117,7 +118,7 @@ _NAMED = 5
 
 
 def total(figures: Iterable[int | None]) -> int | None:
-    """The sum; a figure that is not known makes it unknown."""
+    """Add up figures; a figure that is not known makes the sum unknown."""
     listed = list(figures)
     return None if None in listed else sum(figure or 0 for figure in listed)
 

@@ -24,7 +24,7 @@ _PATTERN: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 
 
 def address(text: str) -> str:
-    """The text of an address without a login in it, and without its parameters, which may hold a token."""
+    """Remove the login from an address, and its parameters, which may hold a token."""
     return _UNTOLD.sub("***", text) if "://" in text else text
 
 
@@ -33,7 +33,7 @@ def if_known(value: object) -> str:
 
 
 def line(text: str) -> str:
-    """The text as one line: control characters become escapes, as in Python and in JSON."""
+    """Make one line of a text: control characters become escapes, as in Python and in JSON."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(
@@ -45,7 +45,7 @@ def line(text: str) -> str:
 
 
 def shell_command(words: Iterable[str]) -> str:
-    """As any POSIX shell takes them from one line: `printf` makes control characters, but for last line ends."""
+    """Quote words for one line of any POSIX shell: `printf` makes control characters, except line ends at the end."""
     return " ".join(quote(word) if line(word) == word else f'"$(printf %b {quote(_octal(word))})"' for word in words)
 
 
@@ -55,12 +55,12 @@ def _octal(word: str) -> str:
 
 
 def page(lines: Iterable[str]) -> str:
-    """Lines one below the other; a line break inside one of them is no new line."""
+    """Join lines; a line break inside one of them makes no new line."""
     return "\n".join(line(text) for text in lines)
 
 
 def table(heading: Sequence[str], rows: Iterable[Sequence[str]], numbers: Container[int] = ()) -> str:
-    """Rows under their heading, each column as wide as its widest cell; those of numbers end below each other."""
+    """Put rows under their heading, each column as wide as its widest cell; columns of `numbers` are right-aligned."""
     all_ = [heading, *([line(cell) for cell in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*all_, strict=True)]
     just = [str.rjust if place in numbers else str.ljust for place in range(len(widths))]
@@ -80,7 +80,7 @@ def seconds(text: object) -> float:
 
 
 def duration(value_s: float) -> str:
-    """Write seconds for people: two digits that matter, in the unit that suits."""
+    """Write seconds for people, in the unit that suits."""
     if value_s < 1:
         return f"{value_s * 1000:.0f} ms"
     if value_s < 60:  # noqa: PLR2004
@@ -98,8 +98,8 @@ def pattern_regex(pattern: str) -> str:
     Python and Java read it alike. Words are separated by dots; `*` is one word, `#` any number of words, none
     included: `orders.#` is also `orders`.
     """
-    # Each word brings the dot before it, so that a `#` of no words has no dot either. A name may have empty words:
-    # `#` must miss none.
+    # A word brings the dot before it, so that a `#` of no words has no dot either. A name may have empty words, which
+    # `#` must match too.
     words = {"#": r"(?:\.[^.]*)*", "*": r"\.[^.]+"}
     return "^" + "".join(words.get(word, r"\." + re.escape(word)) for word in pattern.split(".")) + "$"
 
@@ -114,8 +114,8 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def composed(text: str) -> yaml.Node | None:
-    """The document of a text as nodes that know their lines, by libyaml; what that refuses Python's parser reads again,
-    whose messages are the same everywhere. None: the text is empty. Raises YAMLError and RecursionError."""
+    """Parse YAML into nodes that know their lines; returns None for an empty text. Python's parser reads again any text
+    that libyaml refuses, because its messages are the same everywhere. Raises YAMLError and RecursionError."""
     import yaml  # noqa: PLC0415 - only who reads a file by hand pays for it
 
     try:

@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class Registry(Generic[T]):
-    """`modules` may be added to: by an id, a module and the name that what is asked for has in it, `module:name`."""
+    """`modules` has a `module:name` by id, and may be added to."""
 
     def __init__(self, modules: dict[str, str], *, unknown: str) -> None:
         self.modules = modules
@@ -20,7 +20,7 @@ class Registry(Generic[T]):
         return iter(self.modules)
 
     def named(self, topology: str) -> T:
-        """UsageError, with the ids that there are, for one that is not registered."""
+        """Import and return the entry of a topology; raises `UsageError` with the known ids for any other id."""
         if topology not in self.modules:
             *others, last = self.modules
             known = f"{', '.join(others)} and {last}" if others else last

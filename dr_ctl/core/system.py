@@ -1,7 +1,7 @@
-"""What a process has of the system it runs on: time, waits, work beside its own, ways to other machines.
+"""The services that a process takes from its system: time, waits, background work, connections to other machines.
 
-One port for all of it, so that a simulation can take the place of the whole and tests never sleep. Nothing else sleeps,
-waits for somebody or starts a thread, but for a server that others ask.
+All of them stand behind one port, so that a simulation can replace the system and tests never sleep. No other module
+sleeps, waits or starts a thread, except a server that others ask.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ class Event(Protocol):
     def is_set(self) -> bool: ...
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it has happened, for so many seconds at most; says whether it has."""
+        """Wait until the event has happened, for so many seconds at most; returns whether it has."""
 
 
 class Mutex(AbstractContextManager[bool], Protocol):
-    """What one at a time may hold, for a block or without one."""
+    """A lock that one thread at a time may hold, for a block or without one."""
 
     def acquire(self, blocking: bool = True) -> bool: ...
     def release(self) -> None: ...
 
 
 class Condition(AbstractContextManager[bool], Protocol):
-    """What one at a time may hold, again and again, and who waits lets go of until something has changed."""
+    """A reentrant lock; a thread that waits releases the lock until something has changed."""
 
     def wait(self, timeout: float | None = None) -> bool: ...
     def wait_for(self, predicate: Callable[[], bool], timeout: float | None = None) -> bool: ...
@@ -53,37 +53,37 @@ class Condition(AbstractContextManager[bool], Protocol):
 
 
 class BackgroundTask(Protocol[T_co]):
-    """Work that goes on beside what started it."""
+    """Work that goes on in the background."""
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait for its end, for so many seconds at most; says whether it has ended."""
+        """Wait for the end of the work, for so many seconds at most; returns whether the work has ended."""
 
     def result(self) -> T_co:
-        """Wait for its end. Gives what it gave, or raises what ended it."""
+        """Wait for the end of the work; returns its value, or raises its error."""
 
 
 class Stream(Protocol):
-    """A connection that carries bytes. Raises OSError from whatever goes wrong with it."""
+    """A connection that carries bytes. Every failure is an OSError."""
 
     def send(self, data: bytes, within_s: float) -> None: ...
 
     def receive(self, within_s: float) -> bytes | None:
-        """What came first; nothing at its end, None where nothing came in time."""
+        """Return the next bytes: none at the end of the stream, None if none came in time."""
 
     def close(self) -> None: ...
 
 
 class NetworkAccess(Protocol):
-    """Ways to other machines and programs that are not this machine's own."""
+    """Connections to other machines, and programs, that a simulation gives in place of this machine's own."""
 
     def adapter(self) -> BaseAdapter:
-        """What carries HTTP requests."""
+        """Return the adapter that carries HTTP requests."""
 
     def connect(self, host: str, port: int, within_s: float) -> Stream:
         """Raises OSError: ConnectionRefusedError where nobody listens there."""
 
     def program(self, words: Sequence[str], folder: Path) -> Callable[[], int] | None:
-        """What is done in place of a command, and gives its exit code; None where the command itself is run."""
+        """Return the function that stands for a command and returns its exit code; None to run the command itself."""
 
 
 class Clock(Protocol):
@@ -98,7 +98,7 @@ class Clock(Protocol):
 
 
 class System(Clock, Protocol):
-    """`wires`: None where this machine's own sockets and programs are meant."""
+    """Sockets and programs are this machine's own while `wires` is None."""
 
     wires: NetworkAccess | None
 
@@ -107,10 +107,10 @@ class System(Clock, Protocol):
     def condition(self) -> Condition: ...
 
     def start(self, work: Callable[[], T], name: str) -> BackgroundTask[T]:
-        """Begin it beside what goes on here; the end of the process does not wait for it."""
+        """Start work in the background; the end of the process does not wait for the work."""
 
 
-# The clock that goes on while the machine sleeps, if the system has one: a lock runs out meanwhile.
+# This clock goes on while the machine sleeps, if the system has such a clock: a lock runs out meanwhile.
 _GROWING: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
@@ -150,7 +150,7 @@ class _Job(Generic[T]):
     def do(self) -> None:
         try:
             self._results.append(self._work())
-        except BaseException as error:  # noqa: BLE001 - who asks for the result gets it
+        except BaseException as error:  # noqa: BLE001 - the caller of `result` gets the error
             self.error = error
 
     def result(self) -> T:
@@ -179,7 +179,7 @@ class _Threaded(Generic[T]):
         return self._job.result()
 
     def __del__(self) -> None:
-        # A defect in work whose end nobody waited for is not passed over.
+        # A defect in work whose result nobody asked for is still reported.
         error = self._job.error
         if not self._told and error is not None and not isinstance(error, OSError | DrCtlError):
             threading.excepthook(threading.ExceptHookArgs((type(error), error, error.__traceback__, self._thread)))
@@ -208,12 +208,12 @@ def in_background(work: Callable[[], T], name: str) -> BackgroundTask[T]:
 
 
 def in_parallel(works: Iterable[Callable[[], T]], name: str, *, most: int) -> list[T]:
-    """Do all of it side by side, so many at a time at most. The first error is raised after all have ended."""
+    """Do all works side by side, so many at a time at most. The first error is raised after all have ended."""
     waiting = [_Job(work) for work in works]
     todo = iter(waiting)
 
     def lane() -> None:
-        for job in todo:  # one after the other, whichever is next
+        for job in todo:  # the lanes share the iterator
             job.do()
             if job.error is not None and not isinstance(job.error, Exception):
                 raise job.error  # a second signal waits for nothing
@@ -226,18 +226,18 @@ def in_parallel(works: Iterable[Callable[[], T]], name: str, *, most: int) -> li
 
 
 def all_ended(works: Sequence[BackgroundTask[Any]], within_s: float) -> bool:
-    """Wait until all have ended, for so long at most; says whether they have."""
+    """Wait until all works have ended, for so long at most; returns whether they have."""
     until = _system.monotonic() + within_s
     return all(work.wait(max(0.0, until - _system.monotonic())) for work in works)
 
 
 def boottime_s() -> float:
-    """Seconds that only grow, while the machine sleeps too: for the age of a reading, beside which a lock runs out."""
+    """Return seconds that only grow, while the machine sleeps too, as a lock's time does."""
     return system().monotonic()
 
 
 class SystemClock:
-    """The clock of the system that this process runs on."""
+    """The clock of the current system."""
 
     def now(self) -> datetime:
         return system().now()

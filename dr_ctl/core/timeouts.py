@@ -1,5 +1,5 @@
-"""How long each wait lasts, as a value: handed in where a topology is opened, so that a test can be brief. Waits that
-one topology alone has stand in its package, in a class of its own.
+"""The length of each wait, as a value that is passed in where a topology is opened, so that a test can be brief. Waits
+of a single topology stand in its package, in a class of its own.
 """
 
 from dataclasses import dataclass

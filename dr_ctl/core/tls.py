@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """Authorities (None: those of this machine), and a certificate with its key, which may be in the same file."""
+    """The files of authorities (None for those of this machine), a certificate and its key, maybe in the same file."""
 
     ca: str | None = None
     cert: str | None = None

@@ -1,8 +1,8 @@
-"""Requests to Jolokia and its answers: one POST per broker and reading, every refusal a type of its own, reading and
-changing two types. How bytes travel is `http`.
+"""Requests to Jolokia and its answers. A reading of a broker is one POST, every refusal has a type, and reading and
+changing are two types: a `Reader` has no way to change anything. `http` carries the bytes.
 
-Only requests built here can go out: attributes are always named, operations carry their signature, and none goes out
-without a bean (Jolokia would answer it with every bean there is). A `Reader` has no way to change anything.
+Only requests built here can go out: attributes are always named, operations carry their signature, and every request
+names a bean (Jolokia would answer any other with every bean there is).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CONFIG: Final[dict[str, Json]] = {"ignoreErrors": True, "includeRequest": False
 
 
 def _body(kind: str, bean: str, **more: Json) -> dict[str, Json]:
-    """A request; of no bean there is none."""
+    """Make the body of a request; raises ValueError for a name that is no bean's."""
     if ":" not in bean or "=" not in bean:
         raise ValueError(f"not the name of a bean: {bean!r}")
     return {"type": kind, "mbean": bean, **more, "config": _CONFIG}
@@ -60,7 +60,7 @@ class Search:
 
 
 class Listing(Enum):
-    """The operations that only look. Nothing else can be asked through a `Reader`."""
+    """The operations that only look: a `Reader` can call no other."""
 
     CONNECTIONS = "listConnections(java.lang.String,int,int)"
     CONSUMERS = "listConsumers(java.lang.String,int,int)"
@@ -103,14 +103,14 @@ class Change:
         return _body("exec", self.bean, operation=self.operation, arguments=list(self.arguments))
 
 
-# The part of a bean's name that no bean has: an operation asked of it changes nothing.
+# No bean has this part in its name: an operation that is called there changes nothing.
 NOBODY: Final = "dr-ctl.nobody"
 
 
 @dataclass(frozen=True, slots=True)
 class MayCall:
-    """Whether the console's policy lets an operation through, asked of a bean that does not exist: the policy is asked
-    before the bean is looked for, so the answer is `NoSuchBean` where it may be called, `PolicyRefused` where not."""
+    """A test whether the console's policy allows an operation, by calling it at a bean that does not exist: the policy
+    is asked before the bean is looked for, so the answer is `NoSuchBean` if it does, `PolicyRefused` if it does not."""
 
     bean: str
     operation: str
@@ -123,7 +123,7 @@ class MayCall:
 
 @dataclass(slots=True)
 class Answer:
-    """A value, or an error in the value's place. That of a `Post` is there once it was sent."""
+    """A value, or an error in the value's place. A `Post` fills its answers in when it is sent."""
 
     error: Exception | None
     _value: Any = None
@@ -135,7 +135,7 @@ class Answer:
         return self._value
 
     def beans(self) -> list[tuple[str, Fields]]:
-        """The beans that a pattern matched; no match gives an empty list, any other error is raised."""
+        """Return the beans that a pattern matched; no match gives an empty list, any other error is raised."""
         if isinstance(self.error, http.NoSuchBean):
             return []
         rows = self.value()
@@ -144,7 +144,7 @@ class Answer:
         return [(bean, Fields(bean, row)) for bean, row in rows.items()]
 
     def fields(self) -> Fields:
-        """The attributes of the one bean that was read by a `Post`."""
+        """Return the attributes of the one bean that was read by a `Post`."""
         return Fields(self.bean, self.value())
 
     def take(self, given: Answer) -> None:
@@ -153,21 +153,21 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Where a broker's management is, and who asks: without a name, nobody logs in. The password shows in no text."""
+    """The address of a broker's management, and the login: none without a name. The password shows in no text."""
 
     url: str
     username: str
     password: str
     origin: str
     tls: TlsFiles = field(default_factory=TlsFiles)
-    source: str = "the settings file"  # where the password comes from, in words
+    source: str = "the settings file"  # the origin of the password, in words
 
     def __repr__(self) -> str:
         return f"Account({self.url!r}, {self.username!r})"
 
 
 class Transport(Protocol):
-    """`activation` tells one turn of a node that answers from another, empty where there is one process."""
+    """`activation` names the current term of the active node; it is empty for a broker of one process."""
 
     @property
     def url(self) -> str: ...
@@ -216,7 +216,7 @@ class Wire:
 
 
 class Reader:
-    """Looks, and can do nothing else."""
+    """Sends requests that only look."""
 
     def __init__(self, wire: Transport) -> None:
         self._wire = wire

@@ -1,8 +1,8 @@
-"""HTTP to one management address, each answer within one time limit: TLS as the settings say, and failures by what they
-tell of that address.
+"""HTTP to one management address, each answer within one time limit, with TLS as the settings say; a failure has a type
+that says what is known of the address.
 
-Without a session of the library: that would follow redirects, or read them to their end, keep cookies, and look for
-proxies in the environment. The ways in which Jolokia fails that are not a broker's own (those stand in `core.errors`):
+Sessions of the library are not used: a session would follow redirects, or read them to their end, keep cookies, and
+look for proxies in the environment. Jolokia adds these failures to those of a broker itself (`core.errors`):
 
 BrokerError
 ├── Unreachable
@@ -60,7 +60,7 @@ class Torn(BrokerError):
 
 
 class ElementError(BrokerError):
-    """A request of a POST failed; the other answers are valid."""
+    """One request of a POST failed; the other answers are valid."""
 
 
 class PolicyRefused(ElementError):
@@ -102,8 +102,8 @@ class Http:
             self._adapter.close()
 
     def ask(self, method: str, url: str, *, timeout_s: float, most: int, body: bytes | None = None) -> HttpReply:
-        """Ask once. Of a body longer than `most` its beginning comes, longer than that too. Raises NotConnected
-        (`refused` where the port said no), Unreachable, TimedOut, and Torn where an answer began and cannot be read."""
+        """Ask once. A body longer than `most` is cut soon after that length. Raises NotConnected (`refused` where the
+        port said no), Unreachable, TimedOut, and Torn where an answer began and cannot be read."""
         until = boottime_s() + timeout_s
         with self._begun(method, url, body, timeout_s) as reply:
             return HttpReply(reply.status_code, reply.headers, _body(reply, url, until, timeout_s, most))
@@ -116,7 +116,7 @@ class Http:
         except requests.exceptions.SSLError as error:
             raise Unreachable(f"{url}: TLS failed: {error}", refused=False, remedy=_NO_TLS) from error
         except requests.ConnectTimeout as error:
-            # Silence of the whole host: unlike a process that takes the connection and then says nothing.
+            # The whole host is silent, unlike a process that takes the connection and then says nothing.
             raise NotConnected(f"{url}: no connection within {connect_s:g} s", refused=False) from error
         except requests.ReadTimeout as error:
             raise TimedOut(f"{url}: no answer within {timeout_s:g} s") from error
@@ -130,7 +130,7 @@ class Http:
             raise NotConnected(text, refused=False, remedy=remedy) from error
 
     def _prepared(self, method: str, url: str, body: bytes | None) -> requests.PreparedRequest:
-        """To prepare a request takes longer than to send it: a drain asks the same address many times a second."""
+        """Copy a prepared request: preparing takes longer than sending, and a drain asks many times a second."""
         if (method, url) not in self._bare:
             self._bare[method, url] = requests.Request(method, url, self._headers).prepare()
         request = self._bare[method, url].copy()
@@ -139,13 +139,14 @@ class Http:
         return request
 
     def _opened(self, url: str) -> BaseAdapter:
-        """Not before it is needed: a file of TLS that is missing makes a place unreachable, and no command fail."""
+        """Make the adapter when it is needed: a missing TLS file makes one address unreachable, and fails no
+        command."""
         if self._adapter is None:
             wires = system().wires
             if wires is not None:
                 self._adapter = wires.adapter()
             elif url.startswith("https:"):
-                if not self._tls.verify:  # each command has a finding that says so
+                if not self._tls.verify:  # a finding of each command says so
                     warnings.filterwarnings("ignore", "Unverified HTTPS request")
                 self._adapter = _TlsAdapter(self._tls.context())
             else:
@@ -154,8 +155,9 @@ class Http:
 
 
 class _TlsAdapter(HTTPAdapter):
-    """One TLS context for all connections: reading the trusted certificates takes longer than a reading. And where none
-    is named, those that this machine trusts, not those that came with the library."""
+    """An adapter with one TLS context for all connections: loading the trusted certificates takes longer than a
+    reading. Without a named file, the certificates that this machine trusts count, not those that came with the
+    library."""
 
     def __init__(self, context: ssl.SSLContext) -> None:
         self._context = context
@@ -165,11 +167,11 @@ class _TlsAdapter(HTTPAdapter):
         super().init_poolmanager(*arguments, **more, ssl_context=self._context)
 
     def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
-        """The context does it."""
+        """Leave this to the context."""
 
 
 def _unconnected(url: str, error: requests.ConnectionError) -> Unreachable:
-    """By the system's own error, never by the text, which holds the address."""
+    """Judge a failed connection by the system's own error, never by the text, which holds the address."""
     by_system = [behind for behind in _causes(error) if not isinstance(behind, requests.RequestException)]
     cause = next((behind for behind in reversed(by_system) if isinstance(behind, OSError)), None)
     if isinstance(cause, socket.gaierror):
@@ -191,7 +193,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 def _body(reply: requests.Response, url: str, until: float, timeout_s: float, most: int) -> bytearray:
     body = bytearray()
     try:
-        # By what one packet brings: a trickling answer keeps the limit of every read and still never ends.
+        # Read packet by packet: a trickling answer keeps the limit of every read and still never ends.
         while len(body) <= most and (chunk := reply.raw.read1(_CHUNK, decode_content=True)):
             body += chunk
             if boottime_s() > until:
@@ -200,4 +202,4 @@ def _body(reply: requests.Response, url: str, until: float, timeout_s: float, mo
         if any(isinstance(failure, TimeoutError) for failure in (error, *_causes(error))):
             raise TimedOut(f"{url}: no answer within {timeout_s:g} s") from error
         raise Torn(f"{url}: the answer could not be read: {error}") from error
-    return body  # not copied: of ten thousand queues it is megabytes
+    return body  # not copied: the answer of ten thousand queues has megabytes

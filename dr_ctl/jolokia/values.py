@@ -1,18 +1,17 @@
-"""Values out of an answer, each checked for its type, and names of management beans: built, quoted, taken apart. Names
-are compared by their parts, never as text: versions differ in the order of the keys."""
+"""Typed access to the values of an answer, and to the parts of bean names. Names are compared by their parts, never as
+text: versions differ in the order of the keys."""
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from dr_ctl.jolokia.http import BadValue
 
+T = TypeVar("T")
 RUNTIME: Final = "java.lang:type=Runtime"
 _ESCAPED: Final = {'"': '\\"', "*": "\\*", "?": "\\?", "\\": "\\\\", "\n": "\\n"}
 _UNESCAPED: Final = {'"': '"', "*": "*", "?": "?", "\\": "\\", "n": "\n"}
 _PART: Final = re.compile(r'([^=,:]+)=("(?:[^"\\]|\\.)*"|[^,"]*)(?:,|$)', re.DOTALL)
-
-
 _FORBIDDEN: Final = "java.lang.SecurityException"
 _RIGHTS: Final = (
     "In management.xml, give a role of this user list*, get* and is* under <default-access>, and * under the <match> "
@@ -21,7 +20,7 @@ _RIGHTS: Final = (
 
 
 class Fields:
-    """The attributes of one bean, by name. Raises `BadValue` naming bean and attribute; `has` tells what was told."""
+    """The attributes of one bean, by name. A value of the wrong type raises `BadValue` with bean and attribute."""
 
     def __init__(self, bean: str, attributes: Any) -> None:
         if not isinstance(attributes, dict):
@@ -33,58 +32,53 @@ class Fields:
         return name in self._attributes and not _is_error(self._attributes[name])
 
     def number(self, name: str) -> int:
-        value = self._attributes.get(name)
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise self._bad(name, "a whole number", value)
-        return value
+        return self._typed(name, int, "a whole number")
 
     def count(self, name: str) -> int:
-        """A count. Brokers sometimes give a number below zero, which means that the count is not known."""
+        """Return a count. A number below zero, which brokers sometimes give, means that the count is not known."""
         value = self.number(name)
         if value < 0:
             raise self._bad(name, "a count", value)
         return value
 
     def optional_number(self, name: str) -> int | None:
-        """A whole number, or None where the broker says null."""
+        """Return a whole number, or None where the broker says null."""
         return None if self._attributes.get(name) is None else self.number(name)
 
     def optional_share(self, name: str) -> float | None:
-        """A number, or None where the broker does not know the attribute."""
+        """Return a number, or None where the broker does not know the attribute."""
         value = self._attributes.get(name)
         return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
     def flag(self, name: str) -> bool:
-        value = self._attributes.get(name)
-        if not isinstance(value, bool):
-            raise self._bad(name, "true or false", value)
-        return value
+        return self._typed(name, bool, "true or false")
 
     def text(self, name: str) -> str:
-        value = self._attributes.get(name)
-        if not isinstance(value, str) or _is_error(value):
-            raise self._bad(name, "a text", value)
-        return value
+        return self._typed(name, str, "a text")
 
     def optional_text(self, name: str) -> str | None:
-        """A text, or None where the broker says null or does not know the attribute."""
+        """Return a text, or None where the broker says null or does not know the attribute."""
         return None if self._attributes.get(name) is None else self.text(name)
 
     def any_text(self, name: str) -> str:
-        """A text that anybody may have chosen: whatever it begins with, it is no error. Empty where there is none."""
+        """Return a text that clients may have chosen, so that it is no error whatever it begins with; empty without
+        one."""
         value = self._attributes.get(name)
         return value if isinstance(value, str) else ""
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """A list of texts; empty where the broker does not know the attribute."""
+        """Return a list of texts; empty where the broker does not know the attribute."""
         value = self._attributes.get(name)
         return tuple(str(item) for item in value) if isinstance(value, list) else ()
 
     def mapping(self, name: str) -> dict[str, str]:
+        return {str(key): str(item) for key, item in self._typed(name, dict, "a mapping").items()}
+
+    def _typed(self, name: str, kind: type[T], wanted: str) -> T:
         value = self._attributes.get(name)
-        if not isinstance(value, dict) or _is_error(value):
-            raise self._bad(name, "a mapping", value)
-        return {str(key): str(item) for key, item in value.items()}
+        if not isinstance(value, kind) or isinstance(value, bool) is not (kind is bool) or _is_error(value):
+            raise self._bad(name, wanted, value)
+        return value
 
     def _bad(self, name: str, wanted: str, got: Any) -> BadValue:
         if isinstance(got, dict) and str(got.get("error_type")) == _FORBIDDEN:

@@ -29,7 +29,7 @@ _READ: Final = 100_000  # bytes: a secret that begins before what is kept is mas
 
 
 class HookRunner:
-    """The settings' own hooks; `facts` are told to each of them beside those of its step."""
+    """Runs the hooks of the settings; each hook gets `facts` beside those of its step."""
 
     def __init__(self, installation: Installation, facts: Mapping[str, Json]) -> None:
         self._hooks, self._facts = installation.settings.hooks, facts
@@ -43,7 +43,7 @@ class HookRunner:
 
 @dataclass(frozen=True, slots=True)
 class CommandContext:
-    """Where commands are run: in a folder, and without the variables that are `hidden` from them."""
+    """The folder in which commands run, and the variables that are `hidden` from them."""
 
     folder: Path
     hidden: frozenset[str]
@@ -63,7 +63,8 @@ class CommandContext:
         stop: StopRequest | None = None,
     ) -> Outcome:
         """Run a command to its end: done, or refused with `exit_code` and output; `exit_code` is absent if the command
-        never began. Its input is the `document`, or else the facts. A `stop` ends the command, and raises `Stopped`."""
+        never began. The command reads the `document`, or else the facts. A `stop` ends the command, and raises
+        `Stopped`."""
         wires = system().wires
         if wires is not None and (program := wires.program(words, self.folder)) is not None:
             work = in_background(program, what)
@@ -98,7 +99,7 @@ class CommandContext:
 def _is_late(process: subprocess.Popen[bytes], timeout_s: float, stop: StopRequest | None) -> bool:
     """Wait for the command itself; a command that is late is ended with all that it has started."""
     try:
-        # A signal breaks this wait alone: while the command is being started, there is nothing yet that could be ended.
+        # A signal breaks this wait alone: a command that is still being started cannot be ended.
         with nullcontext() if stop is None else stop.breakable():
             process.wait(timeout_s)
     except subprocess.TimeoutExpired:

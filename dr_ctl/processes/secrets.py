@@ -27,7 +27,7 @@ class SecretMissing(BrokerError):
 
 
 def resolve(secret: Secret, folder: Path) -> str:
-    """The secret's text without its last newline; paths and commands are relative to `folder`."""
+    """Return the secret's text without its last newline; paths and commands are relative to `folder`."""
     text = _read(secret, folder)
     if not text and secret.plain is None:
         # Repeated logins with a wrong password lock the account out.
@@ -36,22 +36,22 @@ def resolve(secret: Secret, folder: Path) -> str:
     return text
 
 
-def masked(text: str, more: Collection[str] = ()) -> str:
-    """The text without any secret that this process has resolved, and without any of `more`."""
+def masked(text: str, more: Collection[str]) -> str:
+    """Blot out of a text every secret that this process has resolved, and every one of `more`."""
     for secret in sorted(filter(None, {*_resolved, *more}), key=len, reverse=True):
         text = text.replace(secret, "***")
     return text
 
 
 def secret_values(environment: Mapping[str, str]) -> frozenset[str]:
-    """What an environment holds under names of secrets, and the passwords in its addresses."""
+    """Return the values that an environment has under names of secrets, and the passwords in its addresses."""
     named = {value for name, value in environment.items() if _SECRET.search(name)}
     held = {password for value in environment.values() for password in _LOGIN.findall(value)}
     return frozenset(text for text in named | held if len(text) >= _LEAST)
 
 
 def variables(settings: Settings) -> frozenset[str]:
-    """The environment's variables that hold passwords: for dr-ctl alone, not for what it starts."""
+    """Name the variables that hold passwords for dr-ctl alone, and not for the commands that dr-ctl starts."""
     return frozenset(secret.env for _, secret in secrets(settings) if secret.env is not None)
 
 

@@ -1,4 +1,4 @@
-"""Signs documents with a person's SSH key, and says whose signature one is by a file of allowed signers.
+"""Signs documents with a person's SSH key, and names the signer of a signature by a file of allowed signers.
 
 OpenSSH's own `ssh-keygen` does both. A signature is bound to the namespace `dr-ctl`: signatures for mail or for git do
 not count here.
@@ -30,7 +30,7 @@ class SshFailed(DrCtlError):
 
 @dataclass(frozen=True, slots=True)
 class Signer:
-    """The person that the file of allowed signers has for a key. `names` are all that stand for the person there."""
+    """The person that the file of allowed signers has for a key, under each of the `names`."""
 
     names: tuple[str, ...] = field(metadata=HIDDEN)
     key: str
@@ -41,7 +41,8 @@ class Signer:
 
 
 def sign(document: bytes, key: Path) -> str:
-    """By a private key, or the agent's of a public one. Asks at the terminal for a passphrase. Raises `SshFailed`."""
+    """Sign with a private key, or the agent's key of a public one; ssh-keygen asks for a passphrase. Raises
+    `SshFailed`."""
     signed = _run(["-Y", "sign", "-f", str(key), "-n", _NAMESPACE], document, _SIGNED_S)
     if signed.returncode != 0:
         raise SshFailed(f"{key}: {_last_line(signed)}", remedy="Name the file of an SSH key of yours: --key FILE.")
@@ -49,7 +50,7 @@ def sign(document: bytes, key: Path) -> str:
 
 
 def signer_of(document: bytes, signature: str, signers: Path) -> Signer | str:
-    """The signer of these very bytes, or why nobody is. Raises `SshFailed`."""
+    """Name the signer of these very bytes, or say why nobody has signed them. Raises `SshFailed`."""
     with TemporaryDirectory() as folder:
         kept = Path(folder, "signature")
         kept.write_text(signature, encoding="utf-8")

@@ -1,1 +1,1 @@
-"""The settings file, all its problems at once."""
+"""Reads the settings file, and reports all its problems at once."""

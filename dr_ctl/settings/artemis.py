@@ -8,14 +8,14 @@ from pydantic import ConfigDict, Field, field_validator
 from dr_ctl.settings.model import Grouped, ManagedBroker, Settings, Site, SiteName, console_or_nodes
 from dr_ctl.settings.parts import IdStore, Names, Section
 
-# Ids that a broker remembers per address, unless its broker.xml says otherwise.
+# A broker remembers so many ids per address, unless its broker.xml says otherwise.
 ID_CACHE_SIZE: Final = 20_000
 _CLUSTER: Final = ("clients", "cluster")
 APART: Final = (("clients", "mirror"), _CLUSTER)
 
 
 class LastingFence(Section):
-    """Roles that a fence keeps out, and the addresses: these roles may do nothing there until the fence is lifted."""
+    """Roles that a fence keeps out of addresses: clients of a role may do nothing there until the fence is lifted."""
 
     roles: Names = Field(
         min_length=1,
@@ -42,7 +42,7 @@ class ArtemisBroker(ManagedBroker, Grouped):
 
     @property
     def link_listeners(self) -> tuple[str, ...] | None:
-        """The acceptors that the peer's link uses; None where dr-ctl must find them out."""
+        """Name the acceptors that the peer's link uses; None if dr-ctl must find them out."""
         return None
 
 
@@ -103,7 +103,7 @@ class ArtemisContinuity(Settings):
 
 
 class ClientRoles(Section):
-    """Whom a fence of one queue keeps out of its address, restarts included."""
+    """Roles that a fence of one queue keeps out of its address, restarts included."""
 
     matches: ClassVar[tuple[str, ...]] = ()  # the addresses are found at run time: a fence is for the queues that move
 
@@ -151,7 +151,8 @@ class ArtemisBridges(Settings):
     @field_validator("sites")
     @classmethod
     def _one_store_a_broker(cls, sites: dict[SiteName, Site[BridgesBroker]]) -> dict[SiteName, Site[BridgesBroker]]:
-        """Compared with itself, a store says of every message that both sites have processed it."""
+        """Refuse one store for two brokers: compared with itself, a store has every message as processed at both
+        sites."""
         stores: dict[BridgesIdStore, str] = {}
         for name, site in sites.items():
             for broker in site.brokers:

@@ -57,7 +57,7 @@ class SyncedBroker(ClassicBroker, Grouped):
         return self
 
     def at(self, node: Node | None) -> str | None:
-        """The address of `sync` at that node."""
+        """Return the address of `sync` at that node."""
         own = node.sync if isinstance(node, ClassicNode) else None
         return own or (self.sync.stomp if self.sync is not None else None)
 
@@ -169,7 +169,7 @@ class SharedStoreBroker(ClassicBroker):
 
     @property
     def holder(self) -> str:
-        """Its name in the lock's row."""
+        """The broker's name in the lock's row."""
         return self.lease_holder or self.broker
 
 
@@ -182,7 +182,7 @@ class ClassicSharedStore(Settings):
 
     @property
     def order(self) -> Sequence[tuple[str, str, str]]:
-        """A replica takes no writes until it is promoted, and follows nothing any more from then on."""
+        """Order the promotion of a replica, which takes no writes before, and follows no database after."""
         if self.store.replica is None:
             return ()
         return (
@@ -193,7 +193,7 @@ class ClassicSharedStore(Settings):
 
     @model_validator(mode="after")
     def _one_pair(self) -> Self:
-        """The store's lock is for one broker at a time."""
+        """Refuse further brokers: the store's lock is for one broker at a time."""
         if any(len(site.brokers) != 1 for site in self.sites.values()):
             raise ValueError("one store has one lock: each site has one broker")
         if len(self.holders) != len(self.sites):

@@ -1,4 +1,4 @@
-"""Reads the settings file: every problem in one pass, each with line and column. And the file as a JSON Schema."""
+"""Reads the settings file, with every problem in one pass, each by line and column, and makes its JSON Schema."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TOPOLOGIES: Final[Registry[type[Settings]]] = Registry(
 
 
 class SettingsError(UsageError):
-    """Everything that is wrong with the file."""
+    """The problems of the file, all of them."""
 
     remedy = "Mend the lines named; `dr-ctl init --topology ID` writes a complete settings file."
 
@@ -77,7 +77,7 @@ def load(file: Path) -> Installation:
     named = topology in list(TOPOLOGIES)
     kinds = [TOPOLOGIES.named(topology_id) for topology_id in ((str(topology),) if named else TOPOLOGIES)]
     read = [_read(root, document, kind, named=named) for kind in kinds]
-    # Where the file names no topology that there is, a problem is what is wrong whichever was meant.
+    # If the file names no known topology, only the problems that every topology would have are certain.
     problems = set.intersection(*(wrong for _, wrong in read))
     if not named and "topology" in document:
         *most, last = (f"'{topology_id}'" for topology_id in TOPOLOGIES)
@@ -91,7 +91,7 @@ def load(file: Path) -> Installation:
 
 
 def _mapping(file: Path) -> yaml.MappingNode:
-    """The file as YAML has it, every key and value readable."""
+    """Parse the file into nodes, of which every key and value is readable."""
 
     def wrong(text: str, line: int = 0, column: int = 0, remedy: str | None = None) -> SettingsError:
         return SettingsError(file, [Problem(line, column, "", text)], remedy=remedy)
@@ -126,7 +126,7 @@ def _mapping(file: Path) -> yaml.MappingNode:
 
 
 def _every(node: yaml.Node, where: str = "") -> Iterator[tuple[str, yaml.Node]]:
-    """A node and all behind it, each with the keys that lead there."""
+    """Walk a node and all nodes below, each with the keys that lead there."""
     yield where, node
     behind: Iterable[tuple[object, yaml.Node]] = ()
     if isinstance(node, yaml.MappingNode):
@@ -140,7 +140,7 @@ def _every(node: yaml.Node, where: str = "") -> Iterator[tuple[str, yaml.Node]]:
 def _read(
     root: yaml.Node, document: dict[str, Any], kind: type[Settings], *, named: bool
 ) -> tuple[Settings | None, set[Problem]]:
-    """The settings as one class reads them, and what it finds wrong. `named`: the file itself names that topology."""
+    """Read the settings as one class, and its problems. The file itself names the topology if `named`."""
     try:
         return kind.model_validate(document), set()
     except ValidationError as error:
@@ -157,7 +157,7 @@ def _read(
 
 
 def _unreadable(node: yaml.Node, within: tuple[yaml.Node, ...]) -> list[Problem]:
-    """Problems of YAML that no settings file can mean. Never name the value: it may be a secret."""
+    """List YAML that no settings file can mean. A problem never names the value, which may be a secret."""
     if node in within:
         return [_at(node, "", "holds itself")]
     if isinstance(node, yaml.MappingNode):
@@ -180,7 +180,7 @@ def _unreadable(node: yaml.Node, within: tuple[yaml.Node, ...]) -> list[Problem]
 
 
 def _twice(root: yaml.Node) -> Iterator[Problem]:
-    """Keys that stand twice in one mapping: YAML would take the last in silence."""
+    """Find keys that stand twice in one mapping: YAML would take the last in silence."""
     for where, node in _every(root):
         seen = set[str]()
         for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
@@ -190,7 +190,7 @@ def _twice(root: yaml.Node) -> Iterator[Problem]:
 
 
 def _contradictions(root: yaml.Node, apart: Iterable[tuple[str, str]]) -> Iterator[Problem]:
-    """Beside what `_read` reports. `apart`: keys of a broker that list no listener both, clients' first."""
+    """Find contradictions between parts. Pairs of keys in `apart`, clients' first, must not list the same listener."""
     step = _into(root, "sites")
     if step is None or not isinstance(step[1], yaml.MappingNode):
         return
@@ -221,8 +221,8 @@ def _contradictions(root: yaml.Node, apart: Iterable[tuple[str, str]]) -> Iterat
 
 
 def _same_addresses(broker: yaml.Node, where: str, places: dict[str, tuple[str, bool]]) -> Iterator[Problem]:
-    """Addresses of nodes that another node or broker has too. Of two brokers without nodes `validate` tells it.
-    `places`: where each address was seen first, and whether that is a node."""
+    """Find addresses of nodes that another node or broker has too; `validate` finds those of two brokers without nodes.
+    `places` has the first place of each address, and whether that is a node."""
     parts = ((where, broker), *((f"{where}.{_name(node) or ''}", node) for node in _items(broker, "nodes")))
     for place, key in ((place, _into(part, key)) for place, part in parts for key in ("jolokia", "stomp")):
         if key is None or not isinstance(key[1], yaml.ScalarNode):
@@ -245,7 +245,7 @@ def _words(broker: yaml.Node, key: str) -> list[str]:
 def _problem(
     root: yaml.Node, loc: Sequence[int | str], text: str, error: str, kind: type[Settings] | None = None
 ) -> Problem:
-    """At the deepest node on the way that is there. An item of a list is called by its name, if it has one."""
+    """Place a problem at the deepest existing node on its way. An item of a list is called by its name, if any."""
     node: yaml.Node = root
     at: yaml.Node = root
     path = []
@@ -253,7 +253,7 @@ def _problem(
         step = _into(node, part)
         if step is not None:
             at, node = step
-        if step is not None or number == len(loc):  # else the part is no key, but the name of one of several kinds
+        if step is not None or number == len(loc):  # any other part names one of several kinds, and is no key
             path.append((_name(node) if step is not None and isinstance(part, int) else None) or str(part))
     where = ".".join(part for part in path if part != "[key]")
     if error == "extra_forbidden":
@@ -279,7 +279,7 @@ def _name(node: yaml.Node) -> str | None:
 
 
 def _meant(key: str, kind: type[Settings]) -> str:
-    """What a person may have meant by a key that this topology does not have."""
+    """Guess the key, or the topology, that a person meant by a key that this topology does not have."""
     [topology] = get_args(kind.model_fields["topology"].annotation)
     if key in _keys(kind):
         return " at this place"
@@ -291,7 +291,7 @@ def _meant(key: str, kind: type[Settings]) -> str:
 
 @cache
 def _keys(kind: type[Settings]) -> frozenset[str]:
-    """Every key that the settings of a topology have, wherever it stands."""
+    """List every key that the settings of a topology have, at whatever place."""
     document = kind.model_json_schema()
     parts = [document, *document.get("$defs", {}).values()]
     return frozenset(key for part in parts for key in part.get("properties", {}))

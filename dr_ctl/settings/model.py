@@ -49,7 +49,7 @@ class Broker(Section):
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """What no other broker has. Names stand for them in a topology whose brokers have none."""
+        """Addresses, which no other broker has; the name stands for them in a topology without addresses."""
         return (self.name,)
 
 
@@ -141,12 +141,12 @@ class Drain(Section):
 
 
 SCHEMES: Final = {"s3": "S3FileSystem", "gs": "GcsFileSystem", "hdfs": "HadoopFileSystem"}
-"""What a history elsewhere may be named by, with PyArrow's word for it."""
+"""The schemes of URLs of a history elsewhere, with PyArrow's class for each."""
 S3_KEYS: Final = frozenset({"endpoint_override", "region", "scheme"})
 
 
 def _reachable(value: object) -> object:
-    """A directory, its `file:` URL, or a URL that this PyArrow has a file system for."""
+    """Accept a directory, its `file:` URL, or a URL for which this PyArrow has a file system."""
     if not isinstance(value, str) or ("://" not in value and not value.startswith("file:")):
         return value
     url = urlsplit(value)
@@ -170,7 +170,7 @@ def _reachable(value: object) -> object:
 
 
 class HistoryLocation(NamedTuple):
-    """A folder, or a URL. `near`: the folder of this machine that has the last minute, or hours, in any case."""
+    """A folder, or a URL. The folder `near` on this machine has the last minute, or hours, in any case."""
 
     where: str
     near: Path
@@ -181,7 +181,7 @@ class HistoryLocation(NamedTuple):
 
     @property
     def folder(self) -> Path | None:
-        """The folder, if all of it lies on this machine."""
+        """The folder of a history that lies on this machine alone."""
         return None if "://" in self.where else self.near
 
     @property
@@ -251,7 +251,7 @@ class Hook(Section):
 
 DEBT: Final = "debt"
 _NO_END: Final = (ExitCode.USAGE, ExitCode.MISSING, ExitCode.LOCKED, ExitCode.WARNINGS)
-# The words of the codes that a run may end with, and one for an end that leaves a debt.
+# The outcomes that a run may end with, and a word for an end that leaves a debt.
 ENDS: Final = (*dict.fromkeys(code.outcome for code in ExitCode if code not in _NO_END), DEBT)
 
 
@@ -290,7 +290,7 @@ class Approvals(Section):
 
 
 def _two_sites(schema: dict[str, Any]) -> None:
-    """The loader tells this of a file; the schema has to say it too."""
+    """Require two sites in the schema too, as the loader does."""
     schema["properties"]["sites"] |= {"additionalProperties": False, "minProperties": 2, "maxProperties": 2}
 
 
@@ -302,7 +302,7 @@ class Settings(Section):
     model_config = ConfigDict(json_schema_extra=_two_sites)
     apart: ClassVar[tuple[tuple[str, str], ...]] = ()
     takeover_ends_quarantine: ClassVar[bool] = False
-    """Whether the link of a lost site gets in again with a takeover, or a restart, at the site that serves."""
+    """A takeover or a restart at the serving site lets the link of a lost site in again if this is true."""
 
     version: Literal[1] = Field(description="the version of this file's format: 1")
     name: str = Field(min_length=1, description="what the installation is called")
@@ -328,7 +328,7 @@ class Settings(Section):
 
     @property
     def order(self) -> Sequence[tuple[str, str, str]]:
-        """Order rules for runbooks of this installation, beside the general ones, with reasons."""
+        """The order rules for runbooks of this installation, beside the general rules, with reasons."""
         return ()
 
 
@@ -356,13 +356,13 @@ class Installation(Section):
         return near if "://" in place.path else HistoryLocation.at(self.path(place.path))
 
     def of(self, kind: type[S]) -> S:
-        """The settings of a topology. Raises TypeError where they are another's."""
+        """Return the settings as those of a topology; raises TypeError for any other topology's."""
         if not isinstance(self.settings, kind):
             raise TypeError(f"the settings are not of {kind.__name__}")
         return self.settings
 
     def must_know(self, *sites: str | None) -> None:
-        """Raise `UsageError` where a site that was named is none of the two."""
+        """Raise `UsageError` for a named site that is none of the two."""
         for site in sites:
             if site is not None and site not in self.settings.sites:
                 known = " and ".join(self.settings.sites)
@@ -377,7 +377,7 @@ class Installation(Section):
         return next(name for name in self.settings.sites if name != site)
 
     def broker(self, site: str, name: str, kind: type[B]) -> B:
-        """The broker of that name and class. Raises LookupError without such a broker."""
+        """Return the broker of that name and class. Raises LookupError without such a broker."""
         for candidate in self.settings.sites[site].brokers:
             if candidate.name == name and isinstance(candidate, kind):
                 return candidate
@@ -392,7 +392,8 @@ def commands(settings: Settings) -> Iterator[tuple[str, Sequence[str]]]:
 
 
 def files(settings: Settings) -> Iterator[tuple[str, str]]:
-    """What is kept beside the settings, with its places: nothing that only the operators' host has, as keys."""
+    """List the files that are kept beside the settings, with their places; TLS keys, which only the operators' host
+    has, are not among them."""
     for where, part in parts(settings):
         for key in part.files:
             if (path := getattr(part, key)) is not None:
@@ -406,7 +407,7 @@ def secrets(settings: Settings) -> Iterator[tuple[str, Secret]]:
 
 
 def parts(value: object, where: str = "") -> Iterator[tuple[str, Section]]:
-    """Every part of the settings, with the keys that lead to it; an item of a list is called by its name."""
+    """Walk every part of the settings, with the keys that lead to the part; an item of a list is called by its name."""
     if isinstance(value, Section):
         yield where, value
         for key, inner in value:
@@ -459,7 +460,7 @@ class Grouped(Broker):
 
 
 def console_or_nodes(schema: dict[str, Any]) -> None:
-    """The loader tells this of a file; the schema of a broker that needs a console has to say it too."""
+    """Require a console, or nodes, in the schema of a broker too, as the loader does."""
     schema["oneOf"] = [{"required": ["jolokia"]}, {"required": ["nodes"]}]
 
 
@@ -486,7 +487,8 @@ class ManagedBroker(Broker):
     @field_validator("jolokia", "stomp")
     @classmethod
     def _managed(cls, address: str | None, info: ValidationInfo) -> str | None:
-        """Nodes that are wrong are not in the data: nothing is said of what they stand for."""
+        """Require a console or nodes, not both. Invalid nodes, which are not in the data, are reported by
+        themselves."""
         nodes = info.data.get("nodes", "nodes" in cls.model_fields)
         if nodes and nodes is not True and address is not None:
             raise ValueError("stands beside `nodes`: each node has its own")
@@ -496,7 +498,7 @@ class ManagedBroker(Broker):
 
     @property
     def processes(self) -> Sequence[tuple[str, str | None, str | None]]:
-        """Name, management and STOMP address of each node; a single one has no name."""
+        """The name, management and STOMP address of each node; a single node has no name."""
         nodes = self.nodes if isinstance(self, Grouped) else ()
         return [(node.name, node.jolokia, node.stomp) for node in nodes] or [("", self.jolokia, self.stomp)]
 

@@ -22,7 +22,7 @@ def _longer(value_s: float) -> float:
 
 
 Duration = Annotated[Seconds, AfterValidator(_longer)]
-"""A limit or an interval: of none at all, nothing could be done in time, or it would be done without a pause."""
+"""A limit or an interval, longer than 0: no work ends within 0 s, and no pause is 0 s long."""
 _KIND: Final[Any] = Field(description="how it is managed: `camel-route`, `systemd`, `command` or `http`")
 
 
@@ -32,7 +32,7 @@ def listed(value: Any) -> Any:
 
 Names = Annotated[tuple[str, ...], BeforeValidator(listed)]
 Words = Annotated[tuple[Annotated[str, Field(min_length=0)], ...], BeforeValidator(listed)]
-"""Those of a command, of which one may be empty."""
+"""The words of a command; a word may be empty."""
 
 
 def _http(address: str) -> str:
@@ -96,7 +96,7 @@ class Secret(Section):
 
     @property
     def source(self) -> str:
-        """Where it comes from, in words that do not tell it."""
+        """The origin of the secret, in words that do not show the secret."""
         if self.env is not None:
             return f"the environment variable {self.env}"
         if self.command is not None:

@@ -1,8 +1,8 @@
-"""Where a STOMP port is, who calls there, connections to it (TLS from the first byte where it speaks that), and what an
-attempt there ends with. Every wait is bounded; secrets stay out of every repr.
+"""STOMP ports: their addresses and logins, connections to them (TLS from the first byte where the port speaks TLS), and
+the results of an attempt there. Every wait is bounded; secrets stay out of every repr.
 
-stomp.py's own attempts bound no wait: with one to be made, a port that refuses answers after 0.2 s instead of 1 ms (it
-sleeps before it gives up), and a name look-up lasts for as long as the system likes.
+stomp.py's own attempts bound no wait: a refusal takes 0.2 s instead of 1 ms (stomp.py sleeps before it gives up), and a
+name look-up lasts for as long as the system likes.
 """
 
 import errno
@@ -43,7 +43,7 @@ class Login:
 
 @dataclass(frozen=True, slots=True)
 class StompAccount:
-    """Where clients, probes and agents of one broker connect, and as whom."""
+    """The address at which clients, probes and agents of one broker connect, and their login."""
 
     address: Address
     login: Login
@@ -62,10 +62,10 @@ Endpoint = tuple[socket.AddressFamily, tuple[str | int | bytes, ...]]
 
 
 def endpoints(address: Address, *, timeout_s: float) -> list[Endpoint]:
-    """Look the name up, within the time: OSError where it has no address, TimeoutError where nobody says.
+    """Look the name up, within the time; raises OSError for a name without an address, TimeoutError without an answer.
 
-    The system's look-up cannot be bounded, so one that needs a name server goes on beside, and is left
-    behind when it takes too long: a site that is lost often takes its name server along.
+    The system's look-up cannot be bounded, so a look-up that needs a name server runs in the background, and is left
+    behind when the time is over: a site that is lost often takes its name server along.
     """
     try:
         return _look_up(address, socket.AI_NUMERICHOST)
@@ -84,7 +84,7 @@ def _look_up(address: Address, flags: int) -> list[Endpoint]:
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """The broker let us in."""
+    """The broker accepted the login."""
 
     server: str
     version: str
@@ -100,7 +100,7 @@ class Closed(Failure):
 
 
 class LoginDenied(Failure):
-    """A broker answered, and said no."""
+    """A broker answered, and refused the login."""
 
 
 class Silent(Failure):
@@ -125,7 +125,7 @@ RoundTrip = Passed | NotPassed
 
 
 def connected(address: Address, tls: TlsFiles | None, *, within_s: float) -> Stream:
-    """Raises OSError: ConnectionRefusedError where all end points refuse, TimeoutError where none answers."""
+    """Connect; raises OSError: ConnectionRefusedError if all end points refuse, TimeoutError if none answers."""
     if (wires := system().wires) is not None:
         return wires.connect(address.host, address.port, within_s)
     context = None if not address.tls else tls.context() if tls else ssl.create_default_context()
@@ -159,7 +159,7 @@ _VERSION: Final = b"\x00\x01\x00\x00"
 
 
 def speaks_amqp(address: Address, *, timeout_s: float) -> bool:
-    """Unlike a proxy, which takes a connection all the same. False says nothing of what is there."""
+    """Say whether a broker answers in AMQP, which a proxy does not. False says nothing of what is there."""
     try:
         stream = connected(replace(address, tls=False), None, within_s=timeout_s)
     except OSError:

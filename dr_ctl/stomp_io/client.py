@@ -1,11 +1,9 @@
-"""What a client sees: a probe of its listener (let in, refused by a word, closed, or silent), a message that goes in
-and comes out, and a canary the whole way.
+"""Tests from a client's side: a probe of a listener (connected, denied, closed, or silent), a message that goes in and
+comes out, and a canary the whole way.
 
-`Connection` is a STOMP session: messages go through the protocol of stomp.py, and every wait is bounded. Bytes
-become STOMP 1.2 frames, which are those of stomp.py, as they come in whatever pieces.
-
-stomp.py's own sessions bound no wait: the end of a TLS session waits for the peer's part of it for ever. Not for use by
-two threads at once.
+`Connection` is a STOMP session for one thread: messages go through the protocol of stomp.py, bytes become frames of
+STOMP 1.2 in whatever pieces they come, and every wait is bounded. stomp.py's own sessions bound no wait: the end of a
+TLS session waits for the peer's part for ever.
 """
 
 import os
@@ -56,7 +54,7 @@ class FrameReader:
         self._rest = b""
 
     def feed(self, data: bytes) -> list[Frame]:
-        """Take what came, return the frames that are whole now. NotStomp where it cannot be a frame."""
+        """Add bytes, return the frames that are whole now. Raises NotStomp for bytes that cannot be a frame."""
         unread, at, frames = self._rest + data, 0, []
         while (end := _end(unread, at := _begin(unread, at))) is not None:
             frame = parse_frame(unread[at:end])
@@ -115,7 +113,7 @@ class SaidError(ConnectionLost):
 
 
 class _Writer(BaseTransport):  # type: ignore[misc] # stomp.py has no types
-    """Where stomp.py's protocol writes its frames: a connection that is somebody else's."""
+    """Passes the frames that stomp.py's protocol writes to a `Connection`."""
 
     def __init__(self, put: Callable[[bytes], None]) -> None:
         super().__init__()
@@ -126,7 +124,7 @@ class _Writer(BaseTransport):  # type: ignore[misc] # stomp.py has no types
 
 
 class Connection:
-    """An open session. Each method, and `stomp`, raises ConnectionLost once the broker is gone or said ERROR."""
+    """An open session. Every method, and `stomp`, raises ConnectionLost once the broker is gone or said ERROR."""
 
     def __init__(self, address: Address, stream: Stream, reader: FrameReader, waiting: list[Frame]) -> None:
         self.address = address
@@ -138,7 +136,7 @@ class Connection:
         self.stomp = Protocol12(_Writer(self._put), auto_content_length=False)
 
     def receive(self, timeout_s: float) -> list[Frame]:
-        """Return what has come, at the latest after the time; an empty list is not an end."""
+        """Return the frames that have come, at the latest after the time; an empty list is not an end."""
         if self._waiting:
             waiting, self._waiting = self._waiting, []
             return waiting
@@ -161,7 +159,8 @@ class Connection:
         return frames
 
     def beat(self, *, every_s: float, silent_s: float) -> None:
-        """Keep the session: say something when quiet for `every_s`, lose it when the broker was for `silent_s`."""
+        """Keep the session: send something after `every_s` without, end it when the broker was silent for
+        `silent_s`."""
         now = boottime_s()
         if now - self._heard > silent_s:
             raise ConnectionLost(f"{self.address}: silent for {now - self._heard:.1f} s")
@@ -169,12 +168,12 @@ class Connection:
             self._put(HEART_BEAT)
 
     def close(self, *, politely: bool = True) -> None:
-        """End the session; never raises. Politely: with a DISCONNECT, so that the broker tidies up at once."""
+        """End the session; never raises. A DISCONNECT (`politely`) lets the broker tidy up at once."""
         try:
             if politely:
                 self._put(b"DISCONNECT\n\n\0", 0.2)
         except ConnectionLost:
-            pass  # already what is wanted
+            pass  # the session has ended already
         finally:
             self._stream.close()
 
@@ -235,7 +234,7 @@ def probe(
 
 
 def _first_frames(stream: Stream, reader: FrameReader, until: float) -> list[Frame] | None:
-    """What came with the first whole frame; None where none came in time."""
+    """Return the frames up to the first whole one, and any that came with it; None if none came in time."""
     while (data := stream.receive(until - boottime_s())) is not None:
         if not data:
             raise ConnectionResetError("closed before a CONNECTED frame")
@@ -252,7 +251,7 @@ def _hello(address: Address, login: Login | None, headers: Mapping[str, str]) ->
 
 
 def try_login(address: Address, login: Login | None, tls: TlsFiles | None, *, timeout_s: float) -> LoginResult:
-    """Make one attempt to be let in. A closed port answers in about a millisecond; no retry is made."""
+    """Make one attempt to log in. A closed port answers in about a millisecond; no retry is made."""
     login_result, connection = probe(address, login, tls, timeout_s=timeout_s)
     if connection is not None:
         connection.close()
@@ -321,7 +320,7 @@ def put(account: StompAccount, *, queue: str, token: str, count: int, timeout_s:
 
 
 def take(account: StompAccount, *, queue: str, token: str | None, count: int, timeout_s: float) -> RoundTrip:
-    """Without a token messages that bear any; passed once the broker has confirmed each acknowledgement."""
+    """Take messages that bear `token`, or any token; passed once the broker has confirmed each acknowledgement."""
 
     def work(stomp: Protocol12, inbox: Inbox) -> None:
         which = f"{PROBE_HEADER} = '{token}'" if token is not None else f"{PROBE_HEADER} IS NOT NULL"
