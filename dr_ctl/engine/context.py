@@ -1,7 +1,7 @@
-"""What a driver may do while it applies a step: in a run everything is written down first, and how long clients are out
-is counted against `--max-outage`; a command that only looks changes nothing.
+"""The services of a run to a driver that applies a step: every call is written down first, and the time that clients
+are out counts against `--max-outage`.
 
-SIGINT and SIGTERM: the first asks for a safe end, the second ends at once. SIGHUP never stops a run.
+The first SIGINT or SIGTERM asks for a safe end, the second ends at once. SIGHUP never stops a run.
 """
 
 import signal
@@ -20,11 +20,11 @@ from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Outcome, StepContext
 from dr_ctl.telemetry.events import EventSink, WaitProgress
 
-STOPPED: Final = "stopped by a signal"  # what a step says that a signal ended
+STOPPED: Final = "stopped by a signal"  # the outcome of a step that a signal ended
 
 
 class StopAtOnce(BaseException):
-    """The second signal, or a person who said so. Not an Exception, so that no handler on the way catches this."""
+    """The second signal, or a person, ends the run here. No handler of Exception catches this."""
 
     def __init__(self, signum: int, why: str = "by a second signal") -> None:
         super().__init__(signum)
@@ -52,12 +52,12 @@ class StopRequest:
             raise Stopped(signum)
 
     def disarm(self) -> None:
-        """The run has ended, and how is being written down: from here on signals change nothing, and are noted."""
+        """Only note signals from here on: the run has ended, and its result is being written."""
         self._over = True
 
     @contextmanager
     def question(self) -> Iterator[None]:
-        """Let a signal end the question that is asked in this block, instead of waiting for its answer."""
+        """Let a signal end the question of this block, instead of waiting for the answer."""
         self._question_open = True
         try:
             yield
@@ -66,7 +66,7 @@ class StopRequest:
 
     @contextmanager
     def breakable(self) -> Iterator[None]:
-        """Let a signal end the work of this block, also one that came before the block: raises `Stopped`."""
+        """Let a signal end the work of this block, an earlier signal too: raises `Stopped`."""
         with self.question():
             if self.signum is not None:
                 raise Stopped(self.signum)
@@ -76,7 +76,7 @@ class StopRequest:
         return self._asked.is_set()
 
     def wait(self, seconds: float) -> bool:
-        """Let time pass, less of it when a stop is asked for; says whether one was."""
+        """Let time pass, less if a stop is asked for; returns whether one was."""
         return self._asked.wait(seconds)
 
 
@@ -109,9 +109,9 @@ class OutTooLong(Exception):
 
 
 class Outage:
-    """How long a run has kept clients out, from the first call of its fence, and how long it may. A resumed run counts
-    the time since its predecessor's fence too, but has the whole limit anew; otherwise a late resume could only undo.
-    Not `known` of a lost site: clients are out since the loss, and nobody wrote that moment down."""
+    """The time that a run has kept clients out, from the first call of its fence, and the limit of that time. A resumed
+    run counts the time since its predecessor's fence too, but has the whole limit anew; otherwise a late resume could
+    only undo. The outage of a lost site is not `known`: it began with the loss, at a moment that nobody wrote down."""
 
     def __init__(self, clock: Clock, journal: Journal, limit_s: float | None, *, known: bool) -> None:
         self._clock, self.limit_s, self._known = clock, limit_s, known
@@ -129,11 +129,11 @@ class Outage:
         self._since = None
 
     def so_far_s(self) -> float | None:
-        """Returns None while clients are served."""
+        """Return the seconds of the outage, None while clients are served."""
         return self._clock.monotonic() - self._since if self._since is not None else None
 
     def left_s(self) -> float | None:
-        """Returns None without a limit, and before the outage begins."""
+        """Return the seconds left until the limit, None without a limit, and before the outage begins."""
         if self.limit_s is None or self._since is None or self._counted_from is None:
             return None
         return self.limit_s - (self._clock.monotonic() - self._counted_from)
@@ -150,12 +150,12 @@ class JournalledStep(StepContext):
         clock: Clock,
         listener: EventSink,
         outage: Outage,
-        findings: list[Finding] | None = None,
+        findings: list[Finding],
     ) -> None:
-        """`stop` is None where a signal must wait: past the point of no return, and while undoing."""
+        """`stop` is None while a signal must wait: past the point of no return, and during an undo."""
         super().__init__(listener)
         self._journal, self._step, self._stop, self._clock, self._outage = journal, step, stop, clock, outage
-        self._findings = findings if findings is not None else []
+        self._findings = findings
         self._trail: list[tuple[float, int]] = []
         self._shown = self._sampled = float("-inf")
         self._began = clock.monotonic()
@@ -216,7 +216,7 @@ class JournalledStep(StepContext):
             raise Stopped(self._stop.signum or 0)
 
     def counting(self, subject: str, within_s: float) -> Callable[[float], None]:
-        """A wait, said to be one of several, that says how much is left of all of them."""
+        """Make a function for several waits that add up to `within_s`; each shows the time left of the whole."""
         until = self.monotonic() + within_s
 
         def wait(seconds: float) -> None:

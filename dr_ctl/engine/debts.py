@@ -1,10 +1,11 @@
-"""What STATE keeps beside runs. Debts that a run leaves, until they are done: a fence that could not be proven, a
-quarantine that must be lifted. A debt stands as a document on the brokers of the site that keeps it, so any host sees
-it; STATE has it too, for the time in which that site is away.
+"""The debts of runs, and the notes for the agent of `dr-ctl sync`: both stand in STATE, beside the runs.
 
-Messages between the agent of `dr-ctl sync` and people, as documents, each whole or absent: `sync.json` is how the agent
-stands. `sync-hold.json` keeps it from deleting until it is removed. `sync-go-on.json` says that somebody answers for
-the vanished messages; the agent removes that document.
+A run may leave a debt until it is done: a fence that could not be proven, a quarantine that must be lifted. The brokers
+of one site keep a debt as a document, so any host sees it; STATE has a copy, for the time in which that site is away.
+
+The agent and people exchange documents, each whole or absent. `sync.json` has the state of the agent. `sync-hold.json`
+keeps the agent from deleting until it is removed. `sync-go-on.json` says that somebody answers for the vanished
+messages; the agent removes that document.
 """
 
 import json
@@ -31,7 +32,7 @@ class DebtKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Debt:
-    """One debt of a site that was lost. `kept_at` is the site that holds its document.
+    """A debt that concerns a lost site. `kept_at` is the site that holds its document.
 
     `lasting` says whether the protection survives a restart of the broker at `kept_at`, and a takeover there.
     """
@@ -59,8 +60,8 @@ class Debt:
 
 
 def lost_alone(debts: Iterable[Debt]) -> str | None:
-    """The site that was lost and is not reinstated; None without a debt, or where each site has one for the
-    other: which of them was lost last no debt tells, since one that stands already keeps its time."""
+    """Return the lost site that is not reinstated; None without a debt, or with debts of both sites: no debt tells
+    which of them was lost last, since a debt that stands already keeps its time."""
     lost = {debt.lost_site for debt in debts}
     return lost.pop() if len(lost) == 1 else None
 
@@ -77,7 +78,7 @@ def known(path: Path) -> list[Debt]:
 
 
 def remember(path: Path, debts: Iterable[Debt]) -> None:
-    """Write down in STATE which debts are pending; the file is there only while one is."""
+    """Write the pending debts to STATE; the file exists only while a debt is pending."""
     if rows := document([*debts]):
         private(path.parent)
         write_text(path, json.dumps(rows, ensure_ascii=False, indent=1) + "\n")
@@ -86,7 +87,7 @@ def remember(path: Path, debts: Iterable[Debt]) -> None:
 
 
 def merged(remembered: Iterable[Debt], snapshot: Iterable[Debt], answered: Iterable[str]) -> list[Debt]:
-    """All debts: those seen at the brokers, and those that STATE remembers of sites that did not answer."""
+    """Join the debts seen at the brokers with the remembered debts of sites that did not answer."""
     sites = set(answered)
     away = [debt for debt in remembered if debt.kept_at not in sites]
     merged = {(debt.kind, debt.lost_site, debt.kept_at): debt for debt in [*away, *snapshot]}
@@ -100,7 +101,7 @@ GO_ON: Final = "sync-go-on.json"
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A document that keeps the agent from deleting: by whom, and why."""
+    """A document that keeps the agent from deleting, with its author and reason."""
 
     by: str
     reason: str
@@ -120,7 +121,7 @@ class Notes:
         return self.state / "sync.json"
 
     def hold(self) -> Hold | None:
-        """A hold that cannot be read holds all the same."""
+        """Read the hold, if any; a hold that cannot be read holds all the same."""
         try:
             return read(Hold, json.loads((self.state / HOLD).read_text(encoding="utf-8")))
         except FileNotFoundError:
@@ -129,7 +130,7 @@ class Notes:
             return Hold("somebody", f"{self.state / HOLD} cannot be read: {error}", "?")
 
     def put_hold(self, hold: Hold) -> None:
-        """Put it there, in the place of one that stands."""
+        """Write a hold, in the place of an earlier one."""
         private(self.state)
         if hold.by != BY_AGENT:
             (self.state / GO_ON).unlink(missing_ok=True)
@@ -142,7 +143,7 @@ class Notes:
         (self.state / HOLD).unlink(missing_ok=True)
 
     def take_go_on(self) -> bool:
-        """Say whether somebody said so, once. The agent's own hold goes with it, also one of the same moment."""
+        """Return once whether somebody answers for the vanished messages; this ends the agent's own hold too."""
         if not (self.state / GO_ON).exists():
             return False
         if (hold := self.hold()) is not None and hold.by == BY_AGENT:
@@ -154,7 +155,7 @@ class Notes:
         write(self.standing, document)
 
     def read(self) -> Mapping[str, Any]:
-        """How the last agent stood; empty where there was none."""
+        """Read the state of the last agent; empty where there was no agent."""
         return of_file(self.standing) or {}
 
     @contextmanager

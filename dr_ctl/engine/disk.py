@@ -1,5 +1,5 @@
-"""What a run needs of the disk: room reserved before its first call, so that a full disk refuses it there instead of
-ending it in its middle, names that survive a power cut, and folders that nobody else may look into."""
+"""The disk of a run: reserved room, so that a full disk refuses the run before its first call instead of ending it in
+the middle; names that survive a power cut; and folders for one user alone."""
 
 import fcntl
 import os
@@ -13,7 +13,7 @@ from dr_ctl.core.model import ExitCode
 
 RESERVE: Final = "journal.reserve"
 RESERVED_BYTES: Final = 4 * 1024 * 1024
-"""Several times what the steps, calls and result of a large run take; samples are given up rather than draw on it."""
+"""Steps, calls and result of a large run take a fraction of this; samples may not draw on it."""
 PIECE_BYTES: Final = 64 * 1024
 
 
@@ -36,7 +36,7 @@ class CannotWrite(DrCtlError):
 
 @contextmanager
 def refusing(where: Path) -> Iterator[None]:
-    """Turn a disk that takes nothing into `CannotWrite`. Only for what is written before the first call."""
+    """Raise `CannotWrite` for a disk that takes nothing. Use this only before the first call of a run."""
     try:
         yield
     except OSError as error:
@@ -44,7 +44,7 @@ def refusing(where: Path) -> Iterator[None]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Put the names in a folder on disk: a new file is there after a power cut only when its name is."""
+    """Put the names in a folder on disk: after a power cut a new file exists only if its name was written."""
     handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(handle)
@@ -54,7 +54,7 @@ def sync_folder(folder: Path) -> None:
 
 @contextmanager
 def alone(path: Path) -> Iterator[int | None]:
-    """A file that is locked for this block, made where it is missing; None where another process holds it."""
+    """Lock a file for this block, and make a missing one; yields None while another process holds the lock."""
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         held: int | None = file
@@ -74,13 +74,13 @@ class Reserve:
         self._path = path
 
     def take(self) -> None:
-        """Take up the room, or what is missing of it; raises `CannotWrite`."""
+        """Reserve the room that is not reserved yet; raises `CannotWrite`."""
         file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             os.posix_fallocate(file, 0, RESERVED_BYTES)
         except AttributeError:
-            pass  # a system that cannot reserve is no reason to refuse: the run then has what every program has
-        except OSError as error:  # and so is a file system that cannot
+            pass  # a system that cannot reserve is no reason to refuse a run
+        except OSError as error:  # a file system that cannot reserve is no reason either
             if error.errno in NO_ROOM:
                 self.release()
                 raise CannotWrite(self._path.parent, error) from error
@@ -88,7 +88,7 @@ class Reserve:
             os.close(file)
 
     def give_back(self) -> bool:
-        """Give back a piece; says whether there was one left."""
+        """Give back a piece; returns whether one was left."""
         try:
             size = self._path.stat().st_size
             if size > 0:
@@ -102,7 +102,7 @@ class Reserve:
 
 
 def private(folder: Path) -> None:
-    """Make a folder, and each that is missing above it, for this user alone."""
+    """Make a folder, and the missing ones above it, for this user alone."""
     missing = [directory for directory in (folder, *folder.parents) if not directory.exists()]
     for directory in reversed(missing):
         directory.mkdir(mode=0o700, exist_ok=True)

@@ -1,4 +1,4 @@
-"""How a run ended, from what was seen after it: the code and the sentence. Pure.
+"""Judges how a run ended, from the observation after it: the exit code and the sentence. Pure.
 
 A code that claims success is kept only where the roles show it. Observations can make an end worse, never better.
 """
@@ -20,10 +20,9 @@ from dr_ctl.engine.roles import CLOSED, by_site, option, with_queues
 @dataclass(frozen=True, slots=True)
 class Facts:
     """The facts at the end of a run. `before` are the sites that served before the run; `undone` is None where nothing
-    was to be undone; `changed` if any call went out; `cut_off` if a hook kept clients out of a site that does not
-    answer; `by_hand` is how a person opens the source. `shut` are units that nobody asked for, and that are closed now
-    at the site that served them before the run, which it names; `others` are all units that nobody asked for; `outcome`
-    is how the last step ended.
+    was to be undone; `changed` says that a call went out, `cut_off` that a hook kept clients out of a silent site;
+    `by_hand` tells a person how to open the source. `others` are the units that nobody asked for; `shut` has those of
+    them that are closed now, with the site that served them before the run; `outcome` is that of the last step.
     """
 
     spec: Spec
@@ -47,7 +46,7 @@ class Facts:
 
     @property
     def wanted(self) -> str:
-        """The site that serves if all went well: the way back of a lost site ends where it began."""
+        """The site that serves if all went well; a reinstatement leaves the serving site as it is."""
         stays = (operations.REINSTATE, operations.QUIESCE, operations.UNFENCE, *operations.IN_PLACE)
         return self.source if self.spec.operation in stays else self.spec.target
 
@@ -57,13 +56,13 @@ class Facts:
 
     @property
     def as_before(self) -> bool:
-        """Say whether the same sites serve as before the run. Where no site served, the target must be seen closed. A
-        returned site that was open beside the other must not be open again."""
+        """The same sites serve as before the run. If no site served, the target must be seen closed. A returned site
+        that was open beside the other must not be open again."""
         if self.spec.operation in operations.REINSTATING:
             return self.serving == [self.source]
         if self.before:
             return sorted(self.serving) == sorted(self.before)
-        # A site that was taken for lost and serves after all is what a failover wishes for.
+        # A failover welcomes a source that was taken for lost and serves after all.
         only = [[], [self.source]] if self.spec.operation == operations.FAILOVER else [[]]
         return self.serving in only and self.roles[self.spec.target] is Role.STANDBY
 
@@ -80,12 +79,12 @@ class Facts:
 
     @property
     def named(self) -> str:
-        """The units that were asked for, with a blank before, where there are others; else nothing."""
+        """The names of the units that were asked for, with a blank before; empty for all units."""
         return f" {brief([unit.name for unit in self.units])}" if self.others else ""
 
     @property
     def goes_on(self) -> str:
-        """Units that nobody asked for, by site; a fence takes only copies of those that the other site serves."""
+        """The sites that go on serving other units, or, after a fence, units of which only the copies were closed."""
         is_fence = self.spec.operation == operations.FENCE
         served = [unit for unit in self.units if is_fence and unit.serving not in (self.source, None)]
         units = sorted((*served, *self.others), key=lambda unit: unit.name) if self.others else []
@@ -108,13 +107,13 @@ class End:
 
 
 def shut_beside(units: Sequence[UnitSnapshot], served: Mapping[str, str]) -> Mapping[str, str]:
-    """The units that were served before a run, each at the site named, and are seen closed there and open nowhere."""
+    """Return the units, with the site that served each before a run, that are seen closed there and open nowhere."""
     shut = (unit.name for unit in units if served.get(unit.name) in unit.closed_at and not unit.open_at)
     return {name: served[name] for name in shut}
 
 
 def of(facts: Facts, code: ExitCode, text: str) -> End:
-    """Hold the code that the steps gave against what was seen, of the units that nobody asked for too."""
+    """Check the code that the steps gave by the observation, that of units that nobody asked for too."""
     end = _of_asked(facts, code, text)
     if not facts.shut:
         return end
@@ -148,7 +147,7 @@ def _of_asked(facts: Facts, code: ExitCode, text: str) -> End:
     if code is not ExitCode.STRANDED:
         return End(code, text, undone)
     [by_hand] = with_queues([_by_hand(facts)], facts.spec)
-    # The worst word is kept for when nobody serves; where the target does, someone else opened it.
+    # STRANDED means that nobody serves; somebody else has opened a target that serves.
     is_partly_served = facts.serving == [facts.source] and bool(facts.left_out)
     code = ExitCode.INCOMPLETE if facts.serving == [facts.spec.target] or is_partly_served else code
     return End(code, text, undone, (by_hand,))
@@ -184,7 +183,7 @@ _DID: Final[Mapping[str, str]] = {
 
 
 def did(operation: str, source: str, target: str, named: str = "") -> str:
-    """What a run of that operation did, if it ended well."""
+    """Say what a run of that operation did, if the run ended well."""
     return _DID.get(operation, operation).format(source=source, target=target, named=named)
 
 
@@ -222,7 +221,7 @@ def _success(facts: Facts) -> tuple[ExitCode, str]:
 
 
 def _closed(facts: Facts) -> tuple[ExitCode, str]:
-    """A fence speaks of its own site, a drain of both."""
+    """Judge a fence by its own site, a drain by both."""
     site = facts.source
     out = facts.roles[site] in CLOSED or (facts.cut_off and facts.roles[site] is not Role.SERVING)
     if facts.spec.operation == operations.FENCE:
@@ -237,7 +236,7 @@ def _closed(facts: Facts) -> tuple[ExitCode, str]:
 
 
 def bounds_text(bounds: Mapping[str, Any]) -> str:
-    """The bounds in a sentence; an unknown number is called unknown."""
+    """Write the bounds as a sentence; an unknown number is called unknown."""
 
     def at_most(key: str, what: str) -> str:
         number, likely = (bounds.get(key, {}).get(name) for name in ("at_most", "likely"))

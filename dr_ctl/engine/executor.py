@@ -1,4 +1,5 @@
-"""Carries out a plan: writes down, acts through the driver, undoes on failure. Decides nothing about brokers.
+"""Carries out a plan: writes each step down, acts through the driver, undoes on failure. The driver decides about
+brokers.
 
 The exit code follows from three facts only: whether the wanted state was verified, whether anything was changed, and
 whether what was changed was undone and the undo verified.
@@ -32,13 +33,12 @@ O = TypeVar("O", bound=ports.Observation)  # noqa: E741 - the observation of one
 
 ESTIMATE_WITHIN_S = 30.0
 MAX_DRAINS: Final = 3  # a run proves that its source is empty at most this many times
-_FIRST = "look at"
 
 
 @dataclass(frozen=True, slots=True)
 class RunResult(Generic[O]):
-    """How a run ended, and what was seen then. `text` is the summary line for people and the envelope, `left` what an
-    undo could not restore, `evidence` the data behind the refusal that ended it."""
+    """The end of a run, with the observation after it. `text` is the summary line for people and the envelope, `left`
+    lists what an undo could not restore, `evidence` has the data behind the refusal that ended the run."""
 
     code: ExitCode
     text: str
@@ -59,8 +59,8 @@ class Answer(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Callbacks:
-    """The person who is asked during a run, and the installation's own commands by name, told facts. By default every
-    question is answered no, and no step waits. `begun` is called once the run is written down, before any step."""
+    """The person who is asked during a run, and the installation's own commands, called by name with facts. By default
+    every question is answered no, and no step waits. `begun` is called once the run is written, before any step."""
 
     asker: Callable[[str], bool] = lambda _: False
     stepper: Callable[[PlannedStep, bool], Answer] = lambda _, __: Answer.YES
@@ -69,13 +69,13 @@ class Callbacks:
 
 
 def to_undo(past: RunState) -> list[PlannedStep]:
-    """Begun, with something to put back, and behind the last reinstatement that succeeded; in this order."""
+    """List the steps to undo, in this order: begun, with an inverse, and after the last reinstatement that
+    succeeded."""
     reinstated = [of.step.number for of in past.steps if of.step.verb == operations.RECONCILE and of.succeeded]
     kept = max(reinstated, default=0)
     return [step for step in past.started() if step.inverse and step.number > kept]
 
 
-# The event of a step, by the outcome that it ends with.
 _EVENTS: Final[Mapping[type[ports.Outcome], StepEvent]] = {
     ports.Done: StepEvent.SUCCEEDED,
     ports.NotNeeded: StepEvent.UNNEEDED,
@@ -91,7 +91,7 @@ def _defect(error: Exception) -> ports.Outcome:
 
 @dataclass
 class Execution(Generic[O]):
-    """One process's part of a run: carries out its plan, or undoes what it has changed."""
+    """Carries out the plan of a run, or undoes its changes: the part of one process in the run."""
 
     plan: Plan
     driver: ports.Driver[O]
@@ -113,12 +113,12 @@ class Execution(Generic[O]):
 
     @cached_property
     def _move(self) -> ports.Move:
-        """As it is once the journal has this plan, and the activation of an earlier process."""
+        """The move of this plan, with the activation by an earlier process, if any."""
         plan, sent = self.plan, self.journal.replay().activation
         return ports.Move(plan.spec, plan.source, plan.baseline, plan.moved, sent)
 
     def execute(self, estimator: ports.Estimator, by: Mapping[str, Json]) -> RunResult[O]:
-        """Carry out every step in order; on the first that fails, undo all that was started if that is still safe."""
+        """Carry out every step in order; after the first failure undo all that was started, if that is still safe."""
         self.journal.run(self.plan, by)
         self.callbacks.begun()
         if any(step.verb == operations.ESTIMATE for step in self.plan.steps):
@@ -129,7 +129,7 @@ class Execution(Generic[O]):
             estimator.abandon()
 
     def undo(self) -> RunResult[O]:
-        """Put back everything an interrupted run changed, as after a failed step."""
+        """Undo all changes of an interrupted run, as after a failed step."""
         return self._back(ports.Failed("aborted", code=ExitCode.OK))
 
     def _forward(self, estimator: ports.Estimator) -> RunResult[O]:
@@ -159,14 +159,14 @@ class Execution(Generic[O]):
         return self._ended(ExitCode.OK, None)
 
     def _from_drain(self, step: PlannedStep) -> list[PlannedStep]:
-        """The steps that prove the source empty, up to this one; none where the plan has no drain."""
+        """Return the steps that prove the source empty, up to this one; a plan without a drain has none."""
         verbs = operations.DRAIN_TO_ACTIVATE
         steps = [done for done in self.plan.steps if done.verb in verbs and done.number <= step.number]
         return steps if steps and steps[0].verb == verbs[0] else []
 
     def _asked_to_end(self, step: PlannedStep) -> RunResult[O] | None:
-        """Hear signals, and the person who is asked before each step."""
-        # Asked once more right before the point of no return: a step that does not wait has not heard the signal.
+        """End the run where a signal, or the person who is asked before each step, says so."""
+        # The point of no return checks for a signal once more: a step that does not wait has not seen it.
         may_stop = step.undoable or (step.verb == operations.NO_RETURN and self._revertible)
         if may_stop and self.stop.asked():
             return self._interrupted()
@@ -196,12 +196,12 @@ class Execution(Generic[O]):
             return self._back(ports.Failed(outcome.text, findings=outcome.findings, code=code))
         if not isinstance(outcome, ports.Unknown) or step.verb != operations.ACTIVATING:
             return self._ended(ExitCode.INCOMPLETE, outcome.text)
-        # A broker that stops answering says nothing of where to look.
-        text = outcome.text if _FIRST in outcome.text else f"{outcome.text}: {_FIRST} {self._move.target} first"
-        return self._ended(ExitCode.UNKNOWN, text)
+        # The text of a broker that stops answering names no site to look at.
+        advice = "" if "look at" in outcome.text else f": look at {self._move.target} first"
+        return self._ended(ExitCode.UNKNOWN, f"{outcome.text}{advice}")
 
     def _answered_no(self, step: PlannedStep, text: str) -> RunResult[O]:
-        """Undo the steps before the question, except a site that was reinstated: people wanted that for itself."""
+        """Undo the steps before the question; a reinstated site stays, as the person asked for it by itself."""
         if not step.undoable:
             return self._ended(ExitCode.INCOMPLETE, text)
         if not to_undo(self.journal.replay()):
@@ -278,7 +278,7 @@ class Execution(Generic[O]):
         return ports.Done("passed") if above is None else ports.Failed.of(above, code=ExitCode.LOSS_REFUSED)
 
     def _asked(self, step: PlannedStep) -> ports.Outcome:
-        """A signal counts as a no while all can be undone; later the question waits for a person."""
+        """Ask a person. A signal counts as a no while all can be undone; later the question waits."""
         with self.stop.question() if step.undoable else nullcontext():
             agreed = self.callbacks.asker(step.summary)
         if agreed:
@@ -295,9 +295,9 @@ class Execution(Generic[O]):
         return ports.Done(bounds_text(bounds), {"bounds": bounds}, tuple(self.exposure.findings()))
 
     def _hooked(self, step: PlannedStep, context: JournalledStep) -> ports.Outcome:
-        """A failure ends a run that can still be undone; later it is a warning."""
+        """Run a hook. A failure ends a run that can still be undone; later the failure is a warning."""
         [call] = step.calls
-        assert self.callbacks.hooks is not None  # a plan names those of the settings alone
+        assert self.callbacks.hooks is not None  # a plan names hooks of the settings alone
         hooks = self.callbacks.hooks
         facts: dict[str, Json] = {
             "operation": self._spec.operation,
@@ -319,7 +319,7 @@ class Execution(Generic[O]):
         return self._back(ports.Failed(STOPPED, code=code))
 
     def _back(self, cause: ports.Failed) -> RunResult[O]:
-        """Undo all that was started, the last first; a step that cannot be undone does not stop the others."""
+        """Undo all steps that were started, the last first; a step that cannot be undone does not stop the others."""
         if not self.journal.changed:
             undone = cause.code in (ExitCode.REVERTED, ExitCode.DRAIN_TIMEOUT)
             code = ExitCode.PRECHECK_FAILED if undone else cause.code
@@ -334,7 +334,7 @@ class Execution(Generic[O]):
                 outcome = self.driver.undo(step, self._move, context)
             except DrCtlError:
                 raise
-            except Exception as error:  # noqa: BLE001 - one that breaks does not stop the others from being undone
+            except Exception as error:  # noqa: BLE001 - a step that breaks does not stop the others from being undone
                 outcome = _defect(error)
             undone = isinstance(outcome, ports.Done | ports.NotNeeded)
             evidence: dict[str, Json] = {"text": outcome.text, **outcome.evidence}
@@ -351,14 +351,14 @@ class Execution(Generic[O]):
         left = "; ".join(f"{', '.join(verbs)}: {why}" for why, verbs in failed.items())
         end = f"; not everything could be undone: {left}" if failed else f"{self._kept()}; undone"
         text = f"{cause.text}{end}"
-        if stranded_by and len(failed) == 1:  # what came of the rest is a consequence of that
+        if stranded_by and len(failed) == 1:  # the other failures are consequences
             text = f"{stranded_by}; so not undone: {', '.join(failed[stranded_by])}; before that: {cause.text}"
-            if self.plan.serving == (self._move.target,):  # as it does now: only the cause is news
+            if self.plan.serving == (self._move.target,):  # the target serves as before: only the cause is news
                 text = f"{cause.text}; {stranded_by}"
         return self._ended(code, text, undone=not failed)
 
     def _ended(self, code: ExitCode, text: str | None, *, undone: bool | None = None) -> RunResult[O]:
-        """Look once more: the result is what was seen after the run, not what the run intended."""
+        """Look once more: the result is the observation after the run, not the intention of the run."""
         snapshot = self.driver.observe()
         part = part_of(snapshot, self._spec)
         entries = self.journal.entries()
@@ -384,11 +384,11 @@ class Execution(Generic[O]):
         end = ending.of(facts, code, text or "")
         findings = (*self._findings, *end.findings)
         if end.code is ExitCode.INCOMPLETE and all(finding.severity is not Severity.ERROR for finding in findings):
-            findings = (*findings, found("DR-RUN-008", what=end.text))  # where no other one says what to do
+            findings = (*findings, found("DR-RUN-008", what=end.text))  # no other finding has a remedy
         findings = with_queues(findings, self._spec)
         return RunResult(end.code, end.text, findings, snapshot, end.undone, outage, bounds, self._left, self._evidence)
 
     def _bounds(self) -> Mapping[str, Json] | None:
-        """The last bounds on the loss in the journal, also those of the process that a resumed run follows."""
+        """Return the last bounds on the loss in the journal, those of an earlier process too."""
         said: list[Any] = [entry.evidence["bounds"] for entry in self.journal.entries() if "bounds" in entry.evidence]
         return said[-1] if said else None

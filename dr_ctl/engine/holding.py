@@ -1,8 +1,8 @@
-"""Takes the lock at the brokers and holds it for one run: looks at it before each call, renews it, gives it back.
+"""Takes the lock at the brokers and holds it for one run: checks the lock before each call, renews it, gives it back.
 
-The order of sites is the order of their names whatever the direction, and a conflict gives back what was taken: of two
-runs that start together one gets it, and none waits. Brokers that do not answer are left out, and joined when a call is
-to go there.
+Sites are locked in the order of their names whatever the direction, and a conflict gives back all locks taken so far:
+of two runs that start together one gets the lock, and none waits. Brokers that do not answer are left out, and joined
+when a call is to go there.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -24,7 +24,7 @@ FRESH_S: Final = 1.0
 REUSABLE_S: Final = 0.6  # a reading no older than this is still fresh at the next renewal
 SILENT_S: Final = 5.0  # a silent broker is not asked again for another one's sake before
 TRIES: Final = 3
-# Within the second that a reading may be old when a call goes out, so that no call has to wait for one.
+# Shorter than the second that a reading may be old when a call goes out, so that no call waits for a reading.
 READ_EVERY_S: Final = 0.7
 SOON_S: Final = 0.1
 
@@ -54,7 +54,7 @@ class Lease:
     """The lock of one run at all brokers that answer. Safe to use from several threads."""
 
     def __init__(self, stores: Iterable[lease.Store], who: lease.LockDocument, clock: Clock) -> None:
-        """`who` is the document to be, without its times and its epoch."""
+        """`who` is the lock document without its times and its epoch."""
         self.locks = [BrokerLock(store) for store in sorted(stores, key=lambda store: (store.site, store.pair))]
         self._who, self._clock = who, clock
         self.facts: Callable[[], tuple[str, int]] = lambda: ("", 0)  # the journal's last hash and count
@@ -70,14 +70,15 @@ class Lease:
         return next(broker for broker in self.locks if broker.key == (site, pair))
 
     def findings(self) -> list[Finding]:
-        """Say where the lock could not be had because the broker does not let this user create it."""
+        """Name the brokers that do not let this user create the lock."""
         return [found("DR-LOCK-001", name=at.name, why=at.forbidden) for at in self.locks if at.forbidden is not None]
 
     def held_at(self) -> list[str]:
         return [broker.name for broker in self.locks if broker.held is not None]
 
     def take(self, among: Collection[tuple[str, str]] | None = None, *, break_lock: bool = False) -> None:
-        """At every broker that answers, of those named where any are; raises `Locked`, with nothing taken."""
+        """Take the lock at every broker that answers, or those of them in `among`; raises `Locked`, with nothing
+        taken."""
         before, self._lost = self._lost, None
         for attempt in range(TRIES):
             rival = self._try(among, break_lock=break_lock)
@@ -91,7 +92,7 @@ class Lease:
     def _try(
         self, among: Collection[tuple[str, str]] | None, *, break_lock: bool
     ) -> tuple[str, lease.LockDocument, bool] | None:
-        """One attempt; gives who was in the way, where, and whether that one holds it still."""
+        """Make one attempt; returns a rival's broker and lock, and whether that lock is live, or None."""
         readings = self._readings(among)
         broken: list[lease.LockDocument] = []
         for broker, reading in readings:
@@ -113,7 +114,7 @@ class Lease:
                 taken.append(broker)
             done = True
         finally:
-            # No call went out under what was created, so that its epoch may be had by another.
+            # No call went out under these locks, so that another run may have their epoch.
             for broker in taken if not done else ():
                 with broker.mutex:
                     if (held := broker.held) is not None:
@@ -121,7 +122,7 @@ class Lease:
                         _remove(broker, held.epoch)
         for broker, reading in readings:
             with broker.mutex:
-                for document in reading.documents:  # older epochs, never the highest
+                for document in reading.documents:  # of older epochs, never the highest
                     if broker.held is not None and document.epoch < broker.held.epoch:
                         _remove(broker, document.epoch)
         return None
@@ -142,7 +143,7 @@ class Lease:
     def _create(
         self, broker: BrokerLock, reading: lease.LockReading, broken: Collection[lease.LockDocument]
     ) -> tuple[lease.LockDocument, bool] | None:
-        """Create the lock at one broker and look whether it is this run's; gives who has it, and whether it lives."""
+        """Create the lock at one broker and read it back; returns a rival's lock and whether that is live, or None."""
         at = self._clock.monotonic()
         me = self._document(broker, reading)
         try:
@@ -151,11 +152,11 @@ class Lease:
             broker.forbidden = str(error)
             return None
         except BrokerError:
-            pass  # created or not: the reading tells, by whose it is
+            pass  # the reading tells whether the lock was created
         try:
             now = lease.read_locks(broker.store)
         except BrokerError:
-            return None  # away since; a call to it looks first
+            return None  # the broker is away now; a call to it looks first
         other = lease.conflict(now, me, broken)
         if other is None:
             broker.held = me
@@ -168,7 +169,7 @@ class Lease:
     # While holding.
 
     def why_not(self, site: str, pair: str, timeout_s: float) -> str | None:
-        """Why no call may go out to that broker now, renewing what is old; None if one of `timeout_s` may."""
+        """Say why no call of `timeout_s` may go out to that broker now, after renewing an old lock; None if it may."""
         broker = self._at(site, pair)
         try:
             if broker.forbidden is None and (self._old(broker) or self._left_s(broker) < timeout_s):
@@ -197,7 +198,7 @@ class Lease:
         return f"the lock at {name} is not this run's any more: {holder.described}"
 
     def _glance(self, broker: BrokerLock) -> None:
-        """Look at a broker that the call does not go to, and whose silence must not hold it up."""
+        """Check the lock at another broker than that of the call, without letting a silent one delay the call."""
         if self._clock.monotonic() - broker.silent_at > SILENT_S and broker.mutex.acquire(blocking=False):
             try:
                 if broker.held is not None:
@@ -208,17 +209,17 @@ class Lease:
                 broker.mutex.release()
 
     def renew_if_due(self, broker: BrokerLock) -> None:
-        """Look at the lock at one broker, and renew it where it has to be. Raises `BrokerError`."""
+        """Check the lock at one broker, and renew it if it is due. Raises `BrokerError`."""
         with broker.mutex:
             if broker.held is not None:
                 self._renew_if_due(broker, no_older_s=REUSABLE_S)
 
     def age_s(self, broker: BrokerLock) -> float:
-        """Seconds since the last reading of this broker's lock; 0 where the lock is not held."""
+        """Return the seconds since the last reading of this broker's lock; 0 where the lock is not held."""
         return self._clock.monotonic() - broker.read_at if broker.held is not None else 0.0
 
     def paused(self, site: str, pair: str, names: Iterable[str]) -> str | None:
-        """Write down which queues are about to be paused; says why not where that cannot be done."""
+        """Write the queues that are about to be paused into the lock; returns why that failed, or None."""
         broker = self._at(site, pair)
         with broker.mutex:
             broker.own = tuple(sorted({*broker.own, *names}))
@@ -231,7 +232,7 @@ class Lease:
         return None
 
     def still_paused(self, site: str, pair: str, names: Collection[str]) -> None:
-        """Note which queues of a broker were seen paused at the end: the lock forgets what runs have lifted."""
+        """Note the queues that were seen paused at the end: the lock forgets pauses that were lifted."""
         broker = self._at(site, pair)
         with broker.mutex:
             broker.own = tuple(name for name in broker.own if name in names)
@@ -240,14 +241,14 @@ class Lease:
                 broker.held = replace(broker.held, paused={run: queues for run, queues in left.items() if queues})
 
     def before(self, site: str, pair: str, names: Iterable[str]) -> None:
-        """Note which queues were paused before the run; written with the next change of the lock."""
+        """Note the queues that were paused before the run, for the next change of the lock."""
         for broker in self.locks:
             if broker.key == (site, pair):
                 broker.before = tuple(sorted(names))
 
     def reacquire(self) -> str | None:
-        """Take a lock that ran out again, because an undo needs it too; returns why not where another run has it. After
-        another run held the lock, this run must not act: the other began from the state it saw."""
+        """Take a lock again that ran out, because an undo needs the lock too; returns why that failed, or None. After
+        another run held the lock, this run must not act: the other run began from the state that it saw."""
         if self._lost is None:
             return None
         if self._taken_over_by is not None:
@@ -259,7 +260,7 @@ class Lease:
         return None
 
     def release(self) -> None:
-        """Mark it as released wherever it is held; where a broker does not answer it runs out by itself."""
+        """Mark the lock as released at every broker; at a broker that does not answer it runs out by itself."""
         for broker in self.locks:
             with broker.mutex:
                 held, broker.held = broker.held, None
@@ -268,10 +269,10 @@ class Lease:
                         self._write(broker, replace(held, released=True))
 
     def _join(self, broker: BrokerLock) -> None:
-        """Take it, with the run's epoch, at a broker that did not answer when it was taken elsewhere."""
+        """Take the lock, with the run's epoch, at a broker that did not answer when the other brokers were locked."""
         reading, at = lease.read_locks(broker.store), self._clock.monotonic()
         me, highest = self._document(broker, reading), reading.highest
-        if highest is not None and highest.same(me):  # created, and the answer was lost
+        if highest is not None and highest.same(me):  # an earlier call created the lock, and its answer was lost
             broker.held = me
             self._note_reading(broker, me, reading, at)
             return
@@ -282,7 +283,7 @@ class Lease:
             self._lost = self._lost or (broker.name, other)
 
     def _document(self, broker: BrokerLock, reading: lease.LockReading) -> lease.LockDocument:
-        """With the queues that dead runs left paused there, before their documents are removed."""
+        """Make the lock document, which takes over the queues that dead runs left paused there."""
         paused = lease.inherited(reading)
         broker.own = tuple(sorted({*broker.own, *paused.get(self._who.run, ())}))
         return replace(
@@ -302,13 +303,13 @@ class Lease:
             return
         reading = self._read(broker, broker.held)
         if reading is not None and self._left_s(broker) < RENEW_BELOW_S:
-            # Renewed late, it may have run out and be another's by now: the reading after it tells, as it told before.
+            # A lock that is renewed late may be another run's by now: the reading after the renewal tells.
             broker.held = replace(broker.held, expires_ms=reading.now_ms + int(LEASE_S * 1000))
             self._write(broker, broker.held)
             self._read(broker, broker.held)
 
     def _shown_lately(self, broker: BrokerLock, me: lease.LockDocument, no_older_s: float) -> bool:
-        """Our lock, and that no renewal is due. A reading without it may be older: the caller looks again."""
+        """Say whether a recent reading for another purpose shows this run's lock, and no renewal is due."""
         recent = lease.recent_reading(broker.store)
         if recent is None or recent[0] > no_older_s or lease.lost_to(recent[1], me) is not None:
             return False
@@ -317,7 +318,7 @@ class Lease:
         return self._left_s(broker) >= RENEW_BELOW_S
 
     def _read(self, broker: BrokerLock, me: lease.LockDocument) -> lease.LockReading | None:
-        """Look at the lock; returns None where another run has taken the lock over."""
+        """Read the lock; returns None if another run has taken the lock over."""
         at = self._clock.monotonic()
         reading = lease.read_locks(broker.store)
         if (other := lease.lost_to(reading, me)) is not None:
@@ -328,7 +329,7 @@ class Lease:
         return reading
 
     def _note_reading(self, broker: BrokerLock, me: lease.LockDocument, reading: lease.LockReading, at: float) -> None:
-        """Count from before the question: the broker answered after that moment."""
+        """Count the time left from before the question: the broker answered after that moment."""
         written = next(document for document in reading.documents if document.same(me))
         broker.read_at, broker.runs_out_at = at, at + (written.expires_ms - reading.now_ms) / 1000
 
@@ -347,14 +348,15 @@ class Lease:
 
 
 def _remove(broker: BrokerLock, epoch: int) -> None:
-    """Tidy up; where this fails, the lock runs out by itself."""
+    """Remove a lock document; if this fails, the lock runs out by itself."""
     with suppress(BrokerError):
         broker.store.delete(lease.LOCK, epoch)
 
 
 @contextmanager
 def auto_renewed(stores: Sequence[lease.Store], who: lease.LockDocument, clock: Clock) -> Iterator[Lease]:
-    """A lock to take; once it is held it is kept until the block ends, by itself. The stores are closed then."""
+    """Make a lock to take; a lock that is held is renewed in the background until the block ends. The stores are closed
+    then."""
     held = Lease(stores, who, clock)
     over = system().event()
     keeping = [in_background(partial(_keep, held, broker, over), f"lock at {broker.name}") for broker in held.locks]

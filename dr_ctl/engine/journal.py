@@ -24,7 +24,7 @@ also when its end is not known. An illegal move raises and changes nothing.
                               ├────── failed ─────> FAILED ───┼── undo-started ──> UNDOING ── undone ──> UNDONE
                               └────── lost ───────> UNKNOWN ──┘                       └───── undo-failed ──> STUCK
 
-A run goes back to its drain where a takeover outdates what it has proven: those steps are started again.
+A run goes back to its drain where a takeover outdates its proofs: the steps since then are started again.
 """
 
 from __future__ import annotations
@@ -86,17 +86,17 @@ class Entry:
 
     @property
     def fences(self) -> bool:
-        """Say whether the line is of a call that may keep clients out."""
+        """Say whether the line is the intent of a call that may keep clients out."""
         return self.kind == "intent" and self.verb == FENCING
 
     @property
     def lets_in(self) -> bool:
-        """Say whether the line is of the end of a step that let clients in."""
+        """Say whether the line is the end of a step that let clients in."""
         return self.kind == "step" and (self.verb, self.outcome) in _LETS_IN
 
     @property
     def let_in_at(self) -> datetime | None:
-        """When that was: an activation goes on until all that was held back is delivered too."""
+        """The moment at which clients got in: an activation goes on until all messages held back are delivered too."""
         return moment(self.evidence.get(LET_IN_AT)) or self.at
 
     def body(self) -> dict[str, Json]:
@@ -111,7 +111,7 @@ class Entry:
 
     @classmethod
     def of_line(cls, line: bytes, *, exact: bool = False) -> tuple[Entry, str]:
-        """With the hash that seals it; raises ValueError. `exact`: the journal would write the same bytes."""
+        """Read a line and its hash; raises ValueError. If `exact`, the bytes must be those that the journal writes."""
         try:
             row = json.loads(line)
             sealed = str(row.pop("hash"))
@@ -124,7 +124,7 @@ class Entry:
 
 
 def is_held(path: Path) -> bool:
-    """Say whether a process writes this journal now. False where there is none."""
+    """Say whether a process writes this journal now; False without a journal."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -140,7 +140,8 @@ def is_held(path: Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Lines that fit together. `wrong`: the number of the first that does not, and why; `torn`: one more begins."""
+    """Lines that fit together. `wrong` has the number of the first other line, and why; `torn` says that a torn line
+    follows."""
 
     entries: list[Entry]
     wrong: tuple[int, str] | None = None
@@ -148,7 +149,8 @@ class Chain:
 
 
 def chain(raw: bytes, *, exact: bool = False) -> Chain:
-    """As far as it fits together. `exact`: byte by byte as the journal writes, and no crash explains a lonely line."""
+    """Read the lines that fit together. If `exact`, every byte must be as written, and no crash explains a lonely
+    line."""
     entries: list[Entry] = []
     previous = GENESIS
     *whole, rest = raw.split(b"\n")
@@ -157,7 +159,7 @@ def chain(raw: bytes, *, exact: bool = False) -> Chain:
             entry, sealed = Entry.of_line(line, exact=exact)
         except ValueError as error:
             if number == len(whole) and not (exact and (rest or not entries)):
-                return Chain(entries, torn=True)  # with its newline, but not all of its middle
+                return Chain(entries, torn=True)  # the crash lost a part of the middle
             return Chain(entries, (number, "was altered" if exact else f"is not a journal line: {error}"))
         if exact and (entry.previous != previous or entry.seq != number):
             return Chain(entries, (number, "does not follow the line before it"))
@@ -169,7 +171,7 @@ def chain(raw: bytes, *, exact: bool = False) -> Chain:
 
 
 def read_entries(path: Path) -> list[Entry]:
-    """Read all whole lines; a torn last one is left out. Raises `JournalDamaged` naming the line that does not fit."""
+    """Read all whole lines, without a torn last line. Raises `JournalDamaged` with the line that does not fit."""
     checked = chain(path.read_bytes())
     if checked.wrong is not None:
         number, why = checked.wrong
@@ -200,15 +202,15 @@ class StepEvent(Enum):
     UNDO_FAILED = "undo-failed"
 
 
-# What each event makes of a step, and of which states.
+# Each event leads to a state, from any of a set of states.
 _AFTER: Final[Mapping[StepEvent, tuple[StepState, set[StepState]]]] = {
     StepEvent.STARTED: (StepState.RUNNING, {StepState.PENDING, StepState.DONE, StepState.UNNEEDED, StepState.FAILED}),
     StepEvent.SUCCEEDED: (StepState.DONE, {StepState.RUNNING}),
     StepEvent.UNNEEDED: (StepState.UNNEEDED, {StepState.RUNNING}),
     StepEvent.FAILED: (StepState.FAILED, {StepState.RUNNING}),
     StepEvent.UNKNOWN: (StepState.UNKNOWN, {StepState.RUNNING}),
-    # A process that died left its step running, and the next one undoes it; a second `abort` tries again what the
-    # first could not, also after dying in the middle.
+    # The next process undoes a step that was left running by a process that died. A second `abort` tries again what
+    # the first could not undo, also after dying in the middle.
     StepEvent.UNDO_STARTED: (StepState.UNDOING, {*StepState} - {StepState.PENDING, StepState.UNDONE}),
     StepEvent.UNDONE: (StepState.UNDONE, {StepState.UNDOING}),
     StepEvent.UNDO_FAILED: (StepState.STUCK, {StepState.UNDOING}),
@@ -220,7 +222,7 @@ class IllegalMove(DrCtlError):
 
 
 def after(state: StepState, event: StepEvent) -> StepState:
-    """Say the state that follows; raises `IllegalMove` where the table has no row."""
+    """Return the state that follows; raises `IllegalMove` where the table has no row."""
     then, states = _AFTER[event]
     if state not in states:
         raise IllegalMove(f"a step that is {state.value} cannot be {event.value}")
@@ -239,8 +241,8 @@ class StepPast:
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """The state of a run as its journal tells it. `plan` is the first, with the state before the run; `steps` are those
-    of resumed runs too. `activation` is true once an activating call went out and was not disproved."""
+    """The state of a run by its journal. `plan` is the first plan, with the state before the run; `steps` has the steps
+    of later plans too. `activation` is true once an activating call went out and was not disproved."""
 
     plan: Plan
     steps: tuple[StepPast, ...]
@@ -251,12 +253,12 @@ class RunState:
         return max((past.step.number for past in self.steps), default=0)
 
     def started(self) -> list[PlannedStep]:
-        """Steps that may have changed something, the last first: the order of undoing."""
+        """List the steps that may have changed something, the last first, in the order of undoing."""
         return [past.step for past in reversed(self.steps) if past.state not in (StepState.PENDING, StepState.UNDONE)]
 
 
 def replay(entries: Sequence[Entry]) -> RunState:
-    """Through the table of states; raises `JournalDamaged` where there is no run, or one that dr-ctl does not write."""
+    """Replay the lines through the table of states; raises `JournalDamaged` for lines that are no run of dr-ctl."""
     try:
         plans = [read(Plan, entry.evidence["plan"]) for entry in entries if entry.kind == "run"]
         if not plans:
@@ -277,8 +279,8 @@ def replay(entries: Sequence[Entry]) -> RunState:
 
 
 def outage_s(entries: Sequence[Entry]) -> float | None:
-    """Seconds from the first call of the fence until clients were let in, at the target or again at the source, with
-    those for which a takeover kept them out before or after it.
+    """Return the seconds from the first call of the fence until clients were let in, at the target or again at the
+    source, plus the seconds for which a takeover kept them out before or after that.
 
     The journal's times count, so a resumed run includes the time between the two processes. Returns None where no
     fence's call went out, no client was let in since, or the clock was set back meanwhile.
@@ -291,21 +293,21 @@ def outage_s(entries: Sequence[Entry]) -> float | None:
 
 
 def let_in_at(entries: Sequence[Entry]) -> datetime | None:
-    """The time at which clients were let in first: at the target, or again at the source. None where they were not."""
+    """Return the time at which clients were first let in, at the target or again at the source, or None."""
     return next((entry.let_in_at for entry in entries if entry.lets_in), None)
 
 
 def fenced_at(entries: Sequence[Entry]) -> datetime | None:
-    """The time of the fence's first call, or None before that call."""
+    """Return the time of the fence's first call, or None before that call."""
     return next((entry.at for entry in entries if entry.fences), None)
 
 
 OUT_AGAIN_S: Final = "out_again_s"
-"""The evidence key for how long at most a takeover kept clients out of a site that served."""
+"""The evidence key for the longest time that a takeover kept clients out of a serving site."""
 LET_IN_AT: Final = "let_in_at"
 """The evidence key for the moment clients got in: the activation itself ends later, with the delivery of held
 messages."""
-# How the steps end that let clients in, at the target or again at the source.
+# These ends of steps let clients in, at the target or again at the source.
 _LETS_IN: Final = {
     (ACTIVATING, StepEvent.SUCCEEDED.value),
     (ACTIVATING, StepEvent.UNNEEDED.value),
@@ -319,7 +321,7 @@ _ASKED_WITHIN_S: Final = 0.05
 
 
 class Journal:
-    """The one writer, for several threads; locks the file itself. It has `count` lines, which `last_hash` seals."""
+    """The only writer of a journal, for several threads; locks the file itself. `last_hash` seals all `count` lines."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
         self._clock = clock
@@ -348,7 +350,7 @@ class Journal:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            system().sleep(_ASKED_WITHIN_S)  # a reader that asks `is_held` holds it for that moment itself
+            system().sleep(_ASKED_WITHIN_S)  # a reader holds the lock for a moment in `is_held`
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def _cut(self) -> None:
@@ -357,11 +359,11 @@ class Journal:
 
     @property
     def changed(self) -> bool:
-        """Say whether a call went out, of this process or an earlier one."""
+        """Say whether a call went out, from this process or an earlier one."""
         return any(entry.kind == "intent" for entry in self._entries)
 
     def entries(self) -> list[Entry]:
-        """All lines but the very many samples, in order, with the lines of earlier processes."""
+        """Return all lines in order, those of earlier processes too, without the very many samples."""
         return [*self._entries]
 
     def replay(self) -> RunState:
@@ -371,7 +373,7 @@ class Journal:
         os.close(self._file)
 
     def run(self, plan: Plan, by: Mapping[str, Json]) -> None:
-        """Begin to execute a plan; `by` says who does, where, with which version. Raises `CannotWrite`."""
+        """Begin to execute a plan; `by` names the user, the host and the version. Raises `CannotWrite`."""
         try:
             self._reserve.take()
         except CannotWrite:
@@ -398,7 +400,7 @@ class Journal:
         )
 
     def sample(self, step: PlannedStep, evidence: Mapping[str, Json]) -> None:
-        """A figure for the report: written, but not worth a sync inside a wait, nor room kept for what is done."""
+        """Write a figure for the report, which is worth neither a sync inside a wait nor reserved room."""
         self._append([(_SAMPLE, step.id, None, None, evidence)], sync=False)
 
     def lock(self, evidence: Mapping[str, Json]) -> None:
@@ -439,7 +441,7 @@ class Journal:
             return self.count - len(entries) + 1
 
     def _sync(self) -> None:
-        """Put the lines on disk. Some file systems only notice here that there is no room; then the reserve is used."""
+        """Put the lines on disk. The reserve serves file systems that notice only here that no room is left."""
         while True:
             try:
                 getattr(os, "fdatasync", os.fsync)(self._file)  # not every system has the cheaper of the two
@@ -450,7 +452,7 @@ class Journal:
                 return
 
     def _write(self, block: bytes, *, needed: bool) -> bool:
-        """Append a block whole or not at all. Only a needed one uses the reserve of a full disk."""
+        """Append a block whole or not at all. Only a needed block uses the reserve of a full disk."""
         while True:
             full: OSError | None = None
             try:

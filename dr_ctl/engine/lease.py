@@ -1,4 +1,4 @@
-"""Judges the locks on the brokers: one run at a time, whoever starts it and from where; which lock still counts.
+"""Judges the locks on the brokers, which let one run at a time act, from whatever host: which lock still counts.
 
 A lock is a document that a broker keeps. Creating one is atomic, so of two runs one gets it. The document's number is
 the epoch, one higher than every epoch seen at any broker, so a run notices when its lock was taken over. The lock
@@ -30,7 +30,7 @@ from dr_ctl.engine.disk import private
 from dr_ctl.engine.runs import Locked, write_text
 
 LOCK: Final = "lock"
-# The text of what stands under a lock's name and was made by somebody else: no lock, but its number is taken.
+# The text of a document under a lock's name that another client made: no lock, but its number is taken.
 NOBODYS: Final = "nobody's"
 _NEVER: Final = 2**62
 _GONE: Final = "nobody: it is gone"
@@ -39,8 +39,8 @@ _FAR_MS: Final = 50_000_000_000_000  # about 1 600 years: a moment that is furth
 
 @dataclass(frozen=True, slots=True)
 class LockDocument:
-    """A lock's record of its run. Times are those of the broker that keeps it. `paused` is by run: a run that takes
-    over from a dead run must lift the dead run's pauses as well."""
+    """A lock's record of its run. Times are by the clock of the broker that keeps the document. `paused` has queues by
+    run: a run that takes over from a dead run must lift the dead run's pauses as well."""
 
     epoch: int
     run: str
@@ -69,7 +69,7 @@ class LockDocument:
         return not self.released and now_ms < self.expires_ms
 
     def same(self, other: LockDocument) -> bool:
-        """Say whether both are of the same holding, whatever was written into it since."""
+        """Say whether both are documents of one lock, whatever was written into it since."""
         own_id, other_id = ((lock.epoch, lock.run, lock.host, lock.pid, lock.state) for lock in (self, other))
         return own_id == other_id
 
@@ -78,7 +78,7 @@ class LockDocument:
 
     @classmethod
     def of_text(cls, epoch: int, text: str) -> LockDocument:
-        """Read a document; an unreadable document counts as held by somebody unknown, and never expires."""
+        """Read a document; an unreadable document counts as the lock of an unknown run, and never expires."""
         try:
             row = json.loads(text)
             lock = read(cls, {**row, "epoch": epoch})
@@ -91,7 +91,7 @@ class LockDocument:
 
 @dataclass(frozen=True, slots=True)
 class LockReading:
-    """The locks of one broker at one moment of its clock; `taken` are numbers that are no lock's, and not free."""
+    """The locks of one broker at one moment of its clock; `taken` has further numbers that are not free."""
 
     site: str
     pair: str
@@ -115,11 +115,12 @@ class Store(Protocol):
     pair: str
 
     def read(self, kind: str) -> tuple[int, Sequence[tuple[int, str]]]:
-        """The broker's clock, and the documents of a kind by number, as of the same moment: whole ones, whatever is in
-        them; `NOBODYS` for what clients can have made."""
+        """Return the broker's clock, and the documents of a kind by number, as of the same moment: whole documents with
+        any content, and `NOBODYS` for those that clients can have made."""
 
     def lately(self, kind: str) -> tuple[float, int, Sequence[tuple[int, str]]] | None:
-        """The age in seconds of the newest sample, for whatever purpose, and what `read` would have returned then."""
+        """Return the age in seconds of the newest reading, for whatever purpose, and what `read` would have returned
+        then."""
 
     def create(self, kind: str, number: int, text: str) -> bool:
         """Create a document atomically: of several runs that try, one succeeds. Raises `Forbidden`."""
@@ -131,28 +132,28 @@ class Store(Protocol):
         """Remove a document; raises where the document is gone."""
 
     def why_forbidden(self) -> str | None:
-        """Why no document can be created there, without trying; None where the right is unknown."""
+        """Say why no document can be created there, without trying; None if nothing is known against it."""
 
     def close(self) -> None: ...
 
 
-# Decisions that follow from a reading, without any call.
+# The following functions decide by a reading, without any call.
 
 
 def against(reading: LockReading, me: LockDocument, broken: Collection[LockDocument] = ()) -> LockDocument | None:
-    """The lock that keeps this run out, if any. A lock broken at one broker counts as broken at the others too."""
+    """Return the lock that keeps this run out, if any. A lock broken at one broker is broken at the others too."""
     newest = sorted(reading.documents, key=lambda lock: -lock.epoch)
     live = (lock for lock in newest if lock.live(reading.now_ms) and not ended(lock, me))
     return next((lock for lock in live if not any(lock.same(other) for other in broken)), None)
 
 
 def ended(lock: LockDocument, me: LockDocument) -> bool:
-    """Say whether a lock is of a run that is gone, released or not: of this STATE and this start of this machine, and
-    its process is not there. A copy of the disk has the same STATE, and its runs live elsewhere."""
+    """Say whether the run of a lock is gone, released or not: a run of this STATE and this start of this machine whose
+    process does not exist. A copy of the disk has the same STATE, but its runs live elsewhere."""
     if not me.state or lock.state != me.state:
         return False
     if not lock.boot:
-        return True  # no boot id; this run holds the STATE's own lock, so no other run of this STATE lives
+        return True  # no boot id: no other run of this STATE lives while this run holds the STATE's own lock
     on_this_machine = (lock.host, lock.boot) == (me.host, me.boot)
     return on_this_machine and (lock.pid == me.pid or not machine.process_lives(lock.pid))
 
@@ -165,7 +166,7 @@ def next_epoch(readings: Iterable[LockReading]) -> int:
 
 
 def lost_to(reading: LockReading, me: LockDocument) -> LockDocument | None:
-    """The lock of another run that replaced this run's lock; returns None while this run still holds its own."""
+    """Return the lock of another run that replaced this run's lock; None while this run still holds its own."""
     others = [lock for lock in reading.documents if lock.epoch >= me.epoch and not lock.same(me)]
     if others:
         return max(others, key=lambda lock: lock.epoch)
@@ -173,12 +174,12 @@ def lost_to(reading: LockReading, me: LockDocument) -> LockDocument | None:
 
 
 def conflict(reading: LockReading, me: LockDocument, broken: Collection[LockDocument] = ()) -> LockDocument | None:
-    """After creating: the other run's lock that won, or None where this run has the lock."""
+    """Return the other run's lock that won after both were created, or None if this run has the lock."""
     return lost_to(reading, me) or against(reading, me, broken)
 
 
 def inherited(reading: LockReading) -> dict[str, tuple[str, ...]]:
-    """Queues that earlier runs paused and no run has resumed yet, by run. Whichever run comes next must resume them."""
+    """Return, by run, the queues that no run has resumed since that run paused them. The next run must resume them."""
     paused: dict[str, tuple[str, ...]] = {}
     for lock in reading.documents:
         for run, names in lock.paused.items():
@@ -191,7 +192,7 @@ def read_locks(store: Store) -> LockReading:
 
 
 def recent_reading(store: Store) -> tuple[float, LockReading] | None:
-    """The locks as a recent reading for another purpose showed them, with the age of that reading in seconds."""
+    """Return the locks by a recent reading for another purpose, with the age of that reading in seconds."""
     if (recent := store.lately(LOCK)) is None:
         return None
     ago_s, now_ms, texts = recent
@@ -223,21 +224,21 @@ class FolderStore:
         self._folder, self._clock = folder / site / pair, clock
 
     def read(self, kind: str) -> tuple[int, Sequence[tuple[int, str]]]:
-        """By this machine's clock: no other one judges by it."""
+        """Read by this machine's clock, the only one that judges these documents."""
         now_ms = int(self._clock.now().timestamp() * 1000)
         documents: list[tuple[int, str]] = []
         try:
             for path in self._folder.glob(f"{kind}.*"):
                 number = path.name.removeprefix(f"{kind}.")
                 with suppress(FileNotFoundError):  # removed since by another run
-                    # A damaged document still counts: its number is not free.
+                    # The number of a damaged document is not free either.
                     documents += [(int(number), path.read_text("utf-8", "replace"))] if number.isdecimal() else []
         except OSError as error:
             raise BrokerError(f"the documents in {self._folder} cannot be read: {error}") from error
         return now_ms, sorted(documents)
 
     def lately(self, kind: str) -> None:
-        """No reading of a broker tells of them."""
+        """Return nothing: no reading of a broker has these documents."""
 
     def create(self, kind: str, number: int, text: str) -> bool:
         """Create a whole document or none: the file gets its name once its content is on disk."""

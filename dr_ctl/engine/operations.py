@@ -1,5 +1,5 @@
 """The names of the operations, their kinds, the runbook lines of the single steps, and the verbs that the engine itself
-tells apart; a topology does every other verb."""
+knows; a topology does every other verb."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,18 +16,18 @@ HOOK: Final = "hook"
 HOLD: Final = "hold"
 GENERAL: Final = frozenset({ESTIMATE, SNAPSHOT, QUESTION, NO_RETURN, HOOK, HOLD})
 CATCHING_UP: Final = "catch-up"
-# Verbs that prove a site empty and open the other one, from the first: done again where a takeover outdates the proof.
+# These verbs prove a site empty and open the other; a run does them again where a takeover outdates the proof.
 DRAIN_TO_ACTIVATE: Final = ("drain", "verify", NO_RETURN, "activate")
-# Clients are out from the first call of this step, and may be in from the first call of that one.
+# Clients are out from the first call of FENCING, and may be in from the first call of ACTIVATING.
 FENCING: Final = "fence"
 ACTIVATING: Final = "activate"
-# Verbs left for a resumed run whose target was seen to serve.
+# A resumed run whose target was seen to serve does only these verbs.
 FINISHING: Final = frozenset({"observe", "check", NO_RETURN, ACTIVATING, "probe"})
-# The same verbs where the source lets clients in again: the source is closed, without any check before.
+# If the source lets clients in again, it does these: the source is closed, without any check before.
 CLOSING_AGAIN: Final = (FINISHING - {"check"}) | {FENCING}
-# The verbs left for a failover that was made: what the lost site holds is kept out again.
+# A failover that was made before does only these verbs: messages of the lost site are kept out again.
 KEEPING_OUT: Final = frozenset({"observe", "check", SNAPSHOT, "quarantine"})
-# How a lost site is reinstated. Once the last verb has succeeded, it stays so, even if a later step fails.
+# These verbs reinstate a lost site. After RECONCILE the site stays reinstated, even if a later step fails.
 RECONCILE: Final = "reconcile"
 REJOINING: Final = frozenset({"residue", "reinstate", RECONCILE})
 SWAPOVER: Final = "swapover"
@@ -48,7 +48,7 @@ KEEP_ASIDE: Final = "sync settle"
 PUT_BACK: Final = "sync put-back"
 REHEARSE: Final = "rehearse"
 REHEARSE_CLEAN: Final = "rehearse clean"
-# Operations at the site they name; every other names the site that shall serve.
+# These operations name the site where they act; every other names the site that shall serve.
 AT_SOURCE: Final = (QUIESCE, FENCE, UNFENCE, RESTART, TRIM, KEEP_ASIDE, PUT_BACK)
 # Operations that send the clients to another site.
 MOVING: Final = (SWAPOVER, FAILOVER, FAILBACK, ACTIVATE)
@@ -73,7 +73,7 @@ ALONE: Final = tuple(_LINES)
 
 
 def single_step(operation: str) -> Runbook:
-    """The lines of an operation that is a single step of the runbooks: with the same checks before it."""
+    """Return the lines of an operation that is a single step of the runbooks, with the same checks before the step."""
     lines = (("observe", "both"), ("check", "both"), *_LINES[operation])
     steps = tuple(RunbookStep(verb, site, number) for number, (verb, site) in enumerate(lines, start=1))
     return Runbook(operation, operation, steps, Path(operation))

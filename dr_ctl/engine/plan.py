@@ -1,10 +1,10 @@
 """A plan as a value: the steps, their exact calls, and the calls that undo them.
 
 A dry run prints the same object that a run executes. A call without `when` goes out unless its effect is seen to hold;
-one with `when` goes out where that is seen.
+a call with `when` goes out if that condition is seen.
 
-`Spec` is what was typed: the operation with its options, and how it is run. Each field that an option sets declares
-that option, for the command line, for the plan and for the journal.
+`Spec` is the request as typed: the operation with its options. A field that an option sets declares that option, for
+the command line, for the plan and for the journal.
 """
 
 from collections.abc import Iterable, Mapping
@@ -65,7 +65,7 @@ class Spec:
     )
 
     def typed(self) -> list[str]:
-        """The options beside operation and site, as a person types them."""
+        """Return the options beside operation and site, as a person types them."""
         words: list[str] = []
         for declared in fields(self):
             name, _, kind = declared.metadata.get("typed", "").partition(" ")
@@ -84,8 +84,9 @@ class Spec:
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """`reason` and `expect_serving` are options of `Spec`, and here for commands that ask no question of their own.
-    `after`: the newest epoch of a lock in the reading that the run rests on, None for a person's command."""
+    """The options on how to run. `reason` and `expect_serving` are options of `Spec`; they stand here for commands
+    without a `Spec`. A run of the monitor gives `after`, the newest epoch of a lock in the reading that the run rests
+    on."""
 
     yes: bool = option("--yes", "Ask nothing.", default=False)
     dry_run: bool = option("--dry-run", "Show the very plan that a run would execute; change nothing.", default=False)
@@ -108,8 +109,7 @@ _CALL: Final = ("site", "pair", "goal", "thing", "part", "about", "when", "at_mo
 
 
 class Goal(Enum):
-    """The purpose of a call, whichever request serves it at one kind of broker: the state there after a successful call
-    on its `thing`."""
+    """The purpose of a call, whatever its request: the state of its `thing` after the call succeeded."""
 
     OPEN = "open"  # a listener lets in
     CLOSE = "close"
@@ -132,15 +132,15 @@ class Goal(Enum):
     HOOK = "hook"  # a command of the installation's own
 
 
-# The thing of a call that is for all there are: every listener, every queue, every role.
+# The thing of a call for every listener, every queue or every role.
 ALL: Final = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request that changes something at one broker, and what it is for.
+    """A request that changes something at one broker, with its purpose.
 
-    The unit that the call belongs to is "" where it is of the whole site. `thing` names the listener, queue or role
+    The unit that the call belongs to is "" for a call of the whole site. `thing` names the listener, queue or role
     that the goal is about. Calls that one step makes one after the other differ in their phase. `request` is opaque to
     all but the sender. `when` is None for a call that always goes out, else the condition for sending; `at_most` bounds
     how often.
@@ -167,7 +167,7 @@ class Call:
 
 
 def _gathered(row: Mapping[str, Json]) -> dict[str, Any]:
-    """The row of a call with the keys of its request as one."""
+    """Gather the keys of a request into one key in the row of a call."""
     own = {name: value for name, value in row.items() if name in _CALL}
     return {**own, "request": {name: value for name, value in row.items() if name not in own}}
 
@@ -178,11 +178,11 @@ def in_phase(phase: str, calls: Iterable[Call]) -> list[Call]:
 
 @dataclass(frozen=True, slots=True)
 class PlannedStep:
-    """One verb of the runbook with its site, its calls and the calls that undo them.
+    """A verb of the runbook with its site, its calls and the calls that undo them.
 
     `limits` are the step's numbers in seconds or counts, by the names of the runbook. `inverse` restores everything
-    observed at the start; an undo makes only those calls whose effect does not hold yet. `cut_off`: a hook before it
-    keeps clients out of a site that does not answer.
+    observed at the start; an undo makes only those calls whose effect does not hold yet. `cut_off` says that an earlier
+    hook keeps clients out of a site that does not answer.
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
@@ -207,12 +207,12 @@ class PlannedStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Every step in order. `baseline` is what dr-ctl may set, as it was before the run; undo restores exactly that.
+    """Every step in order. `baseline` has the settings that dr-ctl may change, as before the run; undo restores them.
 
     `serving` lists the sites that served before the run, `moved` the units that the target serves already. `untouched`
     lists units that nobody asked to move, and `served` the site of each. `basis` is the state that the plan was decided
-    from, without counters. `as_if_lost`: the plan is of a disaster that has not happened, with this site lost; such a
-    plan is never carried out.
+    from, without counters. A plan with `as_if_lost` takes that site for lost although it is not, and is never carried
+    out.
     """
 
     schema: Literal["dr-ctl/plan/1"] = field(default="dr-ctl/plan/1", init=False)
@@ -243,7 +243,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """All reasons at once; no call was made. `plan` is the one that is refused for its loss alone."""
+    """A refusal with all reasons at once; no call was made. `plan` stands there if it is refused for its loss alone."""
 
     findings: tuple[Finding, ...]
     code: ExitCode = ExitCode.PRECHECK_FAILED
@@ -262,5 +262,5 @@ Decision = Plan | Refusal | AlreadyThere
 
 
 def plan_of(decided: Decision) -> Plan | None:
-    """The plan that was decided, or is refused for its loss alone."""
+    """Return the plan that was decided, or is refused for its loss alone."""
     return decided if isinstance(decided, Plan) else decided.plan if isinstance(decided, Refusal) else None

@@ -1,6 +1,6 @@
 """Makes a plan, or a refusal with all its reasons, from the request and the observation. Makes no call.
 
-A resumed run is planned here too. Its history gives the source, the target and the state before the run; the new
+A resumed run is planned here too. The run's history gives the source, the target and the state before the run; the new
 observation decides which steps are left.
 """
 
@@ -31,7 +31,8 @@ def plan(
     *,
     anew: bool = False,
 ) -> Decision:
-    """Every step, or all that refuses. `anew`: to replace another run, although the wanted state holds."""
+    """Decide every step, or refuse with all reasons. A plan `anew` replaces another run, although the wanted state
+    holds."""
     renamed = roles.renamed_sites(snapshot) if spec.operation != operations.FENCE else None
     if (nothing := roles.not_there(snapshot, spec) or renamed) is not None:
         return Refusal((nothing,))
@@ -52,7 +53,7 @@ def plan(
             return Refusal((elsewhere,))
     source = roles.source_of(asked, spec, past, cut_off=cuts_off, again=source_reopened, parts=recipe.moves_parts)
     if isinstance(source, Finding):
-        # The topology's own findings say why a role is not known; the operator hates finding them one by one.
+        # The topology's own findings say why a role is not known; all are reported at once.
         others = _errors(recipe, snapshot, spec)
         if source == roles.both_open(asked) and all(against := against_fences(recipe, snapshot)):
             source = found("DR-ROLE-001.fence_refused", roles=roles.roles_text(asked))
@@ -112,7 +113,7 @@ def against_fences(recipe: Recipe[O], snapshot: O) -> list[list[Finding]]:
 
 
 def _basis(runbook: Runbook, recipe: Recipe[O], snapshot: O) -> Mapping[str, Json]:
-    """The state that a plan was decided from: the same request and the same basis give the same plan."""
+    """Return the state that a plan is decided from: the same request with the same basis gives the same plan."""
     lines: list[Json] = [f"{step.verb} {step.site} {dict(step.limits)} {dict(step.words)}" for step in runbook.steps]
     by_site: dict[str, Json] = {site: role.value for site, role in snapshot.roles.items()}
     return {"roles": by_site, "runbook": lines, **recipe.basis(snapshot)}
@@ -128,10 +129,10 @@ def _already_there(recipe: Recipe[O], snapshot: O, move: Move) -> AlreadyThere |
     if operation == operations.DRAIN or not _moved(roles.part_of(snapshot, move.spec), move):
         return None
     if operation == operations.FAILOVER and recipe.holds_already(snapshot, move) is None:
-        return None  # somebody else opened the target; the lost site's messages must still be kept out, at a price
+        return None  # another party opened the target; keeping the lost site's messages out still has a price
     against = recipe.why_not(snapshot, move)
-    told = [of for of in against if of.severity is not Severity.ERROR or RefusalScope.WHERE_IT_SERVES in of.weighs]
-    findings = [replace(finding, severity=_milder(finding)) for finding in told]
+    kept = [of for of in against if of.severity is not Severity.ERROR or RefusalScope.WHERE_IT_SERVES in of.weighs]
+    findings = [replace(finding, severity=_milder(finding)) for finding in kept]
     are_all = all(move.spec.includes(unit.name) for unit in snapshot.units)
     serves = f"{target} serves{'' if are_all else f' {brief(move.spec.units or ())}'}"
     beside = roles.lives_beside(snapshot, move.spec) if operation == operations.FAILOVER else ()
@@ -144,29 +145,30 @@ def _moved(snapshot: Observation, move: Move) -> bool:
 
 
 def _keeps_out(snapshot: Observation, target: str) -> bool:
-    """Say whether the target serves alone since a failover, whose price was accepted then."""
+    """Say whether the target serves alone since an earlier failover, whose price was accepted then."""
     lost = roles.other(snapshot, target)
     kept = (debt.lost_site for debt in snapshot.debts if debt.kind is DebtKind.QUARANTINE and debt.kept_at == target)
     return roles.serves_all(snapshot, target) and snapshot.roles[lost] is not Role.SERVING and lost in kept
 
 
 def _moved_units(snapshot: Observation, target: str, past: RunState | None) -> tuple[str, ...]:
-    """The units that need no drain any more. A resumed run that has opened nothing yet takes its plan's."""
+    """Return the units that need no drain any more. A resumed run that has opened nothing yet keeps its plan's
+    units."""
     if past is not None and not past.activation and not roles.serves_all(snapshot, target):
         return past.plan.moved
     return tuple(unit.name for unit in snapshot.units if unit.serving == target)
 
 
 def _lines(runbook: Runbook, snapshot: Observation, move: Move, past: RunState | None) -> Sequence[RunbookStep]:
-    """A reinstatement ends where both hold the same; a resumed failback does not reinstate twice. A site that answers
-    is fenced at its listeners; only a silent one is cut off by a hook."""
+    """Choose the lines of the runbook. A reinstatement ends where both sites hold the same; a resumed failback does not
+    reinstate twice. A site that answers is fenced at its listeners; only a silent site is cut off by a hook."""
     lines: Sequence[RunbookStep] = runbook.steps
     hooks = cutting_off(lines) if move.spec.operation in (operations.FAILOVER, operations.FENCE) else []
     if snapshot.roles[move.source] in (Role.SERVING, Role.STANDBY):
         lines = tuple(line for line in lines if line not in hooks)
     elif hooks:
-        told = {CUT_OFF: True}
-        lines = [replace(at, words={**at.words, **told}) if at.verb == operations.FENCING else at for at in lines]
+        more = {CUT_OFF: True}
+        lines = [replace(at, words={**at.words, **more}) if at.verb == operations.FENCING else at for at in lines]
     if move.spec.operation == operations.REINSTATE:
         ends = [number for number, line in enumerate(lines, start=1) if line.verb == operations.RECONCILE]
         lines = lines[: ends[0]] if ends else lines
@@ -213,7 +215,7 @@ def _general(number: int, line: RunbookStep, *, undoable: bool) -> PlannedStep:
 
 
 def _milder(finding: Finding) -> Severity:
-    """Its severity where it can refuse nothing."""
+    """Return the severity of a finding that must not refuse."""
     return Severity.WARNING if finding.severity is Severity.ERROR else finding.severity
 
 

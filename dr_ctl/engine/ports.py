@@ -1,4 +1,4 @@
-"""Protocols that topologies and outer layers implement for the engine, and the outcomes that they give.
+"""Protocols that topologies and outer layers implement for the engine, and the outcomes of their steps.
 
 A topology has two halves. The recipe is pure and turns an observation and a verb into steps. The driver observes
 brokers, applies steps and proves them. The planner holds only a recipe, the executor only a driver. An outcome is done,
@@ -34,7 +34,7 @@ class _OutcomeBase:
 
     @classmethod
     def of(cls, *findings: Finding, evidence: Mapping[str, Json] | None = None, **more: Any) -> Self:
-        """The outcome that the first of these findings words."""
+        """Make the outcome that has the text of the first of these findings."""
         return cls(findings[0].text, evidence or {}, findings, **more)
 
 
@@ -54,8 +54,8 @@ class NotNeeded(_OutcomeBase):
 
 @dataclass(frozen=True, slots=True)
 class Failed(_OutcomeBase):
-    """Certainly not reached: journals call that refused. `code`: of the undone run. `outdated`: what was proven since
-    the drain holds no more, and can be proven again with the clients kept out."""
+    """Certainly not reached: journals call that refused. The undone run ends with `code`. `outdated` says that the
+    proofs since the drain do not hold any more, and can be made again with the clients kept out."""
 
     word = "refused"
 
@@ -77,9 +77,9 @@ Outcome = Done | NotNeeded | Failed | Unknown
 class UnitSnapshot:
     """The site that serves one unit: a pair of brokers, or a queue where a topology can move part of a site.
 
-    `serving` is None where no site serves, or the answer is unknown. `open_at` lists the sites that let clients in;
-    `closed_at` lists the sites that answered and let no client in. `kept_out_at`: of `open_at`, those where a lasting
-    fence keeps the clients' roles out.
+    `serving` is None if no site serves, or the answer is unknown. `open_at` lists the sites that let clients in;
+    `closed_at` lists the sites that answered and let no client in. A lasting fence keeps the clients' roles out at the
+    sites `kept_out_at`, which are open.
     """
 
     name: str
@@ -91,11 +91,10 @@ class UnitSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Hints:
-    """What speaks against taking a site for lost, a sentence each. `nodes`: processes of its brokers that the settings
-    do not name; any of them may serve, or take over. `takeovers`: brokers without an active node, which may have one at
-    any moment, with what each node shows. `signs`: evidence that a silent broker lives. `taken`: something accepts
-    connections at its port. `late`: it accepts connections, and answered too late. `remedy`: the fault is on this
-    machine."""
+    """Sentences against taking a site for lost. `nodes` are processes of its brokers that the settings do not name,
+    which may serve, or take over. `takeovers` are brokers without an active node, which may have one at any moment,
+    with the state of each node. `signs` show that a silent broker lives, `taken` that something accepts connections at
+    its port. A `late` broker accepts connections, and answered too late. A fault of this machine has a `remedy`."""
 
     nodes: tuple[str, ...] = ()
     takeovers: tuple[str, ...] = ()
@@ -124,7 +123,7 @@ class Observation(Protocol):
 
     @property
     def hints(self) -> Mapping[str, Hints]:
-        """By site; a site of which there is nothing to say may be left out."""
+        """The hints by site; a site without any may be left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +131,7 @@ class Move:
     """Source, target and the state before the run, which a recipe needs beside the observation.
 
     `moved` are the units that the target serves already; `sent` says whether the run, also by an earlier process, has
-    sent a call that opens the target. Which units are to move at all stands in `ask`.
+    sent a call that opens the target. `spec` names the units to move.
     """
 
     spec: Spec
@@ -146,7 +145,7 @@ class Move:
         return self.spec.target
 
     def moves(self, unit: str | None) -> bool:
-        """Say whether a unit is moved: asked for, and not yet served by the target. False for None."""
+        """Say whether a unit is to move: asked for, and not yet served by the target. False for None."""
         return self.spec.includes(unit) and unit not in self.moved
 
 
@@ -168,7 +167,7 @@ class StepPlan:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A named check before a move. `evidence` is the text that was read, or None where nothing was read; such a check
+    """A named check before a move. `evidence` is the text that was read, None where nothing was read: then the check
     never holds. `found` are the findings against the move."""
 
     name: str
@@ -193,7 +192,7 @@ class Check:
 
 
 class Recipe(Protocol[O_contra]):
-    """How a topology does each verb, as values. Touches nothing: no broker, no file, no clock."""
+    """Describes as values how a topology does each verb. Touches nothing: no broker, no file, no clock."""
 
     @property
     def moves_parts(self) -> bool:
@@ -203,7 +202,7 @@ class Recipe(Protocol[O_contra]):
         """Name the verbs of a runbook that this topology can do."""
 
     def baseline(self, snapshot: O_contra) -> Mapping[str, Json]:
-        """The present value of everything dr-ctl may set, for an undo to put back.
+        """Return the present value of everything dr-ctl may set, for an undo to put back.
 
         The shape is site -> unit -> {"paused": [names of the queues whose dispatch is stopped], …}; the rest is the
         topology's own. The lock at the broker of the unit's name (`Store.pair`) keeps what was paused, so that whoever
@@ -211,30 +210,31 @@ class Recipe(Protocol[O_contra]):
         """
 
     def why_not(self, snapshot: O_contra, move: Move) -> Sequence[Finding]:
-        """Findings on this move, errors first. Any error refuses the operation. Asked again before acting."""
+        """Return the findings on this move, errors first. Any error refuses the operation, also right before acting."""
 
     def checks(self, snapshot: O_contra, move: Move) -> Sequence[Check]:
-        """Every check on a planned move by its name, those of brokers that did not answer too."""
+        """Return every check on a planned move, those of brokers that did not answer too."""
 
     def draft(self, step: RunbookStep, snapshot: O_contra, move: Move) -> StepPlan:
         """Decide a step with its exact calls, and the complete inverse from the baseline."""
 
     def basis(self, snapshot: O_contra) -> Mapping[str, Json]:
-        """What a plan rests on beside the roles: listeners, links, queues, pauses, versions; no counters."""
+        """Return the state that a plan rests on beside the roles: listeners, links, queues, pauses, versions; no
+        counters."""
 
     def holds_already(self, snapshot: O_contra, move: Move) -> str | None:
-        """What to say of a reinstatement, a single step or an open target where nothing is to be done."""
+        """Say that a reinstatement, a single step or an open target needs nothing to be done; None if it does."""
 
     def not_replicated(self, snapshot: O_contra, move: Move) -> Sequence[str]:
-        """Sentences on what will not be at the target."""
+        """Return sentences on data that the target will not have."""
 
     def cannot_know(self, move: Move) -> Sequence[str]:
-        """Sentences on what no plan of this operation can know."""
+        """Return sentences on facts that no plan of this operation can know."""
 
 
 class StepContext:
-    """The executor's services to a driver during a step; every call is written down first. This class is of a command
-    that only looks: it refuses every change, and a step that can say what it would do says that instead."""
+    """The services to a driver during a step. This class serves commands that only look: every change is refused, and a
+    step that can say what it would do says that instead. The executor's subclass writes every call down first."""
 
     read_only: ClassVar[bool] = True
 
@@ -247,23 +247,23 @@ class StepContext:
         return [Failed("this command only looks") for _ in calls]
 
     def sample(self, evidence: Mapping[str, Json]) -> None:
-        """Note a figure on the way, for the report's charts."""
+        """Note figures during a step, for the report's charts."""
 
     def report_waiting(self, subject: str, depth: int | None, why_not_moving: str | None) -> None:
-        """Tell the operator how a wait stands; the rate and the time to go are worked out from the calls."""
+        """Show the state of a wait; the rate and the time to go follow from the earlier calls."""
         self._listener(WaitProgress(subject, depth, None, None, why_not_moving))
 
     def notice(self, text: str) -> None:
         self._listener(Notice(text))
 
     def report(self, finding: Finding, out_s: float = 0.0) -> None:
-        """Add a finding to those of the run. `out_s`: how long at most clients were out once more before it."""
+        """Add a finding to those of the run; clients were out once more before it, for `out_s` at most."""
 
     def outage_over(self) -> None:
-        """Note that clients get in at the target: their outage is over, whatever else the step still waits for."""
+        """Note that clients get in at the target: the outage is over, although the step may go on."""
 
     def wait(self, seconds: float) -> None:
-        """Let time pass. Raises `Stopped` when a signal asked for it and stopping is still safe."""
+        """Let time pass. Raises `Stopped` when a signal asked for a stop, and stopping is still safe."""
         system().sleep(seconds)
 
     def monotonic(self) -> float:
@@ -272,14 +272,14 @@ class StepContext:
 
 
 class Driver(Protocol[O_co]):
-    """Acts on the sites. The laws: doing twice is doing once; say what is, do not argue; bound every wait; never
-    answer "no" when the answer is "not known"; zero counts only from a positive read of that very thing."""
+    """Acts on the sites. The laws: doing twice is doing once; report the state without judging it; bound every wait;
+    never answer "no" when the answer is "not known"; zero counts only from a positive read of that very figure."""
 
     def observe(self) -> O_co:
-        """Say what is true now at both sites, in bounded time. Unreachable is a view, not an error."""
+        """Observe both sites, in bounded time. An unreachable site is an observation, not an error."""
 
     def apply(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-        """Bring about the goal of the step and verify it. NotNeeded, without a call, where it holds already."""
+        """Bring about the goal of the step and verify it; return NotNeeded, without a call, where it holds already."""
 
     def undo(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
         """Make those calls of `step.inverse` whose effect does not hold, and verify all of it."""
@@ -289,27 +289,27 @@ class Driver(Protocol[O_co]):
 
 
 class Estimator:
-    """The pre-flight estimate, made beside the checks; one that is made already begins and ends nothing."""
+    """The pre-flight estimate, which is made in the background of the checks."""
 
     def begin(self) -> None:
         """Start it; returns at once."""
 
     def end(self, *, within_s: float, wait: Callable[[float], None]) -> Outcome:
-        """Take the answer, waiting at most `within_s`, then kill what still runs. Never refuses a run."""
+        """Take the answer, after `within_s` at most, then kill a process that still runs. Never refuses a run."""
         raise NotImplementedError
 
     def abandon(self) -> None:
-        """Kill it if it runs: the run ended early."""
+        """Kill a process that still runs: the run ended early."""
 
 
 class LossExposure(Protocol):
-    """What a failover may lose or bring twice, from the last knowledge of the lost site. Contacts no broker."""
+    """The loss and the duplicates of a failover, by the last knowledge of the lost site. Contacts no broker."""
 
     def bounds(self) -> Mapping[str, Json]:
-        """The bounds as of now, in the shape of `data.bounds`; null stands for not known."""
+        """Return the bounds as of now, in the shape of `data.bounds`; null stands for not known."""
 
     def findings(self) -> Sequence[Finding]:
-        """Findings on the knowledge that the bounds rest on."""
+        """Return findings on the knowledge that the bounds rest on."""
 
     def too_high(self, spec: Spec) -> Finding | None:
-        """The finding that demands a higher `--accept-loss`, if the bounds are too high."""
+        """Return the finding that demands a higher `--accept-loss`, if the bounds are too high."""

@@ -1,7 +1,6 @@
-"""What a past run says of itself, for whoever lists runs, and whether its files are unaltered.
+"""Reads the records of past runs from their files alone, and checks that these files are unaltered.
 
-A damaged run must not hide the others: what cannot be read is None or empty, and `runs verify` judges the rest. Broker
-and settings are never asked.
+A damaged run must not hide the others: a value that cannot be read is None or empty, and `runs verify` judges the rest.
 
 The journal's own reader forgives what a crash leaves. An auditor forgives nothing in a run that has ended. Lines must
 be byte by byte as the journal writes them. Their number and last hash must match `result.json`, and `result.json` must
@@ -27,7 +26,7 @@ from dr_ctl.engine.runs import RunFiles
 OPEN: Final = "open"
 NEVER_BEGAN: Final = "none"
 ABORTED: Final = "aborted"
-_SAMPLE: Final = b'"kind":"sample"'  # by far the most lines, and no list needs them
+_SAMPLE: Final = b'"kind":"sample"'  # most lines are samples, and no list needs them
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +39,7 @@ class Listener:
 
 @dataclass(frozen=True, slots=True)
 class OutageBounds:
-    """For how long clients were out, in seconds; None where nothing tells."""
+    """Bounds in seconds on the time that clients were out; None where a bound is not known."""
 
     at_least_s: float | None = field(metadata=key("at_least", digits=3))
     at_most_s: float | None = field(metadata=key("at_most", digits=3))
@@ -58,11 +57,11 @@ class OutageBounds:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A run in short. `outcome` is the last command's, but for `open`, `none` (never begun) and `aborted`. `ended` is
-    None while the run is open, `out` where clients were not kept out or nothing tells; `epoch` is the run's lock.
-    `let_in` is the last step that let clients in, `fenced` the first call that could keep them out. `served` is what
-    its result says of who serves, by unit, None without one; `served_before` are the sites that served when it was
-    planned. `installation` is what the run found of it, `plan_sha256` the digest of the plan that people signed.
+    """A run in short. `outcome` is the last command's, except `open`, `none` (never begun) and `aborted`. `ended` is
+    None while the run is open, `out` where clients were not kept out or nothing tells; `epoch` is that of the run's
+    lock. `let_in` is the last step that let clients in, `fenced` the first call that could keep them out. `served` has
+    the serving site of each unit by the run's result, None without a result; `served_before` are the sites that served
+    when the run was planned. `installation` has facts of the settings, `plan_sha256` the digest of the signed plan.
     """
 
     run: str
@@ -90,20 +89,20 @@ class Record:
 
     @derived
     def took_s(self) -> float | None:
-        """Seconds from the first line to the last, pauses between two processes included."""
+        """The seconds from the first line to the last, pauses between two processes included."""
         if self.began is None or self.ended is None or self.ended < self.began:  # the clock was set back meanwhile
             return None
         return round((self.ended - self.began).total_seconds(), 3)
 
     @derived
     def by(self) -> str | None:
-        """Everybody who carried out a part of it, the first first; None: not known."""
+        """The people who carried out a part of the run, in order; None if that is not known."""
         return ", ".join(dict.fromkeys(filter(None, self.authors))) or None
 
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """A run as it lies on disk. `result` is None while the run has not ended; `plans` has a plan for each part."""
+    """The files of a run as read. `result` is None while the run has not ended; `plans` has a plan for each part."""
 
     name: str
     entries: Sequence[Entry] = ()
@@ -126,7 +125,7 @@ class Material:
 
     @property
     def data(self) -> Mapping[str, Any]:
-        """That of the result, empty while there is none."""
+        """The data of the result, empty without a result."""
         return mapping(mapping(self.result).get("data"))
 
     @property
@@ -147,11 +146,11 @@ class Material:
 
     @property
     def steps(self) -> dict[str, Mapping[str, Any]]:
-        """Every step that was planned, by the name that journal lines have for it."""
+        """Every step that was planned, by its id in the journal."""
         return {step_id(step): step for plan in self.plans for step in map(mapping, items(plan.get("steps")))}
 
     def listener(self, entry: Entry) -> Listener | None:
-        """What an entry that fences or lets in did to the listeners of its step's site."""
+        """Return the site and the moment of an entry that fences or lets in."""
         at = entry.let_in_at if entry.lets_in else entry.at
         site = text(self.steps.get(entry.step or "", {}).get("site"))
         return None if at is None else Listener(site, at)
@@ -162,13 +161,13 @@ def step_id(step: Mapping[str, Any]) -> str:
 
 
 def authors(entries: Iterable[Entry]) -> list[Mapping[str, Any]]:
-    """Who carried out each part of the run: those who ran or resumed it, and those who undid it."""
+    """List the people who carried out each part of the run, by running, resuming or undoing it."""
     by = [mapping(entry.evidence.get("by")) for entry in entries if entry.kind in ("run", "lock")]
     return [author for author in by if author]
 
 
 def read_run(files: RunFiles) -> Material:
-    """Up to the first line that does not fit; what is missing or damaged is a problem that the run's page shows."""
+    """Read a run up to the first line that does not fit; the run's page shows missing or damaged parts as problems."""
     entries, problem = _fitting(files.journal)
     problems, result = [problem] if problem else [], of_file(files.result)
     if result is None and files.result.exists():
@@ -181,7 +180,7 @@ def read_run(files: RunFiles) -> Material:
 
 
 def _fitting(path: Path) -> tuple[list[Entry], str | None]:
-    """The lines up to the first that does not fit, and a sentence on the rest."""
+    """Return the lines up to the first that does not fit, and a sentence on the rest."""
     try:
         raw = path.read_bytes()
     except OSError:
@@ -195,7 +194,7 @@ def _fitting(path: Path) -> tuple[list[Entry], str | None]:
 
 
 def _readable(path: Path) -> list[Entry]:
-    """The lines of the journal that can be read, whether they fit together or not, without its samples."""
+    """Return the readable lines of the journal, whether they fit together or not, without its samples."""
     entries: list[Entry] = []
     with suppress(OSError):
         for line in path.read_bytes().split(b"\n"):
@@ -211,7 +210,7 @@ def _plans(files: RunFiles, entries: Iterable[Entry]) -> list[Mapping[str, Any]]
 
 
 def record(files: RunFiles) -> Record:
-    """Read the record of a run, whatever state its files are in."""
+    """Read the record of a run, whatever the state of its files."""
     entries = _readable(files.journal)
     outcome, summary, result = how_ended(files)
     run = Material(files.name, entries, _plans(files, entries), result)
@@ -221,7 +220,7 @@ def record(files: RunFiles) -> Record:
     epochs += [number(entry.evidence.get("epoch")) for entry in entries if entry.kind == "lock"]
     units, out, last = map(mapping, items(run.data.get("pairs"))), _out(run.data), entries[-1].at if entries else None
     if out is None and outcome == ExitCode.STRANDED.outcome and fenced is not None and last and last >= fenced.at:
-        out = OutageBounds((last - fenced.at).total_seconds(), None)  # clients are locked out: while it went on
+        out = OutageBounds((last - fenced.at).total_seconds(), None)  # clients were locked out to the end of the run
     return Record(
         run=files.name,
         outcome=outcome,
@@ -249,8 +248,8 @@ def record(files: RunFiles) -> Record:
 
 
 def how_ended(files: RunFiles) -> tuple[str, str, Mapping[str, Any]]:
-    """How a run ended, in a word and a sentence, and its result. The word is the outcome, which says how the last
-    command ended: of an undo that went well it is `ok`, and of the run `aborted`."""
+    """Say how a run ended, in a word and a sentence, and return its result. The word is the outcome of the last
+    command, but an undo that went well, with the outcome `ok`, makes the run `aborted`."""
     if files.open():
         return OPEN, "under way, or interrupted", {}
     if not files.result.exists():
@@ -264,13 +263,13 @@ def how_ended(files: RunFiles) -> tuple[str, str, Mapping[str, Any]]:
 
 
 def approvers(by: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
-    """The people whose signatures stand under the plan of a run, by its journal."""
+    """List the people whose signatures stand under the plan of a run, by its journal."""
     signed = [mapping(row) for author in by for row in items(mapping(author.get("approved")).get("by"))]
     return tuple(dict.fromkeys(text(row.get("name")) for row in signed if text(row.get("name"))))
 
 
 def _out(data: Mapping[str, Any]) -> OutageBounds | None:
-    """The outage as the run measured it; of a failover, by the readings that bound it."""
+    """Return the outage as the run measured it, or, of a failover, the bounds that readings give."""
     measured, bounds = number(data.get("outage_s")), mapping(data.get("out_s"))
     if measured is not None:
         return OutageBounds(measured, measured)
@@ -280,7 +279,7 @@ def _out(data: Mapping[str, Any]) -> OutageBounds | None:
 
 class Verdict(Enum):
     WHOLE = "whole"
-    OPEN = "open"  # not ended: the lines so far fit together, and no result seals them yet
+    OPEN = "open"  # the run has not ended: the lines so far fit together, and no result seals them yet
     NOT_BEGUN = "not begun"
     ALTERED = "altered"
 

@@ -1,5 +1,5 @@
-"""Which site an operation leaves, by the roles that were seen, or why that cannot be told; and units where a part of
-them can be asked for or moved: the site of each, and the words for a part. Pure.
+"""Finds the site that an operation leaves, by the roles that were seen, or says why it cannot be told; and works out
+the site of each unit where units move by themselves. Pure.
 
 "Cannot tell" is never "no": a site that does not answer is neither closed nor gone.
 """
@@ -20,7 +20,7 @@ from dr_ctl.engine.journal import RunState
 from dr_ctl.engine.plan import Spec
 from dr_ctl.engine.ports import NO_HINTS, Hints, Observation, UnitSnapshot
 
-# A command in a remedy that takes queues and names none yet.
+# This matches a command in a remedy that takes queues and names none yet.
 _WHOLE: Final = re.compile(
     r"`(dr-ctl (?:plan )?(?:swapover|failback|quiesce|fence|drain|verify|activate|unfence|trim)"
     r" (?![^`]*--queues)[^`]*)`"
@@ -28,12 +28,12 @@ _WHOLE: Final = re.compile(
 
 
 def option(spec: Spec) -> str:
-    """The words that name the same queues in another command; empty where none were named."""
+    """Return the option that names the same queues in another command; empty if none were named."""
     return "" if spec.queues is None else f" --queues {quote(spec.queues)}"
 
 
 def with_queues(findings: Iterable[Finding], spec: Spec) -> tuple[Finding, ...]:
-    """Findings on a move of some queues, whose remedies are about these queues too."""
+    """Name the queues of the request in the remedies of its findings."""
     more = option(spec).replace("\\", r"\\")
     return tuple(
         replace(finding, remedy=_WHOLE.sub(rf"`\1{more}`", finding.remedy)) if more else finding for finding in findings
@@ -61,7 +61,8 @@ def part_of(snapshot: Observation, spec: Spec) -> Observation:
 
 
 def as_resumed(snapshot: Observation, spec: Spec, past: RunState | None) -> Observation:
-    """As a resumed swapover goes on from it: what has opened at its target behind a lasting fence is closed again."""
+    """Return the observation for a resumed swapover, which closes listeners again that opened behind a lasting
+    fence."""
     target = spec.target
     opened = [unit for unit in snapshot.units if target in unit.open_at]
     is_swapover = past is not None and not past.activation and spec.operation == operations.SWAPOVER
@@ -88,7 +89,7 @@ def is_split(snapshot: Observation) -> bool:
 
 
 def unserved(snapshot: Observation, *, parts: bool) -> Iterator[Finding]:
-    """Units that are closed everywhere while a site serves others. `parts`: each can be opened by itself."""
+    """Find units that are closed everywhere while a site serves others. With `parts`, each can be opened by itself."""
     serving = sites_serving(snapshot)
     shut = [unit.name for unit in snapshot.units if not unit.open_at and {*unit.closed_at} >= {*snapshot.roles}]
     if not serving or not shut:
@@ -101,7 +102,7 @@ def unserved(snapshot: Observation, *, parts: bool) -> Iterator[Finding]:
 
 
 def served_where(snapshot: Observation) -> str:
-    """Which unit is served at which site; a site that was not read may serve it."""
+    """Say which unit is served at which site; a site that was not read may serve a unit."""
     return ", ".join(f"{unit.name} {_where(unit, snapshot)}" for unit in snapshot.units)
 
 
@@ -118,15 +119,15 @@ def by_site(units: Sequence[UnitSnapshot]) -> Mapping[str, list[str]]:
 
 
 NODES: Final = "nodes"
-"""The part of a plan's basis that says which brokers it is about: site, unit, and what no two brokers share. A topology
-whose brokers have no such thing leaves it out."""
-PAIRS: Final = "pairs"  # the part that says which pairs the settings named, by site, those of silent brokers too
+"""The part of a plan's basis that identifies the brokers, by site and unit. A topology whose brokers have no identity
+leaves this part out."""
+PAIRS: Final = "pairs"  # the part that names the pairs of the settings, by site, those of silent brokers too
 CLOSED = (Role.STANDBY, Role.DOWN)
 _ANSWERING = (Role.SERVING, Role.STANDBY)
 
 
 def not_there(snapshot: Observation, spec: Spec) -> Finding | None:
-    """The finding for units that were asked for and exist at no site."""
+    """Return the finding for units that were asked for and exist at no site."""
     missing = sorted({*(spec.units or ())} - {unit.name for unit in snapshot.units})
     if not missing and spec.units != ():
         return None
@@ -158,15 +159,15 @@ def source_of(
     again: bool = False,
     parts: bool = False,
 ) -> str | Finding:
-    """Say which site is left: the one that the service leaves, that was lost, or that serves beside a returned one.
+    """Return the source: the site that the service leaves, that was lost, or that serves beside a returned site.
 
-    `cut_off`: a hook will show that a site which does not answer keeps no client, or end the run. `again`: the site
-    that the run has left is open again. `parts`: units move by themselves.
+    With `cut_off`, a hook will show that a silent site keeps no client, or end the run. With `again`, the site that
+    the run has left is open again. With `parts`, units move by themselves.
     """
     if past is not None:
         asked = past.plan.spec
         has_moved = past.activation and asked.operation in operations.MOVING and serves_all(snapshot, asked.target)
-        # The steps that are left open no site, so that the one which the run left may be down.
+        # The remaining steps open no site, so that the site which the run left may be down.
         if again or (has_moved and snapshot.roles[past.plan.source] is Role.DOWN):
             return unexpected(snapshot, spec) or past.plan.source
     if spec.operation in operations.ALONE:
@@ -183,7 +184,7 @@ def source_of(
 def silent(
     name: str, role: Role, error: BrokerError, severity: Severity | None = None, *, beside: bool = False
 ) -> Finding:
-    """Say that a broker did not answer, and how it failed; `beside` another one of its site that did."""
+    """Report a broker that did not answer, maybe `beside` another broker of its site that did."""
     own = {Passive: "DR-SITE-002", TooOld: "DR-SITE-003"}
     id_ = own.get(type(error), "DR-SITE-001.beside" if beside else "DR-SITE-001")
     state = "" if isinstance(error, Passive | TimedOut) else f" is {role.value}"
@@ -191,7 +192,7 @@ def silent(
 
 
 def role_text(snapshot: Observation, site: str) -> str:
-    """How a site stands. One that was late is not said to be sick: a busy machine is late, too."""
+    """Say the role of a site. A late site is not called sick: a busy machine is late, too."""
     role = snapshot.roles[site]
     late = role is Role.SICK and snapshot.hints.get(site, NO_HINTS).late
     return f"{site} {'did not answer in time' if late else f'is {role.value}'}"
@@ -217,7 +218,7 @@ def _surprise(snapshot: Observation, spec: Spec, then: str) -> Finding:
 
 
 def _alone(snapshot: Observation, spec: Spec, *, cut_off: bool, under_way: bool) -> str | Finding:
-    """Of a step at one site what it needs stands in a table; every other one needs both."""
+    """Find the source of a single step: a table has the needs of steps at one site, every other step needs both."""
     source, target, summary = other(snapshot, spec.target), spec.target, roles_text(snapshot)
     if (surprise := unexpected(snapshot, spec)) is not None:
         return surprise
@@ -241,14 +242,14 @@ def _alone(snapshot: Observation, spec: Spec, *, cut_off: bool, under_way: bool)
 
 
 def _of_both(snapshot: Observation, spec: Spec, first: str) -> Finding | None:
-    """Refuse to let clients in while the other site is open or silent. `first`: what is to be done before that."""
+    """Refuse to let clients in while the other site is open or silent. The remedies begin with `first`."""
     source, target, summary = other(snapshot, spec.target), spec.target, roles_text(snapshot)
     source_role, target_role = snapshot.roles[source], snapshot.roles[target]
     opened, shut = (source, target) if spec.operation == operations.UNFENCE else (target, source)
     if spec.operation == operations.DRAIN and source_role is Role.SERVING:
         return found("DR-ROLE-010", source=source, first=first, target=target, roles=summary)
     if spec.operation == operations.UNFENCE and target_role is Role.SERVING and source_role is Role.STANDBY:
-        return None  # no listener is opened, but pauses that runs left there may be lifted
+        return None  # the unfence opens no listener, but may lift pauses that runs left there
     if snapshot.roles[shut] is Role.SERVING:
         way = f"{first}{moves_it(snapshot, opened)}"
         return found("DR-ROLE-011", opened=opened, other=shut, roles=summary, way=way)
@@ -262,7 +263,7 @@ def _of_both(snapshot: Observation, spec: Spec, first: str) -> Finding | None:
 
 
 def moves_it(snapshot: Observation, site: str) -> str:
-    """Name the command that moves the service to `site` while the other site serves: of a lost site a failback."""
+    """Name the command that moves the service to `site` while the other site serves: a failback to a lost site."""
     if lost_alone(snapshot.debts) == site:
         failback = f"`dr-ctl failback --to {site}` reinstates it and moves the service"
         return f"{failback}; `dr-ctl reinstate {site}` moves nothing."
@@ -293,8 +294,8 @@ def _source(snapshot: Observation, spec: Spec, *, parts: bool) -> str | Finding:
 
 
 def alive(snapshot: Observation, spec: Spec, *, under_way: bool = False, cut_off: bool = False) -> Finding | None:
-    """Say that the site to leave lives: a failover beside it would open a second one. `under_way`: the failover is
-    open, and nothing moves before it has ended. `cut_off`: a hook is to end what shows that a silent one lives."""
+    """Report that the site to leave lives, so that a failover would open a second site. With `under_way`, the failover
+    itself is open, and has to end first. With `cut_off`, a hook is to end the signs of life of a silent site."""
     lost = other(snapshot, spec.target)
     if snapshot.roles[spec.target] is Role.SERVING and snapshot.roles[lost] is not Role.SERVING:
         return None
@@ -327,13 +328,13 @@ def _lives(snapshot: Observation, spec: Spec, *, under_way: bool, cut_off: bool)
 
 
 def lives_by(lost: str, hints: Hints) -> Finding:
-    """Say what shows that a silent site lives: then no word of a person takes it for lost."""
+    """Report the signs that a silent site lives, which no word of a person overrules."""
     signs = "; ".join((*hints.signs, *hints.nodes))
     return found("DR-ALIVE-001.lives", remedy=hints.remedy or None, site=lost, signs=signs)
 
 
 def takeover_risks(snapshot: Observation, spec: Spec) -> Sequence[Finding]:
-    """Say that another node of a site which is taken for lost may serve, or take over, after all."""
+    """Report other nodes of a site taken for lost that may serve, or take over, after all."""
     lost = other(snapshot, spec.target)
     hints, word = snapshot.hints.get(lost, NO_HINTS), spec.presume_down == lost and spec.reason is not None
     if serves_all(snapshot, spec.target):
@@ -343,14 +344,14 @@ def takeover_risks(snapshot: Observation, spec: Spec) -> Sequence[Finding]:
 
 
 def why_not_lost(snapshot: Observation, spec: Spec, *, under_way: bool, cut_off: bool) -> tuple[Finding, ...]:
-    """Say why the site to leave is not taken for lost: it lives, or another node of it may. See `alive`."""
+    """Say why the site to leave is not taken for lost: the site lives, or another node may. See `alive`."""
     if (lives := alive(snapshot, spec, under_way=under_way, cut_off=cut_off)) is not None:
         return (lives, *presumed(snapshot, spec))
     return tuple(finding for finding in takeover_risks(snapshot, spec) if finding.severity is Severity.ERROR)
 
 
 def presumed(snapshot: Observation, spec: Spec) -> Sequence[Finding]:
-    """Say that a word on a site which gives signs of life is not believed."""
+    """Report that a person's word on a site with signs of life is not believed."""
     lost = other(snapshot, spec.target)
     if spec.presume_down != lost:
         return ()
@@ -358,8 +359,8 @@ def presumed(snapshot: Observation, spec: Spec) -> Sequence[Finding]:
 
 
 def _serving_beside(snapshot: Observation, spec: Spec, past: RunState | None, *, parts: bool) -> str | Finding:
-    """Say which site serves while the target is reinstated. A site that came back open is taken for the returning
-    site only where a run wrote down its loss. Where both are closed, the resumed run had moved half way."""
+    """Return the site that serves while the target is reinstated. A site that came back open counts as the returning
+    site only if a run wrote down its loss. If both sites are closed, the resumed run had moved half way."""
     beside, roles = other(snapshot, spec.target), snapshot.roles
     summary = roles_text(snapshot)
     if past is None and spec.expect_serving is not None and roles[spec.expect_serving] is not Role.SERVING:
@@ -372,7 +373,7 @@ def _serving_beside(snapshot: Observation, spec: Spec, past: RunState | None, *,
     if spec.operation == operations.FAILBACK and (open_ or interrupted) and roles[beside] is Role.STANDBY:
         return beside
     if roles[beside] is Role.SERVING and open_ and parts and is_split(snapshot):
-        # Units were moved one by one: how those that the other site serves are brought there.
+        # Units were moved one by one: the remedy brings those that the other site serves to this one.
         away = [unit.name for unit in snapshot.units if unit.serving not in (spec.target, None)]
         one = f" --queues {quote(away[0])}" if len(away) == 1 else ""
         return found("DR-ROLE-014.as_moved", away=brief(away), to=spec.target, one=one, units=served_where(snapshot))
@@ -382,7 +383,7 @@ def _serving_beside(snapshot: Observation, spec: Spec, past: RunState | None, *,
 
 
 def _lost(snapshot: Observation, spec: Spec, *, cut_off: bool) -> str | Finding:
-    """Say which site was lost, or what is missing to take it for lost. The target must be there for itself."""
+    """Return the lost site, or what is missing to take it for lost. The target must answer itself."""
     lost, roles = other(snapshot, spec.target), snapshot.roles
     summary = roles_text(snapshot)
     if spec.expect_serving is not None and roles[spec.expect_serving] is not Role.SERVING:
@@ -414,7 +415,7 @@ def other_sites(snapshot: Observation, past: RunState) -> Finding | None:
 
 
 def other_brokers(basis: Mapping[str, Any], past: RunState) -> Finding | None:
-    """For a run of other brokers, whatever the sites are called. Those without an identity are not compared."""
+    """Refuse a run of other brokers, whatever the names of the sites. Brokers without an identity are not compared."""
     before: Mapping[str, Any] = past.plan.basis
     if (renamed := _renamed(basis, before)) is not None:
         return renamed
@@ -428,7 +429,7 @@ def other_brokers(basis: Mapping[str, Any], past: RunState) -> Finding | None:
 
 
 def _renamed(basis: Mapping[str, Any], before: Mapping[str, Any]) -> Finding | None:
-    """For a pair that the settings do not name any more, with what they call its broker now."""
+    """Refuse a run of a pair that the settings do not name any more, and name its broker's present pair."""
     now, nodes = basis.get(PAIRS, {}), basis.get(NODES, {})
     for site, units in before.get(PAIRS, {}).items():
         for unit in sorted({*units} - {*now.get(site, units)}):
@@ -440,7 +441,7 @@ def _renamed(basis: Mapping[str, Any], before: Mapping[str, Any]) -> Finding | N
 
 
 def _resumed_source(snapshot: Observation, past: RunState, *, parts: bool) -> str | Finding:
-    """Say that the run's own source is still the one, or why going on is not safe."""
+    """Return the run's own source, or why going on is not safe."""
     roles = snapshot.roles
     summary = roles_text(snapshot)
     if any(role not in (Role.SERVING, Role.STANDBY) for role in roles.values()):

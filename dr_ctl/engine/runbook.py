@@ -1,7 +1,7 @@
 """Runbooks: YAML procedures, read and linted in one pass.
 
-Lint keeps apart what is not well formed (unknown verb, wrong type) and what is well formed but unsafe (activation
-without a fence). Every finding has the file, the line and a sentence. Findings come in order of their lines.
+Lint tells runbooks that are not well formed (unknown verb, wrong type) from those that are well formed but unsafe
+(activation without a fence). Every finding has the file, the line and a sentence. Findings are in order of lines.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from dr_ctl.core.notation import composed, seconds
 
 SITES: Final = frozenset({"source", "serving", "target", "lost", "both"})
 
-# Verb: the words it understands beside the site, each with its type.
+# A verb understands these words, each with its type.
 VERBS: Final[Mapping[str, Mapping[str, str]]] = {
     "observe": {"site": "site", "lost": "duration"},
     "check": {"operation": "word"},
@@ -44,7 +44,7 @@ VERBS: Final[Mapping[str, Mapping[str, str]]] = {
     "hold": {"for": "duration"},
 }
 SHORT: Final = {"check": "operation", "hook": "name", "ask": "sentence", "hold": "for", "drain": "to", "verify": "to"}
-# The sites that a verb can be for; every other would be done for one of these in silence.
+# Some verbs have these sites only; any other site would silently mean one of these.
 SITE_OF: Final[Mapping[str, Sequence[str]]] = {
     "quiesce": ("source", "serving"),
     "fence": ("source", "serving", "lost"),
@@ -52,7 +52,7 @@ SITE_OF: Final[Mapping[str, Sequence[str]]] = {
     **dict.fromkeys(("drain", "verify", "settle", "activate", "probe"), ("target",)),
 }
 
-# Order rules: first verb, later verb, and the reason for the operator.
+# An order rule has the first verb, the later verb, and the reason for the operator.
 _MOVE: Final = (
     ("check", "quiesce", "clients would be disturbed before anything was checked"),
     (
@@ -83,7 +83,7 @@ ORDER: Final[Mapping[str, Sequence[Rule]]] = {
     ),
 }
 OPERATIONS: Final = ("swapover", "failover", "failback")
-# A hook of such a name, before the fence, cuts a site off that does not answer; the fence's line is then told so.
+# A hook before the fence whose name begins so cuts off a silent site; the fence's line then has the word CUT_OFF.
 FENCING: Final = "fence"
 CUT_OFF: Final = "cut-off"
 
@@ -118,7 +118,7 @@ def files(folder: Path) -> list[Path]:
 
 
 def cutting_off(steps: Sequence[RunbookStep]) -> list[RunbookStep]:
-    """Hooks before the fence whose name says that they cut off a silent site."""
+    """Return the hooks before the fence whose names say that they cut off a silent site."""
     hooks: list[RunbookStep] = []
     for step in steps:
         if step.verb == "fence":
@@ -138,7 +138,7 @@ def with_hooks(steps: Sequence[RunbookStep], names: Sequence[str]) -> tuple[Runb
 
 
 def load(operation: str, folder: Path, more: Sequence[Rule] = ()) -> Runbook:
-    """Read the runbook of one operation; raises `UsageError` with every finding if the lint has any."""
+    """Read the runbook of an operation; raises `UsageError` with every finding if the lint has any."""
     path = folder / f"{operation}.yaml"
     if not path.is_file():
         remedy = "Set `runbooks:` in the settings file to a folder that has it, or leave it out."
@@ -154,7 +154,8 @@ def load(operation: str, folder: Path, more: Sequence[Rule] = ()) -> Runbook:
 
 
 def lint(path: Path, more: Sequence[Rule] = ()) -> tuple[Runbook | None, list[Finding]]:
-    """The runbook is None when any finding is an error. `more` are order rules of this installation."""
+    """Read and check a runbook, which is None if any finding is an error. `more` are order rules of the
+    installation."""
     findings, runbook = _Findings(path), None
     try:
         runbook = _runbook(composed(path.read_text(encoding="utf-8")), findings, more)

@@ -24,7 +24,7 @@ from dr_ctl.core.system import Clock, SystemClock, stamp
 from dr_ctl.engine.disk import RESERVE, alone, private, refusing, sync_folder
 
 _OWNER: Final = "installation.json"
-DEBTS: Final = "debts.json"  # there only while a debt is pending
+DEBTS: Final = "debts.json"  # the file exists only while a debt is pending
 _READABLE: Final = 40  # characters of an installation's name
 _DIGITS: Final = 12
 
@@ -40,22 +40,22 @@ class Foreign(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The installation that owns the runs: its name, and the addresses of its brokers by site and pair. Addresses tell
-    it from others: the names of installation, sites and pairs are what people edit, and one address may move."""
+    """The installation that owns the runs, with the addresses of its brokers by site and pair. The addresses tell one
+    installation from another: people edit the names of installations, sites and pairs, and an address may move."""
 
     name: str
     brokers: Mapping[str, Mapping[str, Sequence[str]]]
 
     @property
     def folder(self) -> str:
-        """The name of its own place among those of other installations."""
+        """The name of the installation's own folder."""
         readable = re.sub(r"[^a-z0-9]+", "-", self.name.lower()).strip("-")[:_READABLE]
         digest = hashlib.sha256(repr(sorted(self._addresses)).encode()).hexdigest()
         return "-".join(filter(None, (readable, digest[:_DIGITS])))
 
     @property
     def _by_name(self) -> dict[str, list[str]]:
-        """By SITE/PAIR, without what people spell one way or the other."""
+        """The addresses by SITE/PAIR, in one spelling."""
         return {
             f"{site}/{pair}": [address.partition("://")[2].lower().rstrip("/") or address for address in addresses]
             for site, pairs in self.brokers.items()
@@ -70,13 +70,13 @@ class Owner:
         return len(self._addresses & other._addresses)
 
     def is_same(self, other: Owner) -> bool:
-        """Of a place that a person named: a name in common is enough, since every address may have moved."""
+        """Say whether both may be one installation: a common name is enough, since every address may have moved."""
         return self.in_common(other) > 0 or self.name == other.name
 
     def folder_in(self, root: Path) -> tuple[Path, Sequence[Path]]:
-        """The installation's folder below `root`: the one whose owner has most addresses in common with it, else a new
-        one, and then those of namesakes: installations of the same name that have no broker in common with it. Raises
-        `Foreign` where that may be one of several."""
+        """Return the installation's folder below `root`: that of the owner with most common addresses, or a new folder,
+        and then the folders of namesakes, which have the same name and no common broker. Raises `Foreign` if several
+        owners have as many."""
         own = root / self.folder
         others = {path.parent: owner for path in sorted(root.glob(f"*/{_OWNER}")) if (owner := _readable(path))}
         common = {path: count for path, owner in others.items() if (count := self.in_common(owner))}
@@ -90,7 +90,7 @@ class Owner:
         return best[0], ()
 
     def called_before(self, recorded: Owner) -> dict[str, str]:
-        """The brokers, as SITE/PAIR, that have another name in `recorded`, each with that name."""
+        """Return the brokers, as SITE/PAIR, that have another name in `recorded`, each with that name."""
         before = {address: name for name, addresses in recorded._by_name.items() for address in addresses}
         known = {
             name: next((before[address] for address in addresses if address in before), name)
@@ -100,7 +100,7 @@ class Owner:
 
     @classmethod
     def read(cls, path: Path) -> Owner | None:
-        """Returns None without a file. Raises `Foreign` where the file cannot be read."""
+        """Read the owner; returns None without a file. Raises `Foreign` for an unreadable file."""
         try:
             return read(cls, json.loads(path.read_text(encoding="utf-8")))
         except FileNotFoundError:
@@ -117,7 +117,7 @@ def _readable(path: Path) -> Owner | None:
 
 
 def unclaimed(namesakes: Iterable[Path]) -> list[Finding]:
-    """The runs of namesakes, which may be this installation's: an error where a run is open, or a debt pending."""
+    """Report runs of namesakes, which may be this installation's: as an error if a run is open, or a debt pending."""
     findings = []
     for place in namesakes:
         runs = Runs(place, SystemClock())
@@ -130,33 +130,15 @@ def unclaimed(namesakes: Iterable[Path]) -> list[Finding]:
     return findings
 
 
-@dataclass(frozen=True, slots=True)
 class RunFiles:
-    name: str
-    folder: Path
-
-    @property
-    def plan(self) -> Path:
-        return self.folder / "plan.json"
-
-    @property
-    def journal(self) -> Path:
-        return self.folder / "journal.jsonl"
-
-    @property
-    def result(self) -> Path:
-        return self.folder / "result.json"
-
-    @property
-    def report(self) -> Path:
-        return self.folder / "report.html"
-
-    @property
-    def reserve(self) -> Path:
-        return self.folder / RESERVE
+    def __init__(self, name: str, folder: Path) -> None:
+        self.name, self.folder = name, folder
+        self.plan, self.journal = folder / "plan.json", folder / "journal.jsonl"
+        self.result, self.report = folder / "result.json", folder / "report.html"
+        self.reserve = folder / RESERVE
 
     def open(self) -> bool:
-        """Say whether the run began and has not ended, so that work may be half done."""
+        """Say whether the run began and has not ended, so that its work may be half done."""
         return self.journal.exists() and not self.result.exists()
 
     def begin(self, plan: Mapping[str, Json]) -> None:
@@ -174,7 +156,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file so that it is there whole or not at all, readable by its owner only."""
+    """Write a file whole or not at all, readable by its owner only."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
@@ -197,10 +179,11 @@ class Runs:
         claimed: bool = False,
         namesakes: Sequence[Path] = (),
     ) -> None:
-        """Without an owner only to read. `claimed`: by a person. `namesakes` as of `folder_in`. Raises `Foreign`."""
+        """Runs without an owner are only read. A person may have `claimed` the place. `folder_in` gives the
+        `namesakes`. Raises `Foreign`."""
         self._state, self._clock, self._owner, self._namesakes = state, clock, owner, namesakes
-        self.documents = state / "documents"  # of brokers that can keep none
-        self.rehearsals = state / "rehearsals"  # the evidence of those on simulated brokers
+        self.documents = state / "documents"  # for brokers that can keep none
+        self.rehearsals = state / "rehearsals"  # the evidence of rehearsals on simulated brokers
         self.index = state / "index.html"
         if owner is not None and (recorded := Owner.read(state / _OWNER)) is not None:
             if not recorded.is_same(owner):
@@ -213,7 +196,7 @@ class Runs:
                         self.own()
 
     def all(self) -> list[RunFiles]:
-        """The oldest first; a name tells the second in which its run began, and no more."""
+        """List the runs, the oldest first; the name alone tells only the second in which a run began."""
         folder = self._state / "runs"
         runs = [RunFiles(path.name, path) for path in folder.iterdir()] if folder.is_dir() else []
         written_ns = defaultdict[str, int](int)
@@ -223,7 +206,7 @@ class Runs:
         return sorted(runs, key=lambda run: (run.name.partition("-")[0], written_ns[run.name], run.name))
 
     def find(self, name: str | None) -> RunFiles:
-        """Find a run by its name, a unique beginning of it, or the last one; raises `UsageError`."""
+        """Find a run by its name or a unique beginning of the name, or the last run; raises `UsageError`."""
         runs = self.all()
         if name is None:
             if not runs:
@@ -243,7 +226,7 @@ class Runs:
         return f"{self._clock.now():%Y%m%dT%H%M%SZ}-{operation.replace(' ', '-')}-{target}-{secrets.token_hex(2)}"
 
     def identity(self) -> str:
-        """Tell this STATE from its copies, and a shared file system of each machine from that of others."""
+        """Return an id that copies of this STATE, and other machines with the same file system, do not have."""
         path = self._state / "id"
         with refusing(self._state):
             private(self._state)
@@ -256,11 +239,11 @@ class Runs:
         return "-".join(filter(None, (path.read_text("utf-8"), f"{path.stat().st_ino:x}", machine_id())))
 
     def known_identity(self) -> str:
-        """Like `identity`, without writing; "" where this STATE has never begun a run."""
+        """Return the `identity` without writing; "" if this STATE has never begun a run."""
         return self.identity() if (self._state / "id").exists() else ""
 
     def unwritable(self) -> str | None:
-        """Why no run can be begun here, as far as can be seen without writing."""
+        """Say why no run can begin here, as far as can be seen without writing."""
         there = next(folder for folder in (self._state, *self._state.parents) if os.path.lexists(folder))
         writable = there.is_dir() and os.access(there, os.W_OK | os.X_OK)
         return None if writable else f"{there} cannot be written"
@@ -275,7 +258,7 @@ class Runs:
         return RunFiles(name, folder)
 
     def own(self) -> None:
-        """Write down the owner. A broker's documents go along with its name. Raises `CannotWrite`."""
+        """Write down the owner, and move the documents of renamed brokers. Raises `CannotWrite`."""
         path, owner = self._state / _OWNER, self._owner
         if owner is None or (recorded := Owner.read(path)) == owner:
             return
@@ -286,22 +269,22 @@ class Runs:
             write(path, document(owner))
 
     def _rename_documents(self, before: Mapping[str, str]) -> None:
-        """In two passes, so that two brokers may exchange their names; goes on where a pass was killed."""
+        """Rename in two passes, so that two brokers may exchange their names; a killed pass is gone on with."""
         moving = {self.documents / name: self.documents / f"{name}.moving" for name in before}
         for now, then in before.items():
             if (old := self.documents / then).is_dir():
                 old.rename(moving[self.documents / now])
         for place, kept in moving.items():
             if kept.is_dir():
-                if place.is_dir():  # of a broker that is in the settings no more
+                if place.is_dir():  # that broker is not in the settings any more
                     place.rename(place.with_name(f"{place.name}.{secrets.token_hex(4)}"))
                 private(place.parent)
                 kept.rename(place)
 
     @contextmanager
     def lock(self, what: str, *, held: bool = False) -> Iterator[None]:
-        """Hold this STATE for one run; raises `Locked` saying who holds it. Ends with the process, however it ends.
-        `held`: who asks holds it already, or takes no lock as a dry run does."""
+        """Hold this STATE for one run, until the process ends in whatever way; raises `Locked` with the present holder.
+        A caller with `held` holds the STATE already, or needs no lock, as in a dry run."""
         if held:
             yield
             return
@@ -320,7 +303,7 @@ class Runs:
 
     @contextmanager
     def _alone(self) -> Iterator[int | None]:
-        """The lock's file, held for this block; None where another process holds it. Raises `CannotWrite`."""
+        """Hold the lock's file for this block; yields None while another process holds it. Raises `CannotWrite`."""
         with ExitStack() as stack:
             with refusing(self._state):
                 private(self._state)

@@ -1,8 +1,8 @@
-"""The one law by which an act waits for something to be seen.
+"""The common law of all waits for a state to be seen.
 
 A wait looks at least once, and polls from the beginning of one reading to the beginning of the next: clients are out
-meanwhile, so the time that a reading takes is part of the poll. A wait holds once so many readings in a row held,
-however late that was. A reading that makes waiting hopeless ends the wait at once. When the time is over, one last
+meanwhile, so the time that a reading takes is part of the poll. A wait is satisfied once so many readings in a row
+hold, however late that is. A reading that makes waiting hopeless ends the wait at once. When the time is over, one last
 reading that began after the deadline decides: no wait is given up by an answer from before its end.
 """
 
@@ -35,9 +35,9 @@ def until(
     hopeless: Callable[[T], bool] | None = None,
     meanwhile: Callable[[T], object] | None = None,
 ) -> Waited[T]:
-    """Look until `holds` was true of `stable_for` looks in a row; without `within_s` only a hopeless look ends it
-    otherwise. `meanwhile` gets each reading after which the wait goes on, to tell how the wait stands or to try again.
-    Up to `max_s` each poll is twice as long as the one before."""
+    """Look until `holds` was true of `stable_for` looks in a row; without `within_s` only a hopeless look ends the wait
+    otherwise. `meanwhile` gets each reading after which the wait goes on, to show progress or to try again. Each poll
+    is twice as long as the one before, up to `max_s`."""
     began_s, in_a_row = context.monotonic(), 0
     while True:
         look_s = context.monotonic()

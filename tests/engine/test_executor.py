@@ -241,7 +241,7 @@ def test_a_long_wait_is_sampled_once_a_second_after_its_first_minute(path: Path)
     clock, step = Clock(each_s=0.1), a_plan().steps[0]
     with closing(Journal(path, clock)) as journal:
         journal.run(a_plan(), {})
-        context = JournalledStep(journal, step, None, clock, nobody, Outage(clock, journal, None, known=False))
+        context = JournalledStep(journal, step, None, clock, nobody, Outage(clock, journal, None, known=False), [])
         while clock.monotonic() < 120:
             context.sample({"outflow": 1})
 
