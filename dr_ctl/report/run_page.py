@@ -171,7 +171,6 @@ def _exposure(result: Mapping[str, Any], bounds: Mapping[str, Any]) -> list[str]
 
 
 def _ended(code: float | None, command: str, undone: object, what: str) -> tuple[Tone, str]:
-    """The headline; `what` is what the run was for."""
     known = next((known for known in ExitCode if known == code), None)
     if known is None:
         return Tone.BAD, "How it ended could not be read"

@@ -123,7 +123,6 @@ class Counters:
         return Counters(*sums)
 
     def most(self, begin: Ints | int, end: Ints | int) -> Ints:
-        """Return the growth from reading to reading, at most."""
         most: Ints = self.high[:, end] - self.low[:, begin]
         return most
 

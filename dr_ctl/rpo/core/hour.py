@@ -175,7 +175,6 @@ class _Summary:
                 add("now", scope=now.flow, metric=metric, bucket=is_known, most=values, **more, **of)
 
     def _since(self, add: Add, whole: Steps) -> None:
-        """Gather the bounds of the last covered time of each flow."""
         covered = whole.only(whole.covered)
         last = covered.only(np.append(covered.flow[1:] != covered.flow[:-1], True)[: len(covered.flow)])
         for metric in METRICS:
@@ -332,7 +331,6 @@ def hour(read: Reader, hour_us: int, query: HourQuery) -> pa.Table:
     before_us = _needed(flows, read.moments(from_us, near_us), near_us) if further else flows.us[:0]
 
     def queues() -> Iterator[Columns]:
-        """Yield the readings of queues with the comparisons of their ids."""
         for some in read.queues(near_us, to_us, before_us):
             yield Columns.of(pa.concat_tables([some, compared])).by_time()
 

@@ -240,7 +240,6 @@ class Queues:
 
     @classmethod
     def merged(cls, parts: Sequence[Self]) -> Self:
-        """Join parts that have some queues of the outflows each."""
         whole, *others = parts
         for other in others:
             for (name, values), (_, more) in zip(whole.values(), other.values(), strict=True):

@@ -281,7 +281,6 @@ class LagSeries:
         return now.only(at_last | (last_us[pairs] - us <= gap[ends]))
 
     def _stalls(self, begin: Ints, end: Ints, at: Ints) -> Flags:
-        """Say whether something waits, and nothing was shipped."""
         sends = self.flows.sends
         stalls: Flags = (sends.depth[at] > 0) & (sends.shipped[end] == sends.shipped[begin])
         return stalls

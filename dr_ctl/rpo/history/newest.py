@@ -273,7 +273,6 @@ class _Reading:
         return answered
 
     def _near(self, site: str, begin: int, end: int) -> Iterator[Source]:
-        """Yield the files that may hold readings of that time."""
         yield from self._files.tails(site)
         for source in self._files.newest_first(site):
             begin_us = _begin_us(source)
@@ -318,7 +317,6 @@ def link_lost(history: Path | HistoryLocation, site: str, pair: str) -> datetime
 
 
 def _last(files: Sources, site: str, columns: tuple[str, ...], is_so: pc.Expression | None = None) -> datetime | None:
-    """Return the last reading that matches, or any."""
     rows = next(_newest(files, site, columns, is_so), None)
     return None if rows is None else pc.max(rows["ts"]).as_py()
 
