@@ -99,8 +99,7 @@ def _lasting(text: str) -> str:
 
 
 def _numbered(name: str, text: str, kind: str) -> dict[str, str | bool | int]:
-    """Return the configuration of a numbered document. Documents of a kind share an address, because removing a queue
-    leaves its address behind."""
+    """Return a numbered document's queue. A kind shares an address: a removed queue leaves its address behind."""
     nobodys = {"max-consumers": 0, "purge-on-no-consumers": False, "exclusive": False}
     return {**internal_queue(name, text), "address": kind, "auto-create-address": True, **nobodys}
 
@@ -498,8 +497,7 @@ class ArtemisBroker(Broker):
 
     @property
     def unnamed(self) -> Sequence[Node]:
-        """Return the listed nodes that have no name in the settings. A listing tells no names: as many nodes as are
-        named are taken for the named ones."""
+        """Return the unnamed nodes. A listing tells no names: as many as are named are taken for the named ones."""
         group, named = self.group, max(0, len(self.nodes) - 1)
         if group.nodes:
             return [Node(self.site, self.pair, at, "by its listing of the cluster") for at in group.nodes[named:]]

@@ -1,5 +1,4 @@
-"""The gate waits until its conditions hold together on every pair for a whole window, before the target may be opened,
-and then compares what both sites hold."""
+"""The gate waits until its conditions hold together on every pair for a window; then both sites are compared."""
 
 from __future__ import annotations
 

@@ -104,8 +104,7 @@ def shown(view: Broker) -> str:
 def of_obstacles(
     view: Broker, severity: Severity, includes: Callable[[str], bool] = lambda _: True, *, unknown: bool = True
 ) -> Iterator[Finding]:
-    """Find the obstacles at a broker, at addresses only where `includes` names them. Without `unknown`, what the broker
-    cannot tell yet is left out."""
+    """Find a broker's obstacles, at included addresses only; without `unknown`, only what it can tell already."""
     for obstacle in view.obstacles:
         addresses, site, pair, remedy = obstacle.addresses, view.site, view.pair, obstacle.remedy
         if (obstacle.known or unknown) and (not addresses or any(map(includes, addresses))):
@@ -328,8 +327,7 @@ class Group:
         return own
 
     def _known_as(self, name: str) -> str:
-        """Return the name that the node seen first has for the broker. A file keeps it, because a later command undoes
-        what a journal has under that name."""
+        """Return the name that the node seen first has; a file keeps it for undoing what a journal has under it."""
         if self.has_one_node or self._named is None:
             return name
         with suppress(OSError, UnicodeDecodeError):

@@ -143,8 +143,7 @@ class Observer(Generic[V_co, A_co]):
         self._watch, self._supplement = Watch(clock), reads.supplement()
 
     def unapplied_at(self, site: str, *, timeout_s: float) -> int | None:
-        """Count the acknowledgements that have arrived at a site and are not applied; return None if the count was not
-        read in time. Raises `BrokerError`."""
+        """Count a site's unapplied acknowledgements; return None if that was not read in time. Raises `BrokerError`."""
         try:
             return total(self.ask_all(methodcaller("unapplied", timeout_s=timeout_s), self.at(site)))
         except TimedOut:
@@ -329,8 +328,7 @@ class Observer(Generic[V_co, A_co]):
         return [Node(site, pair, address, f"{shown_by}, at {stamp(at)}") for pair, address, shown_by, at in told]
 
     def _probed(self, session: Session[V_co], peer: Broker) -> list[str]:
-        """Return the addresses where connections are taken at the broker's own hosts. On a host that both brokers have,
-        the peer would take them."""
+        """Return addresses of the broker's own hosts that take connections; on a shared host the peer would."""
         hosts = sorted(session.hosts - self.brokers[peer.site][peer.pair].hosts)
         ports = [listener.port for listener in peer.listeners if listener.port is not None]
         return self._where(session, takes_connections, [Address(host, port) for host in hosts for port in ports])

@@ -172,8 +172,7 @@ def against_step(case: Case[V], checks: Checks[V]) -> Iterator[Finding]:
 
 
 def not_taken_in(snapshot: Snapshot[Broker], move: Move) -> Iterator[Finding]:
-    """Refuse a move to a site that was lost and is not taken in again. Where no link joins the sites, nothing else
-    stops such a move."""
+    """Refuse a move to a lost site that is not taken in again: without a link nothing else stops it."""
     if lost_alone(snapshot.debts) == move.target and not move.sent:
         yield found("DR-RETURN-008.move", lost=move.target, served=move.source)
 

@@ -1,5 +1,4 @@
-"""A recipe is the half of a topology that decides: it finds the reasons against a move, and drafts every step by its
-procedure's table. Pure."""
+"""A recipe decides: it finds the reasons against a move, and drafts each step by a table. Pure."""
 
 from __future__ import annotations
 
@@ -30,8 +29,7 @@ V = TypeVar("V", bound=Broker)
 
 @dataclass(frozen=True, slots=True)
 class Undo:
-    """The undo of a verb wants what the verb may change at each site as it was before the run. `by` carries an undo out
-    that is more than that."""
+    """An undo wants what its verb may change at each site as it was before; `by` does more than that."""
 
     source: tuple[Want, ...] = ()
     target: tuple[Want, ...] = ()

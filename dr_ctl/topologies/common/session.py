@@ -146,7 +146,7 @@ class Session(ABC, Generic[V_co]):
     @staticmethod
     @abstractmethod
     def find_broker(reader: Reader, *, timeout_s: float) -> str:
-        """Find the broker's own name. Raises `BrokerError`."""
+        """Raises `BrokerError`."""
 
     @abstractmethod
     def _ask(self, broker: str, timeout_s: float) -> V_co: ...
@@ -294,8 +294,8 @@ class Session(ABC, Generic[V_co]):
         return self._listener(self.stomp, self._active)
 
     def try_login(self, *, timeout_s: float) -> LoginResult | None:
-        """Connect once as a client, if the settings name a STOMP address, to every node within reach: the listener of
-        any node that lets somebody in is open."""
+        """Connect once as a client, if the settings name a STOMP address, to each node within reach: any may be
+        open."""
         away = {reading.name for reading in self.group.readings if reading.state is NodeState.UNKNOWN}
         first = self.group.current
         others = [process for process in self.group.processes if process is not first and process.name not in away]

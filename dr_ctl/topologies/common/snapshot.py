@@ -334,9 +334,9 @@ def _traffic(view: Broker, before: Broker, took_s: float) -> tuple[float, float]
 
 
 def _together(roles: Sequence[Role]) -> Role:
-    """Derive a site's role from its brokers': a serving broker makes the site serving; otherwise all brokers must
-    agree, or the role is unknown. A site with closed brokers and a broker that is down counts as down: the site cannot
-    take over and lets nobody in."""
+    """Derive a site's role from its brokers': a serving broker makes the site serving; otherwise all must agree, or the
+    role is unknown. With closed brokers and one that is down, the site is down: it cannot take over and lets nobody
+    in."""
     if Role.SERVING in roles:
         return Role.SERVING
     if len({*roles}) == 1:
@@ -403,8 +403,7 @@ def before(move: Move, view: Broker) -> dict[str, Any]:
 
 
 def reopened(move: Move, view: Broker) -> bool:
-    """Say whether a restart or a takeover has opened the target behind its lasting fence since this run began, which
-    has not let clients in there."""
+    """Say whether a restart or a takeover has opened the target of this run behind its own lasting fence."""
     is_target = view.site == move.target and move.spec.operation == SWAPOVER and not move.sent
     return is_target and view.open and view.fence.roles_revoked and not any(before(move, view)["listeners"].values())
 

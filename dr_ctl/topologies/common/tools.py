@@ -70,8 +70,8 @@ class Listeners:
     def await_closed(
         self, site: str, context: StepContext, within_s: float, again: Callable[[Sequence[Broker]], object]
     ) -> Outcome:
-        """Wait until every listener's flag says closed, and no test login works where one did. `again` gets each
-        reading, and sends what is missing by it."""
+        """Wait until all listeners' flags say closed and no test login works where one did; `again` closes by
+        readings."""
         sessions = self._observer.at(site)
         # A client that is let in shows an open listener, whether one was greeted there before or not.
         probed = [session for session in sessions if session in self.logged_in or session.fenced_by_listener]
@@ -262,8 +262,7 @@ class Sender:
 def not_done(
     left: Collection[object], what: str, outcomes: Sequence[Outcome], they: str = "they are still there"
 ) -> Failed | None:
-    """Return the failure of a change that left messages as they were, by what a broker said, or else by what is seen of
-    them; return None where nothing is left."""
+    """Return the failure of a change that left messages, by a broker's words or what is seen; None if none are left."""
     why = next((outcome.text for outcome in outcomes if not isinstance(outcome, Done)), they)
     return Failed(f"{len(left)} {what}: {why}") if left else None
 
@@ -330,9 +329,8 @@ class Tools(Generic[V_co]):
         return Failed(f"{failed}: {brief([call.summary for call in calls])}") if calls else None
 
     def shut_again(self, move: Move, context: StepContext, *sites: str) -> bool:
-        """Close listeners that another node of a broker has opened by its broker.xml when it became active, and prove
-        it; say whether there were any. A target, or a site that no move is about, stays open where it was open before
-        the run. Raises `BrokerError`."""
+        """Close, and prove it, what another node's broker.xml opened when the node became active; say whether anything
+        was. A target, or a site that no move is about, stays open where it was open before. Raises `BrokerError`."""
         opened = [
             view
             for site in sites

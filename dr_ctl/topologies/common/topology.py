@@ -124,8 +124,8 @@ class PairDriver(Generic[V_co]):
         self._turns, self._tools.no_takeover_at_s = self._tools.observer.turns(), context.monotonic()
 
     def _taken_over(self, outcome: Outcome, step: PlannedStep, move: Move, context: StepContext) -> bool:
-        """Wait until every broker has an active node again, and bring that node to what the run had reached; say
-        whether another node is active."""
+        """Wait until each broker has an active node again, bring it to what the run had reached, and say if it is
+        new."""
         tools, observer = self._tools, self._tools.observer
         until(
             context,
@@ -275,8 +275,7 @@ class PairTopology(Generic[V]):
         return [session.store() for session in self.observer.all()]
 
     def why_not_so(self, site: str, *, serving: bool) -> str | None:
-        """Attempt what a reading says of a site, that it serves or lets nobody in, because flags lie. Return None where
-        the attempt agrees. Raises `BrokerError`."""
+        """Try whether a site serves, or lets nobody in, because flags lie; return why not. Raises `BrokerError`."""
         return Listeners(self.observer).why_not(site, serving=serving)
 
     def cleaner(self, _primary: str, _remembered: Mapping[str, Json]) -> Cleaner:

@@ -285,8 +285,7 @@ def _left_over(
     for pair, name in wrong:
         views = [view for site in (move.source, move.target) if (view := snapshot.view(site, pair)) is not None]
         queues = [view.business.get(name) for view in views]
-        # A browse does not show a message that a client holds, or that waits for its time. The message would seem to
-        # lie only at the other side.
+        # A browse shows no message that a client holds or that waits for its time: it would seem to lie elsewhere.
         held = any(queue is not None and (queue.delivering or queue.scheduled) for queue in queues)
         if len(views) == 2 and not held and all(q is None or q.depth <= ORIGINS_UP_TO for q in queues):  # noqa: PLR2004
             local, peer = (_messages(tools, view, name) for view in views)
@@ -405,8 +404,7 @@ def reinstate(tools: MirrorTools, step: PlannedStep, move: Move, context: StepCo
 
 
 def _origins(tools: MirrorTools, view: BrokerView) -> dict[str, frozenset[Origin] | None]:
-    """Return the origins of each queue's messages, None for a queue too deep to look at each message, or where the
-    broker does not show every origin."""
+    """Return each queue's origins, None where the queue is too deep to look at, or an origin is not shown."""
     chosen = selected(view, tools.observer.queues)
     shallow = [queue for queue in chosen.values() if queue.depth <= ORIGINS_UP_TO]
     reader = tools.observer.brokers[view.site][view.pair].reader()

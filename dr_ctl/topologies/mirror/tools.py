@@ -1,5 +1,4 @@
-"""The acts at a mirror use these tools: timeouts of their own, the gate that compares both sites by origin, and the
-results of a return."""
+"""The acts at a mirror use these tools: timeouts, the gate that compares by origin, the results of a return."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field

@@ -131,8 +131,7 @@ COUNTED: Final = 5
 
 
 def draft_activate(rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
-    """Draft the handover, which has no undo, because a stop cannot be taken back. A lost site gets no call: the target
-    takes the store by itself."""
+    """Draft the handover: a stop has no undo, and a lost site gets no call, as the target takes the store by itself."""
     sources, targets = snapshot.views(move.source), snapshot.views(move.target)
     fails_over = move.spec.operation == FAILOVER
     gives_up = [] if fails_over else [hand_over(view, move.target) for view in sources if view.answered]
@@ -277,8 +276,7 @@ def _until_served(
 
 
 def _counted(tools: StoreTools, move: Move, context: StepContext, evidence: dict[str, Json]) -> tuple[Finding, ...]:
-    """Compare each queue as it began at the target with what the gate saw. The number of readings bounds this, because
-    clients work there."""
+    """Compare each queue as it began at the target with the gate's; clients work there, so readings are few."""
     samples = tools.gate.samples
     if not samples:
         return ()

@@ -171,8 +171,7 @@ READS: Final = observer.Reads(Session.each, both_views, observed=settled)
 
 
 def between(snapshot: Snapshot[BrokerView]) -> bool:
-    """Say whether a broker has the store and does not serve yet, because it is starting or died a moment ago, or may
-    take the store now."""
+    """Say whether a broker may take the store, or has it and does not serve yet: it is starting, or died just now."""
     first, *_ = snapshot.sites.values()
     for name in first:
         pair = [brokers[name] for brokers in snapshot.sites.values()]

@@ -187,8 +187,7 @@ class Dsn:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseKind:
-    """A kind of database: its driver, the extra that installs the driver, the connection's arguments, and the SQL of
-    its clock in milliseconds."""
+    """A kind of database: its driver, the extra with the driver, the connection's arguments, its clock in SQL."""
 
     driver: str
     extra: str
@@ -346,8 +345,7 @@ class SharedStore:
         return cls(store, RowLock(messages, store.table, clock), messages, replica)
 
     def counts(self) -> dict[str, int] | None:
-        """Count the messages of each queue in the store; return None where the store is a file. Raises
-        `LockUnreadable`."""
+        """Count each queue's messages in the store; return None for a store of files. Raises `LockUnreadable`."""
         if self._messages is None:
             return None
         query = f"SELECT container, count(*) FROM {self.settings.messages} GROUP BY container"  # noqa: S608 - as above

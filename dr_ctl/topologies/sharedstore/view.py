@@ -211,8 +211,8 @@ class StoreSnapshot(snapshot.Snapshot[BrokerView]):
         return [*both, *self._not_waiting(), *self._nobody(), *super().findings()]
 
     def _nobody(self) -> Iterator[Finding]:
-        """Find that nobody holds the store, that a broker takes it, or that this was not read: a waiting broker has no
-        management to say so."""
+        """Find that nobody holds the store, that a broker takes it, or that this was not read: one that waits is
+        silent."""
         brokers = [broker for site in self.sites.values() for broker in site.values()]
         errors = [broker.error for broker in brokers if isinstance(broker, Silent)]
         views = [view for site in self.sites for view in self.views(site)]

@@ -226,8 +226,7 @@ class _Pair:
 
 
 def _removed(tools: Tools[Broker], step: PlannedStep, context: StepContext, move: Move) -> list[Finding]:
-    """Remove the queues of the rehearsal, and find those that are still there: a message that the link brings late
-    makes a removed queue again."""
+    """Remove the rehearsal's queues, and find those that a late message of the link has made again."""
     removals = [call for call in step.calls if call.goal is Goal.STRIKE]
 
     waited = until(

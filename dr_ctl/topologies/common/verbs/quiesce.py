@@ -136,8 +136,7 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
 
     def read() -> _Dispatch:
         now = _dispatch(tools, views, move)
-        # A call for many queues has also paused queues that were created since the reading. A later run, after a crash,
-        # has to know them.
+        # A call for many also paused queues created since the reading. A later run, after a crash, has to know them.
         why = [tools.sender.paused_too(move.source, pair, names) for pair, names in now.new.items()]
         now.unwritten = next((reason for reason in why if reason is not None), None)
         context.sample({"delivering": now.total})
@@ -165,8 +164,7 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
 
 
 def _pause(tools: Tools[Broker], views: list[Broker], move: Move, context: StepContext) -> tuple[list[Broker], int]:
-    """Pause the queues that deliver, one by one where a call for many failed; return the brokers as last seen, and the
-    number of queues."""
+    """Pause queues, one by one where a call for many failed; return the brokers as last seen, and how many queues."""
     at_brokers = [tools.at(view, move) for view in views]
     calls, count = [call for at in at_brokers for call in pauses(at)], sum(len(to_pause(at)) for at in at_brokers)
     if _left_out(calls, tools.change(calls, context)):

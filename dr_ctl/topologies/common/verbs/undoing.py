@@ -77,8 +77,7 @@ def _left(calls: Sequence[Call], views: Sequence[Broker]) -> list[Call]:
 
 
 def _shipping(tools: Tools[Any], calls: Sequence[Call], _move: Move, context: StepContext) -> Outcome:
-    """Start the links. A broker that is away is not waited for, because clients wait. A link that takes its time
-    connects by itself."""
+    """Start the links of brokers that answer, because clients wait. A link that takes its time connects by itself."""
     views = [view for site in sorted({call.site for call in calls}) for view in tools.observer.answering(site)]
     answering = {(view.site, view.pair) for view in views}
     stopped = [call for call in calls if call.goal is Goal.LINK_UP]
