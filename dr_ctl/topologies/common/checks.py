@@ -61,8 +61,7 @@ def of_listeners(name: str, view: Broker) -> Iterator[Finding]:
     if shut := [listener.name for listener in view.link.listeners if not listener.started]:
         kept_out = [debt.lost_site for debt in debts_of(view.documents) if debt.kind is DebtKind.QUARANTINE]
         if kept_out:
-            severity = Severity.INFO
-            yield found("DR-DOOR-004.quarantine", severity=severity, broker=name, shut=brief(shut), lost=kept_out[0])
+            yield found("DR-DOOR-004.quarantine", broker=name, shut=brief(shut), lost=kept_out[0])
         else:
             yield found("DR-DOOR-004.closed", broker=name, shut=brief(shut))
     yield from _of_inner_listeners(name, view)
@@ -81,12 +80,9 @@ def _of_inner_listeners(name: str, view: Broker) -> Iterator[Finding]:
         named = ", ".join(listeners)
         beside = f" Or take {named} out of `clients:`, where no client comes through it."
         or_else = beside if len(listeners) < len(view.listeners) else ""
-        if view.replicates or view.is_clustered:
-            key = "DR-NODE-002.replicating" if view.replicates else "DR-NODE-002.cluster"
-            yield found(key, broker=name, listeners=named, or_else=or_else)
-        else:
-            shared_store = "DR-NODE-002.shared_store"
-            yield found(shared_store, severity=Severity.WARNING, broker=name, listeners=named, or_else=or_else)
+        joined = "DR-NODE-002.cluster" if view.is_clustered else "DR-NODE-002.shared_store"
+        key = "DR-NODE-002.replicating" if view.replicates else joined
+        yield found(key, broker=name, listeners=named, or_else=or_else)
     elif view.replicates and not any(listener.port in inner_ports for listener in view.acceptors):
         yield found("DR-NODE-002.not_known", broker=name)
     linked = [listener.name for listener in view.link.listeners if listener.port in inner_ports]
@@ -104,8 +100,7 @@ def _may_be_brokers(view: Broker) -> bool:
 
 def of_locks(view: Broker) -> Iterator[Finding]:
     if locks := view.fence.passive:
-        broker = f"{view.site}/{view.pair}"
-        yield found("DR-DOOR-008.stopped", severity=Severity.INFO, broker=broker, locks=brief(locks), site=view.site)
+        yield found("DR-DOOR-008.stopped", broker=f"{view.site}/{view.pair}", locks=brief(locks), site=view.site)
 
 
 def of_link_listeners(view: Broker, peer: Broker | None) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding, RefusalScope, Role, Severity, brief
+from dr_ctl.core.model import Finding, RefusalScope, Role, brief
 from dr_ctl.topologies.artemis.broker import fenced, link_users, lock_states, of_mqtt
 from dr_ctl.topologies.common import reasons
 from dr_ctl.topologies.common.calls import CLUSTER_PREFIX
@@ -55,7 +55,7 @@ def _listeners(name: str, view: BrokerView) -> Iterator[Finding]:
     if locks and not view.drives_locks:
         yield found("DR-DOOR-008.old", broker=name, locks=locks, version=view.version)
     elif view.fence.contenders:
-        yield found("DR-DOOR-008.driven", severity=Severity.INFO, broker=name, locks=locks)
+        yield found("DR-DOOR-008.driven", broker=name, locks=locks)
     else:
         yield from of_locks(view)
 

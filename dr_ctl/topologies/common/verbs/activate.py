@@ -6,7 +6,7 @@ from typing import Any, Final, TypeVar
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, Finding, Role, Severity, brief
+from dr_ctl.core.model import ExitCode, Finding, Role, brief
 from dr_ctl.engine.operations import ACTIVATE, FAILBACK, FAILOVER
 from dr_ctl.engine.plan import ALL, Call, Goal, PlannedStep, in_phase
 from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext, StepPlan, Unknown
@@ -101,7 +101,7 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
 def _of_locks(tools: Tools[Broker], opened: Sequence[Broker], move: Move) -> Iterator[Finding]:
     """Report locks that have `opened` the target by themselves, and those that a move leaves stopped."""
     if locks := [name for view in opened for name in view.fence.contenders]:
-        yield found("DR-DOOR-008.done", severity=Severity.INFO, target=move.target, locks=brief(locks))
+        yield found("DR-DOOR-008.done", target=move.target, locks=brief(locks))
     for session in tools.observer.at(move.source) if move.spec.operation != FAILOVER else ():
         if session.newest is not None:
             yield from of_locks(session.newest[1])
