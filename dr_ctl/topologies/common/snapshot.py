@@ -281,8 +281,7 @@ class Snapshot(Generic[V_co]):
                 if not isinstance(broker, Silent):
                     yield from group.of_nodes(broker, self.peer(broker), Severity.WARNING)
                 elif broker.unnamed:
-                    nodes = brief([*map(str, broker.unnamed)])
-                    yield found("DR-NODE-001.silent", site=site, nodes=nodes)
+                    yield found("DR-NODE-001.silent", site=site, nodes=brief([*map(str, broker.unnamed)]))
 
     def _of_brokers(self) -> Iterator[Finding]:
         for view in self._all():

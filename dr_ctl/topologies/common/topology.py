@@ -4,7 +4,6 @@ Flags lie: an acceptor whose port is taken by another process says that it is st
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -246,12 +245,12 @@ class PairTopology(Generic[V]):
     observer: Observer[V, Session[V]]
     recipe: Recipe[Any]
     driver: Callable[..., Driver[Any]]
-    others: Sequence[Companion] = ()
+    companion: Companion | None = None
 
     def read(self, *, over_s: float = 0.0) -> Snapshot[V]:
         """Read once, the brokers alone, because the monitor reads several times a second and keeps nothing else; or
         read twice, so far apart, which shows what moves."""
-        return self._with_others(lambda: self.observer.observe_over(over_s)) if over_s else self.observer.read_once()
+        return self._with_companion(lambda: self.observer.observe_over(over_s)) if over_s else self.observer.read_once()
 
     def poll(self, *, full: bool = False) -> TimedReading[Snapshot[V]] | None:
         """Read each broker's outflow and role, in a few milliseconds, or everything: a late broker delays no answer of
@@ -259,17 +258,15 @@ class PairTopology(Generic[V]):
         return self.observer.poll(full=full)
 
     def observe(self) -> Snapshot[V]:
-        return self._with_others(self.observer.observe)
+        return self._with_companion(self.observer.observe)
 
-    def _with_others(self, read: Callable[[], Snapshot[V]]) -> Snapshot[V]:
-        for other in self.others:
-            read = partial(other.read_with, read)
-        return read()
+    def _with_companion(self, read: Callable[[], Snapshot[V]]) -> Snapshot[V]:
+        return self.companion.read_with(read) if self.companion is not None else read()
 
     def spend_at_most(self, seconds: float, site: str) -> None:
         self.observer.spend_at_most(seconds, site)
-        for other in self.others:
-            other.spend_at_most(seconds, site)
+        if self.companion is not None:
+            self.companion.spend_at_most(seconds, site)
 
     def stores(self) -> Sequence[Store]:
         return [session.store() for session in self.observer.all()]
@@ -290,8 +287,8 @@ class PairTopology(Generic[V]):
 
     def close(self) -> None:
         self.observer.close()
-        for other in self.others:
-            other.close()
+        if self.companion is not None:
+            self.companion.close()
 
 
 @dataclass(frozen=True, slots=True)

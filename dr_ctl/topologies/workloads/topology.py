@@ -234,4 +234,4 @@ def with_workloads(topology: PairTopology[Any], installation: Installation, time
     def driver(lease: Lease | None = None) -> DriverWithWorkloads[Any]:
         return DriverWithWorkloads(topology.driver(lease), decides, sites, timeouts, lease)
 
-    return replace(topology, recipe=decides, driver=driver, others=(sites,))
+    return replace(topology, recipe=decides, driver=driver, companion=sites)
