@@ -34,7 +34,7 @@ from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import RETURNED, Snapshot
 from dr_ctl.topologies.common.topology import COMMON, TopologyDefinition
 from dr_ctl.topologies.common.verbs.activate import may_open, other_site_open, sides
-from dr_ctl.topologies.common.verbs.fence import acting, drafting, held, held_for_the_other
+from dr_ctl.topologies.common.verbs.fence import acting, drafting, held_for_the_other, paused_as_before
 from dr_ctl.topologies.common.verbs.undoing import as_before, open_again
 from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.common.waiting import Barrier, Direction, Wait, attached
@@ -572,7 +572,7 @@ PROCEDURE: Final[Procedure[Snapshot[BrokerView], BridgesTools]] = {
     "fence": VerbHandler(draft_fence, fence, Undo(source=(clients,), target=(wants.debts_as_before,), by=undo)),
     "drain": VerbHandler(draft_drain, drain, UNDO_SHIPPING),
     "activate": VerbHandler(draft_activate, activate, Undo(target=(clients,))),
-    "unfence": VerbHandler(draft_unfence, unfence, Undo(source=(clients, held))),
+    "unfence": VerbHandler(draft_unfence, unfence, Undo(source=(clients, paused_as_before))),
     "restart-link": VerbHandler(draft_restart, restart, UNDO_SHIPPING),
     "trim": VerbHandler(trim.draft, trim.act),
     # These rows take a lost site in again.

@@ -53,7 +53,7 @@ class Watch:
             work.wait()
 
     def ask(
-        self, of: Sequence[Asked], ask: Callable[[Asked], T | Silent], *, small: bool
+        self, sessions: Sequence[Asked], ask: Callable[[Asked], T | Silent], *, small: bool
     ) -> tuple[list[T | Silent], float]:
         """Return the answers, and how long ago the last came that was not late. `small` asks for few figures."""
         for session in [session for session, late in self._late.items() if late.wait(0)]:
@@ -68,7 +68,7 @@ class Watch:
                 self._took_s[session] = replied[-1] - began
             return answer
 
-        due = [session for session in of if session not in self._late]
+        due = [session for session in sessions if session not in self._late]
         asked = {session: in_background(partial(timed, session), f"watch {session.site}") for session in due}
         known = self._took_s.keys() | self._silent.keys()
         hurried = [reading for session, reading in asked.items() if small or session in known]
@@ -84,7 +84,7 @@ class Watch:
             text = f"{session.site}/{session.pair}: no answer within {LATE_S:g} s"
             return self._silent.get(session, Silent(session.pair, session.site, Unreachable(text, refused=False)))
 
-        answers = [self._noted(session, answered(session)) for session in of]
+        answers = [self._noted(session, answered(session)) for session in sessions]
         return answers, self._clock.monotonic() - max(replied) if self._late and replied else 0.0
 
     def _noted(self, session: Session[Any], answer: T | Silent) -> T | Silent:
@@ -170,11 +170,11 @@ class Observer(Generic[V_co, A_co]):
 
     def read_at(self, site: str, pairs: Collection[str] | None = None, scope: ReadScope = EVERYTHING) -> list[V_co]:
         """Read every broker of a site, or those of some pairs. Raises `BrokerError` where a broker does not answer."""
-        of = [session for session in self.at(site) if pairs is None or session.pair in pairs]
-        return self.ask_all(methodcaller("read", scope), of)
+        sessions = [session for session in self.at(site) if pairs is None or session.pair in pairs]
+        return self.ask_all(methodcaller("read", scope), sessions)
 
     def answers(
-        self, of: Iterable[Session[V]], scope: ReadScope = EVERYTHING, within_s: float | None = None
+        self, sessions: Iterable[Session[V]], scope: ReadScope = EVERYTHING, within_s: float | None = None
     ) -> list[V | BrokerError]:
         """Read this scope of each of these brokers; an error stands in the place of a reading. A broker that does not
         tell a few figures in time is asked again sooner."""
@@ -186,7 +186,7 @@ class Observer(Generic[V_co, A_co]):
             except BrokerError as error:
                 return error
 
-        return self.ask_all(read, of)
+        return self.ask_all(read, sessions)
 
     def answering(self, site: str) -> list[V_co]:
         views = self.ask_all(partial(self._view, min_s=0.0), self.at(site))
@@ -206,9 +206,9 @@ class Observer(Generic[V_co, A_co]):
         for session in self.all():
             session.close()
 
-    def ask_all(self, ask: Callable[[A], T], of: Iterable[A]) -> list[T]:
+    def ask_all(self, ask: Callable[[A], T], sessions: Iterable[A]) -> list[T]:
         """Ask several brokers at the same time; raise the first error after all have answered."""
-        return in_parallel([partial(ask, session) for session in of], "read", most=MAX_AT_ONCE)
+        return in_parallel([partial(ask, session) for session in sessions], "read", most=MAX_AT_ONCE)
 
     def observe(self, *, min_s: float = 0.0) -> Snapshot[V_co]:
         """Read both sites, and again where counts differ by more than one reading can explain."""
@@ -302,8 +302,8 @@ class Observer(Generic[V_co, A_co]):
             if peer.link.hears_peer:
                 signs.append(f"the link between {name} and {peer.site} is attached")
             elif view.ports_refuse:
-                at = self._where(session, speaks_amqp, peer.link.speaks_amqp_to)
-                signs += [f"a broker answers at {address}" for address in at]
+                answering = self._where(session, speaks_amqp, peer.link.speaks_amqp_to)
+                signs += [f"a broker answers at {address}" for address in answering]
                 taken += [f"connections are taken at {address}" for address in self._probed(session, peer)]
         if isinstance(view.error, Passive):
             unnamed += [Node(view.site, view.pair, at, "by its listing of the cluster") for at in view.error.at]

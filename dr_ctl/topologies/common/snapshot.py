@@ -111,7 +111,7 @@ class Snapshot(Generic[V_co]):
         states = [(broker, [node.state for node in broker.nodes]) for broker in silent if broker.nodes]
         return Hints(
             nodes=tuple(str(node) for node in self.unnamed(site)),
-            takeovers=tuple(str(broker.error) for broker, of in states if group.may_take_over(of, broker.left_s)),
+            takeovers=tuple(str(broker.error) for broker, nodes in states if group.may_take_over(nodes, broker.left_s)),
             signs=tuple(sign for broker in silent for sign in broker.signs),
             taken=tuple(text for broker in silent for text in broker.taken),
             remedy=next((broker.error.remedy for broker in silent if broker.error.is_local), ""),

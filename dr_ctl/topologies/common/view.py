@@ -161,11 +161,11 @@ def evidence(readings: Iterable[tuple[str, AnyLink | BrokerError]]) -> dict[str,
             links[site].append(reading)
     figures: dict[str, Json] = {
         site: {
-            "outflow": total(link.to_ship for link in of),
-            "pending": total(link.unapplied for link in of),
-            "attached": all_known(link.attached for link in of),
+            "outflow": total(link.to_ship for link in several),
+            "pending": total(link.unapplied for link in several),
+            "attached": all_known(link.attached for link in several),
         }
-        for site, of in links.items()
+        for site, several in links.items()
     }
     return figures | silent
 

@@ -80,13 +80,13 @@ def draft_unfence(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[Broker],
     return StepPlan(move.source, "clients let in again, and what runs have paused lifted", tuple(calls))
 
 
-def held(at: AtBroker) -> Iterator[Call]:
+def paused_as_before(at: AtBroker) -> Iterator[Call]:
     lifted = at.named(Goal.RESUME)
     return (pause(at.view, queue, "it is not paused") for queue in at.view.business.values() if queue.name in lifted)
 
 
 UNDO: Final = Undo(source=(wants.clients_as_before,), target=(wants.debts_as_before,))
-UNDO_UNFENCE: Final = Undo(source=(wants.clients_as_before, held))
+UNDO_UNFENCE: Final = Undo(source=(wants.clients_as_before, paused_as_before))
 
 
 def acting(
