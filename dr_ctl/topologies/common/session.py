@@ -294,8 +294,7 @@ class Session(ABC, Generic[V_co]):
         return self._listener(self.stomp, self._active)
 
     def try_login(self, *, timeout_s: float) -> LoginResult | None:
-        """Connect once as a client, if the settings name a STOMP address, to each node within reach: any may be
-        open."""
+        """Connect once as a client, at each node within reach, if the settings name a STOMP address."""
         away = {reading.name for reading in self.group.readings if reading.state is NodeState.UNKNOWN}
         first = self.group.current
         others = [process for process in self.group.processes if process is not first and process.name not in away]

@@ -334,8 +334,7 @@ def _traffic(view: Broker, before: Broker, took_s: float) -> tuple[float, float]
 
 def _together(roles: Sequence[Role]) -> Role:
     """Derive a site's role from its brokers': a serving broker makes the site serving; otherwise all must agree, or the
-    role is unknown. With closed brokers and one that is down, the site is down: it cannot take over and lets nobody
-    in."""
+    role is unknown. A site with closed brokers and one that is down is down: it cannot take over and lets nobody in."""
     if Role.SERVING in roles:
         return Role.SERVING
     if len({*roles}) == 1:

@@ -70,8 +70,7 @@ class Listeners:
     def await_closed(
         self, site: str, context: StepContext, within_s: float, again: Callable[[Sequence[Broker]], object]
     ) -> Outcome:
-        """Wait until all listeners' flags say closed and no test login works where one did; `again` closes by
-        readings."""
+        """Wait until all flags say closed and no test login works where one did; `again` closes by readings."""
         sessions = self._observer.at(site)
         # A client that is let in shows an open listener, whether one was greeted there before or not.
         probed = [session for session in sessions if session in self.logged_in or session.fenced_by_listener]

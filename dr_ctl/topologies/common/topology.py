@@ -123,8 +123,7 @@ class PairDriver(Generic[V_co]):
         self._turns, self._tools.no_takeover_at_s = self._tools.observer.turns(), context.monotonic()
 
     def _taken_over(self, outcome: Outcome, step: PlannedStep, move: Move, context: StepContext) -> bool:
-        """Wait until each broker has an active node again, bring it to what the run had reached, and say if it is
-        new."""
+        """Wait until each broker has an active node, bring it to what the run had reached, and say if it is new."""
         tools, observer = self._tools, self._tools.observer
         until(
             context,

@@ -305,8 +305,7 @@ class Link(ABC, Generic[V]):
     @property
     def hears_peer(self) -> bool:
         """Say whether a link between the two is attached, in either direction: a sign that the peer lives. Only this
-        broker's own link counts: a broker lists a connection for up to a minute after the peer was killed (seen: 53
-        s)."""
+        broker's own link counts: a broker lists a connection for up to a minute after its peer was killed (53 s)."""
         return bool(self.attached)
 
     def left_to_ship(self) -> Iterator[str]:
@@ -571,8 +570,7 @@ class Broker(ABC):
     @property
     def differing(self) -> frozenset[str]:
         """Return the addresses and queues whose content may rightly differ from the peer's. Every broker fills its own
-        queues of dead letters and expired messages, and some kinds of queues drop messages or lose them at a
-        restart."""
+        queues of dead letters and expired messages, and some queues drop messages or lose them at a restart."""
         aside = {address for queue in self.queues for address in (queue.dead_letter_address, queue.expiry_address)}
         drop = {
             name

@@ -376,10 +376,7 @@ def count_residue(tools: MirrorTools, move: Move, context: StepContext, was_open
     late = f", {since} of these written since it is back" if since else ""
     residues = [*tools.residue.values()]
     return held_for_the_other(
-        move,
-        context,
-        residues,
-        lambda held: f"{held.messages} message(s) and {held.acks} acknowledgement(s){late}",
+        move, context, residues, lambda held: f"{held.messages} message(s) and {held.acks} acknowledgement(s){late}"
     )
 
 

@@ -293,9 +293,8 @@ _ByQueue = Mapping[str, frozenset[Origin]]
 
 
 def _acknowledged(rows: Iterable[Mapping[str, Any]], node: str) -> tuple[_ByQueue, _ByQueue, frozenset[Origin]] | None:
-    """Return the messages that an outflow acknowledges, those acknowledged since its broker's last start, and the
-    messages not shipped. Return None where the origin of a message is not shown, because the message may be an
-    acknowledged one."""
+    """Return the messages that an outflow acknowledges, those since its broker's last start, and those not shipped.
+    Return None where a message's origin is not shown: it may be an acknowledged one."""
     before: dict[str, set[Origin]] = {}
     since: dict[str, set[Origin]] = {}
     unshipped: set[Origin] = set()

@@ -205,9 +205,8 @@ def _changes(tools: StoreTools, view: BrokerView, snapshot: Snapshot[BrokerView]
 def _until_served(
     tools: StoreTools, step: PlannedStep, holding: Sequence[Call], move: Move, context: StepContext
 ) -> Outcome | None:
-    """Wait until the target serves; return None once it does. A source that still holds the store is told to stop
-    again, because a second stop changes nothing. A source that keeps the store ends the wait early, because clients are
-    kept out meanwhile."""
+    """Wait until the target serves; return None then. A source that still holds the store is told again to stop, which
+    changes nothing the second time; if it keeps the store, the wait ends early, because clients are kept out."""
     observer, fails_over = tools.observer, move.spec.operation == FAILOVER
     began_s = context.monotonic()
     before_s: float | None = None
