@@ -1,8 +1,8 @@
-"""What the monitor does by itself where it is told to: it types the command that an operator would, for a run like any
-other, on evidence that its own readings have shown. A site that served last and came back closed is unfenced, a lost
-site that is back is reinstated, one that can get in in spite of its quarantine is kept out again.
+"""Runs that the monitor makes by itself where its options say so: the commands that an operator would type, on the
+evidence of its own readings. The monitor unfences the site that served last and came back closed, reinstates a lost
+site that is back, and keeps a lost site out again that can get in in spite of its quarantine.
 
-Which site served last stands in STATE too, so that a monitor that was restarted, perhaps with the host, knows it.
+STATE remembers the site that served last, for a monitor that is restarted, perhaps with the host.
 """
 
 from collections.abc import Mapping
@@ -32,16 +32,16 @@ from dr_ctl.topologies.topology import BrokerSnapshot
 
 LET_IN_AGAIN: Final = "DR-RETURN-004"
 AGAIN_S: Final = 60.0  # a run that did not end well is not repeated at every reading
-SOON_S: Final = 10.0  # what was refused before it was a run, as while a link attaches
+SOON_S: Final = 10.0  # a refusal before the run began may pass soon, as while a link attaches
 UNWATCHED: Final = timedelta(minutes=15)  # after a longer gap between two readings nobody knows what was done meanwhile
 CLOSED_S: Final = 10.0
-"""A broker that ends may show closed listeners for a moment; one that goes on so was closed by somebody."""
+"""A broker that ends may show closed listeners for a moment; a person has closed a broker that stays so."""
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """The site that was seen serving last, alone: by pair the starts of its brokers, and the newest epoch of a lock
-    then. `seen` is the newest reading that does not speak against it."""
+    """The site that was seen serving alone last, with the starts of its brokers by pair, and the newest epoch of a lock
+    then. `seen` is the newest reading that does not speak against this."""
 
     site: str
     starts: Mapping[str, str]
@@ -56,7 +56,7 @@ def newest_lock(snapshot: Snapshot) -> LockDocument | None:
 
 
 def served_after(snapshot: Snapshot, before: Served | None, now: datetime) -> Served | None:
-    """What a reading leaves of the knowledge which site served last; None where a person has to say."""
+    """Return the site that served last, after a further reading; None if a person has to say."""
     opened = {broker.site for broker in snapshot.brokers if broker.role is Role.SERVING}
     if len(opened) > 1:
         return None
@@ -74,7 +74,7 @@ def served_after(snapshot: Snapshot, before: Served | None, now: datetime) -> Se
 
 
 def why_not_unfenced(snapshot: Snapshot, served: Served) -> str | None:
-    """Say what speaks against opening the site that served last and is back closed; the command judges the rest."""
+    """Say why not to open the site that served last and is back closed; the command itself checks the rest."""
     site, lock = served.site, newest_lock(snapshot)
     away = [broker for broker in snapshot.brokers if broker.site != site]
     if not all(broker.role is Role.STANDBY and broker.silent is None for broker in away):
@@ -98,34 +98,34 @@ def _serves(broker: BrokerSnapshot) -> bool:
 
 
 def _is_closed(broker: BrokerSnapshot) -> bool:
-    """Closed by its listeners, or by a lasting fence behind open ones."""
+    """Say whether listeners are closed, or a lasting fence stands behind open listeners."""
     is_up = broker.silent is None and broker.role in (Role.STANDBY, Role.SERVING)
     return is_up and not _serves(broker)
 
 
 def _as_it_served(broker: BrokerSnapshot, served: Served) -> bool:
-    """Say whether it is not shown to have been restarted since."""
+    """Say whether no restart of the broker was seen since then."""
     before = served.starts.get(broker.pair)
     return broker.start is None or before is None or same_start(broker.start, before)
 
 
 def reinstatable(snapshot: Snapshot) -> tuple[str, ...]:
-    """The sites that were lost, that answer, and that need no person."""
+    """Return the lost sites that answer, and that need no person."""
     answering = {site for site, role in snapshot.roles.items() if role in (Role.STANDBY, Role.SERVING)}
     return tuple(sorted({debt.lost_site for debt in _certain(snapshot)} & answering))
 
 
 def let_in_again(snapshot: Snapshot) -> tuple[str, ...]:
-    """The site that took over, where a restart or a takeover has ended the quarantine of the other one."""
+    """Return the site that took over, if a restart or a takeover there has ended the quarantine of the lost site."""
     if all(finding.id != LET_IN_AGAIN for finding in snapshot.findings()):
         return ()
     return tuple(sorted({debt.kept_at for debt in _certain(snapshot) if debt.kind is DebtKind.QUARANTINE}))
 
 
 def _certain(snapshot: Snapshot) -> list[Debt]:
-    """Those that stand where the highest epoch is: at the site that took over, seen serving in the same reading."""
+    """Return the debts kept at the site that took over, which has the highest epoch and serves in the same reading."""
     if renamed_sites(snapshot) is not None or len({debt.kept_at for debt in snapshot.debts}) > 1:
-        return []  # lost in turn: which of them really serves is for a person to say
+        return []  # both sites were lost in turn: a person has to say which serves
     epochs = {(reading.site, lock.epoch) for reading in snapshot.locks for lock in reading.documents}
     highest = max((epoch for _, epoch in epochs), default=0)
     newest = {site for site in snapshot.roles if not highest or (site, highest) in epochs}
@@ -135,24 +135,24 @@ def _certain(snapshot: Snapshot) -> list[Debt]:
 
 @dataclass
 class Automatic:
-    """Makes one kind of run, for that purpose. `runs` are those that it made, by name and outcome."""
+    """Makes runs of one kind, for one purpose, and lists them in `runs`."""
 
     operation: ClassVar[str]
     purpose: ClassVar[str]
 
     caller: Caller
     runs: list[AutomaticRun] = field(default_factory=list)
-    held: bool = False  # in a maintenance it goes on reading, and makes no run
+    held: bool = False  # a maintenance holds back all runs
     _not_before: dict[str, float] = field(default_factory=dict)
     _announced: dict[str, str] = field(default_factory=dict)
 
     def act(self, snapshot: Snapshot) -> None:
-        """Do what this reading shows to be safe, unless that failed a moment ago. Says what came of it."""
+        """Make the run that this reading shows to be safe, unless such a run failed a moment ago; report its result."""
         raise NotImplementedError
 
     def _typed(self, site: str, asked: Spec, reason: str, snapshot: Snapshot) -> None:
-        """Make the run, unless another one has taken the lock since that reading. A signal during it ends the monitor
-        too, once the run has ended, also one that came too late to end the run: raises `Stopped`."""
+        """Make the run, unless another run has taken the lock since that reading. A signal during the run ends the
+        monitor too, after the run, even if it came too late to end the run: raises `Stopped`."""
         clock, lock = self.caller.clock, newest_lock(snapshot)
         if self.held or clock.monotonic() < self._not_before.get(site, 0.0):
             return
@@ -167,7 +167,7 @@ class Automatic:
                 raise
             result = of_error(error)
         is_own = result.run is not None and all(finding.id != "DR-RUN-003" for finding in result.findings)
-        if is_own:  # refused beside an open run, a result names that one
+        if is_own:  # a refusal beside an open run names that run
             self.runs.append(AutomaticRun(result.run, result.code.outcome, int(result.code)))
         self._tell(site, result, asked.operation)
         if result.code is ExitCode.OK and result.run is not None:
@@ -178,7 +178,7 @@ class Automatic:
             raise Stopped(result.signum)
 
     def _tell(self, site: str, result: Result, operation: str) -> None:
-        """Each refusal once, for as long as it stays the same."""
+        """Report a refusal once, for as long as it stays the same."""
         text = f"{result.code.outcome}: {result.summary}"
         if self._announced.get(site) != text:
             self._announced[site] = text
@@ -198,7 +198,7 @@ class AutoQuarantine(Automatic):
 
     def act(self, snapshot: Snapshot) -> None:
         for site in let_in_again(snapshot):
-            # Closed meanwhile by a person, that site is not opened.
+            # A site that a person has closed meanwhile is not opened.
             asked = Spec(FAILOVER, site, expect_serving=site)
             self._typed(site, asked, f"what was lost can come in at {site} again", snapshot)
 
@@ -258,7 +258,7 @@ class AutoUnfence(Automatic):
         return at_s - self._closed_s >= CLOSED_S
 
     def _remembered(self, now: datetime) -> Served | None:
-        """What an earlier monitor saw; None where that was too long ago, or is later than now."""
+        """Read the site that an earlier monitor saw serving; None if that was too long ago, or is later than now."""
         served = read_file(Served, self._path)
         return served if served is not None and timedelta(0) <= now - served.seen <= UNWATCHED else None
 
@@ -268,7 +268,7 @@ class AutoUnfence(Automatic):
             kept = replace(kept, seen=served.seen)
         if served == kept:
             return
-        with suppress(OSError):  # then a monitor that follows asks a person
+        with suppress(OSError):  # without this file the next monitor asks a person
             private(self._path.parent)
             write(self._path, document(served) if served is not None else {})
             self._kept = served
@@ -280,4 +280,4 @@ AUTOMATIC: Final[Mapping[str, type[Automatic]]] = {
     "--auto-unfence": AutoUnfence,
     QUARANTINE_OPTION: AutoQuarantine,
 }
-"""By the options of the monitor that ask for it."""
+"""The kinds of automatic runs by the options of the monitor."""

@@ -1,7 +1,7 @@
 """`runs bundle`: everything of one run in a file to hand on, without a secret.
 
-What is shown of the settings is chosen, not what is hidden: of a secret its form, of a command its first word, of
-Spark's own settings their names.
+The bundle lists the settings to show, not those to hide: the form of a secret, the first word of a command, the names
+of Spark's own settings.
 """
 
 import base64
@@ -46,11 +46,11 @@ SCHEMA: Final = "dr-ctl/bundle/1"
 MANIFEST: Final = "bundle.json"
 BEFORE: Final = timedelta(hours=1)
 AFTER: Final = timedelta(minutes=1)
-"""The readings that go with a run: from so long before its begin until so long after its end."""
+"""The bundle has the readings from so long before the run until so long after."""
 _PACKAGE: Final = re.compile(r"[A-Za-z0-9._-]+")
 MASK: Final = "***"
 _COMMANDS: Final = ("run", "start", "stop", "state", "command")
-_LEAST: Final = 4  # characters of a password that is looked for: a shorter one stands in every text by chance
+_LEAST: Final = 4  # characters: a shorter password stands in every text by chance
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class BundleData:
 
 
 def bundle(caller: Caller, files: RunFiles, out: Path | None, *, has_settings: bool) -> Result:
-    """Raises `UsageError` where it cannot be written. Settings that cannot be read are missing in it, and told."""
+    """Write the bundle; raises `UsageError` if that fails. A finding reports settings that could not be read."""
     now, installation, findings = caller.clock.now(), None, list[Finding]()
     try:
         installation = caller.installation() if has_settings else None
@@ -164,7 +164,7 @@ def _json(document: Mapping[str, Json]) -> bytes:
 
 
 def redacted(part: Section) -> dict[str, Json]:
-    """What somebody wrote into this part of the settings, without secrets."""
+    """Return a part of the settings as written in the file, without secrets."""
     names = sorted(part.model_fields_set, key=[*type(part).model_fields].index)
     values = {name: _shown(name, getattr(part, name)) for name in names}
     if isinstance(part, SparkSettings) and "conf" in values:
@@ -173,8 +173,8 @@ def redacted(part: Section) -> dict[str, Json]:
 
 
 def texts(installation: Installation) -> frozenset[bytes]:
-    """Each password of the settings that can be had without a command, in every form that a file may hold it in. One
-    that is also an open word of the settings, as `admin` of a user, cannot be told from that word."""
+    """Return each password of the settings that needs no command, in every form that a file may have. A password that
+    is also an open word of the settings, as `admin` of a user, cannot be told from that word."""
     settings = installation.settings
     values = set[str]()
     for secret in [secret for _, secret in model.secrets(settings) if secret.command is None]:
@@ -204,14 +204,14 @@ def _shown(name: str, value: object) -> Json:
 
 
 def _forms(value: str, users: list[str]) -> Iterator[bytes]:
-    """As it is, escaped as in JSON, HTML and addresses, and in what a login over HTTP sends."""
+    """Write a password bare, escaped as in JSON, HTML and addresses, and as a login over HTTP sends it."""
     escaped = (json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], html.escape(value))
     yield from (form.encode() for form in (value, *escaped, quote(value, safe=""), quote_plus(value)))
     yield from (base64.b64encode(login.encode()) for login in (value, *(f"{user}:{value}" for user in users)))
 
 
 def _words(value: Json) -> Iterator[str]:
-    """Every text that stands alone in the redacted settings."""
+    """List every text that stands alone in the redacted settings."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list):

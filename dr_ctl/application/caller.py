@@ -1,4 +1,4 @@
-"""What surrounds one command: where its settings and its state are, and the person or script that is told and asked."""
+"""The surroundings of a command: its settings, its state, and the person or script that is told and asked."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ SAID_NO: Final = "a person said no"
 
 
 class People(Protocol):
-    """The person at the terminal. Where there is none nothing is asked, and that is no yes."""
+    """The person at the terminal. Without a terminal nothing is asked, and no answer is no yes."""
 
     def present(self) -> bool: ...
     def says_yes(self, sentence: str) -> bool: ...
 
     def secret(self, sentence: str) -> str | None:
-        """Ask for what nobody may read on the screen; None where nobody can be asked."""
+        """Ask for a text that the screen does not show; returns None if nobody can be asked."""
 
     def agrees(self, plan: Plan, cost: str) -> bool:
-        """Show a plan, and ask for the name of the site that it is about, with the cost beside the question."""
+        """Show a plan with its cost, and ask for the name of its site."""
 
     def approves(self, plan: Plan) -> bool:
-        """Show a plan, and ask whether this person stands for it with a signature."""
+        """Show a plan, and ask whether this person signs it."""
 
     def stepwise(self, step: PlannedStep, may_undo: bool, /) -> Answer: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """One command's surroundings. The command line adds how a person is told and asked."""
+    """The settings and the state of a command. The command line adds the ways to tell and ask a person."""
 
     command: str = ""
     config: Path | None = None
@@ -87,20 +87,20 @@ class Caller:
 
     @property
     def unclaimed(self) -> list[Finding]:
-        """The places of runs that may be this installation's, where nothing lies in its own yet."""
+        """Findings on runs of namesakes, which may be this installation's, while its own folder is empty."""
         from dr_ctl.engine.runs import unclaimed  # noqa: PLC0415
 
         return unclaimed(self._namesakes) if self._namesakes else []
 
     def runs(self) -> Runs:
-        """Raises `Foreign` where another installation's lie in that place."""
+        """Open the runs; raises `Foreign` if the place has another installation's runs."""
         from dr_ctl.engine.runs import Runs  # noqa: PLC0415
 
         state, claimed = self.state(), self.state_dir is not None
         return Runs(state, self.clock, self._owner(), claimed=claimed, namesakes=[*self._namesakes])
 
     def past(self) -> Runs:
-        """The runs as they lie there, whosever they are: to be read only."""
+        """Open the runs for reading only, whosever they are."""
         from dr_ctl.engine.runs import Runs  # noqa: PLC0415
 
         return Runs(self.state(), self.clock)
@@ -116,7 +116,7 @@ class Caller:
         raise NotImplementedError
 
     def why_not(self, agrees: Callable[[], bool], *, yes: bool) -> str | None:
-        """Ask a person, if there is one; None is a yes, as where `--yes` was given."""
+        """Ask a person, if there is one; returns why not, or None for a yes, by the person or by `--yes`."""
         if yes or (self.people.present() and agrees()):
             return None
         return SAID_NO if self.people.present() else "nobody could be asked, and --yes was not given"
@@ -125,7 +125,7 @@ class Caller:
         raise NotImplementedError
 
     def say(self, text: str) -> None:
-        """A message to the person, beside the result."""
+        """Show a message to the person, beside the result."""
         raise NotImplementedError
 
     def show(self, plan: Plan) -> None:

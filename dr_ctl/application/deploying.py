@@ -28,7 +28,7 @@ _STARTED: Final = ("monitor.service", "rehearsal.timer", "sync.service")
 
 
 def systemd(caller: Caller, out: Path, state: Path | None, does: Sequence[str] = ()) -> Result:
-    """For this dr-ctl, this settings file and the state directory. `does`: options of the monitor."""
+    """Write units for this dr-ctl, this settings file and the state directory. `does` has options of the monitor."""
     installation = caller.installation()
     state = (state or STATE).absolute()
     handed = credentials(installation)
@@ -62,7 +62,8 @@ def systemd(caller: Caller, out: Path, state: Path | None, does: Sequence[str] =
 
 
 def kubernetes(caller: Caller, out: Path, image: str, does: Sequence[str] = ()) -> Result:
-    """Write the manifests: a ConfigMap and a Secret are made by the commands that the result names. `does` as above."""
+    """Write the manifests; the commands of the result make a ConfigMap and a Secret. `does` has options of the
+    monitor."""
     installation = caller.installation()
     handed = credentials(installation)
     beside = {name: path for _, name in files(installation.settings) if (path := installation.path(name)).is_file()}
@@ -86,7 +87,8 @@ def kubernetes(caller: Caller, out: Path, image: str, does: Sequence[str] = ()) 
 
 
 def credentials(installation: Installation) -> Mapping[str, Path]:
-    """The files of passwords, by the name that a service gets them under. Raises `UsageError` for any other one."""
+    """Return the files of passwords, by the names that a service has for them. Raises `UsageError` for other
+    secrets."""
     named = [*secrets(installation.settings)]
     loose = [where for where, secret in named if secret.env is not None or secret.plain is not None]
     if loose:

@@ -1,7 +1,7 @@
-"""What is wrong, as findings by one snapshot and the history, each with the command that helps now. `status` prints all
-of them; `check` and the monitor's `/ready` answer by those for which the catalogue lets a monitor wake somebody
-(`Finding.page`), with the debts and what a failover would meet; `validate` and `verify` take those that bear on what
-they answer."""
+"""Diagnoses the installation by one snapshot and the history, as findings, each with the command that helps now.
+`status` prints all findings; `check` and the monitor's `/ready` answer by those for which the catalogue lets a monitor
+wake somebody (`Finding.page`), with the debts and the obstacles to a failover; `validate` and `verify` take those that
+bear on their answers."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
@@ -29,7 +29,7 @@ OVERDUE: Final = timedelta(days=1)
 
 
 def diagnose(assessment: Assessment, last_sample: LastSample, now: datetime) -> list[Finding]:
-    """Everything that a person must know of the sites, their brokers, runs, locks and the monitor."""
+    """Return all findings on the sites, their brokers, runs, locks and the monitor."""
     opened, snapshot, interrupted = assessment.opened, assessment.snapshot, assessment.interrupted
     return [
         *([assessment.maintenance.finding] if assessment.maintenance is not None else []),
@@ -49,7 +49,7 @@ def diagnose(assessment: Assessment, last_sample: LastSample, now: datetime) -> 
 
 
 def paged(assessment: Assessment, debts: Sequence[Debt], last_sample: LastSample, now: datetime) -> list[Finding]:
-    """What a monitor may wake somebody for by the catalogue, the worst first; in a maintenance as warnings."""
+    """Return the findings that a monitor may wake somebody for, the worst first; in a maintenance as warnings."""
     every = dict.fromkeys(
         [*diagnose(assessment, last_sample, now), *pending(debts, now), *unready(assessment, last_sample)]
     )
@@ -59,7 +59,7 @@ def paged(assessment: Assessment, debts: Sequence[Debt], last_sample: LastSample
 
 
 def split_brain(findings: Sequence[Finding]) -> str | None:
-    """The first finding that says split brain. It is said before who serves, wherever it is seen."""
+    """Return the text of the first finding on a split brain, which stands before the serving site everywhere."""
     return next((finding.text for finding in findings if finding.text.startswith("split brain:")), None)
 
 
@@ -74,7 +74,7 @@ def silent_of(broker: BrokerSnapshot, snapshot: Snapshot) -> list[Finding]:
 
 
 def _links(assessment: Assessment) -> Iterator[Finding]:
-    """Those that are not attached, where neither a silent peer nor the debt of a quarantine says so already."""
+    """Report links that are not attached, unless a silent peer or the debt of a quarantine explains that already."""
     snapshot = assessment.snapshot
     silent = {(broker.site, broker.pair) for broker in snapshot.brokers if broker.silent is not None}
     kept_out = {debt.lost_site for debt in snapshot.debts if debt.kind is DebtKind.QUARANTINE}
@@ -86,7 +86,7 @@ def _links(assessment: Assessment) -> Iterator[Finding]:
 
 
 def unready(assessment: Assessment, last_sample: LastSample) -> Iterator[Finding]:
-    """What a failover from the site that serves alone would meet, and what nobody would know then."""
+    """Report the obstacles to a failover from the site that serves alone, and missing knowledge for it."""
     installation, site = assessment.opened.installation, assessment.served_by
     if site is None:
         return
@@ -102,22 +102,22 @@ def unready(assessment: Assessment, last_sample: LastSample) -> Iterator[Finding
 
 
 def pending(debts: Sequence[Debt], now: datetime) -> Iterator[Finding]:
-    """The debts. One of yesterday is no longer the end of an incident, but something forgotten."""
+    """Report the debts. A debt of yesterday is no longer the end of an incident, but was forgotten."""
     for debt in debts:
         late = now - datetime.fromisoformat(debt.since) > OVERDUE
         yield found("DR-DEBT-002.overdue" if late else "DR-DEBT-002", since=debt.since, debt=debt.text)
 
 
 def open_again(assessment: Assessment) -> Iterator[Finding]:
-    """A lost site that serves again although it was to be kept closed. Beside an open run nothing else begins than what
-    closes a site, and the way out is the one that the run's own finding recommends."""
+    """Report a lost site that serves again although it was to be kept closed. Beside an open run only a fence may
+    begin, and the way out is the option that the run's own finding recommends."""
     snapshot, interrupted = assessment.snapshot, assessment.interrupted
     survivors = {debt.kept_at for debt in snapshot.debts if debt.kind is DebtKind.QUARANTINE}
     for site, survivor in {debt.lost_site: debt.kept_at for debt in snapshot.debts}.items():
         split = snapshot.roles.get(survivor) is Role.SERVING
         closed = snapshot.roles.get(survivor) is Role.STANDBY
         if snapshot.roles.get(site) is not Role.SERVING or (closed and site in survivors):
-            continue  # or it took over itself since
+            continue  # the lost site has taken over itself since
         state = "keeps clients out" if closed else roles.role_text(snapshot, survivor).removeprefix(f"{survivor} ")
         if interrupted is not None:
             run = interrupted.files.name
@@ -130,7 +130,7 @@ def open_again(assessment: Assessment) -> Iterator[Finding]:
 
 
 def serving_problems(assessment: Assessment) -> Iterator[Finding]:
-    """Clients are served by both sites, or by none, and what to type then."""
+    """Report that both sites serve clients, or none does, with the command to type."""
     snapshot, run = assessment.snapshot, assessment.open_run
     serving = roles.sites_serving(snapshot)
     lost = [debt.lost_site for debt in snapshot.debts if debt.kind is DebtKind.FENCE]
@@ -194,7 +194,7 @@ def _one_waits(assessment: Assessment, site: str) -> Finding:
 
 
 def _closed(assessment: Assessment) -> Finding:
-    """Both sites are closed: the commands that open one, as far as each would be taken now."""
+    """Report that both sites are closed, with the commands that would open one now."""
     snapshot, (first, second) = assessment.snapshot, assessment.snapshot.roles
     away = lost_alone(snapshot.debts)
     both = f"{first} and {second}"

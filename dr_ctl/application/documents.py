@@ -1,5 +1,5 @@
 """JSON Schema of the settings and of each command's document, made of the classes that write the documents. Later
-versions may add keys to a document; none is taken away or means something else.
+versions may add keys to a document; no key is taken away or changes its meaning.
 """
 
 import json
@@ -65,19 +65,19 @@ DATA: Final[Mapping[str, str]] = {
     "explain": "application.explaining:Entry application.explaining:GlossaryEntry",
     "schema": "application.documents:SchemaData",
 }
-"""`data` of each command's document: the names of the types that it may have, by their modules; a value is the only one
-of its kind."""
+"""The types that `data` of each command's document may have, as `module:name`; a name of a value allows that value
+alone."""
 
 LINES: Final[Mapping[str, str]] = {
     "monitor": f"agents.exposing:Sample application.maintenance:MaintenanceData {_RUN}",
     "sync": "agents.sync:SyncStatus",
     "runs show": "engine.journal:Entry",
 }
-"""The lines that a command writes before its document, where it goes on."""
+"""The types of the lines that a command writes before its document."""
 
 
 class _OfDocuments(GenerateJsonSchema):
-    """Describes what `document` writes of a class. Titles that only say the key again are left out."""
+    """Describes the documents that `document` writes. Titles that only repeat the key are left out."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         del schema
@@ -120,7 +120,7 @@ class _OfDocuments(GenerateJsonSchema):
         return {**made, "properties": properties, "required": [*required, *hints]}
 
     def _flat(self, schema: Any) -> dict[str, Any]:
-        """The keys of a value that stand in the document of what it is part of."""
+        """Return the schema of a value whose keys stand in the surrounding document."""
         while schema["type"] in ("default", "nullable"):
             schema = schema["schema"]
         if schema["type"] == "dict" and schema.get("keys_schema", {}).get("type") == "literal":
@@ -133,14 +133,14 @@ class _OfDocuments(GenerateJsonSchema):
 
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """Of a value that has no key where it is null."""
+    """Return the schema of a value without null, which leaves its key out."""
     kinds = [kind for kind in schema.get("anyOf", ()) if kind != {"type": "null"}]
     bare = {word: value for word, value in schema.items() if word != "anyOf"}
     return {**kinds[0], **bare} if len(kinds) == 1 else {**bare, "anyOf": kinds} if kinds else schema
 
 
 def data_types() -> Mapping[str, Any]:
-    """`data` by command, with the commands of other packages."""
+    """Return the types of `data` by command, with the commands of other packages."""
     return {**DATA, **{name: kind for entry in entry_points(group=GROUP) for name, kind in entry.load().items()}}
 
 
@@ -151,7 +151,7 @@ def _named(name: str) -> Any:
 
 
 def schema_of(command: str | None) -> dict[str, Any]:
-    """The schema of a command's document, of the settings where None; raises `UsageError`."""
+    """Return the schema of a command's document, or of the settings (None); raises `UsageError`."""
     if command is None:
         return of_settings()
     every = data_types()
@@ -159,12 +159,12 @@ def schema_of(command: str | None) -> dict[str, Any]:
         text = f"{command} is no command with a document" if command else "no command was named"
         raise UsageError(text, remedy=f"The commands are {', '.join(sorted(every))}.")
     envelope: Any = Envelope
-    names: Any = every[command]  # what another package adds is a type itself
+    names: Any = every[command]  # another package adds a type itself
     data = reduce(or_, map(_named, names.split())) if isinstance(names, str) else names
     document = envelope[Literal[command], Debt, data | Nothing]
     title = f"the document of dr-ctl {command}"
     if lines := LINES.get(command):
-        # A line of a run is that run's document.
+        # Each line of a run is the run's document.
         types = [envelope[str, Debt, _named(kind)] if kind == _RUN else _named(kind) for kind in lines.split()]
         document, title = reduce(or_, types, document), f"{title}, or a line before it"
     made = TypeAdapter[Any](document).json_schema(schema_generator=_OfDocuments, mode="serialization")

@@ -1,5 +1,5 @@
-"""The estimate that the settings ask for: the stored one in `status` and beside a plan, the one that a run makes beside
-its checks, and the sentences on them."""
+"""Estimates by the settings: the stored estimate in `status` and beside a plan, the estimate that a run makes during
+its checks, and the sentences on both."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ _POLL_S: Final = 0.05
 
 
 def objectives(installation: Installation) -> Objectives | None:
-    """The objectives of the settings, as the estimate and the bounds judge by them."""
+    """Return the objectives of the settings, by which estimate and bounds are judged."""
     limits = installation.settings.objectives
     if limits is None:
         return None
@@ -51,8 +51,8 @@ def figure(value: Json) -> str:
 
 
 def with_age(installation: Installation, site: str) -> tuple[AgedEstimate | None, str, list[Finding]]:
-    """The estimate of a site for `status` and plans; the figures that are seldom exceeded, how old they are, and which
-    objectives they miss; the findings. What a failover would cost now is no estimate's to say: `if_lost` has it."""
+    """Return the estimate of a site for `status` and plans; lines with the figures that are seldom exceeded, their age,
+    and the objectives they miss; and findings. `Assessment.if_lost` has the price of a failover now."""
     (estimate, findings), now = stored(installation.history, site), system().now()
     if estimate is None:
         return None, "", findings
@@ -75,7 +75,8 @@ def beside_plan(installation: Installation, result: Result) -> Result:
 
 @dataclass(frozen=True, slots=True)
 class NoEstimator(Estimator):
-    """Gives the stored estimate of a `lost` site, without Spark, or skips it behind a fence: clients are out."""
+    """Gives the stored estimate of a `lost` site, without Spark, or skips the estimate behind a fence: clients are
+    out."""
 
     installation: Installation
     lost: str | None = None
@@ -93,7 +94,7 @@ class NoEstimator(Estimator):
 
 
 def figures(total: Mapping[str, Any], column: str) -> str:
-    """Figures in a sentence: messages at risk, the oldest one's age, possible doubles, and the time for a drain."""
+    """Write figures as a sentence: messages at risk, the age of the oldest, possible duplicates, time for a drain."""
     lost, duplicates = (_both(total[key], column, figure) for key in ("loss", "duplicates"))
     age_s, drain_s = (_both(total[key], column, _time) for key in ("age_s", "drain_s"))
     return f"messages lost {lost}, age of the oldest {age_s}, duplicates {duplicates}, drain {drain_s}"
@@ -103,13 +104,13 @@ TOO_FEW: Final = " (too few readings, or too late); no violation seen"
 
 
 def _both(row: Mapping[str, Any], column: str, write: Callable[[float | None], str]) -> str:
-    """The bound, with what is likely before it where that says more."""
+    """Write the bound, after the likely value if that differs."""
     most, likely = write(row.get(column)), row.get("likely", {}).get(column)
     return most if likely is None or write(likely) == most else f"likely {write(likely)} (at most {most})"
 
 
 def as_of(data: Mapping[str, Any]) -> str:
-    """What the figures of a site that is away are not; empty for one that is not."""
+    """Say of which moment the figures of an absent site are; empty for a site that is not absent."""
     outage = data.get("outage")
     if not outage:
         return ""
@@ -117,7 +118,7 @@ def as_of(data: Mapping[str, Any]) -> str:
 
 
 def limits(objectives: Objectives | None) -> Mapping[tuple[str, ...], Mapping[str, float]]:
-    """The limits by scope (of the total: no queues) and figure."""
+    """Return the limits by scope (no queues for the total) and figure."""
     if objectives is None:
         return {}
     classes = {of_class.queues: of_class.loss.by_figure for of_class in objectives.classes}
@@ -125,7 +126,7 @@ def limits(objectives: Objectives | None) -> Mapping[tuple[str, ...], Mapping[st
 
 
 def verdict(data: Mapping[str, Any], objectives: Objectives | None) -> str:
-    """Whether the objectives are met, which of them are missed by what is likely, and which nobody can tell."""
+    """Say whether the objectives are met, which are missed by the likely figures, and which cannot be judged."""
     word = str(data.get("verdict"))
     if word not in ("missed", "unknown"):
         return "objectives met" if word == "met" else "no objectives set"
@@ -141,7 +142,7 @@ def verdict(data: Mapping[str, Any], objectives: Objectives | None) -> str:
 
 
 class _Limited(NamedTuple):
-    """A limit beside the 99th percentile of its figure: likely, and at most."""
+    """A limit beside the 99th percentile of its figure, likely and at most."""
 
     of: str
     is_count: bool
@@ -151,7 +152,7 @@ class _Limited(NamedTuple):
 
     @property
     def judged(self) -> Verdict:
-        """By the bound alone where nothing else was told, as of an estimate that is older."""
+        """The verdict, by the bound alone for an older estimate without a likely figure."""
         return judge(self.most if self.likely is None else self.likely, self.most, self.limit)
 
     @property
@@ -183,7 +184,7 @@ def _time(value_s: float | None) -> str:
 
 
 class Preflight(Estimator):
-    """Missing history, Java or Spark is a finding, never an obstacle."""
+    """Makes the estimate in the background. Missing history, Java or Spark is a finding, never an obstacle."""
 
     def __init__(self, installation: Installation, source: str) -> None:
         self._installation, self._source = installation, source
@@ -197,7 +198,7 @@ class Preflight(Estimator):
         # An estimate dated in the future, by a clock that ran ahead, is not fresh.
         if estimate is not None and timedelta() <= system().now() - estimate.made_at <= timedelta(seconds=FRESH_S):
             self._stored = estimate
-        # What a store elsewhere has is for the estimate to find out: nobody waits for it here.
+        # The estimate itself looks at a store elsewhere, so that nobody waits here.
         elif self._lacking is None and (history.folder is None or any(history.near.glob("date=*/site=*/*.parquet"))):
             self._estimating = Estimating(request(self._installation))
 
@@ -208,7 +209,7 @@ class Preflight(Estimator):
             age = duration(round(self._stored.age_s(now)))
             text = f"{_summary({'data': self._stored.data}, limits)}; as stored {age} ago"
             return Done(text, {"estimate": document(self._stored.as_of(now))}, _findings(self._stored.findings))
-        if self._lacking is not None:  # a shape of the installation, which no move waits for
+        if self._lacking is not None:  # no move waits for a missing package
             return NotNeeded.of(found("DR-PART-002", remedy=self._lacking.remedy))
         if (estimating := self._estimating) is None:
             return NotNeeded.of(found("DR-RPO-001.no_history", severity=Severity.INFO))

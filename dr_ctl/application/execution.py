@@ -1,8 +1,8 @@
 """Carries out a plan that was decided and agreed to, with its journal open, writes down how it ended, and tells the
 installation's own commands (`after:` of the settings).
 
-Those run once the run is written down and its lock is given back. Whatever becomes of them, the run has ended as its
-result says: one that fails, hangs or is missing is a warning.
+The commands run once the run is written down and its lock is given back, and cannot change the result: a command that
+fails, hangs or is missing is a warning.
 """
 
 import hashlib
@@ -52,8 +52,8 @@ class RunEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationData:
-    """Of a command that may change a broker. A dry run has `plan`; a run has `pairs`, `outage_s` and `report`; what was
-    refused has what was seen until then."""
+    """Data of a command that may change a broker. A dry run has `plan`; a run has `pairs`, `outage_s` and `report`; a
+    refusal has the observations before it."""
 
     pairs: Sequence[UnitSnapshot] | None = optional()
     end: RunEnd | None = optional(flat=True)
@@ -115,7 +115,7 @@ class Run:
         return self._journaled(decided, act, residue, exposure)
 
     def undo(self, past: RunState) -> Result:
-        """Put back what the run has changed. Not stopped half way: the first signal waits for its end."""
+        """Undo the changes of the run. The first signal waits for the end of the undo."""
 
         def act(execution: Execution[Snapshot]) -> RunResult[Snapshot]:
             execution.journal.lock({**lock.facts(self.lease, self.how.reason), "by": self._by()})
@@ -124,7 +124,7 @@ class Run:
         return self._journaled(past.plan, act)
 
     def _by(self) -> dict[str, Json]:
-        """Who carries out this part of the run, by which words, and in which installation."""
+        """Return the user, the typed command and the installation of this part of the run."""
         about = installation_facts(self.opened.installation)
         by = {**lock.by(), "command": self.opened.caller.typed, "about": about}
         return by if self.approved is None else {**by, "approved": document(self.approved)}
@@ -140,7 +140,7 @@ class Run:
         facts: dict[str, Json] = {"operation": plan.spec.operation, "source": plan.source, "target": plan.target}
         listener, driver = self.opened.caller.listener(), self.opened.topology.driver(self.lease)
         baseline: Mapping[str, Any] = plan.baseline
-        for site, units in baseline.items():  # so that nobody resumes after the run what was paused before it
+        for site, units in baseline.items():  # queues that were paused before the run stay paused after it
             for unit, state in units.items():
                 self.lease.before(site, unit, state.get("paused", ()))
         with stoppable() as stop:
@@ -150,7 +150,7 @@ class Run:
             try:
                 ended = act(Execution(plan, driver, journal, self.opened.clock, listener, stop))
                 stop.disarm()
-                for broker in ended.snapshot.brokers:  # so that any host can resume what is still paused
+                for broker in ended.snapshot.brokers:  # any host can resume queues that are still paused
                     if broker.silent is None:
                         self.lease.still_paused(broker.site, broker.pair, broker.paused)
                 steps = next_steps(plan, ended) if ended.undone is None else []
@@ -161,7 +161,7 @@ class Run:
                     result.data,
                     residue=residue,
                     out_s=None if exposure is None or let_in is None else exposure.out(let_in),
-                    # At its beginning: a resume needs no approval anew.
+                    # The first process had the approvals: a resume needs none.
                     approved_by=approvers(authors(entries)) or None,
                 )
                 result = _sealed(replace(result, data=data), journal, self.files, self.opened.caller.command)
@@ -233,7 +233,7 @@ def _reported(result: Result, files: RunFiles) -> Result:
 
 
 def _sealed(result: Result, journal: Journal, files: RunFiles, command: str) -> Result:
-    """The result, written down. What the run has reached is known and said, also where nothing can be written."""
+    """Write the result down, and return it, with a finding if nothing can be written."""
     try:
         _seal(journal, files, result.envelope(command))
     except (OSError, EnvironmentFault) as error:
@@ -250,7 +250,7 @@ def _seal(journal: Journal, files: RunFiles, result: Mapping[str, Json]) -> None
 
 
 def notifying(caller: Caller, act: Callable[[Opened], Result]) -> Result:
-    """If `act` was a run, call the hooks that settings have for such an end. The caller holds no lock."""
+    """Call `act`, then, after a run, the commands that the settings have for its end. The caller holds no lock."""
     with Opened.of(caller) as opened:
         try:
             result = act(opened)
@@ -264,12 +264,12 @@ def notifying(caller: Caller, act: Callable[[Opened], Result]) -> Result:
 
 
 def _where(opened: Opened) -> dict[str, Json]:
-    """What each command of the installation's own is told."""
+    """Return the facts of the installation for its own commands."""
     return {"installation": opened.installation.settings.name, "state_dir": str(opened.caller.state())}
 
 
 def _notified(opened: Opened, result: Result) -> tuple[list[Finding], int | None]:
-    """Gives a finding for each command that could not be told, and the signal that came meanwhile."""
+    """Return a finding for each command that could not be told, and the signal that came meanwhile."""
     if result.ended is None:
         return [], None
     caller, words = opened.caller, {result.code.outcome, *([DEBT] if result.debts else [])}
@@ -286,7 +286,7 @@ def _notified(opened: Opened, result: Result) -> tuple[list[Finding], int | None
     }
     findings: list[Finding] = []
     waiting, run = [*hooks], if_known(result.run)
-    with stoppable() as stop:  # as in a run, no closed terminal ends this
+    with stoppable() as stop:  # no closed terminal ends this either
         try:
             while waiting:
                 caller.say(f"telling {waiting[0].run[0]}")
@@ -306,7 +306,7 @@ def _notified(opened: Opened, result: Result) -> tuple[list[Finding], int | None
 
 
 def installation_facts(installation: Installation) -> dict[str, Json]:
-    """The facts of the settings. `sha256` is null where the file is not there any more."""
+    """Return the facts of the settings. `sha256` is null if the file is gone."""
     settings, digest, limits = installation.settings, None, installation.settings.objectives
     with suppress(OSError):
         digest = hashlib.sha256(installation.file.read_bytes()).hexdigest()
@@ -330,7 +330,7 @@ def installation_facts(installation: Installation) -> dict[str, Json]:
 
 
 def next_steps(plan: Plan, ended: RunResult[Snapshot]) -> list[str]:
-    """What a person has to know and may do after a move; empty where nothing was moved."""
+    """Return the facts and the commands that a person needs after a move; empty for any other operation."""
     source, target = plan.source, plan.target
     which = option(plan.spec) if plan.untouched else ""
     unconfirmed = f"Unconfirmed sends to {source}: clients repeat them, which may make duplicates."

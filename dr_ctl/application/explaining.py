@@ -19,7 +19,7 @@ _ROW: Final = re.compile(r"\| (.+?) \| (.+?) \| (.+?) \| (.+?) \|")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What `explain` says of an exit code or a finding."""
+    """The explanation of an exit code or a finding."""
 
     name: str = field(metadata=key("id"))
     what: str
@@ -30,7 +30,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class GlossaryEntry:
-    """A word of dr-ctl's: a row of docs/glossary.md. `field` is the field's word, with who uses it."""
+    """A word of dr-ctl: a row of docs/glossary.md. `field` is the word of other products, with their names."""
 
     word: str
     meaning: str
@@ -55,7 +55,7 @@ def findings() -> Mapping[str, Entry]:
 
 
 def explain(word: str) -> Result:
-    """Tell one at length; raises `UsageError` where there is none of that name."""
+    """Explain a code, a finding or a word at length; raises `UsageError` for any other name."""
     entry = _named(word.strip().upper())
     if entry is None:
         return _defined(word)
@@ -83,7 +83,7 @@ def _explained(summary: str, parts: Mapping[str, str], data: Entry | GlossaryEnt
 
 
 def _named(word: str) -> Entry | None:
-    """By its number, its outcome, its id, or the id that the end of a command has: DR-LOCKED is what 13 is."""
+    """Find an entry by number, outcome, finding id, or the id of an exit code's finding: DR-LOCKED is 13."""
     if re.fullmatch(r"[0-9]+", word):
         return next((entry for code, entry in codes().items() if int(code) == int(word)), None)
     outcomes = {code.name: entry for code, entry in codes().items()}

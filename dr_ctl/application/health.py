@@ -1,4 +1,4 @@
-"""`check`, for machines: one line and 0, 1, 2 or 3, as monitoring systems read them, in its own time. Only looks."""
+"""`check`, for machines: one line and 0, 1, 2 or 3, as monitoring systems read them, within a time limit."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class SiteRole:
     role: Role
 
 
-NAMED: Final = 3  # so many problems, the worst first, stand in the line; a pager shows no more of it
+NAMED: Final = 3  # the line has so many problems, the worst first: a pager shows no more
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class CheckData:
 
 
 def check(caller: Caller, within_s: float) -> Result:
-    """Judge one reading of both sites; what could not be asked is unknown, never well."""
+    """Judge one reading of both sites; a site that could not be asked is unknown, never well."""
     try:
         with Opened.of(caller) as opened:
             for site in opened.sites:
@@ -94,7 +94,7 @@ def _judged(caller: Caller, opened: Opened, snapshot: Snapshot) -> Result:
 
 
 def _figures(opened: Opened, snapshot: Snapshot, bounds: Bounds | None) -> str:
-    """What a plugin tells behind its line, for those who draw it; U is not known."""
+    """Write the performance data of a monitoring plugin, where U is not known."""
     limits = objectives(opened.installation)
     brokers = [broker for broker in snapshot.brokers if broker.role is Role.SERVING]
     lost, duplicates = (None, None) if bounds is None else (bounds.lost.at_most, bounds.duplicates.at_most)

@@ -1,5 +1,5 @@
-"""`history`: which site served since when, by which run or by none, and for how long clients were out. From the runs
-of this STATE and the readings of the monitor; no broker is asked.
+"""`history`: the serving sites over time, the run behind each change, and the outages. The runs of this STATE and the
+readings of the monitor are the sources; no broker is asked.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class ReportData:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The run that did it."""
+    """The run that made a change."""
 
     run: str | None = None
     epoch: int | None = None
@@ -72,9 +72,9 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class ServiceChange:
-    """A moment from which on clients were served at `serving`, or at no site where that is None; not `known`: where
-    they were served nobody could tell. An approximate one lies before `at`, at an unknown moment after the reading that
-    came before. `run` is None where no run of this STATE did it."""
+    """A moment from which on clients were served at `serving`, or at no site (None); a serving site may be not `known`.
+    An approximate change lies before `at`, at an unknown moment after the reading before. `run` is None if no run of
+    this STATE made the change."""
 
     at: datetime
     serving: str | None
@@ -113,7 +113,7 @@ class HistoryData:
 
 
 def history(runs: Sequence[RunFiles], installation: Installation | None, since: datetime | None) -> Result:
-    """The turns in order. Without an installation, from the runs alone."""
+    """List the changes in order; without an installation, from the runs alone."""
     records = [record(files) for files in runs]
     periods, findings = _readings(installation, since)
     found_ = *_by_runs(records, periods), *_by_no_run(records, periods), *_ends(records, periods)
@@ -138,13 +138,13 @@ def _readings(installation: Installation | None, since: datetime | None) -> tupl
         from dr_ctl.rpo.history.newest import role_periods  # noqa: PLC0415 - runs are shown without pyarrow too
     except ModuleNotFoundError as error:
         return [], [found("DR-HISTORY-001.not_read", place=history.shown, package=error.name or error)]
-    # What served before has to be known for the first turn after `since`.
+    # The first change after `since` depends on the site that served before.
     begin = None if since is None else since - timedelta(days=1)
     return role_periods(history, tuple(installation.settings.sites), begin)
 
 
 def _with_takeovers(turns: Sequence[ServiceChange], installation: Installation, since: datetime) -> list[ServiceChange]:
-    """Another node of a broker took over: where its site serves, no client was served meanwhile."""
+    """Add the takeovers by another node of a broker: if its site serves, no client was served meanwhile."""
     from dr_ctl.rpo.history.newest import takeovers  # noqa: PLC0415 - as above
 
     changes = []
@@ -160,8 +160,8 @@ def serving(periods: Sequence[RolePeriod]) -> list[RolePeriod]:
 
 
 def loss(periods: Sequence[RolePeriod], lost: str, let_in: datetime) -> OutageBounds:
-    """How long clients were out of a site that was lost until they were let in elsewhere, or there again: from the
-    first reading that saw it serve no more, at least; from the last that saw it serve, at most."""
+    """Bound the outage of a lost site until clients were let in elsewhere, or there again: at least from the first
+    reading that saw the site serve no more, at most from the last that saw it serve."""
     before = [period for period in periods if period.site == lost and period.first <= let_in]
     last = next((period for period in reversed(before) if period.role == Role.SERVING.value), None)
     if last is None:
@@ -193,8 +193,8 @@ def _by_runs(records: Sequence[Record], periods: Sequence[RolePeriod]) -> list[S
 
 
 def _served(run: Record, opened: Listener | None) -> tuple[str | None, bool, str]:
-    """Where clients were served after a run, whether that is known, and what nowhere. A run without a result is judged
-    by its last step: a fence takes the service from the site that served before alone."""
+    """Return the serving site after a run, whether that is known, and words on units that are served nowhere. A run
+    without a result is judged by its last step: a fence takes the service from the site that served before alone."""
     if run.served is not None:
         sites = list(dict.fromkeys(site for site in run.served.values() if site is not None))
         known = bool(sites) or run.outcome != ExitCode.UNKNOWN.outcome
@@ -208,7 +208,7 @@ def _served(run: Record, opened: Listener | None) -> tuple[str | None, bool, str
 
 
 def _by_no_run(records: Sequence[Record], periods: Sequence[RolePeriod]) -> Iterator[ServiceChange]:
-    """Sites that were seen to begin to serve while no run let clients in there."""
+    """Find sites that were seen to begin to serve while no run let clients in there."""
     opened = [run.let_in for run in records if run.let_in is not None]
     served = serving(periods)
 
@@ -241,7 +241,7 @@ def _by_no_run(records: Sequence[Record], periods: Sequence[RolePeriod]) -> Iter
 
 
 def _ends(records: Sequence[Record], periods: Sequence[RolePeriod]) -> Iterator[ServiceChange]:
-    """Sites that were seen down or closed after they were seen to serve, while no run was under way and none served."""
+    """Find sites that were seen down or closed after serving, while no run was under way and no site served."""
     for was in serving(periods):
         after = [period for period in periods if period.site == was.site and period.first > was.last]
         if not after or after[0].role not in _SERVES_NOT:
@@ -249,7 +249,7 @@ def _ends(records: Sequence[Record], periods: Sequence[RolePeriod]) -> Iterator[
         end = after[0].first
         if any(period.site != was.site and period.first <= end <= period.last for period in serving(periods)):
             continue
-        # A run that may have kept clients out then; a failover comes after the loss that it is for.
+        # Any run but a failover may have kept clients out then; a failover comes after its loss.
         began = [run for run in records if run.operation != FAILOVER and run.began and run.began <= end + _CLOCKS]
         if any(run.ended is None or run.ended >= was.last - _CLOCKS for run in began):
             continue

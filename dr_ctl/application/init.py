@@ -38,7 +38,7 @@ DECIDE: Final = "DECIDE"
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What `init` was asked for. `ca` is the file of the authorities of the brokers' certificates."""
+    """The request to `init`. `ca` is the file of the authorities of the brokers' certificates."""
 
     urls: Sequence[str]
     out: Path
@@ -57,7 +57,8 @@ class ProbedBroker:
 
 @dataclass(frozen=True, slots=True)
 class InitData:
-    """Of what was written: from addresses all but the last two, with `--topology` alone the first two."""
+    """The files that were written. `init` with addresses gives all but `directory` and `files`, with `--topology` alone
+    `settings` and `topology`."""
 
     settings: Path | None = optional()
     topology: str | None = optional()
@@ -71,7 +72,7 @@ class InitData:
 
 
 def begin(caller: Caller, wanted: Wanted) -> Result:
-    """Look, propose, write; `data.to_decide` are the lines that only a person knows. Raises `UsageError`."""
+    """Look, propose, write; `data.to_decide` has the lines that a person must decide. Raises `UsageError`."""
     _must_be_new(wanted.out)
     addresses = list(_addresses(wanted.urls))
     if len({url.rstrip("/").lower() for _, url in addresses}) < len(addresses):
@@ -128,7 +129,7 @@ def _must_be_new(out: Path, remedy: str = "Name another file: --out FILE.") -> N
 
 
 def _addresses(urls: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Sites with their addresses, a site's together. Two addresses without a site name theirs by their hosts."""
+    """Group the addresses by site. The hosts of two addresses without a site name the sites."""
     named = [_SITE.fullmatch(url) for url in urls]
     if all(named):
         addresses = [(match[1], match[2]) for match in named if match is not None]
@@ -156,12 +157,12 @@ def _password(caller: Caller, site: str) -> str:
     if not given:
         remedy = f"Set {variable(site)}, which the settings will name: `init` reads it now and writes it nowhere."
         raise UsageError(f"there is no password for the brokers of {site}", remedy=remedy)
-    os.environ[variable(site)] = given  # for what this process looks at next
+    os.environ[variable(site)] = given  # the validation in this process reads the variable
     return given
 
 
 def _place(site: str, url: str, wanted: Wanted, password: str) -> BrokerAddress:
-    """Look at one address. Raises `BrokerError` but where connections are refused: such a broker may wait."""
+    """Look at one address. Raises `BrokerError` unless connections are refused, because such a broker may wait."""
     parts = urlsplit(url)
     if parts.username or parts.password or not parts.hostname:
         raise UsageError(f"{site}: the address must name a host, and hold no login", remedy="Use --username.")
@@ -177,8 +178,8 @@ def _place(site: str, url: str, wanted: Wanted, password: str) -> BrokerAddress:
 
 
 def _grouped(places: Sequence[BrokerAddress]) -> list[BrokerAddress]:
-    """A site's brokers, each at its active node, with the others of one beside it: they have an id in common. One that
-    refuses connections may be a node that waits, where there is one broker alone to wait for."""
+    """Group the addresses of a site into brokers, each at its active node, by the id that nodes of a broker share. An
+    address that refuses connections may be a waiting node, if the site has one broker alone."""
     by_node: dict[str, list[BrokerAddress]] = {}
     for place in sorted(places, key=lambda place: place.probed is None or not place.probed.active):
         key = f"\n{place.url}" if place.probed is None else place.probed.node or place.url
@@ -198,7 +199,7 @@ def _seen(place: BrokerAddress) -> str:
 
 
 def _document(wanted: Wanted, pairs: Sequence[tuple[BrokerAddress, BrokerAddress, Proposal]]) -> str:
-    """The settings, each line with what it rests on."""
+    """Write the settings, each line with its evidence."""
     first = pairs[0][2]
     lines = [
         f"# Written by `dr-ctl init` from what the brokers said. Lines with {DECIDE} are yours to decide;",
@@ -253,7 +254,7 @@ def _listener(place: BrokerAddress, proposal: Proposal) -> Key | None:
 
 
 def _others(place: BrokerAddress) -> list[tuple[str, str]]:
-    """The other nodes' consoles, each with what it rests on: given, or guessed by the host that is listed."""
+    """List the consoles of the other nodes, given or guessed by a listed host, each with its evidence."""
     others = [(node.url, _seen(node)) for node in place.nodes]
     listed = place.probed.others if place.probed is not None else ()
     for host in listed[len(others) :]:
@@ -263,7 +264,7 @@ def _others(place: BrokerAddress) -> list[tuple[str, str]]:
 
 
 def _nodes(place: BrokerAddress, listener: Key | None) -> Iterator[str]:
-    """The listener of a node that is not active is guessed: like that of the one that is."""
+    """Write the nodes; the listener of a node that is not active is guessed after that of the active node."""
     others = _others(place)
     if not others:
         return
@@ -278,7 +279,7 @@ def _nodes(place: BrokerAddress, listener: Key | None) -> Iterator[str]:
 
 
 def _pair(at_first: BrokerAddress, at_second: BrokerAddress) -> str:
-    """What a pair is called: by the brokers' own name, or by what both names begin with."""
+    """Name a pair by the brokers' own name, or by the common beginning of both names."""
     names = [place.probed.broker for place in (at_first, at_second) if place.probed is not None]
     first = names[0]
     length = next(end for end in range(len(first), -1, -1) if all(name.startswith(first[:end]) for name in names))
@@ -295,13 +296,13 @@ def _keys(keys: Sequence[Key] | Iterator[Key], indent: str, *, first: str | None
 
 
 def _value(value: Json) -> str:
-    """On one line, as people write it."""
+    """Write a value on one line, as people do."""
     text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=10_000, allow_unicode=True)
     return text.removesuffix("\n").removesuffix("\n...").strip()
 
 
 def write_example(topology: str, out: Path) -> Result:
-    """For installations whose brokers cannot be asked yet. Raises `UsageError`."""
+    """Write the example of a topology, for brokers that cannot be asked yet. Raises `UsageError`."""
     registry.PROPOSERS.named(topology)
     _must_be_new(out)
     with writing(out, "Name another file: --out FILE."):
@@ -311,14 +312,14 @@ def write_example(topology: str, out: Path) -> Result:
 
 
 def write_examples(out: Path) -> Result:
-    """Write what came with dr-ctl beside its code: settings of each topology, units, alert rules, a dashboard; and the
-    schemas of settings and documents. No file that is there already is written over."""
+    """Write the examples that came with dr-ctl (settings of each topology, units, alert rules, a dashboard) and the
+    schemas of settings and documents. No existing file is overwritten."""
     from dr_ctl.application.documents import write_schemas  # noqa: PLC0415 - no other command needs them
 
     written = sorted(file for file in machine.shipped("examples").iterdir() if file.is_file())
     with new_folder(out):
         for file in written:
-            copy(file, out / file.name)  # with its mode: some are commands
+            copy(file, out / file.name)  # keeps the mode: some files are commands
         schemas = [f"schemas/{name}" for name in write_schemas(out / "schemas")]
     data = InitData(directory=out, files=[*(file.name for file in written), *schemas])
     return Result(ExitCode.OK, f"{len(written)} examples, and the schemas, are in {out}", data=data)
@@ -326,7 +327,7 @@ def write_examples(out: Path) -> Result:
 
 @contextmanager
 def new_folder(out: Path) -> Iterator[None]:
-    """A folder that this block fills: it is there whole, or not at all. Raises `UsageError`."""
+    """Make a folder that this block fills, whole or not at all. Raises `UsageError`."""
     _must_be_new(out, "Name a directory that is not.")
     with writing(out, "Name a directory that can be written. Nothing was left there."):
         try:

@@ -1,5 +1,5 @@
-"""An installation opened for one command: settings, topology and runbooks; and two readings of both sites, begun before
-what tells of them is loaded."""
+"""Opens an installation for a command: settings, topology and runbooks; and begins two readings of both sites before
+the modules that report them are loaded."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from dr_ctl.topologies.topology import NoCleaner
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """Wired for looking; the topology's driver adds what can change it, and a dry run never asks for that."""
+    """An installation opened for looking; only the topology's driver can change brokers."""
 
     caller: Caller
     installation: Installation
@@ -53,7 +53,7 @@ class Opened:
         return self.installation.other(site)
 
     def runbook(self, operation: str) -> Runbook:
-        """The lines of an operation; raises `UsageError` where they name a hook that the settings do not have."""
+        """Return the runbook of an operation; raises `UsageError` for a hook that the settings do not have."""
         hooks = self.installation.settings.hooks
         if operation in ALONE:
             book, fencing = single_step(operation), [name for name in hooks if name.startswith(FENCING)]
@@ -68,7 +68,7 @@ class Opened:
 
     @property
     def has_agent(self) -> bool:
-        """Whether the topology needs the agent of `sync`. Raises `UsageError` where that could not be used here."""
+        """The topology needs the agent of `sync`. Raises `UsageError` if the agent could not work here."""
         try:
             self.topology.cleaner(self.sites[0], {}).close()
         except NoCleaner:
@@ -107,7 +107,7 @@ class LintData:
 
 
 def folder(installation: Installation) -> Path:
-    """Where the runbooks in force are: the installation's own, or those that came with dr-ctl."""
+    """Return the folder of the runbooks in force: the installation's own, or those that came with dr-ctl."""
     own = installation.settings.runbooks
     return installation.path(own) if own is not None else runbook.shipped()
 
@@ -119,7 +119,7 @@ def unverified_at(installation: Installation, site: str) -> Finding | None:
 
 
 def addresses(installation: Installation) -> dict[tuple[str, str], list[str]]:
-    """Each address of the settings with the brokers and nodes that it is written for."""
+    """Return each address of the settings with the brokers and nodes that have it."""
     by_address: dict[tuple[str, str], list[str]] = {}
     for site, settings in installation.settings.sites.items():
         for broker in settings.brokers:
@@ -132,7 +132,7 @@ def addresses(installation: Installation) -> dict[tuple[str, str], list[str]]:
 
 
 def shared_addresses(installation: Installation) -> list[Finding]:
-    """The findings for what is written twice: a reading, or a test login, would ask one broker in place of another."""
+    """Report addresses that several brokers have: a reading, or a test login, would ask one broker for another."""
     return [
         found("DR-SETTINGS-006", brokers=" and ".join(names), key=key)
         for (key, _), names in addresses(installation).items()
@@ -142,7 +142,7 @@ def shared_addresses(installation: Installation) -> list[Finding]:
 
 @contextmanager
 def looking(caller: Caller) -> Iterator[tuple[Opened, BackgroundTask[Snapshot]]]:
-    """Begin to look, twice, so that rates are known. The end of the block ends a reading that still runs."""
+    """Begin two readings, so that rates are known. The end of the block waits for a reading that still runs."""
     snapshot: BackgroundTask[Snapshot] | None = None
     try:
         with Opened.of(caller) as opened:

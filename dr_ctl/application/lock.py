@@ -1,4 +1,4 @@
-"""The lock of one command on the brokers: taking, taking over, waiting under it, giving back, and naming the holder."""
+"""The lock of a command on the brokers: takes it, waits under it, gives it back, and names other holders."""
 
 import getpass
 import os
@@ -27,11 +27,11 @@ from dr_ctl.topologies.registry import Snapshot
 from dr_ctl.topologies.topology import BrokerSnapshot
 
 LOOK_S: Final = 5.0
-LATE_S: Final = 60.0  # a run that begins later than so long after its moment is not what somebody planned
+LATE_S: Final = 60.0  # a run that begins so long after its moment is not the planned run
 
 
 def by() -> dict[str, Json]:
-    """The user (behind sudo the person; a number without a name), host and version, for the lock and the journal."""
+    """Return the user (the person behind sudo; a number without a name), host and version, for lock and journal."""
     try:
         user = os.environ.get("SUDO_USER") or getpass.getuser()
     except (KeyError, OSError):
@@ -51,7 +51,7 @@ def refuse_if_held(snapshot: Snapshot, runs: Runs) -> None:
 
 
 def in_the_way(snapshot: Snapshot, runs: Runs) -> tuple[str, LockDocument] | None:
-    """The live lock of another STATE that would keep a run out, if any, and where it was seen. Only looks."""
+    """Return the live lock of another STATE that would keep a run out, if any, and its broker."""
     me = _me(runs.known_identity())
     rivals = ((f"{reading.site}/{reading.pair}", against(reading, me)) for reading in snapshot.locks)
     return next(((name, rival) for name, rival in rivals if rival is not None), None)
@@ -61,7 +61,7 @@ def in_the_way(snapshot: Snapshot, runs: Runs) -> tuple[str, LockDocument] | Non
 def locked(opened: Opened, snapshot: Snapshot, run: str, what: str, *, break_lock: bool) -> Iterator[Lease]:
     """Hold the lock on every broker that was seen to answer; raises `Locked`.
 
-    A run that is left open keeps it until it runs out: others must not come upon what is half done.
+    A run that stays open keeps the lock until it runs out: no other run must begin on half-done work.
     """
     me = _me(opened.runs.identity(), run, what)
     with auto_renewed(opened.topology.stores(), me, opened.clock) as lease:
@@ -74,7 +74,7 @@ def locked(opened: Opened, snapshot: Snapshot, run: str, what: str, *, break_loc
 
 
 class Missed(DrCtlError):
-    """The moment that a run waited for has passed, or cannot come any more. Nothing was changed."""
+    """The moment that a run waited for has passed, or cannot come any more."""
 
     exit_code = ExitCode.PRECHECK_FAILED
     finding = "DR-RUN-010"
@@ -82,7 +82,7 @@ class Missed(DrCtlError):
 
 
 def planned(title: str, at: datetime) -> str:
-    """The title of a run that waits for its moment, for whoever finds its lock."""
+    """Make the title of a run that waits for its moment, for people who find its lock."""
     return f"{title}, planned for {stamp(at)}: {_ends(f'`kill {os.getpid()}`')}"
 
 
@@ -91,8 +91,8 @@ def _ends(what: str) -> str:
 
 
 def wait(caller: Caller, lease: Lease, at: datetime, read: Callable[[], str | None]) -> None:
-    """Hold the lock until that moment. Raises `Missed` where `read` says why it cannot come, or it was slept through,
-    `Locked` where another run has taken the lock, and `Stopped`; no closed terminal ends this."""
+    """Hold the lock until that moment. Raises `Missed` if `read` says why the moment cannot come, or the machine slept
+    through it, `Locked` if another run has taken the lock, and `Stopped`; no closed terminal ends the wait."""
     clock, waited = caller.clock, f"while the run waited until {stamp(at)}; nothing was changed"
     left_s, looked_s = (at - clock.now()).total_seconds(), clock.monotonic()
     with stoppable() as stop:
@@ -119,11 +119,11 @@ def facts(lease: Lease, reason: str | None) -> dict[str, Json]:
     return {"epoch": lease.epoch, "at": at, "broken": broken, "reason": reason if broken else None}
 
 
-# For `status` and `validate`.
+# The following functions serve `status` and `validate`.
 
 
 def standing(snapshot: Snapshot) -> list[tuple[LockReading, LockDocument]]:
-    """The newest lock of each broker that has not been released, or still names what its run has left paused."""
+    """Return the newest lock of each broker, unless it is released and names no queues that its run left paused."""
     newest = [(reading, reading.highest) for reading in snapshot.locks]
     return [(reading, lock) for reading, lock in newest if lock is not None and (lock.paused or not lock.released)]
 
@@ -164,8 +164,8 @@ def shown(snapshot: Snapshot) -> list[HeldLock]:
 
 
 def holders(snapshot: Snapshot, runs: Runs, but: str | None = None) -> list[Finding]:
-    """Name each run that holds a lock, or held one and never released it; once, wherever it holds it. `but`: not this
-    one, of which more is said. A run of this STATE that has ended could not reach a broker to release it there."""
+    """Report each run, except `but`, that holds a lock, or never released it; once, at however many brokers. A run of
+    this STATE that has ended could not reach a broker to release its lock, and is not reported."""
     findings: dict[str, Finding] = {}
     ended = {files.name for files in runs.all() if files.result.exists()}
     for reading, lock in standing(snapshot):
@@ -178,14 +178,14 @@ def holders(snapshot: Snapshot, runs: Runs, but: str | None = None) -> list[Find
 
 
 def pausers(snapshot: Snapshot, broker: BrokerSnapshot) -> dict[str, str]:
-    """Which run paused which queue of a broker, by its lock."""
+    """Return the run that paused each queue of a broker, by the broker's lock."""
     at = broker.site, broker.pair
     own = (lock for reading, lock in standing(snapshot) if (reading.site, reading.pair) == at)
     return {queue: run for lock in own for run, queues in lock.paused.items() for queue in queues}
 
 
 def forbidden(opened: Opened, snapshot: Snapshot) -> dict[tuple[str, str], Finding]:
-    """Say at which brokers this user may not create a lock. Asked, not tried: a check changes nothing."""
+    """Report the brokers where this user may not create a lock. The brokers are asked: no lock is created."""
     findings = {}
     for store in opened.topology.stores():
         with closing(store), suppress(BrokerError):

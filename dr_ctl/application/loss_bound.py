@@ -1,5 +1,5 @@
-"""What a failover costs. A closed site that answers gives its own counts; any other site is judged by the last samples
-of the history. Contacts no broker, needs neither Java nor Spark."""
+"""The price of a failover. A closed site that answers gives its own counts; any other site is judged by the last
+samples of the history. Contacts no broker, needs neither Java nor Spark."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,33 +30,33 @@ SKEW: Final = timedelta(seconds=2)
 
 
 def _load_bounds() -> None:
-    # Whoever asks for the bounds is told what is missing; a module that is half loaded here would be in the way there.
+    # `_read_history` reports missing packages; a module that is half loaded here would disturb that.
     with suppress(ModuleNotFoundError):
         if find_spec("numpy") and find_spec("pyarrow"):
             import_module("dr_ctl.rpo.bounds.bounds")
 
 
 class LossBound:
-    """Implements `LossExposure`. Read the bounds anew each time: they may grow until the site is seen down."""
+    """Implements `LossExposure`. The bounds may grow until the site is seen down, so read them anew each time."""
 
     def __init__(
         self, opened: Opened, lost: str, silent_since: str | None = None, *, begun: bool = False, once: bool = False
     ) -> None:
-        """`begun`: an interrupted run is gone on with, by its words. `once`: all rests on one reading."""
+        """A resumed run has `begun` by its own options. With `once` all answers rest on one reading."""
         self.site, self._begun, self._once = lost, begun, once
         self._silent_since = datetime.fromisoformat(silent_since) if silent_since is not None else None
-        self._ahead = timedelta(0)  # by how much at least a broker's clock is ahead of this machine's
+        self._ahead = timedelta(0)  # a broker's clock is ahead of this machine's by so much at least
         self._installation, self._clock = opened.installation, opened.clock
-        self._fence_ends = not opened.topology.recipe.moves_parts  # nothing can be sent to a site that is fenced
+        self._fence_ends = not opened.topology.recipe.moves_parts  # no message can be sent to a fenced site
         self._limits = objectives(opened.installation)
         self._supposed = False
         self._down_since: datetime | None = None
         self._read: tuple[Snapshot, datetime] | None = None
         self._by_history: tuple[object, Bounds] | None = None  # keyed by the moment of death and the clocks
-        self._differing = set[str]()  # queues whose content may rightly differ between the sites
-        self._live: Sequence[Row] = ()  # what the other site's queues count while no client works there
+        self._differing = set[str]()  # the content of these queues may rightly differ between the sites
+        self._live: Sequence[Row] = ()  # the counts of the other site's queues while no client works there
         self._host_lives = False
-        # A run that began with `unknown` began while it was so.
+        # A run that began with `unknown` began while the bound was not known.
         self._was_unknown = dict.fromkeys(("lost", "duplicates"), begun)
         self._kept_at: datetime | None = None  # the time of a reading that showed one store for both sites
         # Loading the Parquet reader takes a tenth of a second: load it beside the first reading.
@@ -64,7 +64,7 @@ class LossBound:
 
     def saw(self, snapshot: Snapshot, *, supposed: bool = False) -> None:
         """Note a reading. A site that is down sends no more, so its bounds stop growing. A closed site that answers
-        tells how much is still to ship. `supposed`: the site lives, and is only taken to be down."""
+        counts the messages still to ship. A site that is `supposed` down lives."""
         self._supposed |= supposed
         role, now, own = snapshot.roles[self.site], self._clock.now(), self._brokers(snapshot)
         # A broker's time must be earlier than now; any lead is a clock's fault.
@@ -76,7 +76,7 @@ class LossBound:
         self._read = (snapshot, now) if whole else None
         self._kept_at = now if snapshot.one_store else None
         self._differing |= {*snapshot.differing()}
-        # Where no link ships the producers themselves go on sending to the site that waits.
+        # Without a link that ships, producers themselves go on sending to the site that waits.
         waits = all(role is not Role.SERVING for role in snapshot.roles.values())
         is_shipped = waits and any(link.outflow is not None for link in snapshot.links())
         rows = snapshot.rows(now) if is_shipped else ()
@@ -97,11 +97,11 @@ class LossBound:
         return (*because, *bounds.findings, *clocks)
 
     def differ(self) -> Sequence[Finding]:
-        """The findings that the two sites differ by more than what was on its way."""
+        """Return the findings that the two sites differ by more than the messages under way."""
         return [finding for finding in self.now().findings if finding.id == "DR-PARITY-001"]
 
     def _above(self, now: Bounds, spec: Spec) -> tuple[Sequence[str], str | None]:
-        """Why the loss, and why the duplicates are more than what was accepted."""
+        """Say why the loss, and why the duplicates, exceed what was accepted."""
         reasons = now.exceeds(self._limits, self._accepted("lost", now.lost, spec.accept_loss))
         return reasons, now.doubles(self._limits, self._accepted("duplicates", now.duplicates, spec.accept_duplicates))
 
@@ -124,14 +124,14 @@ class LossBound:
         adds = f"add {typed}.{self._by_word(now, spec)}"
         if self._begun:
             adds = f"`dr-ctl failover --to {spec.target} {accepting} --reason TEXT` in place of the open run."
-        # Beneath the sentence that is refused with, which the end of the command says once more.
+        # These lines stand beneath the refusal, which the end of the command repeats.
         more = [f"      {line}" for line in (now.because, bounds_text(document(now)), doubles) if line is not None]
         more += _beneath(now, doubled=doubles is not None)
         why, instead = "; ".join(reasons), self._instead()
         return found("DR-LOSS-001", more=more, reasons=why, over=over, instead=instead, adds=adds)
 
     def refused_today(self, spec: Spec) -> Finding | None:
-        """The same while the site serves: what could be done about a loss is another matter then."""
+        """Return the refusal for a site that still serves, without remedies for a loss."""
         refusal = self.too_high(spec)
         if refusal is None:
             return None
@@ -139,18 +139,18 @@ class LossBound:
         return found(key, more=refusal.more, target=spec.target, why=refusal.text, accepting=self.accepting(spec))
 
     def accepting(self, spec: Spec) -> str:
-        """The options that accept what a failover asked for so would be refused for, with their figures."""
+        """Return the options, with figures, that accept the loss and the duplicates of such a failover."""
         now = self.now()
         reasons, doubles = self._above(now, spec)
         return _accepting(now, lost=bool(reasons), duplicates=doubles is not None)
 
     def _accepted(self, of: str, bound: Bound, asked: Accepted) -> Accepted:
-        """What was accepted as not known stays accepted once it is known."""
+        """Return the accepted figure: a bound that was accepted as not known stays accepted once it is known."""
         self._was_unknown[of] |= bound.at_most is None
         return bound.at_most if asked == "unknown" and self._was_unknown[of] and bound.at_most is not None else asked
 
     def _instead(self) -> str:
-        """What may lose nothing. A host that refuses connections lives, and only its broker has ended."""
+        """Name a way that may lose nothing. A host that refuses connections lives, and only its broker has ended."""
         if self._read is not None:
             again = f"`dr-ctl abort` where a run is open, else `dr-ctl unfence {self.site}`"
             return f"open {self.site} again, which loses nothing ({again})"
@@ -163,7 +163,7 @@ class LossBound:
         return f" (good until {stamp(until)})" if any(now.growing) else ""
 
     def _by_word(self, now: Bounds, spec: Spec) -> str:
-        """What somebody's word on the end of the site would do; no word is asked for that would not help."""
+        """Ask for a person's word on the end of the site, if that word would help."""
         helps, why = self._break_even(now, spec)
         asked = (
             f" Where somebody knows when the service of {self.site} ended (UTC): --silent-since T --reason TEXT; if "
@@ -172,11 +172,12 @@ class LossBound:
         return f"{why}{asked}" if helps else why
 
     def _break_even(self, now: Bounds, spec: Spec) -> tuple[bool, str]:
-        """By when the site must have ended for the loss to be within what is allowed: the one fact to ask for."""
+        """Say whether a person's word on the site's end helps, and by when the site must have ended for an allowed
+        loss."""
         most = self._limits.loss.messages if self._limits is not None else 0
         most = spec.accept_loss if isinstance(spec.accept_loss, int) else most
         if self._read is not None:
-            return False, ""  # its own counts are known: no end of it would change them
+            return False, ""  # the site's own counts are known, whenever it ended
         if now.lost.at_most is None:
             return now.because is None, ""  # an end does not say why the sites differ
         if most is None or now.lost.at_most <= most:
@@ -195,7 +196,7 @@ class LossBound:
         return out_of_lost(self._installation, self.site, self._pairs(), self._down_since, let_in)
 
     def contradiction(self) -> Finding | None:
-        """The finding for a reading that saw the lost site serve after the end that the operator gave."""
+        """Report a reading that saw the lost site serve after the end that the operator gave."""
         if self._silent_since is None:
             return None
         from dr_ctl.rpo.history.newest import recent  # noqa: PLC0415 - loaded by then, beside the first reading
@@ -226,7 +227,7 @@ class LossBound:
         try:
             from dr_ctl.rpo.bounds.bounds import bounds  # noqa: PLC0415 - loaded by then, beside the first reading
         except ModuleNotFoundError as error:
-            # Nothing is known, and which package tells more.
+            # The bounds are not known, and a finding names the missing package.
             return Bounds(self.site, Loss(None, None), Bound(None, None), findings=(missing_package(error),))
         return bounds(
             self._installation.history,
@@ -265,8 +266,8 @@ def _accepting(now: Bounds, *, lost: bool, duplicates: bool) -> str:
 
 
 def _beneath(now: Bounds, *, doubled: bool) -> Iterator[str]:
-    """What stands beneath a refusal: a store that did not answer, why a bound is not known, and where it is of
-    duplicates, in which queues most are, and which copies of processed messages lie at the survivor."""
+    """Write the lines beneath a refusal: a store that did not answer and why a bound is not known; for duplicates, the
+    queues with the most, and copies of processed messages at the survivor."""
     if doubled and (most := now.most_duplicates()):
         yield f"      duplicates by queue, at most: {most}"
     kinds = ("DR-RPO-011", "DR-RPO-032", *(("DR-RPO-022", "DR-RPO-021") if doubled else ()))
@@ -274,7 +275,7 @@ def _beneath(now: Bounds, *, doubled: bool) -> Iterator[str]:
 
 
 def _of_closed(of: LostSite, limits: Objectives | None, snapshot: Snapshot, at: datetime) -> Bounds:
-    """By the counts of a closed site, all brokers of which answered."""
+    """Make the bounds by the counts of a closed site, all brokers of which answered."""
     apart, held = _apart(of, snapshot, at), snapshot.stake(of.site)
     own = [broker.depths for broker in snapshot.brokers if broker.site == of.site]
     names = {name for depths in own for name in depths if of.selects(name)}
@@ -282,7 +283,7 @@ def _of_closed(of: LostSite, limits: Objectives | None, snapshot: Snapshot, at: 
     held_lost = total([stake.lost for stake in held])
     held_duplicates = total([stake.duplicates for stake in held])
     by_queue = [stake.queues for stake in held if stake.queues is not None]
-    # One stream for all queues says of none of them what it holds: the queues themselves do.
+    # A stream for all queues does not count by queue; the depths of the queues do.
     is_stream = len(by_queue) < len(held)
     more_at_site = {name: count for name, count in apart.items() if count > 0}
     more_at_other = {name: -count for name, count in apart.items() if count < 0 and is_stream}
@@ -295,7 +296,7 @@ def _of_closed(of: LostSite, limits: Objectives | None, snapshot: Snapshot, at: 
     duplicates = None if for_doubles else _at_least(held_duplicates, sum(more_at_other.values()))
 
     def of_queue(name: str) -> QueueBound:
-        # By its own outflows; without those at most the site's total and the queue's depth.
+        # Without outflows of its own, a queue has at most the site's total and its own depth.
         counts = [queues.get(name, (0, 0)) for queues in by_queue]
         own_lost: int | None = sum(loss for loss, _ in counts)
         own_duplicates = total([doubles for _, doubles in counts])
@@ -324,7 +325,7 @@ def _of_closed(of: LostSite, limits: Objectives | None, snapshot: Snapshot, at: 
 
 
 def _apart(of: LostSite, snapshot: Snapshot, at: datetime) -> Mapping[str, int]:
-    """By queue how many more messages lie here than at the other site, where that was read."""
+    """Return by queue how many more messages lie here than at the other site, if that was read."""
     if any(broker.silent is not None for broker in snapshot.brokers):
         return {}
     rows = [row for row in snapshot.rows(at) if of.selects(row.name)]
@@ -347,5 +348,5 @@ def _at_least(bound: int | None, count: int) -> int | None:
 
 
 def _least(lost: int | None, lying: int | None) -> int | None:
-    """No more than is lost in all, and than lies there where that was read."""
+    """Bound a loss by the loss in all, and by the depth where that was read."""
     return lost if lost is None or lying is None else min(lost, lying)

@@ -1,5 +1,5 @@
-"""A site that is lost, or may be: findings beyond its role with the remedies that help now, and since when no site
-serves, a link is down or nobody looks, by the runs' journals and by the history."""
+"""Findings on a site that is lost, or may be, with the remedies that help now; and the begin of an outage of the
+service, of a link or of the monitor, by the runs' journals and by the history."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -35,10 +35,10 @@ SO_MANY: Final = 10  # single steps that follow a fence
 def reword_refusal(
     decided: Decision, spec: Spec, snapshot: Snapshot, opened: Opened, *, under_way: bool = False
 ) -> Decision:
-    """The decision with what the history tells of the lost site. `under_way`: an open failover is judged again, and has
-    to be ended first.
+    """Add the history of the lost site to a decision. With `under_way`, an open failover is judged again, which has to
+    end first.
 
-    A site that is silent and was sick lately is refused as a sick one. A person's word still counts: a host that was
+    A silent site that was sick lately is refused like a sick site. A person's word still counts: a host that was
     switched off is as silent as a process that froze for good, and waiting would only keep the service down."""
     lost = opened.other(spec.target)
     if (refused := _answered(decided, spec, snapshot, lost)) is not None:
@@ -63,7 +63,7 @@ def reword_refusal(
 
 
 def _by_word(snapshot: Snapshot, lost: str, opened: Opened) -> Iterator[Finding]:
-    """What speaks against a person's word that a silent site serves nobody."""
+    """Report evidence against a person's word that a silent site serves nobody."""
     if (unread := not_read(snapshot, lost)) is not None and unread.id != "DR-NODE-004":  # the plan says so itself
         yield unread
     if (at := _lately_sick(lost, opened)) is not None:
@@ -71,7 +71,7 @@ def _by_word(snapshot: Snapshot, lost: str, opened: Opened) -> Iterator[Finding]
 
 
 def _answered(decided: Decision, spec: Spec, snapshot: Snapshot, lost: str) -> Refusal | None:
-    """The refusal of a failover beside a site that has refused a login: its process lives, whatever a person says."""
+    """Refuse a failover beside a site that has refused a login: its process lives, whatever a person says."""
     worded = spec.presume_down == lost and plan_of(decided) is not None
     silent = isinstance(decided, Refusal) and decided.findings[0].id in ("DR-ALIVE-002", "DR-NODE-001", "DR-NODE-004")
     is_open = snapshot.roles[lost] is Role.UNKNOWN and snapshot.roles[spec.target] is not Role.SERVING
@@ -83,7 +83,7 @@ def _answered(decided: Decision, spec: Spec, snapshot: Snapshot, lost: str) -> R
 
 
 def not_read(snapshot: Snapshot, site: str) -> Finding | None:
-    """For a site that is silent because of this machine or its settings: no failover is offered for that."""
+    """Report a site that is silent because of this machine or its settings, which is no reason for a failover."""
     for broker in (own for own in snapshot.brokers if own.site == site):
         if broker.silent is None and broker.role is Role.UNKNOWN:
             return found("DR-ROLE-019.not_told", site=site, pair=broker.pair)
@@ -98,7 +98,7 @@ def not_read(snapshot: Snapshot, site: str) -> Finding | None:
 
 
 def offered_for_what_is_lost(decided: Refusal, spec: Spec, snapshot: Snapshot) -> Refusal:
-    """With why a site is silent, where that lies at this machine or its settings, in place of an offer."""
+    """Replace the offer of a failover by the reason of a silence, if that lies at this machine or its settings."""
     first = decided.findings[0]
     if first.id not in ("DR-ROLE-005", "DR-ROLE-004"):
         return decided
@@ -109,9 +109,9 @@ def offered_for_what_is_lost(decided: Refusal, spec: Spec, snapshot: Snapshot) -
 
 
 def behind_rights(snapshot: Snapshot) -> str | None:
-    """The site whose listeners are open beside the one that serves, while a lasting fence keeps the clients' roles out
-    at each of its brokers: a restart, or a node that takes over, opens them so. Other roles may work there, and the
-    clients' own where the fence covers not all."""
+    """Return the site whose listeners are open beside the serving site, while a lasting fence keeps the clients' roles
+    out at each of its brokers, as a restart or a takeover leaves it. Other roles may work there, and the clients'
+    own roles where the fence does not cover all addresses."""
     sites = {broker.site for broker in snapshot.brokers if broker.role is Role.SERVING}
     fenced = [site for site in sites if keeps_roles_out(snapshot, site)]
     return fenced[0] if len(sites) > 1 and len(fenced) == 1 else None
@@ -129,7 +129,7 @@ def serves_no_role(snapshot: Snapshot, site: str) -> bool:
 
 
 def without_rights(snapshot: Snapshot) -> Iterator[Finding]:
-    """Brokers that are open to clients without rights. Beside a site that serves nobody gives them back."""
+    """Report brokers that are open to clients without rights, except at a fenced site beside the serving site."""
     fenced = behind_rights(snapshot)
     for broker in [broker for broker in snapshot.brokers if broker.site != fenced]:
         if broker.role is Role.SERVING and broker.kept_out and any(broker.listeners.values()):
@@ -137,7 +137,7 @@ def without_rights(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def lost_pairs(snapshot: Snapshot) -> Iterator[Finding]:
-    """The pairs that are shown to serve nobody, as a broker of them is down, while a site serves with other pairs."""
+    """Report pairs that serve nobody, because a broker of theirs is down, while a site serves with other pairs."""
     serving = sites_serving(snapshot)
     for unit in snapshot.units if len(serving) == 1 else ():
         brokers = [broker for broker in snapshot.brokers if broker.pair == unit.name]
@@ -150,7 +150,7 @@ def lost_pairs(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def taken_over(spec: Spec, snapshot: Snapshot, opened: Opened, runs: Runs) -> str | None:
-    """Since when the target serves a store that it took by itself; None after a run, or where nothing tells."""
+    """Say since when the target serves a store that it took by itself; None after a run, or without evidence."""
     lost = opened.other(spec.target)
     if spec.operation != FAILOVER or not snapshot.one_store or snapshot.roles[lost] is Role.SERVING:
         return None
@@ -162,8 +162,8 @@ def taken_over(spec: Spec, snapshot: Snapshot, opened: Opened, runs: Runs) -> st
 
 
 def moved_before(decided: Decision, spec: Spec, snapshot: Snapshot, opened: Opened) -> Decision:
-    """The decision, or that nothing is to be moved: this STATE's newest run let clients in at the target, whose lock
-    nobody has taken since; no debt is left, and the other site was not seen serving after it."""
+    """Return the decision, or that nothing is to be moved: the newest run of this STATE let clients in at the target,
+    no other run has taken a lock since, no debt is left, and the other site was not seen serving after that."""
     alone = sites_serving(snapshot) == [spec.target] and serves_all(snapshot, spec.target)
     own = {files.name for files in opened.runs.all()}
     locks = [reading.highest for reading in snapshot.locks if reading.site == spec.target]
@@ -180,27 +180,27 @@ def moved_before(decided: Decision, spec: Spec, snapshot: Snapshot, opened: Open
 
 
 def _lately_sick(site: str, opened: Opened) -> datetime | None:
-    """When the silent site was seen sick last, and so alive; None if that is long ago."""
+    """Return the time at which the silent site was last seen sick, and so alive; None if that is long ago."""
     at = _last_seen(opened.installation, site, Role.SICK)
     return at if at is not None and opened.clock.now() - at < LATELY else None
 
 
 def _last_seen(installation: Installation, site: str, role: Role) -> datetime | None:
-    """None also where a package is missing that reads the history; the loss bound and the newest sample say so."""
+    """Return the time of the last sample with that role; a missing package, which others report, gives None too."""
     newest = samples()
     return None if isinstance(newest, Finding) else newest.last_seen(installation.history, site, role)
 
 
 @dataclass(frozen=True, slots=True)
 class LossStart:
-    """`at` is the moment, None where it is not known; `text` says it in words."""
+    """The begin of an outage: the moment `at`, None if not known, and a `text`."""
 
     at: str | None
     text: str
 
 
 def unserved(installation: Installation, runs: Runs, *, sure: bool) -> LossStart:
-    """Since when no site serves. Not `sure` where a site may serve that did not say so."""
+    """Say since when no site serves, `sure` or with a site that may serve unseen."""
     nobody = "no site serves" if sure else "no site was seen serving"
     at, site, run = _last_served(installation, runs)
     if at is None:
@@ -210,12 +210,13 @@ def unserved(installation: Installation, runs: Runs, *, sure: bool) -> LossStart
 
 
 def served_last(opened: Opened) -> str:
-    """The site that the newest sample or run shows to have served last; empty where none does."""
+    """Return the site that served last by the newest sample or run; empty if none shows a site."""
     return _last_served(opened.installation, opened.runs)[1]
 
 
 def _last_served(installation: Installation, runs: Runs) -> tuple[datetime | None, str, str]:
-    """When a site served last, which, and the run that closed it, if one did. Samples may be older than runs."""
+    """Return the last time that a site served, the site, and the run that closed it, if any. The newest source
+    counts."""
     served = [
         (at, site, "")
         for site in installation.settings.sites
@@ -226,7 +227,7 @@ def _last_served(installation: Installation, runs: Runs) -> tuple[datetime | Non
 
 
 def _moved_by(runs: Runs) -> tuple[datetime | None, str, str]:
-    """When the newest run let clients in at a site, and which; or closed the only site that served, and its name."""
+    """Return when and where the newest run let clients in, or when it closed the only serving site, with its name."""
     for files in islice(reversed(runs.all()), SO_MANY):
         try:
             entries = read_entries(files.journal)
@@ -246,8 +247,8 @@ def _moved_by(runs: Runs) -> tuple[datetime | None, str, str]:
 
 
 class LastSample(NamedTuple):
-    """When a monitor looked last, at either site; None where none has ever looked. `silent`: a store did not answer
-    that may have later readings, or a package is missing that reads them."""
+    """The time of the monitor's last sample of either site; None if no monitor has ever looked. `silent` reports a
+    store without an answer, which may have later samples, or a missing package."""
 
     at: datetime | None
     silent: Sequence[Finding] = ()
@@ -264,20 +265,19 @@ def last_sample(installation: Installation) -> LastSample:
 
 
 def last_takeovers(installation: Installation, snapshot: Snapshot, now: datetime) -> dict[tuple[str, str], Takeover]:
-    """The last takeover of each broker with several nodes within a day, as a monitor has recorded it."""
+    """Return the last takeover of each broker with several nodes within a day, as recorded by a monitor."""
     history = installation.history
     if not any(broker.nodes for broker in snapshot.brokers) or (history.folder and not history.folder.is_dir()):
         return {}
-    try:
-        from dr_ctl.rpo.history.newest import takeovers  # noqa: PLC0415 - as above
-    except ModuleNotFoundError:
+    newest = samples()
+    if isinstance(newest, Finding):
         return {}
-    seen = takeovers(history, tuple(snapshot.roles), now - timedelta(days=1))
+    seen = newest.takeovers(history, tuple(snapshot.roles), now - timedelta(days=1))
     return {(takeover.site, takeover.pair): takeover for takeover in seen}
 
 
 def unwatched(installation: Installation, last: LastSample, now: datetime) -> Iterator[Finding]:
-    """That no monitor looks any more, or that nobody can tell; nothing where none has ever looked."""
+    """Report that no monitor looks any more, or that this cannot be told; see `never_watched`."""
     # A monitor that lives looks several times within `history.every`.
     late_s = max(LATE_S, 3 * installation.settings.history.every)
     if last.at is None or (now - last.at).total_seconds() > late_s:
@@ -287,7 +287,7 @@ def unwatched(installation: Installation, last: LastSample, now: datetime) -> It
 
 
 def never_watched(last: LastSample) -> Iterator[Finding]:
-    """That no monitor has ever looked, as far as that can be told."""
+    """Report that no monitor has ever looked, as far as that can be told."""
     if last.at is None and not last.silent:
         yield found("DR-MON-002.never")
 
@@ -295,7 +295,7 @@ def never_watched(last: LastSample) -> Iterator[Finding]:
 def links(
     installation: Installation, snapshot: Snapshot, shown: Sequence[LinkSnapshot]
 ) -> dict[tuple[str, str], LossStart]:
-    """Since when each link is down that is not attached, or why it is not to be attached."""
+    """Say since when each unattached link is down, or why it must not be attached."""
     down = [link for link in shown if link.attached is False]
     newest = samples() if down else None
     quarantines = (debt for debt in snapshot.debts if debt.kind is DebtKind.QUARANTINE)
@@ -316,7 +316,7 @@ def links(
 
 @dataclass(frozen=True, slots=True)
 class LostSiteOutage(OutageBounds):
-    """For how long clients were out of a site that was lost, in seconds; None where nothing tells."""
+    """Bounds in seconds on the time that clients were out of a lost site; None where a bound is not known."""
 
     last_served: datetime | None
     seen_down: datetime | None
@@ -325,8 +325,8 @@ class LostSiteOutage(OutageBounds):
 def out_of_lost(
     installation: Installation, lost: str, pairs: list[str], seen_down: datetime | None, let_in: datetime
 ) -> LostSiteOutage:
-    """From the last reading that saw the site serve, at most; from the first of the run or the monitor that saw it down
-    or closed since then, at least. None of either is null: it is not known."""
+    """Bound the outage of a lost site: at most from the last reading that saw the site serve, at least from the first
+    reading, by run or monitor, that saw it down or closed after that. A bound without a reading is not known."""
     served = gone = None
     try:
         from dr_ctl.rpo.history.newest import recent  # noqa: PLC0415 - what reads Parquet takes a tenth of a second
@@ -346,7 +346,7 @@ def out_of_lost(
 
 
 def samples() -> ModuleType | Finding:
-    """What reads the newest samples, which takes a tenth of a second to load; or which package is missing for it."""
+    """Return the module that reads samples, which takes a tenth of a second to load, or report a missing package."""
     try:
         from dr_ctl.rpo.history import newest  # noqa: PLC0415
     except ModuleNotFoundError as error:
@@ -355,7 +355,7 @@ def samples() -> ModuleType | Finding:
 
 
 def missing_package(error: ModuleNotFoundError) -> Finding:
-    """Raises the error again where it is of no such package."""
+    """Report a missing package; raises the error again for any other module."""
     if (lacking := without(error)) is None:
         raise error
     return found("DR-PART-001", remedy=lacking.remedy, lacking=lacking)

@@ -1,5 +1,5 @@
-"""A maintenance: until when, why and by whom. It stands in STATE, beside the monitor, because the brokers may be down
-meanwhile. Until it ends, by itself, a monitor wakes nobody but for split brain, and makes no run by itself."""
+"""A maintenance, with its end, reason and author. STATE keeps the maintenance, because the brokers may be down
+meanwhile. Until the end, a monitor wakes nobody except for split brain, and makes no run by itself."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -37,7 +37,7 @@ class Maintenance:
         return found("DR-MAINT-001", maintenance=self.text)
 
     def silenced(self, problems: Iterable[Finding]) -> list[Finding]:
-        """What a monitor would wake somebody for, as a warning; what the catalogue pages always, as it is."""
+        """Make warnings of the findings that would wake somebody, except those that count in a maintenance too."""
         return [
             problem if problem.page is None or problem.always else replace(problem, page=Health.WARNING)
             for problem in problems
@@ -54,13 +54,13 @@ def _path(caller: Caller) -> Path:
 
 
 def now(caller: Caller) -> Maintenance | None:
-    """The maintenance that goes on; one that cannot be read silences nothing."""
+    """Return the maintenance that goes on; an unreadable file silences nothing."""
     written = read_file(Maintenance, _path(caller))
     return written if written is not None and caller.clock.now() < written.until else None
 
 
 def shown(caller: Caller) -> Result:
-    """Raises `UsageError` where a file is there and cannot be read."""
+    """Show the maintenance; raises `UsageError` for an unreadable file."""
     path, going_on = _path(caller), now(caller)
     if path.exists() and read_file(Maintenance, path) is None:
         text = f"{path} holds no maintenance that can be read: nothing is silenced"
@@ -70,13 +70,13 @@ def shown(caller: Caller) -> Result:
 
 
 def begin(caller: Caller, until: datetime, reason: str) -> Result:
-    """Begin one, in the place of one that goes on. Raises `UsageError`."""
+    """Begin a maintenance, in the place of another. Raises `UsageError`."""
     at = caller.clock.now()
     if until - at > LONGEST:
         text = f"--until {stamp(until)}: more than {LONGEST.days} days from now"
         raise UsageError(text, remedy="Begin it anew then.")
     who = lock.by()
-    caller.runs()  # raises where another installation's runs lie there
+    caller.runs()  # raises if STATE has another installation's runs
     private(caller.state())
     write(_path(caller), document(Maintenance(until, reason, f"{who['user']}@{who['host']}", at)))
     return shown(caller)

@@ -1,5 +1,5 @@
 """The monitor as a command: samples both sites, keeps the stored estimate fresh, shows figures to Prometheus, and makes
-runs by itself where it is told to."""
+runs by itself if its options say so."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,7 +35,7 @@ from dr_ctl.rpo.estimate.request import stored
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.registry import Snapshot
 
-SELDOM_S: Final = 15.0  # how often files, debts and readiness are looked at: what they tell changes in minutes
+SELDOM_S: Final = 15.0  # the interval for files, debts and readiness, which change in minutes
 QUARANTINE: Final = "quarantine"
 SHOWN_RUNS: Final = (SWAPOVER, FAILOVER, QUARANTINE, FAILBACK, REHEARSE)
 QUANTILES: Final = ("now", "p50", "p95", "p99", "max")
@@ -46,11 +46,11 @@ _ESTIMATED: Final = {
     "drain_s": ("dr_ctl_estimate_drain_seconds", "time until all that is under way would have arrived"),
 }
 _READY: Final = {ExitCode.OK: True, ExitCode.PRECHECK_FAILED: False}
-MIN_MEMORY: Final = 4 << 30  # a machine with less has no room for a session of Spark that waits
+MIN_MEMORY: Final = 4 << 30  # a machine with less memory keeps no session of Spark
 
 
 def monitor(caller: Caller, lasting_s: float | None, does: Sequence[str], *, metrics: str | None) -> Result:
-    """Look at least once, until the time is over or a signal ends it. `does`: options of `AUTOMATIC`."""
+    """Look at least once, until the time is over or a signal ends the monitor. `does` has options of `AUTOMATIC`."""
     installation, clock = caller.installation(), caller.clock
     until = clock.monotonic() + lasting_s if lasting_s is not None else None
     automatics = [
@@ -100,7 +100,7 @@ def _refreshing(installation: Installation) -> AbstractContextManager[Refresher 
 
 @dataclass
 class Recorded:
-    """Reports trouble with writing the history: once when the trouble begins, once when it ends."""
+    """Reports trouble with writing the history, and a maintenance, once at the begin and once at the end."""
 
     caller: Caller
     _trouble: str | None = None
@@ -131,7 +131,7 @@ class Recorded:
 
 @dataclass
 class Figures:
-    """Made once for a monitor. What costs more than a reading is kept for `SELDOM_S`."""
+    """The metrics of a monitor. Metrics that cost more than a reading are kept for `SELDOM_S`."""
 
     caller: Caller
     opened: Opened
@@ -211,7 +211,7 @@ class Figures:
             for basis, of in (("bound", row), ("likely", row.get("likely") or {})):
                 for quantile in QUANTILES:
                     yield Metric(name, text, of.get(quantile), (("basis", basis), ("of", quantile)))
-        # A failover's own bound, as if the serving site was lost at the newest sample.
+        # These are a failover's bounds, as if the serving site was lost at the newest sample.
         unread = Bound(None, None)
         bounds = assessment.if_lost(site).now() if site is not None else None
         lost, duplicates = (unread, unread) if bounds is None else (bounds.lost, bounds.duplicates)
@@ -245,7 +245,7 @@ class Figures:
 
 
 def _newest(runs: Runs, kind: str) -> Record | None:
-    """The last run that is shown so and has ended. The name of a run holds its operation; only such are read."""
+    """Return the last run of that kind that has ended. Only runs with its operation in their names are read."""
     operation = FAILOVER if kind == QUARANTINE else kind
     for files in reversed(runs.all()):
         if f"-{operation}-" in files.name and files.result.exists():
@@ -256,5 +256,5 @@ def _newest(runs: Runs, kind: str) -> Record | None:
 
 
 def shown_as(run: Record) -> str:
-    """The operation of a run; a failover to the site that served already moves nothing, and keeps the lost one out."""
+    """Return the operation of a run; a failover to a site that served already only keeps the lost site out."""
     return QUARANTINE if run.operation == FAILOVER and run.target in run.served_before else run.operation

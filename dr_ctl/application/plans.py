@@ -1,7 +1,7 @@
-"""A saved plan: its title, the file that `plan --out` writes and `--plan` takes up again, and the signatures beside it.
+"""Saved plans: the title, the file that `plan --out` writes and `--plan` reads, and the signatures beside that file.
 
-A saved plan holds as long as what it was decided from does: counters move all the time and are no part of it. A run
-judges the very bytes that it has read as its plan.
+A saved plan holds as long as the state that it was decided from; counters, which move all the time, are no part of that
+state. A run judges the very bytes that it has read as its plan.
 """
 
 import hashlib
@@ -38,7 +38,7 @@ _NOTHING_LEFT: Final = (
     ABORTED,
     NEVER_BEGAN,
 )
-"""Ends of runs that have changed nothing, or whose changes were undone."""
+"""The ends of runs that have changed nothing, or whose changes were undone."""
 
 
 def title(plan: Plan) -> str:
@@ -57,21 +57,21 @@ def title(plan: Plan) -> str:
 
 
 def save(plan: Plan, out: Path) -> None:
-    """Write it where `--plan` finds it; raises `UsageError`."""
+    """Write a plan for `--plan`; raises `UsageError`."""
     with writing(f"--out {out}"):
         write(out, document(plan))
 
 
 @dataclass(frozen=True, slots=True)
 class StoredFigures:
-    """The stored estimate beside a plan; None: there is none."""
+    """The stored estimate beside a plan; None without an estimate."""
 
     estimate: AgedEstimate | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanData:
-    """Of `plan`, and of a dry run."""
+    """Data of `plan`, and of a dry run."""
 
     plan: Plan | None = optional()
     stored: StoredFigures | None = optional(flat=True)
@@ -93,7 +93,8 @@ class Saved:
 
 
 def load(path: Path, again: str, *, named: str = "") -> Saved:
-    """Raises `UsageError` with the remedy `again` where it cannot be carried out. `named` stands before the file."""
+    """Read a saved plan; raises `UsageError`, with the remedy `again` and `named` before the file, for an unusable
+    one."""
     try:
         content = path.read_bytes()
         row = json.loads(content)
@@ -111,13 +112,13 @@ def load(path: Path, again: str, *, named: str = "") -> Saved:
 
 
 def read(path: Path, asked: Spec) -> Saved:
-    """As `load`, for the command that names it; raises `UsageError` also where it is for another one."""
+    """Read the saved plan of a command; raises `UsageError`, also for the plan of another command."""
     again = f"`dr-ctl plan {asked.operation} --to {asked.target} --out {path}` writes it anew."
     saved = load(path, again, named="--plan ")
     if (saved.spec.operation, saved.spec.target) != (asked.operation, asked.target):
         why = f"--plan {path}: is a plan for {saved.spec.operation} to {saved.spec.target}"
         raise UsageError(why, remedy=again)
-    bare = replace(asked, reason=saved.spec.reason)  # which is a word beside the plan, not a part of it
+    bare = replace(asked, reason=saved.spec.reason)  # a reason is no part of the plan
     own = replace(saved.spec, units=None) if saved.spec.queues is not None else saved.spec
     if bare not in (own, Spec(asked.operation, asked.target, max_outage_s=asked.max_outage_s, reason=bare.reason)):
         text = f"--plan {path}: the options of the command are not those of the plan"
@@ -126,8 +127,8 @@ def read(path: Path, asked: Spec) -> Saved:
 
 
 def same(before: Plan, now: Plan, saved: Path | None = None) -> Plan | Refusal:
-    """The new plan, or a refusal with each difference from that of the file `saved`, else from the one that was
-    shown."""
+    """Return the new plan, or a refusal with each difference from the plan before, in the file `saved` or shown
+    only."""
     again, how = f"dr-ctl plan {before.spec.operation} --to {before.spec.target}", "shown" if saved is None else "saved"
     again = f"`{again}`" if saved is None else f"`{again} --out {saved}`"
     was, is_ = (json.loads(json.dumps(dict(plan.basis))) for plan in (before, now))
@@ -139,7 +140,7 @@ def same(before: Plan, now: Plan, saved: Path | None = None) -> Plan | Refusal:
 
 
 def _shape(step: PlannedStep) -> tuple[str, str, tuple[tuple[str, ...], ...]]:
-    """A step without what is written down when it is done, as the moment."""
+    """Return the parts of a step that must stay the same."""
     return step.verb, step.site, tuple((call.site, call.unit, call.goal.value, call.thing) for call in step.calls)
 
 
@@ -165,7 +166,7 @@ _WORDS: Final = {"acceptors": "acceptor open:", "link": "link started:", "shut_o
 
 
 def _place(at: str) -> str:
-    """The place of a difference as an operator names it."""
+    """Name the place of a difference for an operator."""
     what, _, more = at.partition(" ")
     site, _, rest = more.partition(" ")
     pair, _, rest = rest.partition(" ")
@@ -185,8 +186,8 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class Approvals:
-    """The digest of a signed plan, and one signature a person, as the journal keeps them: with the plan's file both can
-    be verified by anybody."""
+    """The digest of a signed plan, and one signature per person, as the journal keeps them: with the plan's file
+    anybody can verify both."""
 
     plan_sha256: str
     by: tuple[Signature, ...]
@@ -207,7 +208,8 @@ class ApproveData:
 
 
 def permit(installation: Installation, spec: Spec, saved: Saved | None, runs: Runs) -> Approvals | Result | None:
-    """The approvals of a run that is about to begin, or its refusal; None where the settings ask for none."""
+    """Return the approvals of a run that is about to begin, or its refusal; None if the settings ask for no
+    approval."""
     wanted = installation.settings.approvals
     if wanted is None or spec.operation not in wanted.of:
         return None
@@ -227,7 +229,7 @@ def permit(installation: Installation, spec: Spec, saved: Saved | None, runs: Ru
 
 
 def why_no_approval(installation: Installation) -> Finding | None:
-    """Why no signature could be verified here; None also where the settings ask for none."""
+    """Report why no signature can be verified here, or None; None also if the settings ask for no approval."""
     wanted = installation.settings.approvals
     if wanted is None:
         return None
@@ -242,7 +244,7 @@ def why_no_approval(installation: Installation) -> Finding | None:
 
 
 def approve(caller: Caller, path: Path, key: Path | None, *, yes: bool) -> Result:
-    """Sign a saved plan for the person who was shown it. Raises `UsageError`, `SshFailed`."""
+    """Show a saved plan to a person, and sign it. Raises `UsageError`, `SshFailed`."""
     installation = caller.installation()
     wanted = installation.settings.approvals
     if wanted is None:
@@ -275,7 +277,7 @@ def approve(caller: Caller, path: Path, key: Path | None, *, yes: bool) -> Resul
 def _beside(installation: Installation, saved: Saved) -> tuple[Approvals, tuple[Finding, ...]]:
     """Judge every signature beside a plan. Signatures that share a name or a key are of one person."""
     wanted = installation.settings.approvals
-    assert wanted is not None  # the caller has looked
+    assert wanted is not None  # the callers have checked this
     by: list[Signature] = []
     others: list[Finding] = []
     for path in sorted(saved.path.parent.glob("*.sig")):
@@ -294,7 +296,7 @@ def _beside(installation: Installation, saved: Saved) -> tuple[Approvals, tuple[
 
 
 def _carried_out(runs: Runs, plan_sha256: str) -> str | None:
-    """A run that has carried out that plan, if any; a run whose changes were undone does not count."""
+    """Name a run that has carried out that plan, if any; a run whose changes were undone does not count."""
     for files in runs.all():
         if record(files).plan_sha256 == plan_sha256:
             outcome, _, result = how_ended(files)
@@ -304,7 +306,7 @@ def _carried_out(runs: Runs, plan_sha256: str) -> str | None:
 
 
 def _ways(spec: Spec, needed: int, saved: Path | None = None, *, signed: int = 0) -> str:
-    """The commands that lead to a signed plan; a saved one is signed by so many as have not `signed` yet."""
+    """Name the commands that lead to a plan with enough signatures; a saved plan may have been `signed` already."""
     plan = saved or Path("plan.json")
     words = shlex.join(["plan", spec.operation, "--to", spec.target, *spec.typed(), "--out", str(plan)])
     made = "" if saved is not None else f"`dr-ctl {words}`, then "

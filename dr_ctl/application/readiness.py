@@ -1,5 +1,5 @@
-"""`validate` lists the obstacles to each operation, offline those that the settings have by themselves; `verify` tests
-the gate now. They only look."""
+"""`validate` lists the obstacles to each operation, offline only those in the settings; `verify` tests the gate now.
+Both only look."""
 
 import os
 import shutil
@@ -40,7 +40,7 @@ from dr_ctl.topologies.registry import Snapshot
 
 VERIFY_S = 5.0
 _UNANSWERED = (Role.UNKNOWN, Role.SICK, Role.DOWN)
-SETTINGS: Final = "settings"  # the place of a check that is of the settings by themselves
+SETTINGS: Final = "settings"  # the place of a check of the settings alone
 _ORDER: Final = (Severity.ERROR, Severity.WARNING, Severity.INFO)
 
 
@@ -69,7 +69,7 @@ class VerifyData:
 
 
 def validate(caller: Caller, operation: str | None, to: str | None = None, *, verbose: bool = False) -> Result:
-    """All findings once, then the present answer of each operation's command; `verbose` lists every check by name."""
+    """Report all findings once, then the present answer of each operation's command; `verbose` lists every check."""
     if operation is not None and operation not in ALL:
         raise UsageError(f"unknown operation {operation}", remedy=f"This version knows {', '.join(ALL)}.")
     with Opened.of(caller) as opened:
@@ -87,7 +87,7 @@ def validate(caller: Caller, operation: str | None, to: str | None = None, *, ve
         move = Move(Spec(SWAPOVER, target), opened.other(target), {})
         checks = [*_installed(assessment, forbidden), *opened.topology.recipe.checks(snapshot, move)]
         last = lost_site.last_sample(opened.installation)
-        # Nobody has to agree to anything where a site is only not read for a reason that lies here.
+        # A site that this machine alone cannot read needs nobody to accept a loss.
         is_unread = any(role is Role.UNKNOWN and not_read(snapshot, site) for site, role in snapshot.roles.items())
         own = [
             *([assessment.maintenance.finding] if assessment.maintenance is not None else []),
@@ -116,7 +116,7 @@ def validate(caller: Caller, operation: str | None, to: str | None = None, *, ve
 
 
 def _since_the_loss(snapshot: Snapshot, findings: Sequence[Finding]) -> list[Finding]:
-    """None is an error that a failover has made: the lost site is away, and no move goes there yet."""
+    """Make expected errors after a failover milder: the lost site is away, and no move goes there yet."""
     lost = lost_alone(snapshot.debts)
     if lost is None or sites_serving(snapshot) in ([], [lost]):
         return [*findings]
@@ -126,7 +126,7 @@ def _since_the_loss(snapshot: Snapshot, findings: Sequence[Finding]) -> list[Fin
 
 
 def _unprepared(assessment: Assessment, last: lost_site.LastSample, now: datetime) -> Iterator[Finding]:
-    """What nobody would know of the loss of the serving site: no monitor looks, or its estimate is missing or old."""
+    """Report missing knowledge for a loss of the serving site: no monitor looks, or no fresh estimate is stored."""
     yield from lost_site.never_watched(last)
     yield from lost_site.unwatched(assessment.opened.installation, last, now)
     if assessment.served_by is None or last.at is None:
@@ -140,7 +140,7 @@ def _unprepared(assessment: Assessment, last: lost_site.LastSample, now: datetim
 
 
 def _without_login(opened: Opened, snapshot: Snapshot) -> Iterator[Finding]:
-    """Sites that serve by their flags and let no test login in, which could show that they went down."""
+    """Report sites that serve by their flags but take no test login, so that a failure would not be seen."""
     for site in sites_serving(snapshot):
         try:
             why = opened.topology.why_not_so(site, serving=True)
@@ -153,7 +153,7 @@ def _without_login(opened: Opened, snapshot: Snapshot) -> Iterator[Finding]:
 def _findings(
     assessment: Assessment, verdicts: Sequence[Verdict], forbidden: Mapping[tuple[str, str], Finding], move: Move
 ) -> list[Finding]:
-    """The obstacles to the operations, with the brokers' own also where the roles alone refuse a move."""
+    """Return the obstacles to the operations, with the brokers' own even if the roles alone refuse a move."""
     snapshot, recipe = assessment.snapshot, assessment.opened.topology.recipe
     findings = open_run_findings(assessment.open_run, snapshot, assessment.links)
     if len(verdicts) == 1 and verdicts[0].findings and verdicts[0].operation != SWAPOVER:
@@ -188,7 +188,7 @@ def verify(caller: Caller, asked: Spec) -> Result:
 
 
 def _nothing_to_verify(opened: Opened, snapshot: Snapshot, asked: Spec, data: VerifyData) -> Result:
-    """While a site serves, the gate need not hold: a swapover closes the site first. So no fence is advised."""
+    """Answer while a site serves: the gate need not hold, as a swapover closes the site first; no fence is advised."""
     part, named = part_of(snapshot, asked), "" if asked.units is None else f" {brief(asked.units)}"
     if part.roles[asked.target] is Role.SERVING and list(part.roles.values()).count(Role.SERVING) == 1:
         return Result(ExitCode.OK, f"{asked.target} serves{named}; there is nothing to verify", (), data)
@@ -212,7 +212,8 @@ def grouped(
     *,
     verbose: bool,
 ) -> list[Group]:
-    """By the check that makes them, else by the operation that they are against, else the installation's."""
+    """Group findings by the check that makes them, else by the operation that they refuse, else as the
+    installation's."""
     of_check = {finding: check.where for check in checks for finding in check.found}
     of_operation = {
         finding: verdict.title for verdict in reversed(verdicts) for finding in (*verdict.findings, verdict.exposure)
@@ -234,7 +235,7 @@ def grouped(
 
 
 def _rank(installation: Installation) -> Callable[[str], tuple[int, str]]:
-    """The settings first, then each site with its brokers, then pairs; operations at the end."""
+    """Make the sort key of groups: the settings, each site with its brokers, pairs, operations."""
     sites = installation.settings.sites
     pairs = {broker.name for site in sites.values() for broker in site.brokers}
     order = [SETTINGS, *sites]
@@ -277,7 +278,7 @@ def _installed(assessment: Assessment, forbidden: Mapping[tuple[str, str], Findi
 
 
 def validate_offline(caller: Caller, *, verbose: bool = False) -> Result:
-    """Every check that needs no broker, 10 where one fails; `verbose` lists them."""
+    """Make every check that needs no broker; the exit code is 10 if a check fails. `verbose` lists the checks."""
     installation = caller.installation()
     checks = list(checked(installation))
     findings = list(dict.fromkeys(finding for check in checks for finding in check.found))
@@ -323,7 +324,7 @@ def _commands(installation: Installation) -> Check:
 
 
 def _command(installation: Installation, words: Sequence[str]) -> Iterator[Finding]:
-    """Against the words of a command: its program first, then files that it is given."""
+    """Check the words of a command: the program first, then files among its arguments."""
     program = words[0]
     if os.sep not in program:
         if shutil.which(program) is None:
@@ -338,7 +339,7 @@ def _command(installation: Installation, words: Sequence[str]) -> Iterator[Findi
 
 
 def _placed(problems: Iterable[tuple[Finding, str]]) -> list[Finding]:
-    """Each problem once, with all the places in the settings that name it."""
+    """Return each problem once, with all its places in the settings."""
     places = defaultdict[Finding, list[str]](list)
     for finding, where in problems:
         places[finding].append(where)
@@ -346,7 +347,7 @@ def _placed(problems: Iterable[tuple[Finding, str]]) -> list[Finding]:
 
 
 def _missing(name: str, path: Path) -> Finding:
-    """An absolute path may be there on another machine; a relative one is kept with the settings."""
+    """Report a missing file: an absolute path may exist on another machine, a relative one belongs to the settings."""
     return found("DR-SETTINGS-002.file" if Path(name).is_absolute() else "DR-SETTINGS-001.not_there", path=path)
 
 
@@ -368,11 +369,11 @@ def _file(where: str, name: str, path: Path) -> Iterator[Finding]:
 
 
 def _runbooks(installation: Installation) -> Iterator[Check]:
-    """The runbooks in force, and the hooks that they name against those that the settings have."""
+    """Check the runbooks in force, and that their hooks and those of the settings are the same."""
     place, hooks = folder(installation), installation.settings.hooks
     called = {name for name in hooks if name.startswith(runbook.FENCING)}  # `fence` calls these by itself
     if not place.exists():
-        return  # which the files' check tells
+        return  # the check of the files reports that
     whole = True
     for operation in runbook.OPERATIONS:
         path = place / f"{operation}.yaml"

@@ -1,5 +1,5 @@
-"""The run that was interrupted: finding it, reading what it wrote, and the commands that lead on from it, each with its
-cost and the site that serves then."""
+"""Finds the interrupted run, reads its journal, and names the commands that lead on from it, each with its cost and the
+site that serves then."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from dr_ctl.topologies.topology import LinkSnapshot
 
 @dataclass(frozen=True, slots=True)
 class OpenRun:
-    """The newest one, and whether its process lives here. `past`: of an interrupted one, where it can be read."""
+    """The newest open run, and whether its process lives here. An interrupted run has a `past` if it can be read."""
 
     files: RunFiles
     lives: bool
@@ -41,7 +41,7 @@ class OpenRun:
         if files is not None and is_held(files.journal):
             return cls(files, lives=True)
         if files is None or not files.open():
-            return None  # it ended between the two readings
+            return None  # the run ended between the two readings
         try:
             return cls(files, lives=False, past=replay(read_entries(files.journal)))
         except (DrCtlError, OSError):
@@ -52,7 +52,8 @@ class OpenRun:
         return "its journal cannot be read" if self.past is None else title(self.past.plan)
 
     def process(self, snapshot: Snapshot) -> str:
-        """Say where the run's process is. A live process on this host would hold the journal's lock."""
+        """Say where the process of an interrupted run was. A live process on this host would hold the journal's
+        lock."""
         locks = (lock for reading in snapshot.locks for lock in reading.documents)
         lock = next((lock for lock in locks if lock.run == self.files.name), None)
         if lock is not None and lock.host and lock.host != socket.gethostname():
@@ -66,7 +67,7 @@ class OpenRun:
         return list(self._ways(self.past, snapshot, links))
 
     def first(self, snapshot: Snapshot, links: Sequence[LinkSnapshot]) -> RecoveryOption:
-        """The recommended way out, or the first where none is."""
+        """Return the recommended way out, or the first."""
         return max(self.options(snapshot, links), key=lambda option: option.recommended)
 
     def _given_up(self, snapshot: Snapshot) -> RecoveryOption:
@@ -119,7 +120,7 @@ class OpenRun:
 
 
 def begun(runs: Runs, how: RunOptions) -> RunFiles | None:
-    """The open run. A run without any journal line changed nothing and is closed here."""
+    """Return the open run. A run without any journal line has changed nothing and is closed here."""
     unfinished = runs.unfinished()
     if unfinished is None or read_entries(unfinished.journal):
         return unfinished
@@ -131,7 +132,7 @@ def begun(runs: Runs, how: RunOptions) -> RunFiles | None:
 
 
 def past(files: RunFiles, clock: Clock, how: RunOptions) -> RunState:
-    """Read what the interrupted run wrote. Opening the journal for writing shows that its process is gone."""
+    """Replay the interrupted run. Opening the journal for writing proves that the run's process is gone."""
     if how.dry_run:
         return replay(read_entries(files.journal))
     with closing(Journal(files.journal, clock)) as journal:
@@ -154,7 +155,7 @@ def left_open(declined: Result, files: RunFiles) -> Result:
 
 
 def why_not_undone(past: RunState, snapshot: Snapshot, run: str) -> Finding | None:
-    """Why a run cannot be undone: the run or somebody else may have opened its target."""
+    """Report why a run cannot be undone: the run or another party may have opened its target."""
     target = past.plan.spec.target
     role = part_of(snapshot, past.plan.spec).roles[target]
     if not past.activation and (role is Role.STANDBY or target in past.plan.serving):
@@ -169,7 +170,7 @@ def why_not_undone(past: RunState, snapshot: Snapshot, run: str) -> Finding | No
 
 
 def unreached(past: RunState, snapshot: Snapshot) -> list[str]:
-    """The silent sites that an undo has to reach: one that is down and never served needs nothing before it is back."""
+    """Return the silent sites that an undo has to reach; a site that is down and never served can wait."""
     sites = dict.fromkeys(call.site for step in to_undo(past) for call in step.inverse)
     needed = [site for site in sites if site in past.plan.serving or snapshot.roles[site] is not Role.DOWN]
     answering = {broker.site for broker in snapshot.brokers if broker.silent is None}
@@ -177,7 +178,7 @@ def unreached(past: RunState, snapshot: Snapshot) -> list[str]:
 
 
 def refused_onward(past: RunState, snapshot: Snapshot) -> bool:
-    """Say whether what the sites show refuses to go on. One that is silent may answer again."""
+    """Say whether the observation refuses to go on for good. A silent site may answer again."""
     spec = replace(past.plan.spec, expect_serving=None)
     part = part_of(snapshot, spec)
     if spec.operation == FAILOVER:
@@ -220,7 +221,7 @@ def _one(sites: Sequence[str]) -> str | None:
 def open_run_findings(
     run: OpenRun | None, snapshot: Snapshot | None = None, links: Sequence[LinkSnapshot] = ()
 ) -> list[Finding]:
-    """The open run as a finding; with a reading, each way out of it."""
+    """Report the open run; with a reading, also each way out of it."""
     if run is None:
         return []
     name = run.files.name

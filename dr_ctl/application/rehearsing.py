@@ -37,7 +37,7 @@ class TwinData:
 
 
 def on_brokers(caller: Caller, how: RunOptions, *, clean: bool, timeout_s: float | None) -> Result:
-    """With a queue of dr-ctl's own from the serving site (else the first); or removes what is left of that."""
+    """Rehearse with a queue of dr-ctl's own from the serving site (else the first), or remove its remains."""
     with Opened.of(caller) as opened:
         serving = sites_serving(opened.topology.read())
         target = opened.other(serving[0]) if len(serving) == 1 else opened.sites[1]
@@ -46,7 +46,8 @@ def on_brokers(caller: Caller, how: RunOptions, *, clean: bool, timeout_s: float
 
 
 def on_twin(caller: Caller, *, variations: int, seed: int) -> Result:
-    """Moves on a twin of the installation, each from its own seed. Raises `UsageError` without that package."""
+    """Rehearse moves on a twin of the installation, each from its own seed. Raises `UsageError` without that
+    package."""
     for entry_point in entry_points(group=GROUP, name="twin"):
         played: Result = entry_point.load()(caller, variations=variations, seed=seed)
         return played
@@ -55,7 +56,7 @@ def on_twin(caller: Caller, *, variations: int, seed: int) -> Result:
 
 
 def last(runs: Runs) -> datetime | None:
-    """When the last rehearsal on the real brokers began that ended well, by the runs of this STATE."""
+    """Return the begin of the last successful rehearsal on the real brokers, by the runs of this STATE."""
     for files in reversed(runs.all()):
         name = files.name.split("-")
         exit_code = mapping(of_file(files.result)).get("exit_code")

@@ -1,5 +1,5 @@
-"""The question of one command as a value: checked against settings and topology, narrowed to its units, with its loss
-bound. It can be decided several times, each time from a given reading.
+"""The request of a command as a value: checked against settings and topology, narrowed to its units, with its loss
+bound. A request can be decided several times, each time from a given reading.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ _PASSWORDS: Final = {"__all__": {"password"}}
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """`past`: of the run that is gone on with; `anew`: in an open run's place; `saved`: what the plan has to equal."""
+    """A request. A resume has the `past` of its run; a plan `anew` takes an open run's place, and must equal a `saved`
+    plan."""
 
     spec: Spec
     opened: Opened
@@ -46,7 +47,7 @@ class Request:
     def of(
         cls, spec: Spec, opened: Opened, *, past: RunState | None = None, saved: plans.Saved | None = None
     ) -> Request:
-        """Raises `UsageError` for what there is not. From here on a lost site is waited for within bounds."""
+        """Make a request; raises `UsageError` for unknown names. From here on waits for a lost site are bounded."""
         opened.installation.must_know(spec.target, spec.expect_serving, spec.presume_down)
         _must_be_able(spec, opened)
         exposure = None
@@ -60,30 +61,30 @@ class Request:
 
     @property
     def site(self) -> str:
-        """The site that the command names; some steps name the site that clients leave."""
+        """The site that the command names, which may be the site that clients leave."""
         target = self.spec.target
         return self.opened.other(target) if self.spec.operation in operations.AT_SOURCE else target
 
     @property
     def title(self) -> str:
-        """The operation in words, for people who meet its lock."""
+        """The title of the operation, for people who meet its lock."""
         if self.past is not None:
             return f"resume of {self.spec.operation} to {self.spec.target}"
         return f"{self.spec.operation} {'of' if self.spec.operation in operations.AT_SOURCE else 'to'} {self.site}"
 
     @property
     def supersedes(self) -> bool:
-        """A failover does not wait for a run that was interrupted, where somebody says why."""
+        """A failover with a reason does not wait for an interrupted run."""
         return self.spec.operation == operations.FAILOVER and self.spec.reason is not None
 
     @property
     def goes_beside(self) -> bool:
-        """A fence is safe whatever an open run has left, and where both sites are open it is what is needed."""
+        """A fence is safe beside any open run, and needed while both sites are open."""
         return self.spec.operation == operations.FENCE or self.supersedes
 
     def read(self) -> Snapshot:
-        """Look at both sites, and update the bounds of a failover. A site that has to answer and was late is asked
-        again: the console of a broker that has just started, or of a busy machine, is slow."""
+        """Look at both sites, and update the bounds of a failover. A late site that has to answer is asked again: the
+        console of a broker that has just started, or of a busy machine, is slow."""
         of_one = self.spec.operation in (operations.FAILOVER, operations.FENCE, operations.QUIESCE)
         must_answer = {self.site} if of_one else {*self.opened.installation.settings.sites}
         for _ in range(READINGS):
@@ -95,7 +96,8 @@ class Request:
         return snapshot
 
     def narrowed(self, snapshot: Snapshot) -> Request:
-        """With the units of its pattern; else, where both sites serve a part, what the other one does not serve."""
+        """Add the units of the pattern, or, while both sites serve a part, the units that the other site does not
+        serve."""
         spec = self.spec
         if spec.units is not None or not self.opened.topology.recipe.moves_parts:
             return self
@@ -114,7 +116,7 @@ class Request:
         if spec.operation == operations.FAILOVER:
             decided = reword_refusal(decided, spec, snapshot, opened, under_way=under_way)
             if self.exposure is not None and not under_way and plan_of(decided) is not None:
-                # A reading saw the lost site serve after its end by the operator's word.
+                # The operator's word must not contradict a reading that saw the lost site serve later.
                 contradiction = self.exposure.contradiction()
                 decided = decided if contradiction is None else Refusal((contradiction,))
             decided = decided if under_way else moved_before(decided, spec, snapshot, opened)
@@ -132,8 +134,8 @@ class Request:
         return replace(decided, plan=planned) if isinstance(decided, Refusal) else decided
 
     def _without_mistakes(self, decided: Decision, snapshot: Snapshot) -> Decision:
-        """Refused for mistakes of the settings, and for queues that a difference is accepted of and no broker has (a
-        store shows more than its broker). A failover, which cannot wait for them to be mended, only says them."""
+        """Refuse for mistakes of the settings, and for accepted differences of unknown queues (a store shows more
+        queues than its broker). A failover, which cannot wait, only reports these."""
         mistakes, accepted = shared_addresses(self.opened.installation), self.spec.accept_difference
         if accepted and not snapshot.one_store and all(broker.silent is None for broker in snapshot.brokers):
             known = {row.name for row in snapshot.rows(self.opened.clock.now()) if row.kind == "queue"}
@@ -146,20 +148,21 @@ class Request:
         return Refusal((*(decided.findings if isinstance(decided, Refusal) else ()), *mistakes))
 
     def _based(self, decided: Plan, findings: tuple[Finding, ...]) -> Plan:
-        """The plan with these findings, whose basis has the settings too."""
+        """Return the plan with these findings, and the settings in its basis."""
         secret = {"sites": {"__all__": {"brokers": _PASSWORDS, "workloads": _PASSWORDS}}}
         settings = self.opened.installation.settings.model_dump_json(exclude=secret)
         basis = {**decided.basis, "settings": hashlib.sha256(settings.encode()).hexdigest()}
         return replace(decided, findings=findings, basis=basis)
 
     def residue(self, snapshot: Snapshot) -> Mapping[str, Json] | None:
-        """What a lost site brings back, and how many duplicates; None where nothing is counted beforehand."""
+        """Count the messages that a lost site brings back, and the duplicates; None if they cannot be counted
+        beforehand."""
         return (snapshot.residue(self.spec.target) or None) if self.spec.operation in operations.REINSTATING else None
 
     def why_not_so(self) -> str | None:
         """Test by a real connection that a state which the reading shows already holds: flags can be wrong."""
         if self.spec.operation == operations.REINSTATE:
-            return None  # all brokers have answered with their messages and debts
+            return None  # the brokers have answered with their messages and debts
         serving = self.spec.operation not in (operations.QUIESCE, operations.FENCE)
         try:
             why = self.opened.topology.why_not_so(self.site, serving=serving)

@@ -1,4 +1,4 @@
-"""The return value of every command, which becomes text or one JSON document, and the exit code."""
+"""The result of every command, which becomes text or one JSON document, and the exit code."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Envelope(Generic[C, W, D]):
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Findings, and named checks where they are to be listed, that are of one site, one pair, one operation."""
+    """Findings, and maybe named checks, of one site, one pair or one operation."""
 
     title: str
     findings: Sequence[Finding] = ()
@@ -48,7 +48,7 @@ class Group:
 
 
 def counted(findings: Sequence[Finding], code: ExitCode) -> str:
-    """How many errors and warnings there are: "2 errors, 1 warning". "no errors" is said of a good end alone."""
+    """Count errors and warnings, as in "2 errors, 1 warning"; a good end alone has "no errors"."""
     count = Counter(finding.severity for finding in findings)
     good = code in (ExitCode.OK, ExitCode.WARNINGS)
     said = [(count[of], of.value) for of in (Severity.ERROR, Severity.WARNING) if count[of] or good]
@@ -57,12 +57,11 @@ def counted(findings: Sequence[Finding], code: ExitCode) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The end of a command. `data` is its own document. `text` is the body for people, or `plan` is; the summary stands
-    under it. `already_read`: the person has just read the findings. `groups` are the findings for people, by what they
-    are of. `closing` stands for people in the summary's place, and the place of the run's `report` above it. `health`
-    is the answer of `check`, and `text` the figures behind its line. `wide` and `names` are what `--output wide` and
-    `name` show. `ended` is what a run was about that this command has carried out, and None where it
-    carried out none; `signum` the signal that came during it, if one did, whether it changed the end or not."""
+    """The end of a command. `data` is its own document. The body for people is `text` or `plan`, with the summary
+    below; `closing` takes the summary's place, and stands below the path of the run's `report`. The person has
+    `already_read` the findings, or gets them in `groups`. `health` is the answer of `check`, with figures as `text`.
+    `--output wide` and `name` show `wide` and `names`. `ended` has facts of the run that the command has carried out,
+    if any; `signum` is a signal during that run, whether it changed the end or not."""
 
     code: ExitCode
     summary: str
@@ -84,12 +83,12 @@ class Result:
 
     @classmethod
     def of(cls, code: ExitCode, *findings: Finding, **more: Any) -> Result:
-        """The end that the first of these findings words."""
+        """Make the result that has the text of the first of these findings as its summary."""
         return cls(code, findings[0].text, findings, **more)
 
     @property
     def exit_code(self) -> int:
-        """What the process ends with; `check` alone has codes of its own."""
+        """The exit code of the process; `check` alone has codes of its own."""
         return int(self.code) if self.health is None else self.health.code
 
     def envelope(self, command: str) -> dict[str, Json]:

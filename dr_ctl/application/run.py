@@ -38,7 +38,7 @@ from dr_ctl.topologies.registry import Snapshot
 
 TAKEOVER = "DR-NODE-004"
 _PLANNED: Final = (SWAPOVER, FAILBACK)
-_LATEST: Final = 5  # how long a move takes is told by the newest of this number
+_LATEST: Final = 5  # so many moves tell how long a move takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +49,15 @@ class UndoneStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbortData(OperationData):
-    """Of `abort`; the dry run of one has what would be undone, and who would serve then."""
+    """Data of `abort`; a dry run has the steps to undo, and the sites that would serve then."""
 
     undo: Sequence[UndoneStep] | None = optional()
     serves: Sequence[str] | None = optional()
 
 
 def run(caller: Caller, asked: Spec, how: RunOptions) -> Result:
-    """In this order: another run's lock, an open run, a state that holds already; then lock and look again."""
+    """Check for another run's lock, for an open run and for a wanted state that holds already; then lock and look
+    again."""
     saved = plans.read(how.saved, asked) if how.saved is not None else None
     if saved is not None:
         asked = replace(saved.spec, reason=asked.reason or saved.spec.reason)
@@ -92,7 +93,8 @@ def resume(caller: Caller, timeout_s: float | None, how: RunOptions) -> Result:
 
 
 def escalate(caller: Caller, name: str | None, asked: Spec, how: RunOptions) -> Result:
-    """Replace a planned move that cannot finish by a failover. The source is fenced, so its messages are counted."""
+    """Replace a planned move that cannot finish by a failover. The source is fenced, so that its messages are
+    counted."""
     runs = caller.runs()
     files = runs.unfinished() if name is None else runs.find(name)
     if files is None or not files.open() or not read_entries(files.journal):
@@ -111,15 +113,14 @@ def escalate(caller: Caller, name: str | None, asked: Spec, how: RunOptions) -> 
         queues=past.plan.spec.queues,
     )
     result = run(caller, asked, how)
-    # No swapover is made beside an open run.
+    # A swapover cannot begin beside an open run.
     onward = "`dr-ctl resume` continues the open run; `dr-ctl abort` undoes it."
-    said = result.findings
-    findings = [replace(of, remedy=onward) if "`dr-ctl swapover" in of.remedy else of for of in said]
+    findings = [replace(of, remedy=onward) if "`dr-ctl swapover" in of.remedy else of for of in result.findings]
     return result if result.code is not ExitCode.SERVING_SITE_ALIVE else replace(result, findings=findings)
 
 
 def plan(caller: Caller, asked: Spec, as_if_lost: str | None = None) -> Result:
-    """Whatever is under way: takes no lock, asks nothing. `as_if_lost`: a site that is taken for lost here alone."""
+    """Plan, without lock or question, whatever is under way. The site `as_if_lost` is taken for lost here alone."""
     with Opened.of(caller) as opened:
         if as_if_lost is not None:
             return verdicts.planned_as_if_lost(opened, asked, as_if_lost)
@@ -132,7 +133,7 @@ def plan(caller: Caller, asked: Spec, as_if_lost: str | None = None) -> Result:
 
 
 def _carried_out(request: Request, how: RunOptions, files: RunFiles | None = None) -> Result:
-    """`files` are those of the run that is gone on with."""
+    """Carry out a request; a resume has the `files` of its run."""
     snapshot = _await_readiness(request)
     caller, runs, request = request.opened.caller, request.opened.runs, request.narrowed(snapshot)
     if not (how.dry_run or how.break_lock):
@@ -188,7 +189,7 @@ def _again(request: Request, how: RunOptions, lease: Lease, shown: Plan) -> tupl
         if how.yes:
             caller.show(shown)
 
-        def lost() -> str | None:  # then the lock is free for what that takes
+        def lost() -> str | None:  # the end of the wait frees the lock for a failover
             down = [site for site, role in request.read().roles.items() if role is Role.DOWN]
             return f"{' and '.join(down)} was seen down" if down else None
 
@@ -203,7 +204,7 @@ def _again(request: Request, how: RunOptions, lease: Lease, shown: Plan) -> tupl
 
 
 def _await_readiness(request: Request) -> Snapshot:
-    """A reading; for a planned move once the target's brokers can say whether clients could work there."""
+    """Read both sites; for a planned move again until the target's brokers know whether clients could work there."""
     caller, snapshot, said = request.opened.caller, request.read(), ""
     until = caller.clock.monotonic() + caller.timeouts.measured_s
     is_planned = request.spec.operation in _PLANNED and not (request.past and request.past.activation)
@@ -222,7 +223,7 @@ def _await_readiness(request: Request) -> Snapshot:
 
 
 def _allowed(request: Request, decided: Plan, how: RunOptions, snapshot: Snapshot) -> plans.Approvals | Result | None:
-    """The approvals of a run that may begin or go on, with the cost beside the question; else why it may not."""
+    """Return the approvals of a run that may begin or go on, after asking a person; or the result that refuses it."""
     caller, runs = request.opened.caller, request.opened.runs
     approved = None
     if request.past is None:
@@ -240,11 +241,11 @@ def _declined(why_not: str, findings: Sequence[Finding] = ()) -> Result:
 
 
 def _without_plan(decided: AlreadyThere | Refusal, shown: plans.PlanData | OperationData | None = None) -> Result:
-    """Nothing is to be done, or may be done. `shown` gets the plan that is refused for its loss alone."""
+    """Make the result of a decision without a plan to carry out; `shown` gets a plan refused for its loss alone."""
     data: Any = shown or {}
     if isinstance(decided, AlreadyThere):
         return Result(ExitCode.OK, decided.text, decided.findings, data)
-    # A takeover is waited for: that is said before any price.
+    # The remedy for a takeover, to wait, stands before any price.
     waits = [replace(finding, severity=Severity.ERROR) for finding in decided.findings if finding.id == TAKEOVER]
     findings = (*waits, *(finding for finding in decided.findings if finding.id != TAKEOVER))
     errors = [finding for finding in findings if finding.severity is Severity.ERROR]
@@ -262,7 +263,7 @@ def _planned(decided: Plan, request: Request) -> Result:
 
 
 def _trimmed(planned: Result, decided: Plan, request: Request) -> Result:
-    """With what the trim itself would find now, as it looks before it removes."""
+    """Add the findings of the trim itself, which looks before it removes."""
     [step] = [step for step in decided.steps if step.verb == TRIM]
     move = Move(decided.spec, decided.source, decided.baseline)
     try:
@@ -392,7 +393,7 @@ def _clients(plan: Plan, snapshot: Snapshot, site: str) -> str:
 
 
 def _time(plan: Plan, snapshot: Snapshot, runs: Runs) -> str:
-    """For how long clients will be out: by what earlier moves took, and never a figure that nobody has measured."""
+    """Say how long clients will be out, by the outages of earlier moves: an unmeasured figure is unknown."""
     took = _earlier(runs)
     if took:
         moves = "the last move" if len(took) == 1 else f"the last {len(took)} moves"
@@ -405,7 +406,7 @@ def _time(plan: Plan, snapshot: Snapshot, runs: Runs) -> str:
 
 
 def _earlier(runs: Runs) -> Sequence[float]:
-    """The outages of the last planned moves that ended well, by the runs of this STATE."""
+    """Return the outages of the last successful planned moves, by the runs of this STATE."""
     moves = (record(files) for files in reversed(runs.all()) if {*files.name.split("-")[1:2]} & {*_PLANNED})
     outages = (
         move.out for move in moves if move.exit_code in (ExitCode.OK, ExitCode.WARNINGS) and move.out is not None

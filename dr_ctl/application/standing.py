@@ -1,6 +1,5 @@
-"""What stands beside the roles of the sites, for every command that looks: the debts, read from the brokers that
-answered and from STATE for the silent ones, and how the agent of `dr-ctl sync` stands: none runs, the last one is gone,
-somebody holds it, and what it said itself."""
+"""The debts, by the brokers that answered and, for silent brokers, by STATE; and the state of the agent of `dr-ctl
+sync`: whether an agent runs, whether somebody holds it, and its own findings."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
@@ -25,17 +24,19 @@ GONE: Final = timedelta(seconds=10)
 
 
 class PendingDebts(NamedTuple):
-    """The debts; `findings` say where STATE could not be asked or told."""
+    """The debts; `findings` report that STATE could not be read or written."""
 
     debts: Sequence[Debt]
     findings: tuple[Finding, ...] = ()
 
 
 def pending_debts(caller: Caller, snapshot: Snapshot) -> PendingDebts:
-    """Join those of the brokers with those of STATE, and write the result to STATE, for the time when a broker with a
-    debt is away. An unreadable STATE ends no command: the brokers hold the same debts."""
+    """Join the debts of the brokers with those of STATE, and write the result to STATE, for the time when a broker with
+    a debt is away. An unreadable STATE ends no command: the brokers hold the same debts."""
     path = caller.state() / DEBTS
-    silent = {broker.site for broker in snapshot.brokers if broker.silent is not None}  # one may be who has the debt
+    silent = {
+        broker.site for broker in snapshot.brokers if broker.silent is not None
+    }  # a silent broker may have the debt
     answered = {broker.site for broker in snapshot.brokers} - silent
     try:
         debts = merged(known(path), snapshot.debts, answered)
@@ -50,7 +51,7 @@ def pending_debts(caller: Caller, snapshot: Snapshot) -> PendingDebts:
 
 
 def of_agent(opened: Opened, snapshot: Snapshot) -> list[Finding]:
-    """What a person must know of the agent; nothing where the topology needs none."""
+    """Report the state of the agent; a topology without an agent has no findings."""
     serving, notes = sites_serving(snapshot), Notes(opened.caller.state())
     last = notes.read()
     site = serving[0] if len(serving) == 1 else last.get("primary")

@@ -1,4 +1,4 @@
-"""The present state: who serves, messages under way, open runs, and the command to type then. Only looks."""
+"""Reports the present state: serving sites, messages under way, open runs, and the command to type. Only looks."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,7 +28,7 @@ from dr_ctl.topologies.topology import LinkSnapshot, NodeReading, WorkloadSnapsh
 
 @dataclass(frozen=True, slots=True)
 class SiteAtWork:
-    """Who is connected to a site, and what comes in and is consumed there. None: not known."""
+    """The clients of a site, and the rates of messages that come in and are consumed; None where not known."""
 
     role: Role
     clients: int | None = field(metadata=key(description="connections at the clients' listeners"))
@@ -60,8 +60,8 @@ class StatusData:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The observation for people, beside the result that scripts read; `estimate` are the lines on what would be lost,
-    `serves` the units of each site, where a unit can move without the others."""
+    """The observation for people, beside the result for scripts; `estimate` has the lines on a loss, `serves` the units
+    of each site, if a unit can move without the others."""
 
     result: Result
     snapshot: Snapshot
@@ -73,7 +73,7 @@ class Status:
 
 
 def status(caller: Caller, opened: Opened, snapshot: Snapshot) -> Status:
-    """Tell what two readings saw, so that rates are known."""
+    """Report the snapshot of two readings."""
     links = snapshot.links()
     assessment = Assessment.of(opened, snapshot, links)
     run, site, interrupted = assessment.open_run, assessment.served_by, assessment.interrupted
@@ -89,7 +89,7 @@ def status(caller: Caller, opened: Opened, snapshot: Snapshot) -> Status:
     if exposed is not None:
         away = [since for (of, _), since in down.items() if of == exposed]
         head = verdicts.headline(assessment, exposed, away, now)
-        # What was usual while all was well says nothing of now.
+        # While a link is away, usual figures say nothing of the present.
         line, stale = (head, []) if away else ("\n".join(filter(None, (head, line))), stale)
         findings += verdicts.differing(opened, snapshot, exposed, assessment.if_lost(exposed).differ())
     takeovers = lost_site.last_takeovers(opened.installation, snapshot, now)

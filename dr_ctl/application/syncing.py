@@ -1,4 +1,4 @@
-"""The agent of a Classic standby as a command, and the words by which a person holds it and lets it go on."""
+"""The agent of a Classic standby as a command, and the commands to hold the agent and let it go on."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -38,7 +38,7 @@ FIGURES: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettleData(OperationData):
-    """Of `sync --settle` and of the agent's end; `standing` of `sync --hold`."""
+    """Data of `sync --settle` and of the agent's end; `sync --hold` has `standing`."""
 
     queues: Sequence[Any] | None = optional(shape=list[dict[str, Any]])
     deleted: int | None = optional()
@@ -55,7 +55,7 @@ def sync(caller: Caller, lasting_s: float | None, *, metrics: str | None) -> Res
         roles = snapshot.roles
         serving = [site for site, role in roles.items() if role is Role.SERVING]
         if len(serving) != 1:
-            opened.topology.cleaner(next(iter(roles)), {}).close()  # which needs none says so
+            opened.topology.cleaner(next(iter(roles)), {}).close()  # raises for a topology without an agent
             refused = (broker.silent for broker in snapshot.brokers if isinstance(broker.silent, LoginRefused))
             if (error := next(refused, None)) is not None:
                 return _not_let_in(error)
@@ -113,7 +113,8 @@ def settle(caller: Caller, asked: Spec, how: RunOptions) -> Result:
 
 
 def _remembered(notes: Notes, runs: Runs, primary: str) -> Mapping[str, Json]:
-    """Of that site. What left by no client is counted anew after a run, which cuts clients off."""
+    """Return the memory of the last agent for that site. A run since then, which cuts clients off, makes vanished
+    messages count anew."""
     last = notes.read()
     if last.get("primary") != primary:
         return {}
@@ -145,7 +146,7 @@ def _followed(caller: Caller, agent: SyncAgent, board: Board | None, until: floa
 
 
 def _not_let_in(error: LoginRefused) -> Result:
-    """As wrong settings: a service that starts the agent again would lock the account out."""
+    """Make a refused login a usage error: a service that starts the agent again would lock the account out."""
     return Result.of(ExitCode.USAGE, found("DR-AGENT-009", remedy=error.remedy, why=error))
 
 

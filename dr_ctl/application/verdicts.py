@@ -1,5 +1,5 @@
-"""The answer that a command would give now, and its conditions, also as if a site was lost: `validate`, `status`, `plan
---as-if-lost` and the command share this judgement. It comes from a reading that was made, without asking a broker.
+"""The present answer of a command, and its conditions, also as if a site was lost: `validate`, `status`, `plan
+--as-if-lost` and the command share this judgement, which rests on an earlier reading and asks no broker.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _ROOM: Final = 1.5  # a drain is slower than what was seen a moment ago, with cl
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`code` is that of `validate`: 0, 10, or 22 where a site did not answer. `needs` are options to add. `exposure` is
-    the finding that asks for the acceptance of a loss, or of doubles, as a warning."""
+    """The present answer of a command. `code` is that of `validate`: 0, 10, or 22 if a site did not answer. `needs` are
+    options to add. `exposure` is the finding that asks to accept a loss, or duplicates, as a warning."""
 
     operation: str = field(metadata=HIDDEN)
     to: str | None
@@ -59,7 +59,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """Judges by one reading, in which `links` were seen to move, and of a loss by one reading of the history."""
+    """Judges by one reading, with the rates of `links`, and a loss by one reading of the history."""
 
     opened: Opened
     snapshot: Snapshot
@@ -67,7 +67,7 @@ class Assessment:
     open_run: OpenRun | None
     held: str | None
     exposures: dict[tuple[str, Role], LossBound] = field(default_factory=dict)
-    without: str | None = None  # a site that is taken for lost
+    without: str | None = None  # this site is taken for lost
     maintenance: maintenance.Maintenance | None = None
 
     @classmethod
@@ -122,8 +122,8 @@ class Assessment:
         )
 
     def way_to_open(self, site: str) -> str | None:
-        """The command that opens a site beside a closed one, if one would be taken now."""
-        # What lies there alone refuses to undo a fence; that site may have served last all the same.
+        """Return the command that opens a site beside a closed site, if a command would be taken now."""
+        # Messages at that site alone refuse to undo its fence, although it may have served last.
         ways = ((UNFENCE, self.opened.other(site)), (ACTIVATE, site))
         taken = (
             f"`dr-ctl {operation} {site}`" for operation, to in ways if self.verdict(operation, to).code is ExitCode.OK
@@ -133,7 +133,7 @@ class Assessment:
     def _needed(
         self, spec: Spec, needs: tuple[str, ...], exposure: LossBound | None
     ) -> tuple[Spec, tuple[str, ...], Decision]:
-        """Add what the command would ask for, as far as a person may grant it, until it would go on or never would."""
+        """Add the options that a person may grant, until the command would go on or never would."""
         decided = Request(spec, self.opened, exposure).decide(self.snapshot)
         if not isinstance(decided, Refusal):
             return spec, needs, decided
@@ -143,7 +143,7 @@ class Assessment:
             doubles = str(sum(error.duplicates for error in errors))  # a planned move, refused for these alone
         elif spec.accept_duplicates is None and exposure is not None and id_ == "DR-LOSS-005":
             doubles = exposure.now().quoted()[1]
-        # Judged on with whatever it is: of a site that is only silent the figure grows while this is worked out.
+        # The rest is judged with any figure: the loss of a silent site grows meanwhile.
         if doubles is not None:
             spec = replace(spec, accept_duplicates=_anything(doubles))
             needs = (*needs, f"--accept-duplicates {doubles}")
@@ -158,7 +158,7 @@ class Assessment:
         return self._needed(spec, needs, exposure)
 
     def exposure(self, lost: str) -> LossBound:
-        """What a failover costs that leaves this site, as it was seen."""
+        """Return the price of a failover from this site, as the site was seen."""
         key = lost, self.snapshot.roles[lost]
         if key not in self.exposures:
             self.exposures[key] = LossBound(self.opened, lost, once=True)
@@ -166,7 +166,7 @@ class Assessment:
         return self.exposures[key]
 
     def if_lost(self, site: str) -> LossBound:
-        """What a failover would cost, had that site been lost by now."""
+        """Return the price of a failover, had that site been lost by now."""
         return (self if self.snapshot.roles[site] is Role.DOWN else self._without(site)).exposure(site)
 
     def _without(self, site: str) -> Assessment:
@@ -186,7 +186,7 @@ class Assessment:
         return _verdict(spec, text, decided.findings, code)
 
     def _ready(self, spec: Spec, needs: tuple[str, ...], decided: Plan) -> Verdict:
-        """Ready by its checks; a move also needs a link that ships, and time to drain."""
+        """Judge a plan that is ready by its checks; a move also needs a link that ships, and time to drain."""
         wanted = self.opened.installation.settings.approvals
         needed = ("--plan FILE",) if wanted is not None and spec.operation in wanted.of else ()
         if needed and (blind := plans.why_no_approval(self.opened.installation)) is not None:
@@ -199,7 +199,7 @@ class Assessment:
             if away:
                 return _verdict(spec, f"not ready: the link of {', '.join(away)} is not attached", decided.findings)
             takes = max((link.drain_s for link in self.links if link.drain_s is not None), default=0.0)
-            if takes > self.opened.installation.settings.drain.timeout:  # what is under way takes longer to drain
+            if takes > self.opened.installation.settings.drain.timeout:  # the messages under way take longer to drain
                 needs = (*needs, f"--timeout {math.ceil(takes * _ROOM / 60)}m")
         stuck = [link for link in self.links if link.site == decided.source and link.outflow and link.rate == 0]
         if unread and spec.operation != FAILOVER:
@@ -224,7 +224,7 @@ class Assessment:
         return replace(_verdict(spec, text, decided.findings, ExitCode.OK), needs=needs)
 
     def _away(self, decided: Plan) -> list[LinkSnapshot]:
-        """Not attached, and not started by the move itself; none where it takes a lost site in and so lets them in."""
+        """Return the links that are not attached, unless the move itself starts them, or takes a lost site in."""
         if self._has_debt(decided.spec):
             return []
         calls = [call for step in decided.steps for call in step.calls if call.goal is Goal.LINK_UP]
@@ -236,10 +236,10 @@ class Assessment:
         return any(spec.target in (debt.lost_site, debt.kept_at) for debt in self.snapshot.debts)
 
     def _alive(self, spec: Spec, findings: Sequence[Finding]) -> Verdict:
-        """Refused beside a site that lives; said too is what the command would answer if that site were lost."""
+        """Refuse beside a site that lives, with the answer of the command if that site were lost."""
         lost = self.opened.other(spec.target)
         role = self.snapshot.roles[lost]
-        if lost == self.without:  # something there would live on, a node that the settings do not name
+        if lost == self.without:  # a node that the settings do not name would live on
             return _verdict(spec, f"refused as {findings[0].text}", findings)
         assessment = self._without(lost)
         then = assessment.verdict(FAILOVER, spec.target)
@@ -250,14 +250,14 @@ class Assessment:
 
 
 def besides(findings: Sequence[Finding], lost: str) -> tuple[Finding, ...]:
-    """The findings without those that only say that a site, which was taken for lost, does not answer."""
+    """Leave out the findings that only report that a site taken for lost does not answer."""
     return tuple(
         finding for finding in findings if finding.id != "DR-SITE-001" or not finding.text.startswith(f"{lost}/")
     )
 
 
 def default_target(snapshot: Snapshot, operation: str) -> str | None:
-    """Where an operation would go if nobody says: to the site that waits; without one, to one that does not serve."""
+    """Return the default target of an operation: the site that waits, else a site that does not serve."""
     serving = sites_serving(snapshot)
     others = [site for site in snapshot.roles if site not in serving[:1]]
     waiting = next((site for site in others if snapshot.roles[site] is Role.STANDBY), None)
@@ -278,12 +278,13 @@ def _first(decided: Refusal) -> str:
 
 
 def _anything(quoted: str) -> int | Literal["unknown"]:
-    """What accepts any such bounds, for judging on."""
+    """Return a figure that accepts any such bound."""
     return "unknown" if quoted == "unknown" else 1 << 62
 
 
 def headline(assessment: Assessment, site: str, away: Collection[LossStart], now: datetime) -> str:
-    """`away`: since when each link of the site is away that is. Empty where no monitor has looked and all are there."""
+    """Write the price of a loss of the site now, and since when its links in `away` are down. The headline is empty if
+    no monitor has looked and all links are attached."""
     bounds = assessment.if_lost(site).now()
     cost = f"if {site} died now: {bounds_text(document(bounds))}"
     if (read_at := bounds.lost.read_at) is not None:
@@ -296,7 +297,7 @@ def headline(assessment: Assessment, site: str, away: Collection[LossStart], now
 
 
 def differing(opened: Opened, snapshot: Snapshot, site: str, by_history: Sequence[Finding]) -> Sequence[Finding]:
-    """The sites differ by more than what was on its way: by this reading, else by the history."""
+    """Report that the sites differ by more than the messages under way, by this reading, else by the history."""
     move = Move(Spec(SWAPOVER, opened.other(site)), site, {})
     findings = [finding for check in opened.topology.recipe.checks(snapshot, move) for finding in check.found]
     own = [replace(finding, severity=Severity.WARNING) for finding in findings if finding.id == "DR-PARITY-001"]
@@ -304,7 +305,8 @@ def differing(opened: Opened, snapshot: Snapshot, site: str, by_history: Sequenc
 
 
 def planned_as_if_lost(opened: Opened, asked: Spec, lost: str) -> Result:
-    """Decide as if no port of that site answered. What a person would have to accept is accepted, and told."""
+    """Decide as if no port of that site answered. The losses that a person would have to accept are accepted and
+    shown."""
     opened.installation.must_know(lost)
     if asked.operation != FAILOVER or lost == asked.target:
         remedy = f"As in `dr-ctl plan failover --to {opened.other(lost)} --as-if-lost {lost}`."

@@ -248,7 +248,7 @@ def sync(
     queues: Annotated[str | None, option("--queues PATTERN", "With --settle: only these.")] = None,
 ) -> Result:
     """The agent that keeps a Classic standby clean of messages already consumed. Ends when its site serves no more."""
-    del asked  # it drains nothing
+    del asked  # the agent drains nothing
     from dr_ctl.application import syncing  # noqa: PLC0415
 
     if sum((hold is not None, go_on, settle)) > 1:
@@ -274,13 +274,13 @@ def main() -> None:
 
 
 def run(arguments: list[str], session: Session | None = None) -> int:
-    """Every path ends with its document or its text, and its exit code. `session`: what the options add to."""
+    """Run a command line; every path ends with a document or text, and an exit code. Options add to the `session`."""
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGINT, _stop)
     if arguments[:1] == ["help"]:
         arguments = [*arguments[1:], "--help"]
     try:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))  # what came while modules loaded
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))  # signals wait while modules load
         session = replace(session or Session(), words=tuple(arguments))
         ended = declared()(args=arguments, prog_name="dr-ctl", standalone_mode=False, obj=session)
         return end_of_help(ended if isinstance(ended, int) else 0)
@@ -300,7 +300,7 @@ def run(arguments: list[str], session: Session | None = None) -> int:
 
 @cache
 def declared() -> Callable[..., object]:
-    """All commands with their options: to declare them takes half as long as a simulated move."""
+    """Declare all commands with their options, once: that takes half as long as a simulated move."""
     return typer.main.get_command(app)
 
 

@@ -1,8 +1,7 @@
-"""How commands are declared, and what their help looks like: whole sentences, by what commands are for.
+"""Declares commands, with a help that groups them by purpose, in whole sentences.
 
-The common options work before the command and after it; after it wins. Commands that another package adds are found by
-entry points of the group `dr_ctl.commands`, when one of them is called; help must be instant, so what it says of them
-stands here.
+The common options work before the command and after it; after it wins. Commands of other packages are found by entry
+points of the group `dr_ctl.commands`, when one of them is called; their help texts stand here, as help must be instant.
 """
 
 import inspect
@@ -67,7 +66,7 @@ class Argument(TyperArgument):
 
 
 class Command(TyperCommand):
-    """A command that its usage errors name, all of them."""
+    """A command whose name all its usage errors have."""
 
     def __init__(self, *args: Any, **how: Any) -> None:
         super().__init__(*args, **how)
@@ -84,7 +83,7 @@ class Command(TyperCommand):
 
 
 class Group(TyperGroup):
-    """A group whose commands are told in whole sentences. Alone it asks for its help."""
+    """A group that lists its commands in whole sentences. A group without a command shows its help."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         alone = not args and not ctx.resilient_parsing and not getattr(ctx.obj, "json", False)
@@ -107,7 +106,7 @@ class RootGroup(Group):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         two = " ".join(args[:2])  # `plan approve` is a command beside `plan`
-        command = super().get_command(ctx, two) if len(args) > 1 else None  # none of another package: no look for one
+        command = super().get_command(ctx, two) if len(args) > 1 else None  # no other package is asked
         return super().resolve_command(ctx, args) if command is None else (two, command, args[2:])
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
@@ -170,10 +169,10 @@ def command(
     changes: Sequence[Parameter] = (),
     forms: Sequence[str] = (),
 ) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
-    """Register a function as a command: gives it the session, adds the options that every command takes, and ends with
-    its result's exit code. `example` stands at the end of its help, as it is typed. The options `asks` become the
-    function's argument `asked`; those of `changes` become its argument `how`; its argument `does` are those of several
-    switches that are on. `forms` are outputs that others have not: `wide`, `name`."""
+    """Register a function as a command, which gets the session, takes the common options too, and ends with the exit
+    code of the function's result. The help ends with `example`, as typed. The options `asks` become the function's
+    argument `asked`, the options `changes` its argument `how`, and the switches of its argument `does` the names of
+    those that are on. `forms` are further outputs of the command: `wide`, `name`."""
     whole = f"{app.info.name} {name}" if app.info.name else name
 
     def register(function: Callable[..., Result]) -> Callable[..., Result]:
@@ -218,14 +217,14 @@ def command(
 
 
 def _refuse_form(form: str, command: str, known: Sequence[str]) -> None:
-    """Before anything is done, where it was named before the command."""
+    """Refuse, before anything is done, an output that was named before a command without it."""
     if form not in known:
         raise UsageError(f"`{command}` has no output `{form}`", remedy=f"One of {', '.join(known)}.")
 
 
 def failed(error: Exception, *, verbose: bool) -> Result:
     if verbose:
-        import traceback  # noqa: PLC0415 - its cost is nobody's who did not ask
+        import traceback  # noqa: PLC0415 - only --verbose needs it
 
         traceback.print_exc()
     if isinstance(error, ModuleNotFoundError):
@@ -245,13 +244,13 @@ def failed(error: Exception, *, verbose: bool) -> Result:
 
 
 def wants_json(words: Sequence[str]) -> bool:
-    """Whether a document is asked for, as far as can be seen without parsing."""
+    """Say whether a document is asked for, as far as can be seen without parsing."""
     chosen = {("--output", "json"), ("-o", "json")} & {*itertools.pairwise(words)}
     return "--json" in words or "--output=json" in words or bool(chosen)
 
 
 def declaring(function: Callable[..., None], parameters: Sequence[Parameter]) -> Callable[..., None]:
-    """The function with these parameters, as typer reads them, beside its context."""
+    """Give a function these parameters, as typer reads them, beside its context."""
     context = Parameter("ctx", Parameter.KEYWORD_ONLY, annotation=typer.Context)
     function.__signature__ = inspect.Signature([*parameters, context])  # type: ignore[attr-defined]
     function.__annotations__ = {}
@@ -259,7 +258,7 @@ def declaring(function: Callable[..., None], parameters: Sequence[Parameter]) ->
 
 
 def _with(session: Session, options: Mapping[str, Any]) -> Session:
-    """The session with what stood behind the command: that wins over what stood before it."""
+    """Add options to a session: the options after the command win over those before it."""
     given = defaultdict(lambda: None, options)
     form = "json" if given["json"] else given["output"] or session.form
     return replace(

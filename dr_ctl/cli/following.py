@@ -1,4 +1,4 @@
-"""`runs show --follow`: a run as it goes, from a second terminal. Reads its journal; touches neither run nor broker."""
+"""`runs show --follow`: shows a run in a second terminal. Reads the journal; touches neither run nor broker."""
 
 import sys
 from contextlib import suppress
@@ -19,12 +19,13 @@ from dr_ctl.engine.journal import Entry, is_held, read_entries
 from dr_ctl.engine.record import OPEN, how_ended
 
 POLL_S: Final = 0.1
-BEGINS_WITHIN_S: Final = 2.0  # how long a run may take between its directory and its journal
+BEGINS_WITHIN_S: Final = 2.0  # the longest time between a run's directory and its journal
 SAMPLE_EVERY_S: Final = 1.0
 
 
 class Tail:
-    """Reads what was added to a journal since it was last asked. A line that is being written is left for later."""
+    """Reads the lines that were added to a journal since the last call. A line that is being written is left for
+    later."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -54,7 +55,7 @@ def follow(session: Session, run: str | None) -> Result:
     begins_by = boottime_s() + BEGINS_WITHIN_S
     try:
         while True:
-            # Asked before reading: whatever was written until then is read.
+            # The end is checked before reading: all lines written before the end are read.
             gone = not is_held(files.journal) and (tail.count > 0 or boottime_s() > begins_by)
             is_over = files.result.exists() or gone
             for entry in tail.new():
@@ -76,7 +77,7 @@ def follow(session: Session, run: str | None) -> Result:
 
 
 def line_of(entry: Entry) -> str | None:
-    """A journal line for people; None for lines that say nothing by themselves."""
+    """Write a journal line for people; None for lines that people do not need."""
     text = str(entry.evidence.get("text", ""))
     if entry.kind == "step":
         return f"{entry.time}  {if_known(entry.step)}: {if_known(entry.outcome)}{': ' + text if text else ''}"
@@ -92,7 +93,7 @@ def _left(run: str) -> Result:
 
 
 class _Shown:
-    """Writes lines to standard output: for people the waits only once a second, as JSON everything."""
+    """Writes lines to standard output: samples only once a second for people, everything as JSON."""
 
     def __init__(self, session: Session) -> None:
         self._json = session.json
@@ -117,7 +118,7 @@ class _Shown:
 
 
 def _figures(evidence: Any) -> str:
-    """A sample in a line, whatever the topology put into it."""
+    """Write a sample of any topology as a line."""
     parts = []
     for name, value in evidence.items():
         if isinstance(value, dict):

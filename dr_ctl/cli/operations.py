@@ -71,7 +71,7 @@ _ABOUT: Final = {
     "where they are.",
     "trim": "Remove from a waiting site the copies of what both sites have processed; say --dry-run first.",
 }
-# What an example says behind the name, and the options. Of a name of two words the first is its group.
+# A row has the name, the rest of the example, and the options. The first of two words of a name is the group.
 _OPERATIONS: Final = (
     ("swapover", "--to paris --max-outage 10s", options.MOVE, options.AT),
     (

@@ -1,8 +1,8 @@
-"""Declares options by what is typed, as in `--to SITE`: the word for the value says how it is completed. An option that
-sets a field of `Spec` or `RunOptions` is declared there. What was typed becomes such a `Spec`; a malformed option is a
-usage error with its remedy.
+"""Declares options as typed, such as `--to SITE`: the word for the value chooses the completion. An option that sets a
+field of `Spec` or `RunOptions` is declared there. The typed options become a `Spec`; a malformed option is a usage
+error with its remedy.
 
-Where nothing can be read nothing is offered: a shell waits for each answer, and a person sees no error there.
+Completion of unreadable settings offers nothing: a shell waits for each answer, and a person sees no error there.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,7 +25,7 @@ from dr_ctl.engine.plan import Accepted, RunOptions, Spec
 
 
 def _sites(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The sites of the settings file, whatever else is wrong with that."""
+    """Complete sites of the settings file, even of an invalid one."""
     import yaml  # noqa: PLC0415
 
     from dr_ctl.settings.loader import find  # noqa: PLC0415
@@ -51,7 +51,7 @@ def _operations(incomplete: str) -> list[str]:
 
 
 def _explained(incomplete: str) -> list[str]:
-    """What `explain` knows: exit codes by number and by word, findings, and the words of the glossary."""
+    """Complete exit codes by number and by word, findings, and the words of the glossary."""
     from dr_ctl.application.explaining import findings, words  # noqa: PLC0415
     from dr_ctl.core.findings import meanings  # noqa: PLC0415
 
@@ -60,7 +60,7 @@ def _explained(incomplete: str) -> list[str]:
 
 
 def _documented(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The commands that have a document, word by word: `runs`, then `list`."""
+    """Complete commands that have a document, word by word: `runs`, then `list`."""
     from dr_ctl.application.documents import data_types  # noqa: PLC0415
 
     typed = list(ctx.params.get("words") or ())
@@ -70,7 +70,7 @@ def _documented(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def _given(ctx: typer.Context) -> Session:
-    """A session of the options that were typed so far, before the command or behind it."""
+    """Make a session of the options that were typed so far, before the command or after it."""
     typed = {**(ctx.parent.params if ctx.parent is not None else {}), **{k: v for k, v in ctx.params.items() if v}}
     return Session(config=_path(typed.get("config")), state_dir=_path(typed.get("state_dir")))
 
@@ -83,7 +83,7 @@ def _beginning(incomplete: str, words: Iterable[object]) -> list[str]:
     return [str(word) for word in words if str(word).startswith(incomplete)]
 
 
-# By the word that stands for the value.
+# The completions by the word for the value.
 COMPLETED: Final[Mapping[str, Callable[..., list[str]]]] = {
     "SITE": _sites,
     "RUN": _runs,
@@ -112,13 +112,13 @@ def parameter(name: str, kind: Any, declared: Any, default: Any = Parameter.empt
 
 
 def switch(name: str, typed: str, text: str, **how: Any) -> Parameter:
-    """An option that need not be given; one without a value is on or off."""
+    """Declare an optional option; an option without a value is on or off."""
     kind = _KINDS.get(typed.partition(" ")[2], str | None)
     return parameter(name, kind, option(typed, text, **how), False if kind is bool else None)
 
 
 def of(*names: str) -> tuple[Parameter, ...]:
-    """The options that set these fields of `Spec` or `RunOptions`."""
+    """Return the options that set these fields of `Spec` or `RunOptions`."""
     return tuple(switch(name, FIELDS[name]["typed"], FIELDS[name]["help"]) for name in names)
 
 
@@ -143,18 +143,19 @@ PLAN: Final = (
     *of("timeout_s", "max_outage_s", "cut_in_flight", "accept_difference", "queues", "expect_serving"),
     *of("accept_loss", "accept_duplicates", "presume_down", "silent_since", "reason"),
 )
-# How any command that may change a broker is run; one that has steps; one that carries out a whole plan.
+# Options of commands that may change a broker, that have steps, and that carry out a whole plan.
 CHANGE: Final = of("yes", "dry_run", "break_lock", "reason", "expect_serving")
 STEPWISE: Final = (*CHANGE, *of("step"))
 WHOLE: Final = (*STEPWISE, *of("saved"))
-AT: Final = (*WHOLE, *of("at"))  # of a planned move, which may wait for its moment
+AT: Final = (*WHOLE, *of("at"))  # a planned move may wait for its moment
 
 
-FORMS: Final = ("text", "json", "yaml")  # what `--output` of any command may be
+FORMS: Final = ("text", "json", "yaml")  # every command has these outputs
 
 
 def everywhere(*, before: bool, forms: Sequence[str] = ("wide", "name")) -> list[Parameter]:
-    """The first four work before the command as well, and help shows them there. `forms`: outputs of this one alone."""
+    """Return the common options, of which the first four work before the command too, where help shows them. `forms`
+    are further outputs of the command."""
     first = {"hidden": not before}
     every = "|".join((*FORMS, *forms))
     text = "Text, or one document as JSON or YAML; wide: more columns; name: names alone."
@@ -180,11 +181,11 @@ _OTHERS: Final = {
     operations.FAILOVER: ("max_outage_s", "cut_in_flight"),
     operations.REINSTATE: ("max_outage_s", *_LOSS),
 }
-"""What `plan` takes for other operations than this one."""
+"""`plan` has these options for other operations alone."""
 
 
 def asked_of(session: Session, operation: str, given: Mapping[str, Any], reason: str | None) -> Spec:
-    """Make the question out of the options; raises `UsageError` where one is not well formed."""
+    """Make the request out of the options; raises `UsageError` for a malformed option."""
     operation = given.get("operation", operation)
     if "operation" in given and operation not in ALL:
         raise UsageError(f"unknown operation {operation}", remedy=f"This version knows {', '.join(ALL)}.")
@@ -219,7 +220,7 @@ def _read(session: Session, name: str, value: Any) -> Any:
 
 
 def _target(session: Session, operation: str, given: Mapping[str, str | None]) -> str:
-    """The site that shall serve: of a step at the site it names the other one; "" where none is named."""
+    """Return the site that shall serve: the other site for a step at the named site; "" without a name."""
     to, site = given.get("to"), given.get("site")
     if to is not None and site is not None and to != site:
         raise UsageError(f"--to {to} and {site}: two sites were named", remedy="Name one of them.")
@@ -234,7 +235,7 @@ def _target(session: Session, operation: str, given: Mapping[str, str | None]) -
 
 
 def run_options(session: Session, given: Mapping[str, Any]) -> RunOptions:
-    """How it is to be run; raises `UsageError` where the options contradict each other, or lack a reason."""
+    """Make the options of a run; raises `UsageError` if they contradict each other, or lack a reason."""
     how = RunOptions(**given)
     if given.get("at") is not None:
         how = replace(how, at=moment(session, "--at", given["at"], ahead=True))
@@ -248,7 +249,7 @@ def run_options(session: Session, given: Mapping[str, Any]) -> RunOptions:
 
 
 def settling(session: Session, how: RunOptions, site: str | None, queues: str | None, *, put_back: bool) -> Spec:
-    """Raises `UsageError` where it names no site, or would change something without a reason."""
+    """Make the request of `sync --settle`; raises `UsageError` without a site, or for a change without a reason."""
     if site is None:
         raise UsageError("--settle names no site", remedy="Say --site SITE: the site where the copies lie.")
     if how.reason is None and not how.dry_run:
@@ -258,8 +259,8 @@ def settling(session: Session, how: RunOptions, site: str | None, queues: str | 
 
 
 def moment(session: Session, option: str, value: str, *, ahead: bool = False) -> datetime:
-    """The value of an option that is a moment of the past, or of the time `ahead`: a date, a time within 24 hours, or a
-    duration from now; UTC where no zone is named. Raises `UsageError`."""
+    """Read a moment of the past, or of the time `ahead`: a date, a time within 24 hours, or a duration from now; in UTC
+    without a zone. Raises `UsageError`."""
     now, day = session.clock.now(), timedelta(days=1 if ahead else -1)
     with suppress(ValueError):
         if (from_now := timedelta(seconds=seconds(value))) or not ahead:
@@ -283,7 +284,7 @@ def moment(session: Session, option: str, value: str, *, ahead: bool = False) ->
 
 
 def seconds_of(option: str, value: str) -> float:
-    """The value of an option that is a duration; raises `UsageError`."""
+    """Read the duration of an option; raises `UsageError`."""
     try:
         return seconds(value)
     except ValueError as problem:

@@ -1,5 +1,5 @@
-"""Turns a result into standard output and the exit code, on standard streams that decide no run: a reader that goes
-away, a full disk, a closed terminal stop no command."""
+"""Writes a result to standard output, on standard streams that stop no command, whether a reader goes away, a disk is
+full or a terminal closes; and returns the exit code."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 _NAMES: Final = {"stdin": "r", "stdout": "w", "stderr": "w"}
 _USUAL: Final = 80
-_LEAST: Final = 40  # columns: what is narrower is not wrapped for
+_LEAST: Final = 40  # columns: a narrower terminal gets lines of this length
 _VERDICTS: Final = (("holds", "hold"), ("warns", "warn"), ("fails", "fail"), ("not read", "not read"))
-"""The word of a check's verdict, and of several."""
+"""The singular and the plural of each verdict."""
 
 
 def end(result: Result, session: Session, *, changes: bool = False) -> int:
-    """Write the result, return its exit code. Where standard output refuses it, standard error gets it: a run's always,
-    another's unless a reader left, who had read enough. A full disk changes the exit code of no command that `changes`
-    something; another one has not shown what it was asked for."""
+    """Write the result, and return its exit code. If standard output refuses a result, standard error gets it, unless
+    the reader of another result than a run's went away. A full disk does not change the exit code of a command that
+    `changes` something; any other command has failed to show its result."""
     warns = any(finding.severity in (Severity.WARNING, Severity.ERROR) for finding in result.findings)
     if session.warn_exit and warns and result.code is ExitCode.OK and result.health is None:
         result = replace(result, code=ExitCode.WARNINGS)
@@ -52,7 +52,7 @@ def end(result: Result, session: Session, *, changes: bool = False) -> int:
 
 
 def end_of_help(code: int) -> int:
-    """The exit code after help or a version, which are no result: 1 where a full disk has refused them."""
+    """Return the exit code after help or a version, which are no result: 1 if a full disk has refused them."""
     sys.stdout.flush()
     if code != ExitCode.OK or (refusal := _refusal()) is None or refusal.errno == errno.EPIPE:
         return code
@@ -61,7 +61,7 @@ def end_of_help(code: int) -> int:
 
 
 def _refusal() -> OSError | None:
-    """Why standard output has refused text, if it has, until that is said."""
+    """Return why standard output has refused text, if it has, until that is said."""
     return sys.stdout.refusal if isinstance(sys.stdout, LastingStream) else None
 
 
@@ -93,18 +93,18 @@ _COLORS: Final = {
     "OK": "green",
     "WA": "yellow",
     "CR": "red",
-    "UN": "magenta",  # as `check` begins
+    "UN": "magenta",  # the line of `check` begins with one of these
 }
 
 
 def folded(text: str, stream: TextIO) -> str:
-    """The text as this stream shows it: folded where it is a terminal."""
+    """Fold the text if the stream is a terminal."""
     columns = _width(stream)
     return text if columns is None else drawn(text, columns, color=False)
 
 
 def drawn(text: str, columns: int, *, color: bool) -> str:
-    """The text for a terminal: no word of it is cut at the edge, and what is wrong has a colour."""
+    """Fold and colour the text for a terminal: no word is cut at the edge, and problems have a colour."""
     lines = []
     for row in text.split("\n"):
         begin = len(row) - len(row.lstrip()) + 2
@@ -124,7 +124,7 @@ def _parts(result: Result) -> Iterator[str]:
         yield line(f"{result.summary} | {result.text}" if result.text else result.summary)
         return
     if result.plan is not None:
-        from dr_ctl.cli.plans import plan_text  # noqa: PLC0415 - most commands show none
+        from dr_ctl.cli.people import plan_text  # noqa: PLC0415 - most commands show no plan
 
         yield plan_text(result.plan)
     if result.text:
@@ -141,14 +141,14 @@ def _parts(result: Result) -> Iterator[str]:
         yield "\n".join(_wrapped(text, _width(), then="  ") for text in result.closing.split("\n"))
     ended = f"{result.code.outcome} ({int(result.code)})"
     if not (good and result.closing):
-        # A sentence that stands above as a finding's is not said a second time.
+        # A finding above may have this very sentence, which is not repeated.
         read = result.closing or any(finding.text == result.summary for finding in result.findings if finding.remedy)
-        # Of several verdicts the code is that of the first.
+        # The code is that of the first verdict.
         ended += f", the answer of {result.closing.partition(':')[0]}" if result.groups and result.closing else ""
         yield line(result.summary if good else ended if read else f"{ended}: {result.summary}")
     has_error = any(finding.remedy for finding in result.findings if finding.severity is Severity.ERROR)
     if result.code in (ExitCode.REVERTED, ExitCode.DRAIN_TIMEOUT) and not has_error:
-        from dr_ctl.core.findings import meanings  # noqa: PLC0415 - of an end that no finding says what to do about
+        from dr_ctl.core.findings import meanings  # noqa: PLC0415 - no finding has a remedy
 
         yield _wrapped(meanings()[result.code].do, _width(), "      -> ")
 
@@ -162,7 +162,7 @@ def findings_and_debts(result: Result) -> Iterator[str]:
 
 
 def as_line(document: Mapping[str, Json]) -> str:
-    """A JSON document for standard output, in ASCII where that does not speak Unicode."""
+    """Write a JSON document for standard output, in ASCII if that does not speak Unicode."""
     import json  # noqa: PLC0415 - help writes none
 
     speaks = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
@@ -175,24 +175,24 @@ def finding_text(finding: Finding) -> str:
 
 
 def _width(stream: TextIO | None = None) -> int | None:
-    """The columns of the terminal; None where standard output is none, and lines stay whole for whoever searches."""
+    """Return the columns of the terminal; None without a terminal, so that lines stay whole for a search."""
     stream = stream or sys.stdout
     if not stream.isatty():
         return None
     try:
         return max(_LEAST, os.get_terminal_size(stream.fileno()).columns)
     except OSError:
-        return _USUAL  # it does not say
+        return _USUAL  # the terminal does not say
 
 
 def fits(text: str) -> bool:
-    """Whether a terminal shows each line of the text whole; elsewhere nothing is cut."""
+    """Say whether each line of the text fits the terminal; without a terminal no line is cut."""
     columns = _width()
     return columns is None or max(map(len, text.split("\n"))) <= columns
 
 
 def groups_text(groups: Sequence[Group], columns: int | None, code: ExitCode = ExitCode.OK) -> str:
-    """The groups one below the other, then how many errors and warnings there are."""
+    """Write the groups one below the other, then the number of errors and warnings."""
     findings = [finding for group in groups for finding in group.findings]
     checks = [check for group in groups for check in group.checks]
     lines = [text for group in groups if group.findings or group.checks for text in _group(group, columns)]
@@ -204,7 +204,7 @@ def groups_text(groups: Sequence[Group], columns: int | None, code: ExitCode = E
 
 
 def _wrapped(text: str, columns: int | None, first: str = "", then: str | None = None) -> str:
-    """A text as wide as the terminal, where it is one; no word is broken and nothing is cut."""
+    """Wrap a text for the terminal, if any; no word is broken and nothing is cut."""
     if columns is None:
         return first + line(text)
     indent = " " * len(first) if then is None else then
@@ -219,7 +219,7 @@ def _group(group: Group, columns: int | None) -> Iterator[str]:
         evidence = check.evidence if check.evidence is not None else "no answer"
         yield _wrapped(f"{check.name} ({evidence}){ids}", columns, f"   {check.verdict:<8}  ")
     for finding in group.findings:
-        named = finding.text.removeprefix(f"{group.title}: ")  # of which broker, the title says
+        named = finding.text.removeprefix(f"{group.title}: ")  # the title names the broker
         yield _wrapped(named, columns, f"{MARKS[finding.severity]} {finding.id}  ", " " * 6)
         yield from (_wrapped(text, columns, " " * 6) for text in finding.more)
         if finding.remedy:

@@ -1,21 +1,74 @@
-"""Asks the person at the terminal. Where there is none nothing is asked, and that is no yes."""
+"""Shows plans to the person at the terminal, in the order of their steps, on eighty columns where names allow, and asks
+the person. Without a terminal nothing is asked, and no answer is no yes."""
 
 import shlex
 import sys
 import termios
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
 import typer
 
+from dr_ctl.application.plans import title
 from dr_ctl.cli.output import finding_text, folded
-from dr_ctl.cli.plans import plan_text, question
 from dr_ctl.core.notation import line, page
 from dr_ctl.engine.executor import Answer
-from dr_ctl.engine.plan import Plan, PlannedStep
+from dr_ctl.engine.operations import ALONE, AT_SOURCE, FAILBACK, NO_RETURN, REINSTATE
+from dr_ctl.engine.plan import Call, Plan, PlannedStep
 
 T = TypeVar("T")
+
+
+def plan_text(plan: Plan) -> str:
+    lines = [title(plan), ""]
+    has_pairs = len({call.unit for step in plan.steps for call in step.calls if call.unit}) > 1
+    for step in plan.steps:
+        if step.verb == NO_RETURN:
+            lines.append(f"{step.number:3}. --- point of no return: {step.summary} ---")
+            continue
+        units = {"stable": "readings"}
+        limits = ", ".join(f"{name} {value:g} {units.get(name, 's')}" for name, value in step.limits.items())
+        lines.append(f"{step.number:3}. {step.verb}: {step.summary}{f'  [{limits}]' if limits else ''}")
+        lines += [f"       {text}" for text in _calls(step.calls, has_pairs=has_pairs)]
+    lines.append("")
+    if plan.untouched:
+        lines.append(f"Untouched: {', '.join(plan.untouched)}.")
+    if undone := [step.verb for step in reversed(plan.steps) if step.inverse and step.undoable]:
+        returns = any(step.verb == NO_RETURN for step in plan.steps)
+        when = " before the point of no return" if returns else ""
+        lines.append(f"If it fails{when}, this is undone: {', '.join(undone)}.")
+    if plan.not_replicated:
+        lines += ["Not replicated:", *(f"  - {sentence}" for sentence in plan.not_replicated)]
+    if plan.cannot_know:
+        lines += ["What a plan cannot know:", *(f"  - {sentence}" for sentence in plan.cannot_know)]
+    return page(lines)
+
+
+def _calls(calls: Sequence[Call], *, has_pairs: bool) -> Iterator[str]:
+    """Write each call once, with its pairs if the plan has several."""
+    alike: dict[tuple[str, str | None, int], list[str]] = defaultdict(list)
+    for call in calls:
+        alike[call.summary, call.when, call.at_most].append(call.unit)
+    for (summary, when, at_most), pairs in alike.items():
+        text = f"{summary} ({', '.join(pairs)})" if has_pairs and all(pairs) else summary
+        yield text if when is None else f"({text}, only if {when}; at most {at_most})"
+
+
+def _question(plan: Plan) -> tuple[str, str]:
+    """Return the question of a plan, and the name to type for a yes."""
+    operation = plan.spec.operation
+    named = plan.source if operation in AT_SOURCE else plan.target
+    if operation in ALONE:
+        what = f"{operation.capitalize()} {'of' if operation in AT_SOURCE else 'to'} {named}"
+    elif operation == REINSTATE:
+        what = f"Reinstate {named}"
+    elif operation == FAILBACK:
+        what = f"Reinstate {named}, then move to it from {plan.source}, as `swapover` does"
+    else:
+        what = f"Move from {plan.source} to {named}"
+    return what, named
 
 
 class Terminal:
@@ -23,7 +76,7 @@ class Terminal:
         return sys.stdin.isatty() and sys.stderr.isatty()
 
     def says_yes(self, sentence: str) -> bool:
-        """False also where nobody can be asked, or the person hung up."""
+        """Ask a person; False also if nobody can be asked, or the person hung up."""
         return self.present() and bool(_answer(lambda: typer.confirm(line(sentence), err=True)))
 
     def secret(self, sentence: str) -> str | None:
@@ -34,8 +87,8 @@ class Terminal:
         )
 
     def agrees(self, plan: Plan, cost: str) -> bool:
-        """A name to be typed is more than a key pressed in a hurry."""
-        what, wanted = question(plan)
+        """Ask for a typed name, which is more than a key pressed in a hurry."""
+        what, wanted = _question(plan)
         asked = f"{what}: {cost}." if cost else f"{what}?"
         return _named(plan, asked, wanted, "to go on")
 
@@ -45,7 +98,7 @@ class Terminal:
         return _named(plan, f"Sign this plan to {plan.target}?", plan.target, "to sign it")
 
     def stepwise(self, step: PlannedStep, may_undo: bool, /) -> Answer:
-        """A person who hangs up stops the run here: no step is done without a yes. A no asks what to do instead."""
+        """Ask before a step. A person who hangs up stops the run here; a no asks what to do instead."""
         undo = "[u]ndo all and end, " if may_undo else ""
         choices = {"y": Answer.YES, "s": Answer.STOP} | ({"u": Answer.UNDO} if may_undo else {})
         text = page((f"{step.number}. {step.verb}: {step.summary}", f"    [y]es, {undo}[s]top here"))
@@ -66,7 +119,7 @@ def show(plan: Plan, *more: str) -> None:
 
 
 def _named(plan: Plan, asked: str, wanted: str, what_for: str) -> bool:
-    """Show a plan, and ask for a name; what is asked stands right above the line that is typed."""
+    """Show a plan, and ask for a name; the question stands right above the typed line."""
     show(plan, line(asked))
     text = f"Type `{wanted}` {what_for}"
     typed = _typed(text)
@@ -78,8 +131,8 @@ def _typed(text: str) -> str | None:
 
 
 def _answer(question: Callable[[], T]) -> T | None:
-    """The answer; None where the person hung up. What was typed before the question stood there is none."""
-    with suppress(OSError, ValueError, termios.error):  # no terminal of this process: nothing waits there
+    """Return the answer, None if the person hung up. Text that was typed before the question is no answer."""
+    with suppress(OSError, ValueError, termios.error):  # without a terminal no text waits
         termios.tcflush(sys.stdin, termios.TCIFLUSH)
     try:
         return question()

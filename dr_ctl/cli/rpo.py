@@ -1,4 +1,4 @@
-"""The answers of `rpo`: the estimate as a table and as a page, its backtest, and what ledgers of message ids show."""
+"""The answers of `rpo`: the estimate as a table and as a page, its backtest, and the reconciliation of ledgers."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -48,7 +48,7 @@ _LEGEND: Final = "at most: an upper bound; p99: not exceeded 99 % of the time"
 
 
 def asked_of(session: Session, site: str | None, since: str | None, until: str | None) -> Request:
-    """What is asked of the history, of the site and the period as typed."""
+    """Make the request to the history from the typed site and period."""
     if site is not None:
         session.installation().must_know(site)
     began = moment(session, "--since", since) if since is not None else None
@@ -127,7 +127,7 @@ def _summary(answer: EstimateAnswer, objectives: Objectives | None, *, away: boo
 
 
 def estimate_table(data: Mapping[str, Any], objectives: Objectives | None) -> str:
-    """Empty where there is no estimate."""
+    """Write the estimate as a table; empty without an estimate."""
     if not data or data.get("total") is None:
         return ""
     limits = estimates.limits(objectives)

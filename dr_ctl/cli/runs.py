@@ -1,4 +1,4 @@
-"""`runs` and `history`: what past runs left, and what people do with it. Asks no broker."""
+"""`runs` and `history`: show, check and bundle past runs. Asks no broker."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -55,7 +55,7 @@ def runs_list(
         for run in records
     ]
     wide = table(_HEADING, rows) if rows else ""
-    # On a terminal that is too narrow, what fits: outcome and run, which names time and operation, and the outage.
+    # A narrow terminal gets the outcome, the run, whose name has time and operation, and the outage.
     narrow = [[row[at] for at in (5, 4, 2)] for row in (_HEADING, *rows)]
     text = wide if fits(wide) else table(narrow[0], narrow[1:])
     names = [run.run for run in records]
@@ -81,7 +81,7 @@ def runs_show(
     try:
         entries = read_entries(files.journal) if files.journal.exists() else []
     except JournalDamaged as damaged:
-        if files.result.exists():  # nothing is open that could be given up
+        if files.result.exists():  # an ended run cannot be given up
             damaged.remedy = (
                 f"`dr-ctl runs verify {files.name}` says what was altered; `dr-ctl runs report {files.name}` writes "
                 "what can be read."

@@ -1,7 +1,7 @@
-"""What is drawn on a terminal while something goes on: the events of a run, on standard error, and `status --watch`.
+"""Screens of work in progress: the events of a run, on standard error, and `status --watch`.
 
-A run's screen always says where the run is, whether stopping is still safe, and how a wait stands. On a terminal the
-line of a wait is renewed in place, and the status too, with what matters at its top; elsewhere lines are plain, and a
+A run's screen always shows the present step, whether stopping is still safe, and the state of a wait. On a terminal the
+line of a wait is renewed in place, and the status too, with problems at its top; elsewhere lines are plain, and a
 status is a block, or a document, for each reading.
 """
 
@@ -38,7 +38,7 @@ _STYLES = {"done": "green", "not needed": "dim", "refused": "red", "unknown": "y
 
 
 class Screen:
-    """Shows events as they come. Standard error never raises (`streams.py`): a closed terminal stops no run."""
+    """Shows events as they come. Standard error never raises (`LastingStream`): a closed terminal stops no run."""
 
     def __init__(self, *, color: bool) -> None:
         self._console = Console(file=sys.stderr, no_color=not color, highlight=False, markup=False, soft_wrap=True)
@@ -90,7 +90,7 @@ class Screen:
 
 @contextmanager
 def status_line(*, color: bool, quiet: bool) -> Iterator[Callable[[str], None]]:
-    """On a terminal a line that says what is done meanwhile; nothing elsewhere."""
+    """Show on a terminal a line with the work in progress; elsewhere show nothing."""
     console = Console(file=sys.stderr, no_color=not color, highlight=False, markup=False)
     if quiet or not console.is_terminal:
         yield lambda _: None
@@ -100,12 +100,12 @@ def status_line(*, color: bool, quiet: bool) -> Iterator[Callable[[str], None]]:
 
 
 EVERY_S: Final = 2.0
-_REFRESHED: Final = 4  # times a second: the age of a reading is seen to grow while the next one takes long
+_REFRESHED: Final = 4  # times a second: the age of a reading grows on the screen
 _MARKED: Final = {MARKS[Severity.ERROR]: "bold red", MARKS[Severity.WARNING]: "yellow", " $": "yellow"}
 
 
 def watch(session: Session, site: str | None, every_s: float) -> Result:
-    """Show each reading. The reader who goes away, or Ctrl-C, ends the command well."""
+    """Show each reading, until the reader goes away, or Ctrl-C, which is a good end."""
     from dr_ctl.cli import show  # noqa: PLC0415 - only this draws a status
 
     readings, clock, watched = 0, session.clock, _Watched(session, every_s)
@@ -124,10 +124,10 @@ def watch(session: Session, site: str | None, every_s: float) -> Result:
 
 
 class _Watched:
-    """On a terminal the newest reading in place, where the last one stays; elsewhere one below the other."""
+    """Shows the newest reading in place on a terminal, where the last one stays; elsewhere one below the other."""
 
     def __init__(self, session: Session, every_s: float) -> None:
-        # What is wrong with the settings is said before the screen is taken.
+        # Problems of the settings must be reported before the screen is taken.
         self._about = session.installation().settings.name
         self._session, self._every_s = session, every_s
         self._last: tuple[Result, datetime] | None = None
@@ -157,7 +157,8 @@ class _Watched:
             typer.echo(f"{stamp(at)}\n{text_of(result)}")
 
     def _screenful(self) -> Text:
-        """What fits: the summary, what is wrong, the last changes, then the sites; how much is left out is said."""
+        """Draw the summary, problems, the last changes, then the sites, as far as they fit; count the lines left
+        out."""
         styled = [Text(text, _MARKED.get(text[:2], "")) for text in self._lines()]
         wrapped = Text("\n").join(styled).wrap(self._console, self._console.width)
         height = self._console.height

@@ -1,4 +1,4 @@
-"""The common options of one command, resolved: where settings and state are, and who is told what."""
+"""The common options of a command, resolved: settings, state, and the ways to tell and ask a person."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ _HEADING: Final = ("site", "role", "broker", "clients", "in/s", "out/s", "last m
 
 
 def _wide(state: Status, now: datetime, sites: Sequence[str]) -> str:
-    """A line for each broker. Rates are those between two readings."""
+    """Write a line for each broker. Rates are those between two readings."""
     links = {(link.site, link.pair): link for link in state.links}
     rows = []
     for broker in [broker for broker in state.snapshot.brokers if broker.site in sites]:
@@ -106,15 +106,15 @@ def _nodes(state: Status, broker: BrokerSnapshot) -> list[str]:
 
 
 def _at_work(broker: BrokerSnapshot, ago: str | None) -> str:
-    """Whether clients are there, and work: between the two readings of this command, and by the monitor's samples."""
+    """Write the clients and their work: between the two readings of this command, and by the monitor's samples."""
     come, go = (NOT_KNOWN, NOT_KNOWN) if broker.traffic is None else (f"{rate:.1f}/s" for rate in broker.traffic)
     last = f"; last message seen {ago}" if ago is not None else ""
     return f"{if_known(broker.clients)} client connection(s); {come} in, {go} consumed between two readings{last}"
 
 
 def _lacking(state: Status, broker: BrokerSnapshot) -> str | None:
-    """How many messages the peer lacks at least, by the depths: it may hold others that were consumed here. An outflow
-    counts events, acknowledgements included, but an operator asks for messages."""
+    """Count the messages that the peer lacks at least, by the depths: the peer may have others that were consumed here.
+    An outflow counts events, acknowledgements included, but an operator asks for messages."""
     link = next((link for link in state.links if (link.site, link.pair) == (broker.site, broker.pair)), None)
     others = (other for other in state.snapshot.brokers if other.site != broker.site)
     peer = next((other for other in others if other.pair == broker.pair), None)
