@@ -211,7 +211,6 @@ def _forms(value: str, users: list[str]) -> Iterator[bytes]:
 
 
 def _words(value: Json) -> Iterator[str]:
-    """List every text that stands alone in the redacted settings."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list):

@@ -209,7 +209,8 @@ def _closed(assessment: Assessment) -> Finding:
         return found("DR-ROLE-015.failover", sites=both, site=second if away == first else first, away=away)
     which = next(iter(closed))
     if len(closed) > 1:
-        which, last = "the site that served last", lost_site.served_last(assessment.opened)
+        which, opened = "the site that served last", assessment.opened
+        _, last, _ = lost_site.last_served(opened.installation, opened.runs)
         if last in closed:
             which, closed = f"{last}, which served last", {last: closed[last]}
     lost = f"; {away} was lost before" if away is not None else ""

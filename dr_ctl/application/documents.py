@@ -133,7 +133,6 @@ class _OfDocuments(GenerateJsonSchema):
 
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a value without null, which leaves its key out."""
     kinds = [kind for kind in schema.get("anyOf", ()) if kind != {"type": "null"}]
     bare = {word: value for word, value in schema.items() if word != "anyOf"}
     return {**kinds[0], **bare} if len(kinds) == 1 else {**bare, "anyOf": kinds} if kinds else schema

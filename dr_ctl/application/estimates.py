@@ -104,7 +104,6 @@ TOO_FEW: Final = " (too few readings, or too late); no violation seen"
 
 
 def _both(row: Mapping[str, Any], column: str, write: Callable[[float | None], str]) -> str:
-    """Write the bound, after the likely value if that differs."""
     most, likely = write(row.get(column)), row.get("likely", {}).get(column)
     return most if likely is None or write(likely) == most else f"likely {write(likely)} (at most {most})"
 
@@ -142,8 +141,6 @@ def verdict(data: Mapping[str, Any], objectives: Objectives | None) -> str:
 
 
 class _Limited(NamedTuple):
-    """A limit beside the 99th percentile of its figure, likely and at most."""
-
     of: str
     is_count: bool
     limit: float

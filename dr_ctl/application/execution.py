@@ -264,7 +264,6 @@ def notifying(caller: Caller, act: Callable[[Opened], Result]) -> Result:
 
 
 def _where(opened: Opened) -> dict[str, Json]:
-    """Return the facts of the installation for its own commands."""
     return {"installation": opened.installation.settings.name, "state_dir": str(opened.caller.state())}
 
 

@@ -199,7 +199,6 @@ def _seen(place: BrokerAddress) -> str:
 
 
 def _document(wanted: Wanted, pairs: Sequence[tuple[BrokerAddress, BrokerAddress, Proposal]]) -> str:
-    """Write the settings, each line with its evidence."""
     first = pairs[0][2]
     lines = [
         f"# Written by `dr-ctl init` from what the brokers said. Lines with {DECIDE} are yours to decide;",
@@ -296,7 +295,6 @@ def _keys(keys: Sequence[Key] | Iterator[Key], indent: str, *, first: str | None
 
 
 def _value(value: Json) -> str:
-    """Write a value on one line, as people do."""
     text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=10_000, allow_unicode=True)
     return text.removesuffix("\n").removesuffix("\n...").strip()
 

@@ -348,5 +348,4 @@ def _at_least(bound: int | None, count: int) -> int | None:
 
 
 def _least(lost: int | None, lying: int | None) -> int | None:
-    """Bound a loss by the loss in all, and by the depth where that was read."""
     return lost if lost is None or lying is None else min(lost, lying)

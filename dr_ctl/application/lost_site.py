@@ -202,19 +202,14 @@ class LossStart:
 def unserved(installation: Installation, runs: Runs, *, sure: bool) -> LossStart:
     """Say since when no site serves, `sure` or with a site that may serve unseen."""
     nobody = "no site serves" if sure else "no site was seen serving"
-    at, site, run = _last_served(installation, runs)
+    at, site, run = last_served(installation, runs)
     if at is None:
         return LossStart(None, f"{nobody}; start of the outage unknown")
     by_run, by_sample = f" since {stamp(at)}: {run} keeps clients out", f"; {site} was last seen serving at {stamp(at)}"
     return LossStart(stamp(at), f"{nobody}{by_run if run else by_sample}")
 
 
-def served_last(opened: Opened) -> str:
-    """Return the site that served last by the newest sample or run; empty if none shows a site."""
-    return _last_served(opened.installation, opened.runs)[1]
-
-
-def _last_served(installation: Installation, runs: Runs) -> tuple[datetime | None, str, str]:
+def last_served(installation: Installation, runs: Runs) -> tuple[datetime | None, str, str]:
     """Return the last time that a site served, the site, and the run that closed it, if any. The newest source
     counts."""
     served = [

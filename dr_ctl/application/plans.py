@@ -166,7 +166,6 @@ _WORDS: Final = {"acceptors": "acceptor open:", "link": "link started:", "shut_o
 
 
 def _place(at: str) -> str:
-    """Name the place of a difference for an operator."""
     what, _, more = at.partition(" ")
     site, _, rest = more.partition(" ")
     pair, _, rest = rest.partition(" ")

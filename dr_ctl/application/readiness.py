@@ -303,8 +303,15 @@ def checked(installation: Installation) -> Iterator[Check]:
     yield Check("no password stands in the settings", SETTINGS, sources or "no password", against)
     count = f"{len(addresses(installation))} address(es)"
     yield Check("each broker has addresses of its own", SETTINGS, count, shared_addresses(installation))
-    yield _commands(installation)
-    yield _files(installation)
+    commands = [*model.commands(settings)]
+    problems = ((finding, where) for where, words in commands for finding in _command(installation, words))
+    programs = brief([*dict.fromkeys(words[0] for _, words in commands)])
+    name = "every command that the settings name can be started"
+    yield Check(name, SETTINGS, programs or "no command", _placed(problems))
+    files = dict(model.files(settings))
+    problems = ((finding, at) for at, path in files.items() for finding in _file(at, path, installation.path(path)))
+    name = "every file that is kept with the settings is there"
+    yield Check(name, SETTINGS, brief([*files.values()]) or "no file", _placed(problems))
     yield from _runbooks(installation)
     if (wanted := settings.approvals) is not None:
         what = f"{wanted.needed} of {wanted.signers}, before {', '.join(wanted.of)}"
@@ -313,14 +320,6 @@ def checked(installation: Installation) -> Iterator[Check]:
     for site in settings.sites:
         against = [*filter(None, [unverified_at(installation, site)])]
         yield Check("certificates are verified", site, "not verified" if against else "verified", against)
-
-
-def _commands(installation: Installation) -> Check:
-    commands = [*model.commands(installation.settings)]
-    problems = ((finding, where) for where, words in commands for finding in _command(installation, words))
-    programs = brief([*dict.fromkeys(words[0] for _, words in commands)])
-    name = "every command that the settings name can be started"
-    return Check(name, SETTINGS, programs or "no command", _placed(problems))
 
 
 def _command(installation: Installation, words: Sequence[str]) -> Iterator[Finding]:
@@ -349,13 +348,6 @@ def _placed(problems: Iterable[tuple[Finding, str]]) -> list[Finding]:
 def _missing(name: str, path: Path) -> Finding:
     """Report a missing file: an absolute path may exist on another machine, a relative one belongs to the settings."""
     return found("DR-SETTINGS-002.file" if Path(name).is_absolute() else "DR-SETTINGS-001.not_there", path=path)
-
-
-def _files(installation: Installation) -> Check:
-    files = dict(model.files(installation.settings))
-    problems = ((finding, at) for at, file in files.items() for finding in _file(at, file, installation.path(file)))
-    name = "every file that is kept with the settings is there"
-    return Check(name, SETTINGS, brief([*files.values()]) or "no file", _placed(problems))
 
 
 def _file(where: str, name: str, path: Path) -> Iterator[Finding]:

@@ -67,7 +67,6 @@ class OpenRun:
         return list(self._ways(self.past, snapshot, links))
 
     def first(self, snapshot: Snapshot, links: Sequence[LinkSnapshot]) -> RecoveryOption:
-        """Return the recommended way out, or the first."""
         return max(self.options(snapshot, links), key=lambda option: option.recommended)
 
     def _given_up(self, snapshot: Snapshot) -> RecoveryOption:

@@ -148,7 +148,6 @@ class Request:
         return Refusal((*(decided.findings if isinstance(decided, Refusal) else ()), *mistakes))
 
     def _based(self, decided: Plan, findings: tuple[Finding, ...]) -> Plan:
-        """Return the plan with these findings, and the settings in its basis."""
         secret = {"sites": {"__all__": {"brokers": _PASSWORDS, "workloads": _PASSWORDS}}}
         settings = self.opened.installation.settings.model_dump_json(exclude=secret)
         basis = {**decided.basis, "settings": hashlib.sha256(settings.encode()).hexdigest()}

@@ -73,7 +73,6 @@ class Status:
 
 
 def status(caller: Caller, opened: Opened, snapshot: Snapshot) -> Status:
-    """Report the snapshot of two readings."""
     links = snapshot.links()
     assessment = Assessment.of(opened, snapshot, links)
     run, site, interrupted = assessment.open_run, assessment.served_by, assessment.interrupted

@@ -21,7 +21,7 @@ from dr_ctl.core.system import stamp
 from dr_ctl.engine.debts import Hold, Notes
 from dr_ctl.engine.operations import KEEP_ASIDE
 from dr_ctl.engine.plan import RunOptions, Spec
-from dr_ctl.engine.roles import roles_text
+from dr_ctl.engine.roles import roles_text, sites_serving
 from dr_ctl.engine.runs import Runs
 
 LINE_EVERY_S: Final = 5.0
@@ -52,10 +52,9 @@ def sync(caller: Caller, lasting_s: float | None, *, metrics: str | None) -> Res
     runs = caller.runs()
     with Opened.of(caller) as opened, notes.only_agent(), exposing(metrics) as board:
         snapshot = opened.topology.read()
-        roles = snapshot.roles
-        serving = [site for site, role in roles.items() if role is Role.SERVING]
+        serving = sites_serving(snapshot)
         if len(serving) != 1:
-            opened.topology.cleaner(next(iter(roles)), {}).close()  # raises for a topology without an agent
+            opened.topology.cleaner(next(iter(snapshot.roles)), {}).close()  # raises for a topology without an agent
             refused = (broker.silent for broker in snapshot.brokers if isinstance(broker.silent, LoginRefused))
             if (error := next(refused, None)) is not None:
                 return _not_let_in(error)

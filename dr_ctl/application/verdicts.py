@@ -278,7 +278,6 @@ def _first(decided: Refusal) -> str:
 
 
 def _anything(quoted: str) -> int | Literal["unknown"]:
-    """Return a figure that accepts any such bound."""
     return "unknown" if quoted == "unknown" else 1 << 62
 
 

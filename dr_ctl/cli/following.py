@@ -118,7 +118,6 @@ class _Shown:
 
 
 def _figures(evidence: Any) -> str:
-    """Write a sample of any topology as a line."""
     parts = []
     for name, value in evidence.items():
         if isinstance(value, dict):

@@ -47,7 +47,6 @@ def plan_text(plan: Plan) -> str:
 
 
 def _calls(calls: Sequence[Call], *, has_pairs: bool) -> Iterator[str]:
-    """Write each call once, with its pairs if the plan has several."""
     alike: dict[tuple[str, str | None, int], list[str]] = defaultdict(list)
     for call in calls:
         alike[call.summary, call.when, call.at_most].append(call.unit)
@@ -57,7 +56,6 @@ def _calls(calls: Sequence[Call], *, has_pairs: bool) -> Iterator[str]:
 
 
 def _question(plan: Plan) -> tuple[str, str]:
-    """Return the question of a plan, and the name to type for a yes."""
     operation = plan.spec.operation
     named = plan.source if operation in AT_SOURCE else plan.target
     if operation in ALONE:

@@ -48,7 +48,6 @@ _LEGEND: Final = "at most: an upper bound; p99: not exceeded 99 % of the time"
 
 
 def asked_of(session: Session, site: str | None, since: str | None, until: str | None) -> Request:
-    """Make the request to the history from the typed site and period."""
     if site is not None:
         session.installation().must_know(site)
     began = moment(session, "--since", since) if since is not None else None
@@ -127,7 +126,6 @@ def _summary(answer: EstimateAnswer, objectives: Objectives | None, *, away: boo
 
 
 def estimate_table(data: Mapping[str, Any], objectives: Objectives | None) -> str:
-    """Write the estimate as a table; empty without an estimate."""
     if not data or data.get("total") is None:
         return ""
     limits = estimates.limits(objectives)

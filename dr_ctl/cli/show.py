@@ -35,7 +35,6 @@ _HEADING: Final = ("site", "role", "broker", "clients", "in/s", "out/s", "last m
 
 
 def _wide(state: Status, now: datetime, sites: Sequence[str]) -> str:
-    """Write a line for each broker. Rates are those between two readings."""
     links = {(link.site, link.pair): link for link in state.links}
     rows = []
     for broker in [broker for broker in state.snapshot.brokers if broker.site in sites]:

@@ -69,7 +69,6 @@ def _keys(of: Any) -> tuple[tuple[str, str, Mapping[str, Any]], ...]:
 
 
 def derived_of(of: type) -> Mapping[str, property]:
-    """Return the properties that stand in the document of a class."""
     return {
         name: value for base in reversed(of.__mro__) for name, value in vars(base).items() if type(value) is derived
     }

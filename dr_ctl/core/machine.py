@@ -146,7 +146,6 @@ def _installing(packages: Sequence[str]) -> str:
 
 
 def _requirement(package: str) -> str:
-    """Return the package with the versions that dr-ctl works with."""
     from importlib.metadata import PackageNotFoundError, requires  # noqa: PLC0415 - a seventh of the time of a `--help`
 
     try:

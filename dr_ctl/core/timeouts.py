@@ -75,5 +75,4 @@ class Timeouts:
     own: tuple[object, ...] = ()  # waits of single topologies, where they are not what their classes say
 
     def of(self, kind: type[W]) -> W:
-        """The waits of one topology, by the class that it has for them."""
         return next((waits for waits in self.own if isinstance(waits, kind)), None) or kind()

@@ -130,7 +130,6 @@ class Notes:
             return Hold("somebody", f"{self.state / HOLD} cannot be read: {error}", "?")
 
     def put_hold(self, hold: Hold) -> None:
-        """Write a hold, in the place of an earlier one."""
         private(self.state)
         if hold.by != BY_AGENT:
             (self.state / GO_ON).unlink(missing_ok=True)

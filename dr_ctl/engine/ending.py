@@ -183,7 +183,6 @@ _DID: Final[Mapping[str, str]] = {
 
 
 def did(operation: str, source: str, target: str, named: str = "") -> str:
-    """Say what a run of that operation did, if the run ended well."""
     return _DID.get(operation, operation).format(source=source, target=target, named=named)
 
 

@@ -167,7 +167,6 @@ class Call:
 
 
 def _gathered(row: Mapping[str, Json]) -> dict[str, Any]:
-    """Gather the keys of a request into one key in the row of a call."""
     own = {name: value for name, value in row.items() if name in _CALL}
     return {**own, "request": {name: value for name, value in row.items() if name not in own}}
 

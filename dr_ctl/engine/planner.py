@@ -215,7 +215,6 @@ def _general(number: int, line: RunbookStep, *, undoable: bool) -> PlannedStep:
 
 
 def _milder(finding: Finding) -> Severity:
-    """Return the severity of a finding that must not refuse."""
     return Severity.WARNING if finding.severity is Severity.ERROR else finding.severity
 
 

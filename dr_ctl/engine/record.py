@@ -150,7 +150,6 @@ class Material:
         return {step_id(step): step for plan in self.plans for step in map(mapping, items(plan.get("steps")))}
 
     def listener(self, entry: Entry) -> Listener | None:
-        """Return the site and the moment of an entry that fences or lets in."""
         at = entry.let_in_at if entry.lets_in else entry.at
         site = text(self.steps.get(entry.step or "", {}).get("site"))
         return None if at is None else Listener(site, at)
@@ -210,7 +209,6 @@ def _plans(files: RunFiles, entries: Iterable[Entry]) -> list[Mapping[str, Any]]
 
 
 def record(files: RunFiles) -> Record:
-    """Read the record of a run, whatever the state of its files."""
     entries = _readable(files.journal)
     outcome, summary, result = how_ended(files)
     run = Material(files.name, entries, _plans(files, entries), result)

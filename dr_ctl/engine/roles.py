@@ -127,7 +127,6 @@ _ANSWERING = (Role.SERVING, Role.STANDBY)
 
 
 def not_there(snapshot: Observation, spec: Spec) -> Finding | None:
-    """Return the finding for units that were asked for and exist at no site."""
     missing = sorted({*(spec.units or ())} - {unit.name for unit in snapshot.units})
     if not missing and spec.units != ():
         return None
@@ -271,10 +270,8 @@ def moves_it(snapshot: Observation, site: str) -> str:
 
 
 def _source(snapshot: Observation, spec: Spec, *, parts: bool) -> str | Finding:
-    source = other(snapshot, spec.target)
-    roles = snapshot.roles
-    serving = [name for name, role in roles.items() if role is Role.SERVING]
-    summary = roles_text(snapshot)
+    source, roles = other(snapshot, spec.target), snapshot.roles
+    serving, summary = sites_serving(snapshot), roles_text(snapshot)
     if is_split(snapshot):
         split = found("DR-ROLE-014.before_move", units=served_where(snapshot), source=source, target=spec.target)
         return (unexpected(snapshot, spec) or source) if parts else split
@@ -361,8 +358,7 @@ def presumed(snapshot: Observation, spec: Spec) -> Sequence[Finding]:
 def _serving_beside(snapshot: Observation, spec: Spec, past: RunState | None, *, parts: bool) -> str | Finding:
     """Return the site that serves while the target is reinstated. A site that came back open counts as the returning
     site only if a run wrote down its loss. If both sites are closed, the resumed run had moved half way."""
-    beside, roles = other(snapshot, spec.target), snapshot.roles
-    summary = roles_text(snapshot)
+    beside, roles, summary = other(snapshot, spec.target), snapshot.roles, roles_text(snapshot)
     if past is None and spec.expect_serving is not None and roles[spec.expect_serving] is not Role.SERVING:
         return _surprise(snapshot, spec, "run again with the site that serves")
     was_lost = any(debt.lost_site == spec.target for debt in snapshot.debts)
@@ -384,8 +380,7 @@ def _serving_beside(snapshot: Observation, spec: Spec, past: RunState | None, *,
 
 def _lost(snapshot: Observation, spec: Spec, *, cut_off: bool) -> str | Finding:
     """Return the lost site, or what is missing to take it for lost. The target must answer itself."""
-    lost, roles = other(snapshot, spec.target), snapshot.roles
-    summary = roles_text(snapshot)
+    lost, roles, summary = other(snapshot, spec.target), snapshot.roles, roles_text(snapshot)
     if spec.expect_serving is not None and roles[spec.expect_serving] is not Role.SERVING:
         return _surprise(snapshot, spec, "a failover is for a site that does not serve any more")
     if roles[spec.target] not in (Role.SERVING, Role.STANDBY):
@@ -441,7 +436,6 @@ def _renamed(basis: Mapping[str, Any], before: Mapping[str, Any]) -> Finding | N
 
 
 def _resumed_source(snapshot: Observation, past: RunState, *, parts: bool) -> str | Finding:
-    """Return the run's own source, or why going on is not safe."""
     roles = snapshot.roles
     summary = roles_text(snapshot)
     if any(role not in (Role.SERVING, Role.STANDBY) for role in roles.values()):

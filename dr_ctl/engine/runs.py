@@ -48,7 +48,6 @@ class Owner:
 
     @property
     def folder(self) -> str:
-        """The name of the installation's own folder."""
         readable = re.sub(r"[^a-z0-9]+", "-", self.name.lower()).strip("-")[:_READABLE]
         digest = hashlib.sha256(repr(sorted(self._addresses)).encode()).hexdigest()
         return "-".join(filter(None, (readable, digest[:_DIGITS])))

@@ -144,7 +144,6 @@ class Answer:
         return [(bean, Fields(bean, row)) for bean, row in rows.items()]
 
     def fields(self) -> Fields:
-        """Return the attributes of the one bean that was read by a `Post`."""
         return Fields(self.bean, self.value())
 
     def take(self, given: Answer) -> None:

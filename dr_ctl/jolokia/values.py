@@ -42,7 +42,6 @@ class Fields:
         return value
 
     def optional_number(self, name: str) -> int | None:
-        """Return a whole number, or None where the broker says null."""
         return None if self._attributes.get(name) is None else self.number(name)
 
     def optional_share(self, name: str) -> float | None:

@@ -57,7 +57,6 @@ class SyncedBroker(ClassicBroker, Grouped):
         return self
 
     def at(self, node: Node | None) -> str | None:
-        """Return the address of `sync` at that node."""
         own = node.sync if isinstance(node, ClassicNode) else None
         return own or (self.sync.stomp if self.sync is not None else None)
 
@@ -169,7 +168,6 @@ class SharedStoreBroker(ClassicBroker):
 
     @property
     def holder(self) -> str:
-        """The broker's name in the lock's row."""
         return self.lease_holder or self.broker
 
 

@@ -291,7 +291,6 @@ def _meant(key: str, kind: type[Settings]) -> str:
 
 @cache
 def _keys(kind: type[Settings]) -> frozenset[str]:
-    """List every key that the settings of a topology have, at whatever place."""
     document = kind.model_json_schema()
     parts = [document, *document.get("$defs", {}).values()]
     return frozenset(key for part in parts for key in part.get("properties", {}))

@@ -181,7 +181,6 @@ class HistoryLocation(NamedTuple):
 
     @property
     def folder(self) -> Path | None:
-        """The folder of a history that lies on this machine alone."""
         return None if "://" in self.where else self.near
 
     @property
