@@ -134,10 +134,10 @@ def verdict(data: Mapping[str, Any], objectives: Objectives | None) -> str:
     limits = list(_limited(data, objectives))
     if word == "missed":
         return f"objectives missed: {brief([limit.missed for limit in limits if limit.judged is Verdict.MISSED])}"
-    untold = [limit.untold for limit in limits if limit.judged is Verdict.UNKNOWN]
+    unknown = [limit.unjudged for limit in limits if limit.judged is Verdict.UNKNOWN]
     if all(limit.most is not None for limit in limits):
-        return f"objectives: cannot tell: {brief(untold)}" if untold else f"objectives: not known{TOO_FEW}"
-    return f"objectives: not known: {brief(untold)}"
+        return f"objectives: cannot tell: {brief(unknown)}" if unknown else f"objectives: not known{TOO_FEW}"
+    return f"objectives: not known: {brief(unknown)}"
 
 
 class _Limited(NamedTuple):
@@ -160,7 +160,7 @@ class _Limited(NamedTuple):
         return f"the oldest{self.of} {likely}{_time(most)} old where {_time(self.limit)} are allowed"
 
     @property
-    def untold(self) -> str:
+    def unjudged(self) -> str:
         write, what = (figure, "messages lost") if self.is_count else (_time, "age of the oldest")
         both = NOT_KNOWN if self.most is None else f"likely {write(self.likely)}, at most {write(self.most)}"
         return f"{what}{self.of} {both}, where {write(self.limit)} are allowed"

@@ -287,11 +287,11 @@ def _of_closed(of: LostSite, limits: Objectives | None, snapshot: Snapshot, at: 
     is_stream = len(by_queue) < len(held)
     more_at_site = {name: count for name, count in apart.items() if count > 0}
     more_at_other = {name: -count for name, count in apart.items() if count < 0 and is_stream}
-    untold = set[str]()
+    unexplained = set[str]()
     if is_stream:
         above = {*_more(more_at_site, held_lost), *_more(more_at_other, held_duplicates)}
-        untold = above - {*snapshot.differing()}
-    for_loss, for_doubles = untold & more_at_site.keys(), untold & more_at_other.keys()
+        unexplained = above - {*snapshot.differing()}
+    for_loss, for_doubles = unexplained & more_at_site.keys(), unexplained & more_at_other.keys()
     lost = None if for_loss else _at_least(held_lost, sum(more_at_site.values()))
     duplicates = None if for_doubles else _at_least(held_duplicates, sum(more_at_other.values()))
 
@@ -317,8 +317,8 @@ def _of_closed(of: LostSite, limits: Objectives | None, snapshot: Snapshot, at: 
         for loss_class in (limits.classes if limits is not None else ())
     ]
     findings: tuple[Finding, ...] = ()
-    if untold:
-        differences, key = brief(sorted(untold)), "DR-PARITY-001.at_lost_site"
+    if unexplained:
+        differences, key = brief(sorted(unexplained)), "DR-PARITY-001.at_lost_site"
         findings = (found(key, severity=Severity.WARNING, site=of.site, differences=differences),)
     queues = tuple(map(of_queue, sorted({*lying, *apart})))
     return Bounds(of.site, Loss(lost, at), Bound(duplicates, at), queues, tuple(classes), findings)

@@ -51,8 +51,8 @@ def counted(findings: Sequence[Finding], code: ExitCode) -> str:
     """Count errors and warnings, as in "2 errors, 1 warning"; a good end alone has "no errors"."""
     count = Counter(finding.severity for finding in findings)
     good = code in (ExitCode.OK, ExitCode.WARNINGS)
-    said = [(count[of], of.value) for of in (Severity.ERROR, Severity.WARNING) if count[of] or good]
-    return ", ".join(f"{number or 'no'} {word}{'' if number == 1 else 's'}" for number, word in said)
+    counts = [(count[of], of.value) for of in (Severity.ERROR, Severity.WARNING) if count[of] or good]
+    return ", ".join(f"{number or 'no'} {word}{'' if number == 1 else 's'}" for number, word in counts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -205,18 +205,18 @@ def _again(request: Request, how: RunOptions, lease: Lease, shown: Plan) -> tupl
 
 def _await_readiness(request: Request) -> Snapshot:
     """Read both sites; for a planned move again until the target's brokers know whether clients could work there."""
-    caller, snapshot, said = request.opened.caller, request.read(), ""
+    caller, snapshot, shown = request.opened.caller, request.read(), ""
     until = caller.clock.monotonic() + caller.timeouts.measured_s
     is_planned = request.spec.operation in _PLANNED and not (request.past and request.past.activation)
     while is_planned and caller.clock.monotonic() < until:
         target = (broker for broker in snapshot.brokers if broker.site == request.site)
         obstacles = ((f"{own.site}/{own.pair}", obstacle) for own in target for obstacle in own.obstacles)
-        untold = [f"{name}: {obstacle.text}" for name, obstacle in obstacles if not obstacle.known]
-        if not untold:
+        unknown = [f"{name}: {obstacle.text}" for name, obstacle in obstacles if not obstacle.known]
+        if not unknown:
             break
-        if not said:
-            said = f"{untold[0]}; waiting up to {caller.timeouts.measured_s:.0f} s for it"
-            caller.say(said)
+        if not shown:
+            shown = f"{unknown[0]}; waiting up to {caller.timeouts.measured_s:.0f} s for it"
+            caller.say(shown)
         caller.clock.sleep(1)
         snapshot = request.read()
     return snapshot

@@ -62,8 +62,8 @@ def of_agent(opened: Opened, snapshot: Snapshot) -> list[Finding]:
         return [found("DR-AGENT-008.unusable", remedy=error.remedy, why=error)]
     if site is None:  # nobody serves, and no agent has ever worked
         return [found("DR-AGENT-008.never")]
-    said = last.get("findings", []) if last.get("primary") == site else []  # by the agent itself, as of its last word
-    own = [Finding(row["id"], Severity(row["severity"]), row["text"], row["remedy"]) for row in said]
+    rows = last.get("findings", []) if last.get("primary") == site else []  # by the agent itself, as of its last word
+    own = [Finding(row["id"], Severity(row["severity"]), row["text"], row["remedy"]) for row in rows]
     return [*_stands(opened, notes, last, site), *own]
 
 

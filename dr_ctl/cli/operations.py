@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from dr_ctl.cli import options
 from dr_ctl.cli.command import app, command, group
-from dr_ctl.cli.options import argument, of, option
+from dr_ctl.cli.options import argument, option, options_for
 
 if TYPE_CHECKING:
     from dr_ctl.application.result import Result
@@ -99,8 +99,8 @@ def _operation(name: str, words: str, asks: Sequence[Parameter], changes: Sequen
         return run.run(session, asked, how)
 
     run_it.__doc__ = _ABOUT[name]
-    of = link_app if " " in name else app
-    command(of, name.rsplit(maxsplit=1)[-1], example=f"{name} {words}", asks=asks, changes=changes)(run_it)
+    parent = link_app if " " in name else app
+    command(parent, name.rsplit(maxsplit=1)[-1], example=f"{name} {words}", asks=asks, changes=changes)(run_it)
 
 
 for _row in _OPERATIONS:
@@ -115,7 +115,7 @@ def verify(session: Session, asked: Spec) -> Result:
     return readiness.verify(session, asked)
 
 
-@command(app, "rehearse", example="rehearse --on canary", asks=of("timeout_s"), changes=options.CHANGE)
+@command(app, "rehearse", example="rehearse --on canary", asks=options_for("timeout_s"), changes=options.CHANGE)
 def rehearse(
     session: Session,
     asked: Spec,
@@ -139,7 +139,7 @@ def rehearse(
     return rehearsing.on_twin(session, variations=variations, seed=seed)
 
 
-@command(app, "resume", example="resume --dry-run", asks=of("timeout_s"), changes=options.STEPWISE)
+@command(app, "resume", example="resume --dry-run", asks=options_for("timeout_s"), changes=options.STEPWISE)
 def resume(session: Session, asked: Spec, how: RunOptions) -> Result:
     """Go on with the run that was interrupted."""
     from dr_ctl.application import run  # noqa: PLC0415
@@ -168,7 +168,7 @@ def abort(
     app,
     "escalate",
     example="escalate --accept-loss 200",
-    asks=of("timeout_s", "accept_loss", "accept_duplicates"),
+    asks=options_for("timeout_s", "accept_loss", "accept_duplicates"),
     changes=options.STEPWISE,
 )
 def escalate(

@@ -117,7 +117,7 @@ def switch(name: str, typed: str, text: str, **how: Any) -> Parameter:
     return parameter(name, kind, option(typed, text, **how), False if kind is bool else None)
 
 
-def of(*names: str) -> tuple[Parameter, ...]:
+def options_for(*names: str) -> tuple[Parameter, ...]:
     """Return the options that set these fields of `Spec` or `RunOptions`."""
     return tuple(switch(name, FIELDS[name]["typed"], FIELDS[name]["help"]) for name in names)
 
@@ -128,26 +128,26 @@ LOST: Final = parameter("site", str, argument("SITE", "The lost site that is bac
 
 LINK: Final = (SITE, switch("timeout_s", "--timeout T", "How long the link may take to attach, as in 30s."))
 NO_DRAIN: Final = (switch("timeout_s", "--timeout T", "For the drain of other commands; this one has none."),)
-STEP: Final = (SITE, *NO_DRAIN, *of("queues"))
-DRAIN: Final = (TO, *of("timeout_s", "accept_difference", "accept_duplicates", "queues"))
+STEP: Final = (SITE, *NO_DRAIN, *options_for("queues"))
+DRAIN: Final = (TO, *options_for("timeout_s", "accept_difference", "accept_duplicates", "queues"))
 MOVE: Final = (
     TO,
-    *of("timeout_s", "max_outage_s", "cut_in_flight", "accept_difference", "accept_duplicates", "queues"),
+    *options_for("timeout_s", "max_outage_s", "cut_in_flight", "accept_difference", "accept_duplicates", "queues"),
 )
-FAILOVER: Final = (TO, *of("timeout_s", "accept_loss", "accept_duplicates", "presume_down", "silent_since"))
-REINSTATE: Final = (LOST, *of("timeout_s", "accept_duplicates"))
+FAILOVER: Final = (TO, *options_for("timeout_s", "accept_loss", "accept_duplicates", "presume_down", "silent_since"))
+REINSTATE: Final = (LOST, *options_for("timeout_s", "accept_duplicates"))
 PLAN: Final = (
     parameter("operation", str, argument("OPERATION", "swapover, failover, failback, reinstate")),
     parameter("site", str | None, argument("[SITE]", "The site to serve, or to reinstate."), None),
     switch("to", "--to SITE", "The same."),
-    *of("timeout_s", "max_outage_s", "cut_in_flight", "accept_difference", "queues", "expect_serving"),
-    *of("accept_loss", "accept_duplicates", "presume_down", "silent_since", "reason"),
+    *options_for("timeout_s", "max_outage_s", "cut_in_flight", "accept_difference", "queues", "expect_serving"),
+    *options_for("accept_loss", "accept_duplicates", "presume_down", "silent_since", "reason"),
 )
 # Options of commands that may change a broker, that have steps, and that carry out a whole plan.
-CHANGE: Final = of("yes", "dry_run", "break_lock", "reason", "expect_serving")
-STEPWISE: Final = (*CHANGE, *of("step"))
-WHOLE: Final = (*STEPWISE, *of("saved"))
-AT: Final = (*WHOLE, *of("at"))  # a planned move may wait for its moment
+CHANGE: Final = options_for("yes", "dry_run", "break_lock", "reason", "expect_serving")
+STEPWISE: Final = (*CHANGE, *options_for("step"))
+WHOLE: Final = (*STEPWISE, *options_for("saved"))
+AT: Final = (*WHOLE, *options_for("at"))  # a planned move may wait for its moment
 
 
 FORMS: Final = ("text", "json", "yaml")  # every command has these outputs

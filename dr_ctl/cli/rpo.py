@@ -166,8 +166,8 @@ def reconcile(session: Session, files: list[str], out: Path | None, property_nam
     code = ExitCode.UNKNOWN if result.parts["unknown"].count else ExitCode.OK
     code = code if result.is_clean else ExitCode.LOSS_REFUSED
     counts = [f"{result.parts[kind].count} {kind}" for kind in KINDS if result.parts[kind].count]
-    said = ", ".join(counts) or "nothing lost, nothing doubled" if result.events else "the ledgers tell of no message"
-    return Result(code, said, findings, document(result), text=_counts(result))
+    text = ", ".join(counts) or "nothing lost, nothing doubled" if result.events else "the ledgers tell of no message"
+    return Result(code, text, findings, document(result), text=_counts(result))
 
 
 def _counts(result: Reconciled) -> str:

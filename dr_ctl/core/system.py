@@ -164,7 +164,7 @@ class _Threaded(Generic[T]):
 
     def __init__(self, work: Callable[[], T], name: str) -> None:
         self._job = _Job(work)
-        self._told = False
+        self._asked = False
         # The thread holds the job alone, so that nobody has this any more once nobody can ask for the result.
         self._thread = threading.Thread(target=self._job.do, name=name, daemon=True)
         self._thread.start()
@@ -175,13 +175,13 @@ class _Threaded(Generic[T]):
 
     def result(self) -> T:
         self._thread.join()
-        self._told = True
+        self._asked = True
         return self._job.result()
 
     def __del__(self) -> None:
         # A defect in work whose result nobody asked for is still reported.
         error = self._job.error
-        if not self._told and error is not None and not isinstance(error, OSError | DrCtlError):
+        if not self._asked and error is not None and not isinstance(error, OSError | DrCtlError):
             threading.excepthook(threading.ExceptHookArgs((type(error), error, error.__traceback__, self._thread)))
 
 

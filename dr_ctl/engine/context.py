@@ -170,8 +170,8 @@ class JournalledStep(StepContext):
         if self._step.verb == FENCING:
             self._outage.begins()
         outcomes = list(send(calls))
-        told = [(outcome.word, {"text": outcome.text, **outcome.evidence}) for outcome in outcomes]
-        self._journal.results(self._step, [(seq, *row) for seq, row in zip(intents, told, strict=True)])
+        rows = [(outcome.word, {"text": outcome.text, **outcome.evidence}) for outcome in outcomes]
+        self._journal.results(self._step, [(seq, *row) for seq, row in zip(intents, rows, strict=True)])
         return outcomes
 
     def sample(self, evidence: Mapping[str, Json]) -> None:

@@ -112,7 +112,7 @@ def shut_beside(units: Sequence[UnitSnapshot], served: Mapping[str, str]) -> Map
     return {name: served[name] for name in shut}
 
 
-def of(facts: Facts, code: ExitCode, text: str) -> End:
+def judged(facts: Facts, code: ExitCode, text: str) -> End:
     """Check the code that the steps gave by the observation, that of units that nobody asked for too."""
     end = _of_asked(facts, code, text)
     if not facts.shut:

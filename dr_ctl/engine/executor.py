@@ -288,9 +288,9 @@ class Execution(Generic[O]):
     def _snapshot(self) -> ports.Outcome:
         if self.exposure is None:
             return ports.NotNeeded("nothing is lost in a planned move")
-        said = self._bounds() if self.journal.replay().activation else None
-        if said is not None:
-            return ports.Done(bounds_text(said), {"bounds": dict(said)})  # clients have worked at the target since
+        bounds = self._bounds() if self.journal.replay().activation else None
+        if bounds is not None:
+            return ports.Done(bounds_text(bounds), {"bounds": dict(bounds)})  # clients have worked at the target since
         bounds = dict(self.exposure.bounds())
         return ports.Done(bounds_text(bounds), {"bounds": bounds}, tuple(self.exposure.findings()))
 
@@ -381,7 +381,7 @@ class Execution(Generic[O]):
             others=tuple(unit for unit in snapshot.units if not self._spec.includes(unit.name)),
             outcome=done[-1] if done else "",
         )
-        end = ending.of(facts, code, text or "")
+        end = ending.judged(facts, code, text or "")
         findings = (*self._findings, *end.findings)
         if end.code is ExitCode.INCOMPLETE and all(finding.severity is not Severity.ERROR for finding in findings):
             findings = (*findings, found("DR-RUN-008", what=end.text))  # no other finding has a remedy
@@ -390,5 +390,5 @@ class Execution(Generic[O]):
 
     def _bounds(self) -> Mapping[str, Json] | None:
         """Return the last bounds on the loss in the journal, those of an earlier process too."""
-        said: list[Any] = [entry.evidence["bounds"] for entry in self.journal.entries() if "bounds" in entry.evidence]
-        return said[-1] if said else None
+        known: list[Any] = [entry.evidence["bounds"] for entry in self.journal.entries() if "bounds" in entry.evidence]
+        return known[-1] if known else None

@@ -336,8 +336,8 @@ def takeover_risks(snapshot: Observation, spec: Spec) -> Sequence[Finding]:
     hints, word = snapshot.hints.get(lost, NO_HINTS), spec.presume_down == lost and spec.reason is not None
     if serves_all(snapshot, spec.target):
         return ()
-    said = (("DR-NODE-004", hints.takeovers), ("DR-NODE-001.lost", hints.nodes))
-    return [found(id_, accepted=word, nodes="; ".join(nodes), site=lost) for id_, nodes in said if nodes]
+    risks = (("DR-NODE-004", hints.takeovers), ("DR-NODE-001.lost", hints.nodes))
+    return [found(id_, accepted=word, nodes="; ".join(nodes), site=lost) for id_, nodes in risks if nodes]
 
 
 def why_not_lost(snapshot: Observation, spec: Spec, *, under_way: bool, cut_off: bool) -> tuple[Finding, ...]:

@@ -70,11 +70,11 @@ class CommandContext:
             work = in_background(program, what)
             late = not work.wait(timeout_s)
             return _outcome(what, timeout_s, -signal.SIGKILL if late else work.result(), "", late=late)
-        told = {f"DR_CTL_{key.upper()}": value for key, value in facts.items() if value is not None}
-        variables = {key: value if isinstance(value, str) else json.dumps(value) for key, value in told.items()}
+        named = {f"DR_CTL_{key.upper()}": value for key, value in facts.items() if value is not None}
+        variables = {key: value if isinstance(value, str) else json.dumps(value) for key, value in named.items()}
         environment = {key: value for key, value in os.environ.items() if key not in self.hidden}
         # Files, not pipes: a daemon that the command leaves behind may hold both for ever.
-        with TemporaryFile() as given, TemporaryFile() as said:
+        with TemporaryFile() as given, TemporaryFile() as output:
             given.write(json.dumps(facts if document is None else document).encode())
             given.seek(0)
             try:
@@ -83,16 +83,16 @@ class CommandContext:
                     cwd=self.folder,
                     env=environment | variables,
                     stdin=given,
-                    stdout=said,
+                    stdout=output,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
                 )
             except OSError as error:
                 return Failed(f"{what} could not be started: {error.strerror or error}: {words[0]}")
             late = _is_late(process, timeout_s, stop)
-            size = said.seek(0, os.SEEK_END)
-            said.seek(max(0, size - _READ))
-            text = masked(said.read().decode("utf-8", "replace"), secret_values(environment))[-_KEPT:]
+            size = output.seek(0, os.SEEK_END)
+            output.seek(max(0, size - _READ))
+            text = masked(output.read().decode("utf-8", "replace"), secret_values(environment))[-_KEPT:]
         return _outcome(what, timeout_s, process.returncode, text, late=late)
 
 

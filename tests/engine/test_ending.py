@@ -43,7 +43,7 @@ def ended(operation: str, london: Role, paris: Role, code: ExitCode = OK, **more
     usual["before"] = () if operation == "failover" else ("london",)
     spec = Spec(operation, "paris", max_outage_s=more.pop("limit_s", None))
     facts = Facts(spec, "london", {"london": london, "paris": paris}, **{**usual, **more})
-    return ending.of(facts, code, "it ended")
+    return ending.judged(facts, code, "it ended")
 
 
 @pytest.mark.parametrize("changed", [True, False])
