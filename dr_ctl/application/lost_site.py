@@ -16,7 +16,7 @@ from dr_ctl.core.model import ExitCode, Finding, Role, Severity, brief
 from dr_ctl.core.system import stamp
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.journal import fenced_at, read_entries, replay
-from dr_ctl.engine.operations import ACTIVATING, FAILOVER, UNFENCE
+from dr_ctl.engine.operations import ACTIVATE, FAILOVER, UNFENCE
 from dr_ctl.engine.plan import AlreadyThere, Decision, Plan, Refusal, Spec, plan_of
 from dr_ctl.engine.ports import NO_HINTS
 from dr_ctl.engine.record import OutageBounds
@@ -236,7 +236,7 @@ def _moved_by(runs: Runs) -> tuple[datetime | None, str, str]:
             return (last.let_in_at, sites.get(last.step or "", ""), "") if whole else unknown
         if (at := fenced_at(entries)) is not None:
             return (at, past.plan.source, files.name) if past.plan.serving == (past.plan.source,) else unknown
-        if {ACTIVATING, UNFENCE} & {step.step.verb for step in past.steps}:
+        if {ACTIVATE, UNFENCE} & {step.step.verb for step in past.steps}:
             break
     return None, "", ""
 

@@ -15,7 +15,7 @@ from dr_ctl.core.errors import Stopped
 from dr_ctl.core.model import Finding, Json
 from dr_ctl.core.system import Clock, system
 from dr_ctl.engine.journal import Journal, fenced_at
-from dr_ctl.engine.operations import FENCING
+from dr_ctl.engine.operations import FENCE
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Outcome, StepContext
 from dr_ctl.telemetry.events import EventSink, WaitProgress
@@ -167,7 +167,7 @@ class JournalledStep(StepContext):
         if self._stop is not None and self._stop.asked():
             raise Stopped(self._stop.signum or 0)
         intents = self._journal.intents(self._step, calls)
-        if self._step.verb == FENCING:
+        if self._step.verb == FENCE:
             self._outage.begins()
         outcomes = list(send(calls))
         rows = [(outcome.word, {"text": outcome.text, **outcome.evidence}) for outcome in outcomes]

@@ -194,7 +194,7 @@ class Execution(Generic[O]):
             return self._ended(code, f"{outcome.text}; nothing was undone")
         if self._may_go_back(step, outcome):
             return self._back(ports.Failed(outcome.text, findings=outcome.findings, code=code))
-        if not isinstance(outcome, ports.Unknown) or step.verb != operations.ACTIVATING:
+        if not isinstance(outcome, ports.Unknown) or step.verb != operations.ACTIVATE:
             return self._ended(ExitCode.INCOMPLETE, outcome.text)
         # The text of a broker that stops answering names no site to look at.
         advice = "" if "look at" in outcome.text else f": look at {self._move.target} first"
@@ -221,7 +221,7 @@ class Execution(Generic[O]):
             return self._revertible
         if isinstance(outcome, ports.Failed) and outcome.code is ExitCode.INCOMPLETE:
             return False  # clients are served, and something beside them is missing
-        if step.undoable or step.verb != operations.ACTIVATING:
+        if step.undoable or step.verb != operations.ACTIVATE:
             return step.undoable
         if isinstance(outcome, ports.Failed):
             return self._revertible
@@ -259,7 +259,7 @@ class Execution(Generic[O]):
             raise  # the journal itself fails: no further step could be written down
         except Exception as error:  # noqa: BLE001 - clients may be out: what breaks here is undone as what fails is
             outcome = _defect(error)
-        if step.verb == operations.ACTIVATING and isinstance(outcome, ports.Done | ports.NotNeeded):
+        if step.verb == operations.ACTIVATE and isinstance(outcome, ports.Done | ports.NotNeeded):
             self._outage.ends()
         let_in: dict[str, Json] = {} if context.let_in_at is None else {LET_IN_AT: stamp(context.let_in_at)}
         took = self.clock.monotonic() - began

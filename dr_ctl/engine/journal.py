@@ -46,7 +46,7 @@ from dr_ctl.core.errors import NO_ROOM, DrCtlError, EnvironmentFault
 from dr_ctl.core.model import Json
 from dr_ctl.core.system import Clock, stamp, system
 from dr_ctl.engine.disk import RESERVE, CannotWrite, Reserve, sync_folder
-from dr_ctl.engine.operations import ACTIVATING, FENCING, UNFENCE
+from dr_ctl.engine.operations import ACTIVATE, FENCE, UNFENCE
 from dr_ctl.engine.plan import Call, Plan, PlannedStep
 
 GENESIS: Final = "0" * 64
@@ -87,7 +87,7 @@ class Entry:
     @property
     def fences(self) -> bool:
         """Say whether the line is the intent of a call that may keep clients out."""
-        return self.kind == "intent" and self.verb == FENCING
+        return self.kind == "intent" and self.verb == FENCE
 
     @property
     def lets_in(self) -> bool:
@@ -269,9 +269,9 @@ def replay(entries: Sequence[Entry]) -> RunState:
         for entry in entries:
             if entry.kind == "step" and entry.step is not None and entry.outcome is not None:
                 states[entry.step] = after(states[entry.step], StepEvent(entry.outcome))
-                if entry.verb == ACTIVATING and entry.outcome == StepEvent.FAILED.value:
+                if entry.verb == ACTIVATE and entry.outcome == StepEvent.FAILED.value:
                     activation = False
-            elif entry.kind == "intent" and entry.verb == ACTIVATING:
+            elif entry.kind == "intent" and entry.verb == ACTIVATE:
                 activation = True
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise JournalDamaged(f"the journal holds no run that can be read: {type(error).__name__}: {error}") from error
@@ -309,9 +309,9 @@ LET_IN_AT: Final = "let_in_at"
 messages."""
 # These ends of steps let clients in, at the target or again at the source.
 _LETS_IN: Final = {
-    (ACTIVATING, StepEvent.SUCCEEDED.value),
-    (ACTIVATING, StepEvent.UNNEEDED.value),
-    (FENCING, StepEvent.UNDONE.value),
+    (ACTIVATE, StepEvent.SUCCEEDED.value),
+    (ACTIVATE, StepEvent.UNNEEDED.value),
+    (FENCE, StepEvent.UNDONE.value),
     (UNFENCE, StepEvent.SUCCEEDED.value),
 }
 

@@ -18,13 +18,10 @@ GENERAL: Final = frozenset({ESTIMATE, SNAPSHOT, QUESTION, NO_RETURN, HOOK, HOLD}
 CATCHING_UP: Final = "catch-up"
 # These verbs prove a site empty and open the other; a run does them again where a takeover outdates the proof.
 DRAIN_TO_ACTIVATE: Final = ("drain", "verify", NO_RETURN, "activate")
-# Clients are out from the first call of FENCING, and may be in from the first call of ACTIVATING.
-FENCING: Final = "fence"
-ACTIVATING: Final = "activate"
 # A resumed run whose target was seen to serve does only these verbs.
-FINISHING: Final = frozenset({"observe", "check", NO_RETURN, ACTIVATING, "probe"})
+FINISHING: Final = frozenset({"observe", "check", NO_RETURN, "activate", "probe"})
 # If the source lets clients in again, it does these: the source is closed, without any check before.
-CLOSING_AGAIN: Final = (FINISHING - {"check"}) | {FENCING}
+CLOSING_AGAIN: Final = (FINISHING - {"check"}) | {"fence"}
 # A failover that was made before does only these verbs: messages of the lost site are kept out again.
 KEEPING_OUT: Final = frozenset({"observe", "check", SNAPSHOT, "quarantine"})
 # These verbs reinstate a lost site. After RECONCILE the site stays reinstated, even if a later step fails.
@@ -37,10 +34,10 @@ REINSTATE: Final = "reinstate"
 REINSTATING: Final = (REINSTATE, FAILBACK)
 ALL: Final = (SWAPOVER, FAILOVER, FAILBACK, REINSTATE)
 QUIESCE: Final = "quiesce"
-FENCE: Final = "fence"
+FENCE: Final = "fence"  # a run keeps clients out from the first call of this verb
 DRAIN: Final = "drain"
 VERIFY: Final = "verify"
-ACTIVATE: Final = "activate"
+ACTIVATE: Final = "activate"  # clients may be in from the first call of this verb
 UNFENCE: Final = "unfence"
 RESTART: Final = "link restart"
 TRIM: Final = "trim"

@@ -168,7 +168,7 @@ def _lines(runbook: Runbook, snapshot: Observation, move: Move, past: RunState |
         lines = tuple(line for line in lines if line not in hooks)
     elif hooks:
         more = {CUT_OFF: True}
-        lines = [replace(at, words={**at.words, **more}) if at.verb == operations.FENCING else at for at in lines]
+        lines = [replace(at, words={**at.words, **more}) if at.verb == operations.FENCE else at for at in lines]
     if move.spec.operation == operations.REINSTATE:
         ends = [number for number, line in enumerate(lines, start=1) if line.verb == operations.RECONCILE]
         lines = lines[: ends[0]] if ends else lines

@@ -13,7 +13,7 @@ from dr_ctl.core.system import Clock
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.lease import Store
-from dr_ctl.engine.operations import ACTIVATING, FAILOVER, REINSTATING
+from dr_ctl.engine.operations import ACTIVATE, FAILOVER, REINSTATING
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Done, Driver, Failed, Move, NotNeeded, Outcome, Recipe, StepContext
 from dr_ctl.engine.waiting import until
@@ -112,7 +112,7 @@ class PairDriver(Generic[V_co]):
         sent = tools.may_serve or move.sent
         is_kept = step.verb not in READ_ONLY_VERBS and (sent or isinstance(outcome, Done | NotNeeded))
         self._last = (step.verb, context) if is_kept else None
-        is_first = step.verb == ACTIVATING and not sent
+        is_first = step.verb == ACTIVATE and not sent
         if not (is_first and isinstance(outcome, Failed)):
             return outcome
         newest = [session.newest[1] for session in tools.observer.all() if session.newest]
@@ -161,7 +161,7 @@ class PairDriver(Generic[V_co]):
         if any(view.link.listeners and not view.link.is_shut for view in target) and verb != UNDONE:
             kept |= self._again(QUARANTINE, "DR-NODE-007.link_open" if verb != QUARANTINE else "", context, move)
         if sent and any(not listener.started for view in target for listener in view.listeners):
-            kept |= self._again(ACTIVATING, "DR-NODE-007.closed", context, move)
+            kept |= self._again(ACTIVATE, "DR-NODE-007.closed", context, move)
         if not (sent or self._lost or verb in FENCED):
             kept |= self._open_as_before(move.source, context, move)
         if not (sent or move.spec.operation in REINSTATING):
