@@ -1,2 +1,1 @@
-"""The use-cases: each takes values and ports and returns a result. Printing, asking and parsing words belong to
-`cli`."""
+"""The use-cases: the functions take values and ports and return results. `cli` prints, asks and parses words."""

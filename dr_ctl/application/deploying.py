@@ -62,8 +62,7 @@ def systemd(caller: Caller, out: Path, state: Path | None, does: Sequence[str] =
 
 
 def kubernetes(caller: Caller, out: Path, image: str, does: Sequence[str] = ()) -> Result:
-    """Write the manifests; the commands of the result make a ConfigMap and a Secret. `does` has options of the
-    monitor."""
+    """Write the manifests; the commands of the result make a ConfigMap and a Secret. `does` has monitor options."""
     installation = caller.installation()
     handed = credentials(installation)
     beside = {name: path for _, name in files(installation.settings) if (path := installation.path(name)).is_file()}
@@ -87,8 +86,7 @@ def kubernetes(caller: Caller, out: Path, image: str, does: Sequence[str] = ()) 
 
 
 def credentials(installation: Installation) -> Mapping[str, Path]:
-    """Return the files of passwords, by the names that a service has for them. Raises `UsageError` for other
-    secrets."""
+    """Return the files of passwords, by their names for a service. Raises `UsageError` for other secrets."""
     named = [*secrets(installation.settings)]
     loose = [where for where, secret in named if secret.env is not None or secret.plain is not None]
     if loose:

@@ -65,8 +65,7 @@ DATA: Final[Mapping[str, str]] = {
     "explain": "application.explaining:Entry application.explaining:GlossaryEntry",
     "schema": "application.documents:SchemaData",
 }
-"""The types that `data` of each command's document may have, as `module:name`; a name of a value allows that value
-alone."""
+"""The types that `data` of each command's document may have, as `module:name`; a value allows itself alone."""
 
 LINES: Final[Mapping[str, str]] = {
     "monitor": f"agents.exposing:Sample application.maintenance:MaintenanceData {_RUN}",

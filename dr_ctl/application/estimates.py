@@ -75,8 +75,7 @@ def beside_plan(installation: Installation, result: Result) -> Result:
 
 @dataclass(frozen=True, slots=True)
 class NoEstimator(Estimator):
-    """Gives the stored estimate of a `lost` site, without Spark, or skips the estimate behind a fence: clients are
-    out."""
+    """Gives the stored estimate of a `lost` site, without Spark, or none behind a fence: clients are out."""
 
     installation: Installation
     lost: str | None = None

@@ -172,8 +172,7 @@ class LossBound:
         return f"{why}{asked}" if helps else why
 
     def _break_even(self, now: Bounds, spec: Spec) -> tuple[bool, str]:
-        """Say whether a person's word on the site's end helps, and by when the site must have ended for an allowed
-        loss."""
+        """Say whether a person's word helps, and by when the site must have ended for an allowed loss."""
         most = self._limits.loss.messages if self._limits is not None else 0
         most = spec.accept_loss if isinstance(spec.accept_loss, int) else most
         if self._read is not None:

@@ -210,8 +210,7 @@ def unserved(installation: Installation, runs: Runs, *, sure: bool) -> LossStart
 
 
 def last_served(installation: Installation, runs: Runs) -> tuple[datetime | None, str, str]:
-    """Return the last time that a site served, the site, and the run that closed it, if any. The newest source
-    counts."""
+    """Return the last time that a site served, the site, and the run that closed it, if any."""
     served = [
         (at, site, "")
         for site in installation.settings.sites

@@ -93,8 +93,7 @@ class Saved:
 
 
 def load(path: Path, again: str, *, named: str = "") -> Saved:
-    """Read a saved plan; raises `UsageError`, with the remedy `again` and `named` before the file, for an unusable
-    one."""
+    """Read a saved plan; raises `UsageError`, with the remedy `again`, and `named` before the file."""
     try:
         content = path.read_bytes()
         row = json.loads(content)
@@ -127,8 +126,7 @@ def read(path: Path, asked: Spec) -> Saved:
 
 
 def same(before: Plan, now: Plan, saved: Path | None = None) -> Plan | Refusal:
-    """Return the new plan, or a refusal with each difference from the plan before, in the file `saved` or shown
-    only."""
+    """Return the new plan, or a refusal with each difference from the plan before, which may be `saved`."""
     again, how = f"dr-ctl plan {before.spec.operation} --to {before.spec.target}", "shown" if saved is None else "saved"
     again = f"`{again}`" if saved is None else f"`{again} --out {saved}`"
     was, is_ = (json.loads(json.dumps(dict(plan.basis))) for plan in (before, now))
@@ -207,8 +205,7 @@ class ApproveData:
 
 
 def permit(installation: Installation, spec: Spec, saved: Saved | None, runs: Runs) -> Approvals | Result | None:
-    """Return the approvals of a run that is about to begin, or its refusal; None if the settings ask for no
-    approval."""
+    """Return the approvals of a run that is about to begin, or its refusal; None if no approval is needed."""
     wanted = installation.settings.approvals
     if wanted is None or spec.operation not in wanted.of:
         return None

@@ -212,8 +212,7 @@ def grouped(
     *,
     verbose: bool,
 ) -> list[Group]:
-    """Group findings by the check that makes them, else by the operation that they refuse, else as the
-    installation's."""
+    """Group findings by their check, else by the operation that they refuse, else as the installation's."""
     of_check = {finding: check.where for check in checks for finding in check.found}
     of_operation = {
         finding: verdict.title for verdict in reversed(verdicts) for finding in (*verdict.findings, verdict.exposure)

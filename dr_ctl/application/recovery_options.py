@@ -52,8 +52,7 @@ class OpenRun:
         return "its journal cannot be read" if self.past is None else title(self.past.plan)
 
     def process(self, snapshot: Snapshot) -> str:
-        """Say where the process of an interrupted run was. A live process on this host would hold the journal's
-        lock."""
+        """Say where the run's process was. A live process on this host would hold the journal's lock."""
         locks = (lock for reading in snapshot.locks for lock in reading.documents)
         lock = next((lock for lock in locks if lock.run == self.files.name), None)
         if lock is not None and lock.host and lock.host != socket.gethostname():

@@ -46,8 +46,7 @@ def on_brokers(caller: Caller, how: RunOptions, *, clean: bool, timeout_s: float
 
 
 def on_twin(caller: Caller, *, variations: int, seed: int) -> Result:
-    """Rehearse moves on a twin of the installation, each from its own seed. Raises `UsageError` without that
-    package."""
+    """Rehearse moves on a twin, each from its own seed. Raises `UsageError` without the twin's package."""
     for entry_point in entry_points(group=GROUP, name="twin"):
         played: Result = entry_point.load()(caller, variations=variations, seed=seed)
         return played

@@ -33,8 +33,7 @@ _PASSWORDS: Final = {"__all__": {"password"}}
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request. A resume has the `past` of its run; a plan `anew` takes an open run's place, and must equal a `saved`
-    plan."""
+    """A resume has the `past` of its run; a plan `anew` takes an open run's place, and must equal a `saved` plan."""
 
     spec: Spec
     opened: Opened
@@ -96,8 +95,7 @@ class Request:
         return snapshot
 
     def narrowed(self, snapshot: Snapshot) -> Request:
-        """Add the units of the pattern, or, while both sites serve a part, the units that the other site does not
-        serve."""
+        """Add the units of the pattern, or, while both sites serve, those that the other site does not serve."""
         spec = self.spec
         if spec.units is not None or not self.opened.topology.recipe.moves_parts:
             return self
@@ -154,8 +152,7 @@ class Request:
         return replace(decided, findings=findings, basis=basis)
 
     def residue(self, snapshot: Snapshot) -> Mapping[str, Json] | None:
-        """Count the messages that a lost site brings back, and the duplicates; None if they cannot be counted
-        beforehand."""
+        """Count the messages that a lost site brings back, and the duplicates; None if they cannot be counted."""
         return (snapshot.residue(self.spec.target) or None) if self.spec.operation in operations.REINSTATING else None
 
     def why_not_so(self) -> str | None:

@@ -56,8 +56,7 @@ class AbortData(OperationData):
 
 
 def run(caller: Caller, asked: Spec, how: RunOptions) -> Result:
-    """Check for another run's lock, for an open run and for a wanted state that holds already; then lock and look
-    again."""
+    """Check another run's lock, an open run and a wanted state that holds already; then lock and look again."""
     saved = plans.read(how.saved, asked) if how.saved is not None else None
     if saved is not None:
         asked = replace(saved.spec, reason=asked.reason or saved.spec.reason)
@@ -93,8 +92,7 @@ def resume(caller: Caller, timeout_s: float | None, how: RunOptions) -> Result:
 
 
 def escalate(caller: Caller, name: str | None, asked: Spec, how: RunOptions) -> Result:
-    """Replace a planned move that cannot finish by a failover. The source is fenced, so that its messages are
-    counted."""
+    """Replace a planned move that cannot finish by a failover. The fenced source counts its messages."""
     runs = caller.runs()
     files = runs.unfinished() if name is None else runs.find(name)
     if files is None or not files.open() or not read_entries(files.journal):

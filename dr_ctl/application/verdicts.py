@@ -304,8 +304,7 @@ def differing(opened: Opened, snapshot: Snapshot, site: str, by_history: Sequenc
 
 
 def planned_as_if_lost(opened: Opened, asked: Spec, lost: str) -> Result:
-    """Decide as if no port of that site answered. The losses that a person would have to accept are accepted and
-    shown."""
+    """Decide as if no port of that site answered. Losses that a person would have to accept are shown."""
     opened.installation.must_know(lost)
     if asked.operation != FAILOVER or lost == asked.target:
         remedy = f"As in `dr-ctl plan failover --to {opened.other(lost)} --as-if-lost {lost}`."

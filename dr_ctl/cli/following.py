@@ -24,8 +24,7 @@ SAMPLE_EVERY_S: Final = 1.0
 
 
 class Tail:
-    """Reads the lines that were added to a journal since the last call. A line that is being written is left for
-    later."""
+    """Reads the lines added to a journal since the last call. A line that is being written is left for later."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

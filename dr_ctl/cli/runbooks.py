@@ -20,8 +20,7 @@ runbook_app = group("runbook", "The runbooks in force: list, show, lint.")
 
 
 def _in_force(session: Session) -> tuple[Path, Sequence[Rule]]:
-    """Return the folder of the runbooks in force and the installation's order rules; without settings, those of
-    dr-ctl."""
+    """Return the folder and the order rules of the runbooks in force, without settings those of dr-ctl."""
     if not session.has_settings():
         from dr_ctl.engine import runbook  # noqa: PLC0415
 

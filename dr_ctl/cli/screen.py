@@ -157,8 +157,7 @@ class _Watched:
             typer.echo(f"{stamp(at)}\n{text_of(result)}")
 
     def _screenful(self) -> Text:
-        """Draw the summary, problems, the last changes, then the sites, as far as they fit; count the lines left
-        out."""
+        """Draw the summary, problems, changes, then the sites, as far as they fit; count the lines left out."""
         styled = [Text(text, _MARKED.get(text[:2], "")) for text in self._lines()]
         wrapped = Text("\n").join(styled).wrap(self._console, self._console.width)
         height = self._console.height

@@ -111,8 +111,7 @@ def no_java(what_for: str, instead: str = "") -> PartMissing:
 
 
 def without(error: ModuleNotFoundError) -> PartMissing | None:
-    """Return the fault for a package that dr-ctl does much without; the absence of any other module is a defect
-    (None)."""
+    """Return the fault for a package that dr-ctl does much without; None for a defect, the lack of another module."""
     package = _PACKAGES.get((error.name or "").partition(".")[0])
     if package is None:
         return None

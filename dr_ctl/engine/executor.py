@@ -69,8 +69,7 @@ class Callbacks:
 
 
 def to_undo(past: RunState) -> list[PlannedStep]:
-    """List the steps to undo, in this order: begun, with an inverse, and after the last reinstatement that
-    succeeded."""
+    """List the steps to undo, in this order: begun, with an inverse, and after the last good reinstatement."""
     reinstated = [of.step.number for of in past.steps if of.step.verb == operations.RECONCILE and of.succeeded]
     kept = max(reinstated, default=0)
     return [step for step in past.started() if step.inverse and step.number > kept]

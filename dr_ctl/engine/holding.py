@@ -77,8 +77,7 @@ class Lease:
         return [broker.name for broker in self.locks if broker.held is not None]
 
     def take(self, among: Collection[tuple[str, str]] | None = None, *, break_lock: bool = False) -> None:
-        """Take the lock at every broker that answers, or those of them in `among`; raises `Locked`, with nothing
-        taken."""
+        """Take the lock at every broker that answers, or those in `among`; raises `Locked`, with nothing taken."""
         before, self._lost = self._lost, None
         for attempt in range(TRIES):
             rival = self._try(among, break_lock=break_lock)
@@ -355,8 +354,7 @@ def _remove(broker: BrokerLock, epoch: int) -> None:
 
 @contextmanager
 def auto_renewed(stores: Sequence[lease.Store], who: lease.LockDocument, clock: Clock) -> Iterator[Lease]:
-    """Make a lock to take; a lock that is held is renewed in the background until the block ends. The stores are closed
-    then."""
+    """Make a lock to take; the block renews a held lock in the background, and closes the stores at its end."""
     held = Lease(stores, who, clock)
     over = system().event()
     keeping = [in_background(partial(_keep, held, broker, over), f"lock at {broker.name}") for broker in held.locks]

@@ -140,8 +140,7 @@ def is_held(path: Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Lines that fit together. `wrong` has the number of the first other line, and why; `torn` says that a torn line
-    follows."""
+    """Lines that fit together. `wrong` has the number of the first other line, and why; a `torn` line follows."""
 
     entries: list[Entry]
     wrong: tuple[int, str] | None = None
@@ -149,8 +148,7 @@ class Chain:
 
 
 def chain(raw: bytes, *, exact: bool = False) -> Chain:
-    """Read the lines that fit together. If `exact`, every byte must be as written, and no crash explains a lonely
-    line."""
+    """Read the lines that fit together. If `exact`, every byte must be as written, and no lonely line is torn."""
     entries: list[Entry] = []
     previous = GENESIS
     *whole, rest = raw.split(b"\n")
@@ -305,8 +303,7 @@ def fenced_at(entries: Sequence[Entry]) -> datetime | None:
 OUT_AGAIN_S: Final = "out_again_s"
 """The evidence key for the longest time that a takeover kept clients out of a serving site."""
 LET_IN_AT: Final = "let_in_at"
-"""The evidence key for the moment clients got in: the activation itself ends later, with the delivery of held
-messages."""
+"""The evidence key for the moment clients got in: the activation ends later, with the held messages."""
 # These ends of steps let clients in, at the target or again at the source.
 _LETS_IN: Final = {
     (ACTIVATE, StepEvent.SUCCEEDED.value),

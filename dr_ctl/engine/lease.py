@@ -119,8 +119,7 @@ class Store(Protocol):
         any content, and `NOBODYS` for those that clients can have made."""
 
     def lately(self, kind: str) -> tuple[float, int, Sequence[tuple[int, str]]] | None:
-        """Return the age in seconds of the newest reading, for whatever purpose, and what `read` would have returned
-        then."""
+        """Return the age in seconds of the newest reading, whatever its purpose, and the result of `read` then."""
 
     def create(self, kind: str, number: int, text: str) -> bool:
         """Create a document atomically: of several runs that try, one succeeds. Raises `Forbidden`."""

@@ -84,9 +84,8 @@ class Spec:
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """The options on how to run. `reason` and `expect_serving` are options of `Spec`; they stand here for commands
-    without a `Spec`. A run of the monitor gives `after`, the newest epoch of a lock in the reading that the run rests
-    on."""
+    """The options of a run. `reason` and `expect_serving` are options of `Spec`, for commands without one. A run of
+    the monitor gives `after`, the newest epoch of a lock in the reading that the run rests on."""
 
     yes: bool = option("--yes", "Ask nothing.", default=False)
     dry_run: bool = option("--dry-run", "Show the very plan that a run would execute; change nothing.", default=False)

@@ -31,8 +31,7 @@ def plan(
     *,
     anew: bool = False,
 ) -> Decision:
-    """Decide every step, or refuse with all reasons. A plan `anew` replaces another run, although the wanted state
-    holds."""
+    """Decide every step, or refuse with all reasons. A plan `anew` replaces a run, even in the wanted state."""
     renamed = roles.renamed_sites(snapshot) if spec.operation != operations.FENCE else None
     if (nothing := roles.not_there(snapshot, spec) or renamed) is not None:
         return Refusal((nothing,))
@@ -152,8 +151,7 @@ def _keeps_out(snapshot: Observation, target: str) -> bool:
 
 
 def _moved_units(snapshot: Observation, target: str, past: RunState | None) -> tuple[str, ...]:
-    """Return the units that need no drain any more. A resumed run that has opened nothing yet keeps its plan's
-    units."""
+    """Return the units that need no drain any more; a resumed run that has opened nothing keeps its plan's."""
     if past is not None and not past.activation and not roles.serves_all(snapshot, target):
         return past.plan.moved
     return tuple(unit.name for unit in snapshot.units if unit.serving == target)

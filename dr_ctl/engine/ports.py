@@ -219,8 +219,7 @@ class Recipe(Protocol[O_contra]):
         """Decide a step with its exact calls, and the complete inverse from the baseline."""
 
     def basis(self, snapshot: O_contra) -> Mapping[str, Json]:
-        """Return the state that a plan rests on beside the roles: listeners, links, queues, pauses, versions; no
-        counters."""
+        """Return the basis of a plan beside the roles: listeners, links, queues, pauses, versions; no counters."""
 
     def holds_already(self, snapshot: O_contra, move: Move) -> str | None:
         """Say that a reinstatement, a single step or an open target needs nothing to be done; None if it does."""

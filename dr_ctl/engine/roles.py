@@ -61,8 +61,7 @@ def part_of(snapshot: Observation, spec: Spec) -> Observation:
 
 
 def as_resumed(snapshot: Observation, spec: Spec, past: RunState | None) -> Observation:
-    """Return the observation for a resumed swapover, which closes listeners again that opened behind a lasting
-    fence."""
+    """Return the observation for a resumed swapover, which closes listeners that opened behind a lasting fence."""
     target = spec.target
     opened = [unit for unit in snapshot.units if target in unit.open_at]
     is_swapover = past is not None and not past.activation and spec.operation == operations.SWAPOVER

@@ -154,8 +154,7 @@ def load(operation: str, folder: Path, more: Sequence[Rule] = ()) -> Runbook:
 
 
 def lint(path: Path, more: Sequence[Rule] = ()) -> tuple[Runbook | None, list[Finding]]:
-    """Read and check a runbook, which is None if any finding is an error. `more` are order rules of the
-    installation."""
+    """Read and check a runbook, which is None after an error. `more` are order rules of the installation."""
     findings, runbook = _Findings(path), None
     try:
         runbook = _runbook(composed(path.read_text(encoding="utf-8")), findings, more)

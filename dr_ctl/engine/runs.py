@@ -178,8 +178,7 @@ class Runs:
         claimed: bool = False,
         namesakes: Sequence[Path] = (),
     ) -> None:
-        """Runs without an owner are only read. A person may have `claimed` the place. `folder_in` gives the
-        `namesakes`. Raises `Foreign`."""
+        """Runs without an owner are only read. `claimed` is a place that a person named. Raises `Foreign`."""
         self._state, self._clock, self._owner, self._namesakes = state, clock, owner, namesakes
         self.documents = state / "documents"  # for brokers that can keep none
         self.rehearsals = state / "rehearsals"  # the evidence of rehearsals on simulated brokers

@@ -139,8 +139,7 @@ class Http:
         return request
 
     def _opened(self, url: str) -> BaseAdapter:
-        """Make the adapter when it is needed: a missing TLS file makes one address unreachable, and fails no
-        command."""
+        """Make the adapter when it is needed: a missing TLS file makes one address unreachable, no more."""
         if self._adapter is None:
             wires = system().wires
             if wires is not None:

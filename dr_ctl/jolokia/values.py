@@ -60,8 +60,7 @@ class Fields:
         return None if self._attributes.get(name) is None else self.text(name)
 
     def any_text(self, name: str) -> str:
-        """Return a text that clients may have chosen, so that it is no error whatever it begins with; empty without
-        one."""
+        """Return a text that clients may have chosen, which is no error however it begins; empty without one."""
         value = self._attributes.get(name)
         return value if isinstance(value, str) else ""
 

@@ -63,8 +63,7 @@ class CommandContext:
         stop: StopRequest | None = None,
     ) -> Outcome:
         """Run a command to its end: done, or refused with `exit_code` and output; `exit_code` is absent if the command
-        never began. The command reads the `document`, or else the facts. A `stop` ends the command, and raises
-        `Stopped`."""
+        never began. The command reads the `document`, or else the facts. A `stop` ends it, and raises `Stopped`."""
         wires = system().wires
         if wires is not None and (program := wires.program(words, self.folder)) is not None:
             work = in_background(program, what)

@@ -41,8 +41,7 @@ class Signer:
 
 
 def sign(document: bytes, key: Path) -> str:
-    """Sign with a private key, or the agent's key of a public one; ssh-keygen asks for a passphrase. Raises
-    `SshFailed`."""
+    """Sign with a private key, or the agent's of a public one; ssh-keygen may ask. Raises `SshFailed`."""
     signed = _run(["-Y", "sign", "-f", str(key), "-n", _NAMESPACE], document, _SIGNED_S)
     if signed.returncode != 0:
         raise SshFailed(f"{key}: {_last_line(signed)}", remedy="Name the file of an SSH key of yours: --key FILE.")

@@ -151,8 +151,7 @@ class ArtemisBridges(Settings):
     @field_validator("sites")
     @classmethod
     def _one_store_a_broker(cls, sites: dict[SiteName, Site[BridgesBroker]]) -> dict[SiteName, Site[BridgesBroker]]:
-        """Refuse one store for two brokers: compared with itself, a store has every message as processed at both
-        sites."""
+        """Refuse one store for two brokers: a store, compared with itself, shows no difference of the sites."""
         stores: dict[BridgesIdStore, str] = {}
         for name, site in sites.items():
             for broker in site.brokers:

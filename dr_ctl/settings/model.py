@@ -486,8 +486,7 @@ class ManagedBroker(Broker):
     @field_validator("jolokia", "stomp")
     @classmethod
     def _managed(cls, address: str | None, info: ValidationInfo) -> str | None:
-        """Require a console or nodes, not both. Invalid nodes, which are not in the data, are reported by
-        themselves."""
+        """Require a console or nodes, not both. Invalid nodes, which are not in the data, have own errors."""
         nodes = info.data.get("nodes", "nodes" in cls.model_fields)
         if nodes and nodes is not True and address is not None:
             raise ValueError("stands beside `nodes`: each node has its own")

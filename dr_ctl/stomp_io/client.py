@@ -159,8 +159,7 @@ class Connection:
         return frames
 
     def beat(self, *, every_s: float, silent_s: float) -> None:
-        """Keep the session: send something after `every_s` without, end it when the broker was silent for
-        `silent_s`."""
+        """Keep the session: send something every `every_s`, end it when the broker was silent for `silent_s`."""
         now = boottime_s()
         if now - self._heard > silent_s:
             raise ConnectionLost(f"{self.address}: silent for {now - self._heard:.1f} s")
