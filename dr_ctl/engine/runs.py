@@ -129,12 +129,15 @@ def unclaimed(namesakes: Iterable[Path]) -> list[Finding]:
     return findings
 
 
+@dataclass
 class RunFiles:
-    def __init__(self, name: str, folder: Path) -> None:
-        self.name, self.folder = name, folder
-        self.plan, self.journal = folder / "plan.json", folder / "journal.jsonl"
-        self.result, self.report = folder / "result.json", folder / "report.html"
-        self.reserve = folder / RESERVE
+    name: str
+    folder: Path
+
+    def __post_init__(self) -> None:
+        self.plan, self.journal = self.folder / "plan.json", self.folder / "journal.jsonl"
+        self.result, self.report = self.folder / "result.json", self.folder / "report.html"
+        self.reserve = self.folder / RESERVE
 
     def open(self) -> bool:
         """Say whether the run began and has not ended, so that its work may be half done."""
