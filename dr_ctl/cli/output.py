@@ -124,7 +124,7 @@ def _parts(result: Result) -> Iterator[str]:
         yield line(f"{result.summary} | {result.text}" if result.text else result.summary)
         return
     if result.plan is not None:
-        from dr_ctl.cli.people import plan_text  # noqa: PLC0415 - most commands show no plan
+        from dr_ctl.cli.plans import plan_text  # noqa: PLC0415 - most commands show no plan
 
         yield plan_text(result.plan)
     if result.text:

@@ -1,58 +1,22 @@
-"""Shows plans to the person at the terminal, in the order of their steps, on eighty columns where names allow, and asks
-the person. Without a terminal nothing is asked, and no answer is no yes."""
+"""Asks the person at the terminal about a plan. Without a terminal nothing is asked, and no answer is no yes."""
 
 import shlex
 import sys
 import termios
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
 import typer
 
-from dr_ctl.application.plans import title
 from dr_ctl.cli.output import finding_text, folded
+from dr_ctl.cli.plans import plan_text
 from dr_ctl.core.notation import line, page
 from dr_ctl.engine.executor import Answer
-from dr_ctl.engine.operations import ALONE, AT_SOURCE, FAILBACK, NO_RETURN, REINSTATE
-from dr_ctl.engine.plan import Call, Plan, PlannedStep
+from dr_ctl.engine.operations import ALONE, AT_SOURCE, FAILBACK, REINSTATE
+from dr_ctl.engine.plan import Plan, PlannedStep
 
 T = TypeVar("T")
-
-
-def plan_text(plan: Plan) -> str:
-    lines = [title(plan), ""]
-    has_pairs = len({call.unit for step in plan.steps for call in step.calls if call.unit}) > 1
-    for step in plan.steps:
-        if step.verb == NO_RETURN:
-            lines.append(f"{step.number:3}. --- point of no return: {step.summary} ---")
-            continue
-        units = {"stable": "readings"}
-        limits = ", ".join(f"{name} {value:g} {units.get(name, 's')}" for name, value in step.limits.items())
-        lines.append(f"{step.number:3}. {step.verb}: {step.summary}{f'  [{limits}]' if limits else ''}")
-        lines += [f"       {text}" for text in _calls(step.calls, has_pairs=has_pairs)]
-    lines.append("")
-    if plan.untouched:
-        lines.append(f"Untouched: {', '.join(plan.untouched)}.")
-    if undone := [step.verb for step in reversed(plan.steps) if step.inverse and step.undoable]:
-        returns = any(step.verb == NO_RETURN for step in plan.steps)
-        when = " before the point of no return" if returns else ""
-        lines.append(f"If it fails{when}, this is undone: {', '.join(undone)}.")
-    if plan.not_replicated:
-        lines += ["Not replicated:", *(f"  - {sentence}" for sentence in plan.not_replicated)]
-    if plan.cannot_know:
-        lines += ["What a plan cannot know:", *(f"  - {sentence}" for sentence in plan.cannot_know)]
-    return page(lines)
-
-
-def _calls(calls: Sequence[Call], *, has_pairs: bool) -> Iterator[str]:
-    alike: dict[tuple[str, str | None, int], list[str]] = defaultdict(list)
-    for call in calls:
-        alike[call.summary, call.when, call.at_most].append(call.unit)
-    for (summary, when, at_most), pairs in alike.items():
-        text = f"{summary} ({', '.join(pairs)})" if has_pairs and all(pairs) else summary
-        yield text if when is None else f"({text}, only if {when}; at most {at_most})"
 
 
 def _question(plan: Plan) -> tuple[str, str]:
