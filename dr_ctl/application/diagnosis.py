@@ -70,7 +70,7 @@ def silent(snapshot: Snapshot) -> list[Finding]:
 def silent_of(broker: BrokerSnapshot, snapshot: Snapshot) -> list[Finding]:
     beside = any(other.site == broker.site and other.silent is None for other in snapshot.brokers)
     name, error = f"{broker.site}/{broker.pair}", broker.silent
-    return [] if error is None else [roles.silent(name, broker.role, error, beside=beside)]
+    return [] if error is None else [roles.no_answer(name, broker.role, error, beside=beside)]
 
 
 def _links(assessment: Assessment) -> Iterator[Finding]:
@@ -135,7 +135,7 @@ def serving_problems(assessment: Assessment) -> Iterator[Finding]:
     serving = roles.sites_serving(snapshot)
     lost = [debt.lost_site for debt in snapshot.debts if debt.kind is DebtKind.FENCE]
     if run is None:
-        yield from roles.unserved(snapshot, parts=assessment.opened.topology.recipe.moves_parts)
+        yield from roles.unserved(snapshot, by_unit=assessment.opened.topology.recipe.moves_parts)
         yield from lost_site.lost_pairs(snapshot)
         yield from lost_site.without_rights(snapshot)
     if any(len(unit.open_at) > 1 for unit in snapshot.units) and not {*lost} & {*serving}:

@@ -159,7 +159,7 @@ def _findings(
     if len(verdicts) == 1 and verdicts[0].findings and verdicts[0].operation != SWAPOVER:
         return [*findings, *verdicts[0].findings]
     if assessment.open_run is None:
-        findings += [*unserved(snapshot, parts=recipe.moves_parts), *lost_pairs(snapshot)]
+        findings += [*unserved(snapshot, by_unit=recipe.moves_parts), *lost_pairs(snapshot)]
     findings += Request(move.spec, assessment.opened).decide(snapshot).findings
     return [*findings, *recipe.why_not(snapshot, move), *forbidden.values()]
 

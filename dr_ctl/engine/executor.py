@@ -70,7 +70,7 @@ class Callbacks:
 
 def to_undo(past: RunState) -> list[PlannedStep]:
     """List the steps to undo, in this order: begun, with an inverse, and after the last good reinstatement."""
-    reinstated = [of.step.number for of in past.steps if of.step.verb == operations.RECONCILE and of.succeeded]
+    reinstated = [done.step.number for done in past.steps if done.step.verb == operations.RECONCILE and done.succeeded]
     kept = max(reinstated, default=0)
     return [step for step in past.started() if step.inverse and step.number > kept]
 
@@ -116,9 +116,9 @@ class Execution(Generic[O]):
         plan, sent = self.plan, self.journal.replay().activation
         return ports.Move(plan.spec, plan.source, plan.baseline, plan.moved, sent)
 
-    def execute(self, estimator: ports.Estimator, by: Mapping[str, Json]) -> RunResult[O]:
+    def execute(self, estimator: ports.Estimator, author: Mapping[str, Json]) -> RunResult[O]:
         """Carry out every step in order; after the first failure undo all that was started, if that is still safe."""
-        self.journal.run(self.plan, by)
+        self.journal.run(self.plan, author)
         self.callbacks.begun()
         if any(step.verb == operations.ESTIMATE for step in self.plan.steps):
             estimator.begin()
@@ -129,7 +129,7 @@ class Execution(Generic[O]):
 
     def undo(self) -> RunResult[O]:
         """Undo all changes of an interrupted run, as after a failed step."""
-        return self._back(ports.Failed("aborted", code=ExitCode.OK))
+        return self._revert(ports.Failed("aborted", code=ExitCode.OK))
 
     def _forward(self, estimator: ports.Estimator) -> RunResult[O]:
         plan = self.plan
@@ -146,7 +146,9 @@ class Execution(Generic[O]):
             except Stopped:
                 return self._interrupted()
             except OutTooLong:
-                return self._back(ports.Failed(f"clients would be out for longer than {self._outage.limit_s or 0:g} s"))
+                return self._revert(
+                    ports.Failed(f"clients would be out for longer than {self._outage.limit_s or 0:g} s")
+                )
             self._findings += outcome.findings
             if isinstance(outcome, ports.Failed | ports.Unknown):
                 again = self._from_drain(step) if isinstance(outcome, ports.Failed) and outcome.outdated else []
@@ -155,7 +157,7 @@ class Execution(Generic[O]):
                 self.listener(Notice(f"{outcome.text}: back to the {again[0].verb}"))
                 steps.extendleft(reversed(again))
                 drains += 1
-        return self._ended(ExitCode.OK, None)
+        return self._result(ExitCode.OK, None)
 
     def _from_drain(self, step: PlannedStep) -> list[PlannedStep]:
         """Return the steps that prove the source empty, up to this one; a plan without a drain has none."""
@@ -178,7 +180,7 @@ class Execution(Generic[O]):
             answer = Answer.STOP
         match answer:
             case Answer.UNDO:
-                return self._back(ports.Failed("a person said no", code=ExitCode.DECLINED))
+                return self._revert(ports.Failed("a person said no", code=ExitCode.DECLINED))
             case Answer.STOP:
                 raise StopAtOnce(signal.SIGINT, f"before {step.verb}, as asked")
             case Answer.YES:
@@ -190,31 +192,31 @@ class Execution(Generic[O]):
         if step.verb == operations.QUESTION:
             return self._answered_no(step, outcome.text)
         if self._spec.operation == DRAIN and code is ExitCode.DRAIN_TIMEOUT:
-            return self._ended(code, f"{outcome.text}; nothing was undone")
-        if self._may_go_back(step, outcome):
-            return self._back(ports.Failed(outcome.text, findings=outcome.findings, code=code))
+            return self._result(code, f"{outcome.text}; nothing was undone")
+        if self._may_undo(step, outcome):
+            return self._revert(ports.Failed(outcome.text, findings=outcome.findings, code=code))
         if not isinstance(outcome, ports.Unknown) or step.verb != operations.ACTIVATE:
-            return self._ended(ExitCode.INCOMPLETE, outcome.text)
+            return self._result(ExitCode.INCOMPLETE, outcome.text)
         # The text of a broker that stops answering names no site to look at.
         advice = "" if "look at" in outcome.text else f": look at {self._move.target} first"
-        return self._ended(ExitCode.UNKNOWN, f"{outcome.text}{advice}")
+        return self._result(ExitCode.UNKNOWN, f"{outcome.text}{advice}")
 
     def _answered_no(self, step: PlannedStep, text: str) -> RunResult[O]:
         """Undo the steps before the question; a reinstated site stays, as the person asked for it by itself."""
         if not step.undoable:
-            return self._ended(ExitCode.INCOMPLETE, text)
+            return self._result(ExitCode.INCOMPLETE, text)
         if not to_undo(self.journal.replay()):
             if kept := self._kept():
                 text += f"{kept}: `dr-ctl swapover --to {self._move.target}` moves the service when it is wanted"
-            return self._ended(ExitCode.DECLINED, text)
-        return self._back(ports.Failed(text, code=ExitCode.DECLINED))
+            return self._result(ExitCode.DECLINED, text)
+        return self._revert(ports.Failed(text, code=ExitCode.DECLINED))
 
     def _kept(self) -> str:
         steps = self.journal.replay().steps
         is_in = any(done.step.verb == operations.RECONCILE and done.succeeded for done in steps)
         return f"; {self._move.target} stays reinstated" if is_in else ""
 
-    def _may_go_back(self, step: PlannedStep, outcome: ports.Failed | ports.Unknown) -> bool:
+    def _may_undo(self, step: PlannedStep, outcome: ports.Failed | ports.Unknown) -> bool:
         """Say whether undoing is still safe: no activating call went out, or it is proven to have had no effect."""
         if step.verb == operations.NO_RETURN:
             return self._revertible
@@ -315,14 +317,14 @@ class Execution(Generic[O]):
         assert signum is not None
         code = ExitCode(128 + signum)
         self.journal.signal(code.name.lower())
-        return self._back(ports.Failed(STOPPED, code=code))
+        return self._revert(ports.Failed(STOPPED, code=code))
 
-    def _back(self, cause: ports.Failed) -> RunResult[O]:
+    def _revert(self, cause: ports.Failed) -> RunResult[O]:
         """Undo all steps that were started, the last first; a step that cannot be undone does not stop the others."""
         if not self.journal.changed:
             undone = cause.code in (ExitCode.REVERTED, ExitCode.DRAIN_TIMEOUT)
             code = ExitCode.PRECHECK_FAILED if undone else cause.code
-            return self._ended(code, f"{cause.text}; nothing was changed", undone=True)
+            return self._result(code, f"{cause.text}; nothing was changed", undone=True)
         self.listener(Notice(f"{cause.text}: undoing"))
         failed: dict[str, list[str]] = {}
         stranded_by = ""
@@ -345,8 +347,8 @@ class Execution(Generic[O]):
                 failed.setdefault(outcome.text, []).append(step.verb)
                 if isinstance(outcome, ports.Failed) and outcome.code is ExitCode.STRANDED:
                     stranded_by = outcome.text
-        before_anything = cause.code in (ExitCode.PRECHECK_FAILED, ExitCode.LOSS_REFUSED, ExitCode.DECLINED)
-        code = ExitCode.STRANDED if failed else ExitCode.REVERTED if before_anything else cause.code
+        refused = cause.code in (ExitCode.PRECHECK_FAILED, ExitCode.LOSS_REFUSED, ExitCode.DECLINED)
+        code = ExitCode.STRANDED if failed else ExitCode.REVERTED if refused else cause.code
         left = "; ".join(f"{', '.join(verbs)}: {why}" for why, verbs in failed.items())
         end = f"; not everything could be undone: {left}" if failed else f"{self._kept()}; undone"
         text = f"{cause.text}{end}"
@@ -354,9 +356,9 @@ class Execution(Generic[O]):
             text = f"{stranded_by}; so not undone: {', '.join(failed[stranded_by])}; before that: {cause.text}"
             if self.plan.serving == (self._move.target,):  # the target serves as before: only the cause is news
                 text = f"{cause.text}; {stranded_by}"
-        return self._ended(code, text, undone=not failed)
+        return self._result(code, text, undone=not failed)
 
-    def _ended(self, code: ExitCode, text: str | None, *, undone: bool | None = None) -> RunResult[O]:
+    def _result(self, code: ExitCode, text: str | None, *, undone: bool | None = None) -> RunResult[O]:
         """Look once more: the result is the observation after the run, not the intention of the run."""
         snapshot = self.driver.observe()
         part = part_of(snapshot, self._spec)

@@ -50,7 +50,7 @@ def plan(
         elsewhere = roles.other_sites(asked, past) or roles.other_brokers(recipe.basis(snapshot), past)
         if elsewhere is not None:
             return Refusal((elsewhere,))
-    source = roles.source_of(asked, spec, past, cut_off=cuts_off, again=source_reopened, parts=recipe.moves_parts)
+    source = roles.source_of(asked, spec, past, cut_off=cuts_off, reopened=source_reopened, by_unit=recipe.moves_parts)
     if isinstance(source, Finding):
         # The topology's own findings say why a role is not known; all are reported at once.
         others = _errors(recipe, snapshot, spec)

@@ -130,15 +130,15 @@ class Observation(Protocol):
 class Move:
     """Source, target and the state before the run, which a recipe needs beside the observation.
 
-    `moved` are the units that the target serves already; `sent` says whether the run, also by an earlier process, has
-    sent a call that opens the target. `spec` names the units to move.
+    `moved` are the units that the target serves already; `activation` says whether the run, also by an earlier process,
+    has sent a call that opens the target. `spec` names the units to move.
     """
 
     spec: Spec
     source: str
     baseline: Mapping[str, Json]
     moved: tuple[str, ...] = ()
-    sent: bool = False
+    activation: bool = False
 
     @property
     def target(self) -> str:

@@ -87,16 +87,16 @@ def is_split(snapshot: Observation) -> bool:
     return len(serving) > 1 and not any(len(unit.open_at) > 1 for unit in snapshot.units)
 
 
-def unserved(snapshot: Observation, *, parts: bool) -> Iterator[Finding]:
-    """Find units that are closed everywhere while a site serves others. With `parts`, each can be opened by itself."""
+def unserved(snapshot: Observation, *, by_unit: bool) -> Iterator[Finding]:
+    """Find units that are closed everywhere while a site serves others. With `by_unit`, each can be opened alone."""
     serving = sites_serving(snapshot)
     shut = [unit.name for unit in snapshot.units if not unit.open_at and {*unit.closed_at} >= {*snapshot.roles}]
     if not serving or not shut:
         return
     site = serving[0]
-    for name in shut if parts else ():
+    for name in shut if by_unit else ():
         yield found("DR-UNIT-003.unit", site=site, unit=name, quoted=quote(name))
-    if not parts:
+    if not by_unit:
         yield found("DR-UNIT-003.rest", site=site, units=brief(shut))
 
 
@@ -154,32 +154,32 @@ def source_of(
     past: RunState | None,
     *,
     cut_off: bool = False,
-    again: bool = False,
-    parts: bool = False,
+    reopened: bool = False,
+    by_unit: bool = False,
 ) -> str | Finding:
     """Return the source: the site that the service leaves, that was lost, or that serves beside a returned site.
 
-    With `cut_off`, a hook will show that a silent site keeps no client, or end the run. With `again`, the site that
-    the run has left is open again. With `parts`, units move by themselves.
+    With `cut_off`, a hook will show that a silent site keeps no client, or end the run. With `reopened`, the site that
+    the run has left is open again. With `by_unit`, units move by themselves.
     """
     if past is not None:
         asked = past.plan.spec
         has_moved = past.activation and asked.operation in operations.MOVING and serves_all(snapshot, asked.target)
         # The remaining steps open no site, so that the site which the run left may be down.
-        if again or (has_moved and snapshot.roles[past.plan.source] is Role.DOWN):
+        if reopened or (has_moved and snapshot.roles[past.plan.source] is Role.DOWN):
             return unexpected(snapshot, spec) or past.plan.source
     if spec.operation in operations.ALONE:
-        return _alone(snapshot, spec, cut_off=cut_off, under_way=past is not None)
+        return _single_step(snapshot, spec, cut_off=cut_off, under_way=past is not None)
     if spec.operation == operations.FAILOVER:
         return _lost(snapshot, spec, cut_off=cut_off)
     if spec.operation in operations.REINSTATING:
-        return _serving_beside(snapshot, spec, past, parts=parts)
+        return _serving_beside(snapshot, spec, past, by_unit=by_unit)
     if past is None:
-        return _source(snapshot, spec, parts=parts)
-    return unexpected(snapshot, spec) or _resumed_source(snapshot, past, parts=parts)
+        return _source(snapshot, spec, by_unit=by_unit)
+    return unexpected(snapshot, spec) or _resumed_source(snapshot, past, by_unit=by_unit)
 
 
-def silent(
+def no_answer(
     name: str, role: Role, error: BrokerError, severity: Severity | None = None, *, beside: bool = False
 ) -> Finding:
     """Report a broker that did not answer, maybe `beside` another broker of its site that did."""
@@ -215,7 +215,7 @@ def _surprise(snapshot: Observation, spec: Spec, then: str) -> Finding:
     return found("DR-ROLE-002", site=if_known(spec.expect_serving), roles=roles_text(snapshot), then=then)
 
 
-def _alone(snapshot: Observation, spec: Spec, *, cut_off: bool, under_way: bool) -> str | Finding:
+def _single_step(snapshot: Observation, spec: Spec, *, cut_off: bool, under_way: bool) -> str | Finding:
     """Find the source of a single step: a table has the needs of steps at one site, every other step needs both."""
     source, target, summary = other(snapshot, spec.target), spec.target, roles_text(snapshot)
     if (surprise := unexpected(snapshot, spec)) is not None:
@@ -234,12 +234,12 @@ def _alone(snapshot: Observation, spec: Spec, *, cut_off: bool, under_way: bool)
     }
     if spec.operation not in needs:
         first = "`dr-ctl status` says what ends the open run; then: " if under_way else ""
-        return _of_both(snapshot, spec, first) or source
+        return _refusal_of_both(snapshot, spec, first) or source
     holds, key = needs[spec.operation]
     return source if holds else found(key, source=source, target=target, site=source, roles=summary, summary=summary)
 
 
-def _of_both(snapshot: Observation, spec: Spec, first: str) -> Finding | None:
+def _refusal_of_both(snapshot: Observation, spec: Spec, first: str) -> Finding | None:
     """Refuse to let clients in while the other site is open or silent. The remedies begin with `first`."""
     source, target, summary = other(snapshot, spec.target), spec.target, roles_text(snapshot)
     source_role, target_role = snapshot.roles[source], snapshot.roles[target]
@@ -268,12 +268,12 @@ def moves_it(snapshot: Observation, site: str) -> str:
     return f"`dr-ctl swapover --to {site}` moves the service."
 
 
-def _source(snapshot: Observation, spec: Spec, *, parts: bool) -> str | Finding:
+def _source(snapshot: Observation, spec: Spec, *, by_unit: bool) -> str | Finding:
     source, roles = other(snapshot, spec.target), snapshot.roles
     serving, summary = sites_serving(snapshot), roles_text(snapshot)
     if is_split(snapshot):
         split = found("DR-ROLE-014.before_move", units=served_where(snapshot), source=source, target=spec.target)
-        return (unexpected(snapshot, spec) or source) if parts else split
+        return (unexpected(snapshot, spec) or source) if by_unit else split
     if len(serving) > 1:
         return both_open(snapshot)
     if (surprise := unexpected(snapshot, spec)) is not None:
@@ -342,11 +342,11 @@ def takeover_risks(snapshot: Observation, spec: Spec) -> Sequence[Finding]:
 def why_not_lost(snapshot: Observation, spec: Spec, *, under_way: bool, cut_off: bool) -> tuple[Finding, ...]:
     """Say why the site to leave is not taken for lost: the site lives, or another node may. See `alive`."""
     if (lives := alive(snapshot, spec, under_way=under_way, cut_off=cut_off)) is not None:
-        return (lives, *presumed(snapshot, spec))
+        return (lives, *word_not_believed(snapshot, spec))
     return tuple(finding for finding in takeover_risks(snapshot, spec) if finding.severity is Severity.ERROR)
 
 
-def presumed(snapshot: Observation, spec: Spec) -> Sequence[Finding]:
+def word_not_believed(snapshot: Observation, spec: Spec) -> Sequence[Finding]:
     """Report that a person's word on a site with signs of life is not believed."""
     lost = other(snapshot, spec.target)
     if spec.presume_down != lost:
@@ -354,7 +354,7 @@ def presumed(snapshot: Observation, spec: Spec) -> Sequence[Finding]:
     return (found("DR-ALIVE-003", site=lost),)
 
 
-def _serving_beside(snapshot: Observation, spec: Spec, past: RunState | None, *, parts: bool) -> str | Finding:
+def _serving_beside(snapshot: Observation, spec: Spec, past: RunState | None, *, by_unit: bool) -> str | Finding:
     """Return the site that serves while the target is reinstated. A site that came back open counts as the returning
     site only if a run wrote down its loss. If both sites are closed, the resumed run had moved half way."""
     beside, roles, summary = other(snapshot, spec.target), snapshot.roles, roles_text(snapshot)
@@ -367,7 +367,7 @@ def _serving_beside(snapshot: Observation, spec: Spec, past: RunState | None, *,
     interrupted = past is not None and roles[spec.target] is Role.STANDBY
     if spec.operation == operations.FAILBACK and (open_ or interrupted) and roles[beside] is Role.STANDBY:
         return beside
-    if roles[beside] is Role.SERVING and open_ and parts and is_split(snapshot):
+    if roles[beside] is Role.SERVING and open_ and by_unit and is_split(snapshot):
         # Units were moved one by one: the remedy brings those that the other site serves to this one.
         away = [unit.name for unit in snapshot.units if unit.serving not in (spec.target, None)]
         one = f" --queues {quote(away[0])}" if len(away) == 1 else ""
@@ -434,11 +434,11 @@ def _renamed(basis: Mapping[str, Any], before: Mapping[str, Any]) -> Finding | N
     return None
 
 
-def _resumed_source(snapshot: Observation, past: RunState, *, parts: bool) -> str | Finding:
+def _resumed_source(snapshot: Observation, past: RunState, *, by_unit: bool) -> str | Finding:
     roles = snapshot.roles
     summary = roles_text(snapshot)
     if any(role not in (Role.SERVING, Role.STANDBY) for role in roles.values()):
         return found("DR-ROLE-006.resumed", roles=summary)
-    if all(role is Role.SERVING for role in roles.values()) and not (parts and is_split(snapshot)):
+    if all(role is Role.SERVING for role in roles.values()) and not (by_unit and is_split(snapshot)):
         return both_open(snapshot)
     return past.plan.source

@@ -45,7 +45,7 @@ WITHOUT: Final = {
     "artemis/session.py:Documents.delete": OWN,
     "artemis/broker.py:ArtemisRequests.remove": OWN,
     "bridges/trim.py:draft": PLANNED,
-    "brokersync/procedure.py:_tell_apart": ASIDE,
+    "brokersync/procedure.py:_duplicates_aside": ASIDE,
     "brokersync/procedure.py:put_back": BACK,
     "brokersync/procedure.py:may_move": PLANNED,
     "brokersync/procedure.py:moved_aside": ASIDE,
@@ -58,7 +58,7 @@ WITHOUT: Final = {
     "continuity/copies.py:_may_remove": PLANNED,
     "continuity/reinstate.py:_forgotten": COMMANDS,
     "continuity/reinstate.py:_set_aside": PLANNED,
-    "mirror/procedure.py:take_out": ASIDE,
+    "mirror/procedure.py:move_calls": ASIDE,
     "mirror/procedure.py:draft_reconcile": PLANNED,
 }
 

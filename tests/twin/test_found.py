@@ -191,7 +191,7 @@ def test_what_is_answered_too_late_once_is_read_again(
 
         return slow
 
-    for kind, name in ((Session, "unapplied"), (MirrorGate, "same"), (FanoutGate, "same")):
+    for kind, name in ((Session, "unapplied"), (MirrorGate, "compare"), (FanoutGate, "compare")):
         monkeypatch.setattr(kind, name, late_once(getattr(kind, name)))
     if operation == "failover":
         twin.kill("london")

@@ -260,7 +260,7 @@ def in_step(twin: PlayedTwin, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
     def arranged(verb: str, site: str, name: str = "apply") -> list[str]:
         owner: type = PairDriver
         if verb == AFTER:
-            owner, name = Execution, "_ended"
+            owner, name = Execution, "_result"
         elif verb in OPENING:
             owner, name = Sender, "_post"
         act, killed = getattr(owner, name), list[str]()

@@ -67,10 +67,10 @@ def test_no_store_is_given_up_where_the_target_has_ended_or_nothing_can_be_noted
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, full: bool
 ) -> None:
     nothing(twin, dr_ctl)
-    may_not = procedure._may_not
+    may_not = procedure._why_not_now
     full_disk = partial(monkeypatch.setattr, session, "write_text", Mock(side_effect=OSError("no space left")))
     occurs = full_disk if full else partial(twin.kill, "paris")
-    monkeypatch.setattr(procedure, "_may_not", lambda *words: (occurs(), may_not(*words))[1])
+    monkeypatch.setattr(procedure, "_why_not_now", lambda *words: (occurs(), may_not(*words))[1])
 
     ended = dr_ctl(*SWAPOVER)
 

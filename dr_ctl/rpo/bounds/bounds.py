@@ -21,7 +21,7 @@ from dr_ctl.core.system import stamp
 from dr_ctl.rpo.bounds.pair import Pair, likely
 from dr_ctl.rpo.bounds.readings import LONGEST_US
 from dr_ctl.rpo.bounds.result import Bound, Bounds, ClassBound, Loss, LostSite, QueueBound
-from dr_ctl.rpo.bounds.stream import Divergence, LossTerm, added, at_most
+from dr_ctl.rpo.bounds.stream import Divergence, LossTerm, at_most, sum_of
 from dr_ctl.rpo.core.arrays import SECOND_US
 from dr_ctl.rpo.estimate.result import Objectives
 from dr_ctl.rpo.history.newest import Recent, last_message, recent
@@ -108,7 +108,7 @@ def last_read_us(recorded: Recent) -> int:
 def because(pairs: Sequence[Pair], death: Death, likely: int | None, sites: tuple[str, str]) -> str | None:
     """Return the sum of the possible loss, in messages, or the reason why nobody knows it although it was read. The
     result is None if it was not read."""
-    lost = added([pair.lost for pair in pairs])
+    lost = sum_of([pair.lost for pair in pairs])
     if lost is None:
         return _at_least(pairs, sites)
     expected = "" if likely is None else f"likely {likely}, at most {lost.at_most}, because "
@@ -272,7 +272,7 @@ def latest_end(history: Path | HistoryLocation, of: LostSite, most: int) -> date
     bounded = [Pair.of(name, recorded, now_us, of) for name in sorted(recorded.pairs)]
 
     def lost(end_us: int) -> LossTerm | None:
-        return added([pair.until(end_us).lost for pair in bounded])
+        return sum_of([pair.until(end_us).lost for pair in bounded])
 
     begin_us = last_read_us(recorded)
     least = lost(begin_us)

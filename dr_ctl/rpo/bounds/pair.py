@@ -17,7 +17,7 @@ from dr_ctl.core.model import Role, total
 from dr_ctl.core.notation import matches
 from dr_ctl.rpo.bounds.readings import Grids, Readings, gaps_filled
 from dr_ctl.rpo.bounds.result import LostSite
-from dr_ctl.rpo.bounds.stream import NOTHING_COMPARED, Comparison, EventStream, LossTerm, added, at_most
+from dr_ctl.rpo.bounds.stream import NOTHING_COMPARED, Comparison, EventStream, LossTerm, at_most, sum_of
 from dr_ctl.rpo.core.arrays import NA, SECOND_US, Ints
 from dr_ctl.rpo.core.cut import SHARED, Columns, Outflows
 from dr_ctl.rpo.core.queues import Queues
@@ -119,7 +119,7 @@ class Pair:
     def lost(self) -> LossTerm | None:
         full, apart = self.messages.full, self.apart.lost()
         if self.unserved:
-            full = added([full, self.messages.unserved(self.unserved)])
+            full = sum_of([full, self.messages.unserved(self.unserved)])
         if full is None or apart is None or self.overtaken is not None:
             return None
         beyond, alone = apart

@@ -45,7 +45,7 @@ class LossTerm:
 
 
 @dataclass(frozen=True)
-class Queues:
+class QueueGroups:
     """Queues in groups: `group` has the number of each queue's group, -1 for a queue in none."""
 
     group: Ints
@@ -75,8 +75,8 @@ class EventStream:
 
     @cached_property
     def full(self) -> LossTerm | None:
-        everything = Queues(np.zeros(len(self.readings.queues.names), np.int64), 1)
-        return added([parts[0] for parts in self._by_age(self.rows, everything)])
+        everything = QueueGroups(np.zeros(len(self.readings.queues.names), np.int64), 1)
+        return sum_of([parts[0] for parts in self._by_age(self.rows, everything)])
 
     @cached_property
     def by_queue(self) -> Mapping[str, int | None]:
@@ -84,7 +84,7 @@ class EventStream:
         for row, own in self.queues.items():
             group = np.full(len(self.readings.queues.names), -1)
             group[own] = np.arange(len(own))
-            [parts] = self._by_age([row], Queues(group, len(own)))
+            [parts] = self._by_age([row], QueueGroups(group, len(own)))
             names = (self.readings.queues.names[index][1] for index in own)
             by_name |= zip(names, map(at_most, parts), strict=True)
         return by_name
@@ -94,7 +94,7 @@ class EventStream:
         is_in = np.array([matches(patterns, name) for _, name in self.readings.queues.names], bool)
         rows = [row for row in self.rows if is_in[self.queues[row]].any()]
         if rows:
-            return at_most(added([parts[0] for parts in self._by_age(rows, Queues(np.where(is_in, 0, -1), 1))]))
+            return at_most(sum_of([parts[0] for parts in self._by_age(rows, QueueGroups(np.where(is_in, 0, -1), 1))]))
         if not self.rows:
             return None
         return at_most(self._from(self.rows, min(self._last.values()), np.zeros(1, np.int64), None)[0])
@@ -119,11 +119,11 @@ class EventStream:
         cuts = [int(self.readings.cuts[row, self._last[row]]) for row in self.rows]
         return None if not cuts or -1 in cuts else self.end_us - int(self.readings.asked[cuts].min())
 
-    def _by_age(self, rows: Sequence[int], queues: Queues) -> Iterable[Sequence[LossTerm | None]]:
+    def _by_age(self, rows: Sequence[int], queues: QueueGroups) -> Iterable[Sequence[LossTerm | None]]:
         for index in dict.fromkeys(self._last[row] for row in rows):
             yield self._least([row for row in rows if self._last[row] == index], index, queues)
 
-    def _least(self, rows: Sequence[int], index: int, queues: Queues) -> Sequence[LossTerm | None]:
+    def _least(self, rows: Sequence[int], index: int, queues: QueueGroups) -> Sequence[LossTerm | None]:
         readings, counts = self.readings, self.readings.outflows
         read = readings.full[readings.full <= index]
         read = read[(counts.depth[rows][:, read] != NA).all(axis=0)]
@@ -150,7 +150,7 @@ class EventStream:
         total: Ints = np.sum(parts, axis=0)
         return total
 
-    def _at_reading(self, row: int, index: int, queues: Queues) -> Ints:
+    def _at_reading(self, row: int, index: int, queues: QueueGroups) -> Ints:
         """Bound the content at a reading of the queues by the outflow's depth, and by the count since the cut; of
         messages by those in the queues too. Content that no queue accounts for is added."""
         readings, counts, own = self.readings, self.readings.outflows, self.queues[row]
@@ -175,7 +175,7 @@ class EventStream:
         return at_reading
 
     def _from(
-        self, rows: Sequence[int], index: int, at_reading: Ints, queues: Queues | None
+        self, rows: Sequence[int], index: int, at_reading: Ints, queues: QueueGroups | None
     ) -> Sequence[LossTerm | None]:
         """Add content at a reading and arrivals since, of each group; without groups arrivals are all that was put
         in."""
@@ -201,7 +201,7 @@ class EventStream:
             for lay, came, paced, rate in zip(at_reading, since, busiest, rates, strict=True)
         ]
 
-    def _most(self, rows: Sequence[int], us: int, queues: Queues | None) -> Ints:
+    def _most(self, rows: Sequence[int], us: int, queues: QueueGroups | None) -> Ints:
         """Bound the arrivals in any window so long by all that was put in, and by the queues' counts with all that
         these do not account for."""
         grids = self.gaps_filled
@@ -218,8 +218,8 @@ class EventStream:
         sent, accounted = grids.counted[self.counted].grouped(queues.group, queues.count), self._accounted(grids, rows)
         put_in = put.most(grids.full[before], grids.full[after])[0]
         unattributed = np.maximum(0, put_in - accounted.least(before, after)[0])
-        told_most = np.minimum(of_pairs, sent.most(before, after) + unattributed).max(axis=1, initial=0)
-        busiest: Ints = np.maximum(told_most, most[~is_bounded].max(initial=0))
+        attributed = np.minimum(of_pairs, sent.most(before, after) + unattributed).max(axis=1, initial=0)
+        busiest: Ints = np.maximum(attributed, most[~is_bounded].max(initial=0))
         return busiest
 
     def _by_sums(self, rows: Sequence[int], put: Counters, begin: Ints, end: Ints) -> Ints:
@@ -275,7 +275,7 @@ def at_most(part: LossTerm | None) -> int | None:
     return None if part is None else part.at_most
 
 
-def added(parts: Sequence[LossTerm | None]) -> LossTerm | None:
+def sum_of(parts: Sequence[LossTerm | None]) -> LossTerm | None:
     """The sum of the parts, as of their oldest reading; an unknown part makes the sum unknown."""
     known = [part for part in parts if part is not None]
     if not known or len(known) < len(parts):
@@ -327,12 +327,12 @@ class Comparison:
     queues: Mapping[str, Divergence]
 
     @classmethod
-    def of(cls, messages: EventStream, acknowledgements: EventStream, of: LostSite) -> Self:
+    def of(cls, messages: EventStream, acknowledgements: EventStream, lost_site: LostSite) -> Self:
         readings = messages.readings
         if not len(readings.met):
             return cls(None, {})
         us = readings.us[readings.full[readings.met]]
-        compared = _Compared(readings, readings.met[us >= us[-1] - LATELY_US], messages, acknowledgements, of)
+        compared = _Compared(readings, readings.met[us >= us[-1] - LATELY_US], messages, acknowledgements, lost_site)
         return cls(int(us[-1]), {queue.name: queue for queue in compared.queues()})
 
     def lost(self, names: Collection[str] | None = None) -> tuple[int, int] | None:
@@ -364,12 +364,12 @@ class _Compared:
     """The readings of both sites, by their place among those that read queues."""
     messages: EventStream
     acknowledgements: EventStream
-    of: LostSite
+    lost_site: LostSite
 
     def queues(self) -> Iterator[Divergence]:
         readings = self.readings
         for name in sorted({*readings.queues.rows, *readings.staged.rows}):
-            if not self.of.selects(name):
+            if not self.lost_site.selects(name):
                 continue
             at_site, at_peer = (self._depths(counts, name) for counts in (readings.queues, readings.staged))
             ids = self.acknowledgements.outflow_of(name)
@@ -393,7 +393,7 @@ class _Compared:
                     lost = total([lost, max(uncopied, readings.most_delivering(readings.index[name]) or 0)])
                 elif uncopied:
                     # More messages may have lost their copies since.
-                    lost = max(lost or 0, uncopied) if name in self.of.differ else None
+                    lost = max(lost or 0, uncopied) if name in self.lost_site.differ else None
                 yield Divergence(name, int(at_site[-1]), int(at_peer[-1]), lost, duplicates, has_ids, is_all, uncopied)
 
     def _depths(self, counts: Counts, *names: str) -> Ints:
@@ -427,7 +427,7 @@ class _Compared:
         if on_its_way is None:
             return max(0, int(apart[-1]))
         beyond = np.maximum(0, apart - on_its_way)
-        if name in self.of.differ:
+        if name in self.lost_site.differ:
             return int(beyond[-1])
         stays = len(self.indices) >= LEAST and bool((beyond > self._moved(name)).all())
         return None if stays else int(beyond.min())

@@ -412,7 +412,7 @@ def drain(tools: BridgesTools, step: PlannedStep, move: Move, context: StepConte
     ]
     wait = Wait(tools, directions, context, UNDER_WAY)
     # The gate looks again, over its window.
-    failed = wait.until(tools.rules.drain.poll, step.limits, lambda view: view.open_among(move.moves), calms=1)
+    failed = wait.until(tools.rules.drain.poll, step.limits, lambda view: view.open_among(move.moves), stable_for=1)
     return failed or Done("nothing is under way", {"started": wait.mended})
 
 

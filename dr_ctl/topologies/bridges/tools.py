@@ -158,7 +158,7 @@ class BridgesGate(Gate[BrokerView]):
         over them. A sent message that is not at the other site lies in a buffer, or found no queue there."""
         return []
 
-    def same(self, now: PairReading[BrokerView], move: Move) -> Outcome:
+    def compare(self, now: PairReading[BrokerView], move: Move) -> Outcome:
         """Look for each message that is left in its copy. An empty buffer does not show that all messages arrived: a
         bridge that its peer refuses may count what it had in hand as shipped."""
         view, peer = now.source, now.target

@@ -48,7 +48,7 @@ from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.common.waiting import Direction, Wait, attached
 from dr_ctl.topologies.topology import Cleaner, Unproven
 
-BEFORE: Final = "original-destination"
+ORIGINAL_DESTINATION: Final = "original-destination"
 
 
 def listed(session: Session, view: BrokerView, name: str, *, tries: int = 1) -> Listed:
@@ -61,7 +61,7 @@ def listed(session: Session, view: BrokerView, name: str, *, tries: int = 1) -> 
     session.noted.note(view.start, SHOWN, queue.name, before.depth)
     origins: dict[str, str | None] = {}
     for frame in ids.browsed(listener, queue.name, client=AGENT):
-        was = frame.headers.get(BEFORE)
+        was = frame.headers.get(ORIGINAL_DESTINATION)
         origins[frame.headers["message-id"]] = was.removeprefix("/queue/") if was is not None else None
     session.noted.note(view.start, SHOWN, queue.name, len(origins) - before.depth)
     return ids.complete(session.site, queue.name, origins, before, _count(session, queue), grows=grows)
@@ -77,7 +77,7 @@ def _counts(view: BrokerView, queue: str, removed: int = 0) -> tuple[str, int, i
     return (view.start, named.added, named.removed + removed) if named is not None else (view.start, 0, 0)
 
 
-def own(session: Session, view: BrokerView, queue: str, listing: Listed) -> frozenset[str]:
+def not_shipped(session: Session, view: BrokerView, queue: str, listing: Listed) -> frozenset[str]:
     """Find the messages that only this broker ever had: it did not ship them yet, or never ships what is sent here."""
     if queue in view.copying:
         copies = view.copying[queue]
@@ -89,11 +89,11 @@ def own(session: Session, view: BrokerView, queue: str, listing: Listed) -> froz
 def copies_alone(
     ends: tuple[Session, Session], views: tuple[BrokerView, BrokerView], queue: str
 ) -> tuple[frozenset[str], Consumed | str]:
-    """Find the copies of a queue that lie at the waiting site alone, and the proof that they were consumed, or say why
+    """Find the copies of a queue that lie at the standby alone, and the proof that they were consumed, or say why
     there is none. The serving site comes first in `ends`, and is listed last, because clients work there."""
     (serving, waiting), (view, peer) = ends, views
-    lie = listed(waiting, peer, queue, tries=ids.TRIES)
-    copies = lie.complete.ids - own(waiting, peer, queue, lie)
+    there = listed(waiting, peer, queue, tries=ids.TRIES)
+    copies = there.complete.ids - not_shipped(waiting, peer, queue, there)
     listing = listed(serving, view, queue, tries=ids.TRIES).complete
     return copies - listing.ids, covered(view, queue, copies, listing)
 
@@ -128,7 +128,7 @@ class SyncGate(Gate[BrokerView]):
             if counted.more and accepted.get(counted.queue) != abs(counted.more)
         ]
 
-    def same(self, now: PairReading[BrokerView], move: Move) -> Outcome:
+    def compare(self, now: PairReading[BrokerView], move: Move) -> Outcome:
         view, peer = now.source, now.target
         depths: dict[str, Json] = {}
         compared, findings = 0, list[Finding]()
@@ -210,7 +210,7 @@ def _switched(view: BrokerView, goal: Goal, when: str | None = None, at_most: in
     return [switched(view, goal, view.network, summary, when, at_most)]
 
 
-def tries(view: BrokerView) -> list[Call]:
+def reconnects(view: BrokerView) -> list[Call]:
     """Let a connector that is not connected try at once, instead of after up to half a minute."""
     goals = (Goal.LINK_DOWN, Goal.LINK_UP)
     return [call for goal in goals for call in _switched(view, goal, NOT_CONNECTED, RESTARTS)]
@@ -225,14 +225,14 @@ def may_move(view: BrokerView, queue: Queue, when: str | None = UNEXPLAINED, to:
 draft_catch_up: Final = wants.planning(
     wants.SOURCE,
     "{serving}the network connector connected, the copy queues small",
-    (lambda at: tries(at.view), wants.SOURCE),
+    (lambda at: reconnects(at.view), wants.SOURCE),
     limits=Rules.catching_up,
 )
 SHIPPED: Final = wants.planning(
     wants.TARGET,
     "all copies shipped; copies of what was consumed removed; pauses lifted meanwhile",
     *LIFTED,
-    (lambda at: tries(at.view), wants.SOURCE),
+    (lambda at: reconnects(at.view), wants.SOURCE),
     limits=Rules.draining,
 )
 
@@ -277,7 +277,7 @@ def _compared(
 ) -> QueueDifference:
     queue = counted.queue
     view, peer = both_listed(tools.observer, (source, target), queue)
-    copies = peer.complete.ids - own(ends[1], target, queue, peer)
+    copies = peer.complete.ids - not_shipped(ends[1], target, queue, peer)
     lacks, alone = view.complete.ids - peer.complete.ids, peer.complete.ids - view.complete.ids
     gone = covered(source, queue, copies, view.complete)
     if not isinstance(gone, Consumed):
@@ -382,7 +382,7 @@ class Copies(Direction[BrokerView]):
             return []
         self._restarted += 1
         self._again_at = self._context.monotonic() + self._timeouts.link_between_s * 2**self._restarted
-        return tries(view)
+        return reconnects(view)
 
 
 def catch_up(tools: SyncTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
@@ -450,7 +450,7 @@ draft_reinstate: Final = wants.planning(
     "what was consumed before the loss is kept aside by id; the rest is let in, and both directions ship",
     *((_kept_aside, site) for site in (wants.TARGET, wants.SOURCE)),
     *LISTENING,
-    *((lambda at: tries(at.view), site) for site in BOTH),
+    *((lambda at: reconnects(at.view), site) for site in BOTH),
     *wants.DEBTS_CLEARED,
     limits=Rules.while_moving,
 )
@@ -472,7 +472,7 @@ def reinstate(tools: SyncTools, step: PlannedStep, move: Move, context: StepCont
     findings: list[Finding] = []
     link_ends = tools.observer.between(move.source, move.target)
     for serving, returned in link_ends:
-        kept_aside = _tell_apart(tools, returned, serving, context)
+        kept_aside = _duplicates_aside(tools, returned, serving, context)
         if isinstance(kept_aside, Failed):
             return kept_aside
         findings += kept_aside
@@ -488,7 +488,9 @@ def reinstate(tools: SyncTools, step: PlannedStep, move: Move, context: StepCont
     return Done(tools.rejoined.text, document(tools.rejoined), tuple(findings))
 
 
-def _tell_apart(tools: SyncTools, returned: Session, serving: Session, context: StepContext) -> list[Finding] | Failed:
+def _duplicates_aside(
+    tools: SyncTools, returned: Session, serving: Session, context: StepContext
+) -> list[Finding] | Failed:
     """Keep aside the sure duplicates of one pair of a returned site before its messages are let in. The counters from
     before the loss are gone, and nothing proves what was consumed then, so no message is removed."""
     returned_view, serving_view, rejoined = returned.read(), serving.read(), tools.rejoined
@@ -572,7 +574,7 @@ def named(move: Move, queue: str) -> bool:
 
 def kept(view: BrokerView, move: Move) -> Iterator[tuple[Queue, str | None]]:
     """Name each queue in which messages were kept aside, and the queue by which clients get them. A serving site puts
-    them back in their own queue, and a waiting site in the queue that ships copies. Messages that lie at a waiting site
+    them back in their own queue, and a standby site in the queue that ships copies. Messages that lie at a standby site
     alone go nowhere (None)."""
     copying = {copies.name: name for name, copies in view.copying.items()}
     prefix = quarantine_queue(view.site, "")
@@ -627,11 +629,11 @@ def put_back(tools: SyncTools, _step: PlannedStep, move: Move, context: StepCont
             if to is None:
                 findings.append(found("DR-SYNC-008", depth=queue.depth, name=queue.name, site=view.site))
                 continue
-            lie = ids.listed(session, queue).complete.ids
-            if (refused := moved_aside(tools, session, queue, lie, context, to)) is not None:
+            messages = ids.listed(session, queue).complete.ids
+            if (refused := moved_aside(tools, session, queue, messages, context, to)) is not None:
                 return refused
-            back[to] = len(lie)
-            findings.append(found("DR-SYNC-007.put_back", site=view.site, count=len(lie), queue=to))
+            back[to] = len(messages)
+            findings.append(found("DR-SYNC-007.put_back", site=view.site, count=len(messages), queue=to))
     if findings and not back:
         return Failed(findings[0].text, code=ExitCode.PRECHECK_FAILED, findings=tuple(findings))
     if not back:

@@ -9,7 +9,7 @@ from dr_ctl.core.model import Finding, RefusalScope, Role, Severity, brief
 from dr_ctl.core.notation import if_known
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.ports import Check, Move
-from dr_ctl.engine.roles import silent as no_answer
+from dr_ctl.engine.roles import no_answer
 from dr_ctl.topologies.common.calls import debts_of
 from dr_ctl.topologies.common.group import of_nodes, of_obstacles, shown
 from dr_ctl.topologies.common.rules import Rules

@@ -49,10 +49,10 @@ def common_blockers(now: PairReading[Any], before: PairReading[Any] | None) -> l
             for client in view.fence.clients_at_link(peer)
         ]
     reasons += [f"{now.target.site}: {obstacle.text}" for obstacle in now.target.obstacles if not obstacle.addresses]
-    return reasons + (counter_changes(before, now) if before is not None else [])
+    return reasons + (pair_counters_changed(before, now) if before is not None else [])
 
 
-def counter_changes(before: PairReading[Any], now: PairReading[Any]) -> list[str]:
+def pair_counters_changed(before: PairReading[Any], now: PairReading[Any]) -> list[str]:
     both = ((before.source, now.source), (before.target, now.target))
     return [reason for was, view in both for reason in counters_changed(was, view)]
 
@@ -90,6 +90,7 @@ def counters_changed(
 
 
 def refused(key: str, ids: Ids, **values: Any) -> Failed:
+    """Fail with the finding of that key, and name the messages that differ."""
     named = {queue: {what: [*sorted(names)] for what, names in by.items()} for queue, by in ids.items()}
     more = [f"{queue}, {what}: {brief(names)}" for queue, by in named.items() for what, names in by.items() if names]
     return Failed.of(found(key, more=more, **values), evidence={"ids": document(named)})
@@ -107,7 +108,7 @@ class Gate(ABC, Generic[V]):
     def __init__(self, observer: Observer[V, Any], poll_s: float, min_window_s: float | None = None) -> None:
         self.observer = observer
         self.min_window_s = observer.timeouts.window_s if min_window_s is None else min_window_s
-        # Three readings that are a little further apart span a short window, and a fourth is not needed.
+        # A slightly longer interval lets three readings span a short window, where four were needed.
         spans_s = self.min_window_s / 2
         self._poll_s = spans_s if poll_s < spans_s < 2 * poll_s else poll_s
         self.timeouts = observer.timeouts
@@ -132,7 +133,7 @@ class Gate(ABC, Generic[V]):
     def differing(self, now: PairReading[V], move: Move) -> list[str]: ...
 
     @abstractmethod
-    def same(self, now: PairReading[V], move: Move) -> Outcome:
+    def compare(self, now: PairReading[V], move: Move) -> Outcome:
         """Compare the messages by identity, and say how many were compared. Raises `BrokerError`."""
 
     def verify(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
@@ -190,7 +191,7 @@ class _PairAtGate(Generic[V]):
             self._begun = None if self.reasons else self._begun or now
         else:
             self._begin_anew(*(error for error in (source, target) if isinstance(error, BrokerError)))
-        self.outcome = self._judged()
+        self.outcome = self._judge()
 
     def _begin_anew(self, *errors: BrokerError) -> None:
         self.reasons = [str(error) for error in errors]
@@ -207,7 +208,7 @@ class _PairAtGate(Generic[V]):
     def _wanted(self) -> int:
         return max(int(self.step.limits["stable"]), 2)
 
-    def _judged(self) -> Outcome | None:
+    def _judge(self) -> Outcome | None:
         now = self.window[-1] if len(self.window) >= self._wanted else None
         if now is not None and self._begun is not None and now.at_s - self._begun.at_s >= self.gate.min_window_s:
             wrong = self.gate.differing(now, self.move)
@@ -225,7 +226,7 @@ class _PairAtGate(Generic[V]):
 
     def _same(self, now: PairReading[V]) -> Outcome | None:
         try:
-            outcome = self.gate.same(now, self.move)
+            outcome = self.gate.compare(now, self.move)
         except (TimedOut, Unreachable) as error:  # a slow broker is waited for, as by a reading
             self._begin_anew(error)
             return None

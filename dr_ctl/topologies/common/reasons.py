@@ -173,7 +173,7 @@ def against_step(case: Case[V], checks: Checks[V]) -> Iterator[Finding]:
 
 def not_taken_in(snapshot: Snapshot[Broker], move: Move) -> Iterator[Finding]:
     """Refuse a move to a lost site that is not taken in again: without a link nothing else stops it."""
-    if lost_alone(snapshot.debts) == move.target and not move.sent:
+    if lost_alone(snapshot.debts) == move.target and not move.activation:
         yield found("DR-RETURN-008.move", lost=move.target, served=move.source)
 
 

@@ -402,7 +402,7 @@ def before(move: Move, view: Broker) -> dict[str, Any]:
 
 def reopened(move: Move, view: Broker) -> bool:
     """Say whether a restart or a takeover has opened the target of this run behind its own lasting fence."""
-    is_target = view.site == move.target and move.spec.operation == SWAPOVER and not move.sent
+    is_target = view.site == move.target and move.spec.operation == SWAPOVER and not move.activation
     return is_target and view.open and view.fence.roles_revoked and not any(before(move, view)["listeners"].values())
 
 

@@ -109,7 +109,7 @@ class PairDriver(Generic[V_co]):
                 break
             if not self._taken_over(outcome, step, move, context):
                 break
-        sent = tools.may_serve or move.sent
+        sent = tools.may_serve or move.activation
         is_kept = step.verb not in READ_ONLY_VERBS and (sent or isinstance(outcome, Done | NotNeeded))
         self._last = (step.verb, context) if is_kept else None
         is_first = step.verb == ACTIVATE and not sent
@@ -147,7 +147,7 @@ class PairDriver(Generic[V_co]):
         """Bring about anew, after this verb, what calls had done at the node before: keep clients out of a fenced
         source and of a target that is not opened yet, keep out what a lost site holds, and let clients in where they
         were. Say whether anything was missing. Raises `BrokerError`."""
-        tools, sent = self._tools, verb != UNDONE and (self._tools.may_serve or move.sent)
+        tools, sent = self._tools, verb != UNDONE and (self._tools.may_serve or move.activation)
         until(
             context,
             lambda: [view for site in (move.source, move.target) for view in tools.observer.answering(site)],
@@ -207,7 +207,7 @@ class PairDriver(Generic[V_co]):
             self._noted(context)
 
         def undone() -> Outcome:
-            if tools.observer.takeover_s and not (tools.opened or move.sent):
+            if tools.observer.takeover_s and not (tools.opened or move.activation):
                 tools.shut_again(move, context, move.target)
             return (undo.by or as_before)(tools, step, move, context)
 

@@ -79,8 +79,8 @@ class _Reading(Generic[R]):
 
 class Wait(Generic[R]):
     """A wait for several directions at once. `subject` says what for, `small` how much may be left, `counts` what is
-    counted. With `lessens` only a count that falls is movement, because others add to it. A broker is given `timeout_s`
-    for its answer, and longer after each answer that took longer."""
+    counted. With `must_fall` only a count that falls is movement, because others add to it. A broker is given
+    `timeout_s` for its answer, and longer after each answer that took longer."""
 
     def __init__(
         self,
@@ -92,11 +92,11 @@ class Wait(Generic[R]):
         *,
         counts: str = "",
         scope: ReadScope = EVERYTHING,
-        lessens: bool = False,
+        must_fall: bool = False,
         timeout_s: float | None = None,
     ) -> None:
         self._tools, self._directions, self._context = tools, directions, context
-        self._subject, self._small, self._counts, self._lessens = subject, small, counts, lessens
+        self._subject, self._small, self._counts, self._must_fall = subject, small, counts, must_fall
         self._scope, self._timeout_s = scope, timeout_s
         self.began = self._moved_at = context.monotonic()
         self._mended: dict[tuple[str, str], int] = {}
@@ -113,10 +113,10 @@ class Wait(Generic[R]):
         poll_s: float,
         limits: Mapping[str, float],
         opened: Callable[[R], Sequence[str]] = lambda _: (),
-        calms: int = 2,
+        stable_for: int = 2,
     ) -> Failed | None:
-        """Poll until at most `small` is left, `calms` times in a row. Return a refusal if the step's limits are over,
-        and at once where clients are let in by what is `opened`."""
+        """Poll until at most `small` is left, `stable_for` times in a row. Return a refusal if the step's limits are
+        over, and at once where clients are let in by what is `opened`."""
         within_s, stall_s = limits.get("within"), limits.get("stall", limits.get("within", 0.0))
         waited = until(
             self._context,
@@ -125,7 +125,7 @@ class Wait(Generic[R]):
             hopeless=lambda now: now.broken is not None or self._still_s() > stall_s,
             within_s=self.began + within_s - self._context.monotonic() if within_s is not None else None,
             poll_s=poll_s,
-            stable_for=calms,
+            stable_for=stable_for,
             meanwhile=lambda now: self._mend(now.readings),
         )
         if waited.satisfied:
@@ -157,7 +157,7 @@ class Wait(Generic[R]):
             if not isinstance(reading, BrokerError) and (names := opened(reading)):
                 broken = f"{site} was opened to clients during the drain: {brief(names)}"
                 return _Reading(readings, left, self.why, Failed(broken))
-        if left is not None and (self.last is None or (left < self.last if self._lessens else left != self.last)):
+        if left is not None and (self.last is None or (left < self.last if self._must_fall else left != self.last)):
             self._moved_at, self.last = self._context.monotonic(), left
             self.first = left if self.first is None else self.first
         self._context.report_waiting(self._subject, left, next(iter(self.why), None))

@@ -20,7 +20,7 @@ from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.artemis.reading import policies
 from dr_ctl.topologies.common.consumed import IncompleteListing
-from dr_ctl.topologies.common.gate import PairReading, clients_of, common_blockers, counter_changes
+from dr_ctl.topologies.common.gate import PairReading, clients_of, common_blockers, pair_counters_changed
 from dr_ctl.topologies.common.recipe import Procedure, VerbHandler
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.topology import COMMON, TopologyDefinition
@@ -114,10 +114,10 @@ class _WhileServing(BothWays):
 def catch_up(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     link_ends = tools.observer.link_ends(move)
     wait = Wait(tools, [_WhileServing(ends, tools, context) for ends in link_ends], context, UNDER_WAY, SMALL)
-    failed, removed = wait.until(tools.waits.poll_s, step.limits, calms=1), 0
+    failed, removed = wait.until(tools.waits.poll_s, step.limits, stable_for=1), 0
     if failed is None and (removed := _without_echoes(tools, link_ends, context)):
         # The removal took a moment, in which clients worked on.
-        failed = wait.until(tools.waits.poll_s, step.limits, calms=1)
+        failed = wait.until(tools.waits.poll_s, step.limits, stable_for=1)
     if failed is None:
         # Messages may have come since the checks, or with a site that was taken in.
         both = zip(link_ends, tools.read(link_ends), strict=True)
@@ -175,7 +175,7 @@ def drain(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepCo
     wait.read()
 
     def drained() -> Outcome:
-        failed = wait.until(tools.waits.poll_s, step.limits, calms=1)
+        failed = wait.until(tools.waits.poll_s, step.limits, stable_for=1)
         tools.gate.begun = {pair.local.pair: pair.begun for pair in pairs if pair.begun}
         removed: dict[str, Json] = {queue: len(ids) for pair in pairs for queue, ids in pair.removed.items()}
         count = sum(len(ids) for pair in pairs for ids in pair.removed.values())
@@ -220,7 +220,7 @@ class _BehindFence(BothWays):
         now, was = PairReading(self._context.monotonic(), source, target), self.begun
         if not all(view.link.attached and not view.open and not [*view.under_way()] for view in (source, target)):
             self.begun = []
-        elif not was or counter_changes(was[0], now):
+        elif not was or pair_counters_changed(was[0], now):
             self.begun = [now]
         else:
             self.begun = [*was, now] if not common_blockers(now, was[0]) else was[:1]

@@ -224,7 +224,7 @@ def _bring_in(tools: ContinuityTools, step: PlannedStep, move: Move, context: St
         residues: list[Direction[SiteView]] = [_Residue(ends, tools, step, move, acks=acks) for ends in link_ends]
         applied = [AcksApplied(ends, context) for ends in link_ends if acks]
         wait = Wait(tools, [*residues, *applied], context, f"of {move.target}'s residue under way")
-        if (failed := wait.until(tools.waits.taken_in_poll_s, step.limits, calms=QUIET_READINGS)) is not None:
+        if (failed := wait.until(tools.waits.taken_in_poll_s, step.limits, stable_for=QUIET_READINGS)) is not None:
             return replace(failed, text=f"{move.target} is not taken in: {failed.text}")
     return _remove_done(tools, move, context)
 
@@ -362,7 +362,7 @@ def reconcile(tools: ContinuityTools, step: PlannedStep, move: Move, context: St
         applied = [AcksApplied(ends, context, waits.left_over_s) for ends in link_ends]
         wait = Wait(tools, applied, context, "acknowledgements to be applied")
         within_s = max(step.limits["within"], waits.left_over_s)
-        if (failed := wait.until(waits.taken_in_poll_s, {"within": within_s}, calms=1)) is not None:
+        if (failed := wait.until(waits.taken_in_poll_s, {"within": within_s}, stable_for=1)) is not None:
             return replace(failed, text=f"not compared: {failed.text}")
     now = _only_there(tools, move) if first else {}
     left = {key: now[key] & ids for key, ids in first.items() if key in now and now[key] & ids}

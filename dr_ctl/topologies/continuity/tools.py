@@ -66,7 +66,7 @@ class ContinuityGate(Gate[SiteView]):
                 differences.append(f"{name}: {queue.depth} at {move.source}, {depth} at {move.target}")
         return differences
 
-    def same(self, now: PairReading[SiteView], move: Move) -> Outcome:
+    def compare(self, now: PairReading[SiteView], move: Move) -> Outcome:
         source, target = now.source, now.target
         compared, unread, wrong = compare(self.observer, source, target, move)
         if wrong is not None:

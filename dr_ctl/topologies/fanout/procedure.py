@@ -107,7 +107,7 @@ class FanoutGate(Gate[BrokerView]):
         """Compare no counts, as producers write to one site a moment before the other."""
         return []
 
-    def same(self, now: PairReading[BrokerView], move: Move) -> Outcome:
+    def compare(self, now: PairReading[BrokerView], move: Move) -> Outcome:
         view, peer = now.source, now.target
         brokers = self.observer.brokers
         ends = brokers[view.site][view.pair], brokers[peer.site][peer.pair]

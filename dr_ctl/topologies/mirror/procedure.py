@@ -1,5 +1,5 @@
-"""A mirrored installation does this for the verbs of its runbooks: it waits for links, takes a lost site in again, and
-moves aside what lies at one site alone after that. The last table names the functions by verb.
+"""The handlers of runbook verbs for a mirrored installation; the table at the end names them. They wait for links,
+reinstate a lost site, and then move aside what lies at one site alone.
 
 After both directions have drained, a message that lies only at the returned site can be neither shipped nor
 acknowledged, and clients would get it as soon as that site serves. A person has to look: dr-ctl moves the message to a
@@ -50,7 +50,7 @@ LINK_RESTARTS: Final = 3
 EVENTS: Final = " event(s)"
 CAUGHT_UP: Final = 500
 WAITS: Final = "acknowledgements wait to be applied"
-EARLIER_TURN: Final = (
+STALE_COUNT: Final = (
     "if that never falls, a node counts what it had when active before: let another one take over, then start it anew"
 )
 
@@ -120,7 +120,7 @@ class LinkDirection(Direction[BrokerView]):
         if self._left is not None and self._left <= self._small:
             return []
         if view.link.unapplied and not view.link.to_ship and not peer.link.to_ship:
-            return [f"{WAITS} at {site} ({view.link.unapplied}){f'; {EARLIER_TURN}' if view.nodes else ''}"]
+            return [f"{WAITS} at {site} ({view.link.unapplied}){f'; {STALE_COUNT}' if view.nodes else ''}"]
         if idle_s > self._tools.waits.idle_s:
             return [f"the peer has taken nothing from {site} for {idle_s:.0f} s: its link hangs"]
         return []
@@ -160,7 +160,7 @@ def _both(tools: MirrorTools, move: Move, context: StepContext, small: int = 0) 
 
 def catch_up(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     waited = _both(tools, move, context, CAUGHT_UP)
-    failed = waited.until(tools.timeouts.link_poll_s, step.limits, calms=1)
+    failed = waited.until(tools.timeouts.link_poll_s, step.limits, stable_for=1)
     if failed is not None and (waited.why or waited.first is None or waited.last is None):
         return Failed(f"not caught up: {brief(waited.why) or failed.text}")
     under_way, first = waited.last or 0, waited.first or 0
@@ -187,7 +187,7 @@ def drain(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContex
 def restart(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     tools.change(step.calls, context)  # in one request, so no call comes between and leaves the link stopped
 
-    def away() -> dict[str, str]:
+    def detached() -> dict[str, str]:
         brokers = tools.observer.at(move.source)
         now = zip(brokers, tools.observer.answers(brokers, ReadScope.OUTFLOW), strict=True)
         why = {
@@ -196,7 +196,7 @@ def restart(tools: MirrorTools, step: PlannedStep, move: Move, context: StepCont
         }
         return {name: reason for name, reason in why.items() if reason is not None}
 
-    return attached(tools, step, move, context, "the link", away)
+    return attached(tools, step, move, context, "the link", detached)
 
 
 UNDO_LINK: Final = Undo(source=(links_as_before,), target=(links_as_before,))
@@ -208,7 +208,7 @@ Numbers = Mapping[Origin, int]
 @dataclass(frozen=True, slots=True)
 class LeftOver:
     """The messages of one queue that lie at one side alone, those at the returned broker with the numbers that it gave
-    them. `gone` is the proof that `to_move` was done; without a proof a person has to look at what is moved aside."""
+    them. `gone` proves that `to_move` was consumed; without it a person has to look at what is moved aside."""
 
     view: BrokerView
     queue: str
@@ -259,7 +259,7 @@ def reconcile(tools: MirrorTools, _step: PlannedStep, move: Move, context: StepC
     ]
     differing = [finding.text(move.source, move.target) for finding in wrong.values()]
     findings = [found("DR-RECONCILE-001", queues=brief(differing))] if differing else []
-    moved = taken_out(tools, leftovers, context)
+    moved = moved_aside(tools, leftovers, context)
     if isinstance(moved, Failed):
         return moved
     if moved:
@@ -302,13 +302,13 @@ def _messages(tools: MirrorTools, view: BrokerView, name: str) -> Browsed:
     return browsed(reader, view, [queue], limit=RESIDUE_UP_TO)[0] if queue is not None else Browsed({})
 
 
-def taken_out(tools: MirrorTools, leftovers: Iterable[LeftOver], context: StepContext) -> dict[str, int] | Failed:
+def moved_aside(tools: MirrorTools, leftovers: Iterable[LeftOver], context: StepContext) -> dict[str, int] | Failed:
     moved: dict[str, int] = {}
     for leftover in leftovers:
         if not leftover.to_move:
             continue
         name = quarantine_queue(leftover.view.site, leftover.queue)
-        outcomes = tools.change(take_out(leftover.view, leftover.queue, leftover.to_move), context)
+        outcomes = tools.change(move_calls(leftover.view, leftover.queue, leftover.to_move), context)
         after = _messages(tools, tools.observer.brokers[leftover.view.site][leftover.view.pair].read(), leftover.queue)
         stayed = leftover.to_move.keys() & after.ids
         done = len(leftover.to_move) - len(stayed) + sum(moved.values())
@@ -319,7 +319,7 @@ def taken_out(tools: MirrorTools, leftovers: Iterable[LeftOver], context: StepCo
     return moved
 
 
-def take_out(view: BrokerView, queue: str, messages: Numbers) -> list[Call]:
+def move_calls(view: BrokerView, queue: str, messages: Numbers) -> list[Call]:
     name, bean = quarantine_queue(view.site, queue), view.business[queue].bean
     made = request(beans.server(view.broker), CREATE_QUEUE, (json.dumps(internal_queue(name, "")), True))
     moves = [
@@ -357,7 +357,7 @@ draft_reinstate: Final = wants.planning(
 )
 
 
-def _since(views: Sequence[BrokerView]) -> str:
+def _activity(views: Sequence[BrokerView]) -> str:
     done = [
         f"{queue.name}: {queue.added} added, {queue.acked} acknowledged"
         for view in views
@@ -391,10 +391,13 @@ def reinstate(tools: MirrorTools, step: PlannedStep, move: Move, context: StepCo
     before = {view.pair: (view, _origins(tools, view)) for view in tools.observer.read_at(move.source)}
     tools.reach(LINK_ADMITTED, move, context)  # the wait tells what keeps it out
     link_ends = tools.observer.between(move.target, move.source)
-    both = [(_Residue(local, peer, tools, context), _Beside(peer, local, tools, context)) for local, peer in link_ends]
+    both = [
+        (_FromReturned(local, peer, tools, context), _FromServing(peer, local, tools, context))
+        for local, peer in link_ends
+    ]
     subject, events = f"of {move.target}'s residue under way", [event for two in both for event in two]
-    waited = Wait(tools, events, context, subject, counts=EVENTS, scope=ReadScope.OUTFLOW, lessens=True)
-    failed = waited.until(tools.rules.drain.poll, step.limits, calms=QUIET_READINGS)
+    waited = Wait(tools, events, context, subject, counts=EVENTS, scope=ReadScope.OUTFLOW, must_fall=True)
+    failed = waited.until(tools.rules.drain.poll, step.limits, stable_for=QUIET_READINGS)
     if failed is not None:
         return replace(failed, text=f"{move.target} is not taken in: {failed.text}")
     tools.rejoined.begin()
@@ -438,7 +441,7 @@ def _compare(
             rejoined.echoes += len(gone & echoes)
 
 
-class _Residue(LinkDirection):
+class _FromReturned(LinkDirection):
     def left(self, local: BrokerView, peer: BrokerView) -> int | None:
         super().left(local, peer)
         attached = not any(why_not_attached(view.site, view) for view in (local, peer))
@@ -448,7 +451,7 @@ class _Residue(LinkDirection):
         return self._left
 
 
-class _Beside(LinkDirection):
+class _FromServing(LinkDirection):
     """Nothing is waited for in this direction, because the serving site's producers go on."""
 
     def left(self, view: BrokerView, peer: BrokerView) -> int | None:
@@ -457,8 +460,8 @@ class _Beside(LinkDirection):
         return 0
 
 
-def take_out_consumed(tools: MirrorTools, move: Move, context: StepContext) -> Outcome:
-    """Take out of the serving site what the returned site has done. The way between is shut. Idempotent."""
+def move_consumed_aside(tools: MirrorTools, move: Move, context: StepContext) -> Outcome:
+    """Move aside at the serving site what was consumed at the returned one. The way between is shut. Idempotent."""
     partial_return = tools.partial_return
     partial_return.duplicates, partial_return.why = 0, None
     _settled(tools, move, context)
@@ -470,7 +473,7 @@ def take_out_consumed(tools: MirrorTools, move: Move, context: StepContext) -> O
             partial_return.duplicates += lying if held is None else min(lying, held.acks)
             partial_return.why = why
             continue
-        moved = taken_out(tools, _done(tools, view, held.consumed, partial_return, move.target), context)
+        moved = moved_aside(tools, _consumed_here(tools, view, held.consumed, partial_return, move.target), context)
         if isinstance(moved, Failed):
             return moved
         for name, count in moved.items():
@@ -505,14 +508,14 @@ def _still_held(tools: MirrorTools, site: str, pair: str) -> tuple[Residue | Non
     return (counted if now.consumed is None and counted is not None and counted.consumed is not None else now), too_deep
 
 
-def _done(
+def _consumed_here(
     tools: MirrorTools,
     view: BrokerView,
     consumed: Mapping[str, frozenset[Origin]],
     partial_return: PartialReturn,
-    by: str,
+    site: str,
 ) -> list[LeftOver]:
-    """Return what lies here of the messages consumed at the site `by`; a queue too deep is only counted."""
+    """Return what lies here of the messages consumed at that site; a queue too deep is only counted."""
     done = []
     for name in [name for name in consumed if name in view.business and view.business[name].depth]:
         queue = view.business[name]
@@ -525,7 +528,7 @@ def _done(
         if may_be := min(local.unnamed, len(consumed[name]) - len(lying_here)):
             partial_return.duplicates += may_be
             partial_return.why = f"the broker does not show where messages of {name} come from"
-        shown = acknowledged(frozenset(map(identity, consumed[name])), by)
+        shown = acknowledged(frozenset(map(identity, consumed[name])), site)
         gone = Consumed(frozenset(map(identity, lying_here)), shown)
         done.append(LeftOver(view, name, lying_here, frozenset(), gone))
     return done
@@ -533,7 +536,7 @@ def _done(
 
 UNDO_REINSTATE: Final = Undo(
     source=(wants.link_access_as_before, wants.pauses_as_before, wants.debts_as_before),
-    by=partial(as_before, settle=take_out_consumed),
+    by=partial(as_before, settle=move_consumed_aside),
 )
 
 
@@ -543,7 +546,7 @@ PROCEDURE: Final[Procedure[MirrorSnapshot, MirrorTools]] = {
     "drain": VerbHandler(draft_drain, drain, UNDO_LINK),
     "restart-link": VerbHandler(draft_restart, restart, UNDO_LINK),
     # These verbs take a lost site in again.
-    "residue": fence.counting(count_residue, _since),
+    "residue": fence.counting(count_residue, _activity),
     "reinstate": VerbHandler(draft_reinstate, reinstate, UNDO_REINSTATE),
     "reconcile": VerbHandler(draft_reconcile, reconcile),
 }

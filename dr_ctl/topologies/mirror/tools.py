@@ -35,7 +35,7 @@ class MirrorGate(Gate[BrokerView]):
         wrong = not_accepted(differing_queues, move.spec.accept_difference)
         return [finding.text(move.source, move.target) for finding in wrong]
 
-    def same(self, now: PairReading[BrokerView], move: Move) -> Outcome:
+    def compare(self, now: PairReading[BrokerView], move: Move) -> Outcome:
         views, pair = {move.source: now.source, move.target: now.target}, now.source.pair
         queues = {site: selected(view, self.observer.queues) for site, view in views.items()}
         at_source, at_target = queues.values()

@@ -1,4 +1,4 @@
-"""An installation with a shared store does this for the verbs of its runbooks: the holder hands the store over."""
+"""The handlers of runbook verbs for an installation with a shared store: the holder hands the store over."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -41,7 +41,7 @@ class StoreGate(Gate[BrokerView]):
         reasons = super().blockers(now, before, move)
         source = now.source
         # In a resumed run, the source may have given up the store already, and is closed by then.
-        if not source.has_the_store and not (move.sent and not source.answered):
+        if not source.has_the_store and not (move.activation and not source.answered):
             lock = source.lock.text if source.lock is not None else "the lock was not read"
             reasons.append(f"{source.site} does not hold the store: {lock}")
         return reasons
@@ -49,7 +49,7 @@ class StoreGate(Gate[BrokerView]):
     def differing(self, _now: PairReading[BrokerView], _move: Move) -> list[str]:
         return []
 
-    def same(self, now: PairReading[BrokerView], move: Move) -> Outcome:
+    def compare(self, now: PairReading[BrokerView], move: Move) -> Outcome:
         """Compare the holder's queues with the store: a message in the holder's memory alone goes with the holder."""
         source = now.source
         depths: dict[str, Json] = {name: queue.depth for name, queue in source.business.items() if queue.depth}
@@ -123,11 +123,11 @@ def reinstate(tools: StoreTools, _step: PlannedStep, move: Move, context: StepCo
 
 
 HANDOVER: Final = "handover"
-BESIDE: Final = "beside"
+WAITS_AGAIN: Final = "beside"
 RESCUE: Final = "rescue"
 ENDED: Final = "it has ended"
 # Counts are believed to differ after so many readings: clients work meanwhile, and a reading is no one moment.
-COUNTED: Final = 5
+COUNT_READINGS: Final = 5
 
 
 def draft_activate(rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
@@ -141,7 +141,7 @@ def draft_activate(rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerVi
     takes_s = max((view.own.lease_s * (2 if view.own.by_row else 1) for view in (*sources, *targets)), default=0.0)
     summary = "the target takes the store" if fails_over else f"{move.source} gives up the store, the target takes it"
     proven = "the lock and a test login" if any(view.can_try_login for view in targets) else "the lock"
-    phases = {HANDOVER: gives_up, "strikes": receipts.strikes(snapshot), BESIDE: waits_again, RESCUE: rescues}
+    phases = {HANDOVER: gives_up, "strikes": receipts.strikes(snapshot), WAITS_AGAIN: waits_again, RESCUE: rescues}
     calls = tuple(call for phase, made in phases.items() for call in in_phase(phase, made))
     limits = {"within": takes_s + rules.timeouts.store_taken_s}
     return StepPlan(move.target, f"{summary}; proven by {proven}", calls, limits=limits)
@@ -149,7 +149,7 @@ def draft_activate(rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerVi
 
 def activate(tools: StoreTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     snapshot = tools.observer.read_once(min_s=tools.timeouts.last_reading_s)
-    if snapshot.roles[move.target] is not Role.SERVING and (why := _may_not(tools, snapshot, move)) is not None:
+    if snapshot.roles[move.target] is not Role.SERVING and (why := _why_not_now(tools, snapshot, move)) is not None:
         return Failed(why)
     served_before = snapshot.roles[move.target] is Role.SERVING
     gave_up = not any(view.answered for view in snapshot.views(move.source))
@@ -170,13 +170,13 @@ def activate(tools: StoreTools, step: PlannedStep, move: Move, context: StepCont
     took_s = context.monotonic() - began
     tools.change(step.phase("strikes"), context)
     evidence: dict[str, Json] = {"proof": "attempt", "took_over_s": round(took_s, 3)}
-    findings = (*_counted(tools, move, context, evidence), *_beside(tools, step, move, context))
+    findings = (*_recount(tools, move, context, evidence), *_start_former_holder(tools, step, move, context))
     if served_before:
         return NotNeeded(f"{move.target} serves already", evidence, findings)
     return Done(f"{move.target} holds the store and lets clients in, after {took_s:.1f} s", evidence, findings)
 
 
-def _may_not(tools: StoreTools, snapshot: Snapshot[BrokerView], move: Move) -> str | None:
+def _why_not_now(tools: StoreTools, snapshot: Snapshot[BrokerView], move: Move) -> str | None:
     sources = snapshot.views(move.source)
     if move.spec.operation == FAILOVER:
         if snapshot.roles[move.source] in (Role.SERVING, Role.SICK):
@@ -274,13 +274,13 @@ def _until_served(
     return Unknown(f"{text}; look at {move.target} first")
 
 
-def _counted(tools: StoreTools, move: Move, context: StepContext, evidence: dict[str, Json]) -> tuple[Finding, ...]:
+def _recount(tools: StoreTools, move: Move, context: StepContext, evidence: dict[str, Json]) -> tuple[Finding, ...]:
     """Compare each queue as it began at the target with the gate's; clients work there, so readings are few."""
     samples = tools.gate.samples
     if not samples:
         return ()
     wrong: list[str] = []
-    for _ in range(COUNTED):
+    for _ in range(COUNT_READINGS):
         try:
             views = tools.observer.read_at(move.target)
         except BrokerError as error:
@@ -303,7 +303,7 @@ def _counted(tools: StoreTools, move: Move, context: StepContext, evidence: dict
     return (found("DR-STORE-009", target=move.target, source=move.source, wrong=brief(wrong)),)
 
 
-def _beside(tools: StoreTools, step: PlannedStep, move: Move, context: StepContext) -> list[Finding]:
+def _start_former_holder(tools: StoreTools, step: PlannedStep, move: Move, context: StepContext) -> list[Finding]:
     """Start the broker that gave up the store, once its process has ended, or report it; a lost site gets no call."""
     if move.spec.operation == FAILOVER:
         return []
@@ -317,7 +317,7 @@ def _beside(tools: StoreTools, step: PlannedStep, move: Move, context: StepConte
         if runs is not False:
             continue
         tools.observer.brokers[view.site][view.pair].document_files.remove(STOPPED)
-        starts = [call for call in step.phase(BESIDE) if call.unit == view.pair]
+        starts = [call for call in step.phase(WAITS_AGAIN) if call.unit == view.pair]
         failed = [outcome.text for outcome in tools.change(starts, context) if not isinstance(outcome, Done)]
         if failed or not starts:
             why = f": {failed[0]}" if failed else ""
@@ -361,7 +361,7 @@ NOT_IN_THE_STORE: Final = (
 class StoreRecipe(common.Recipe[BrokerView]):
     def why_not(self, snapshot: Snapshot[BrokerView], move: Move) -> Sequence[Finding]:
         findings = super().why_not(snapshot, move)
-        if move.spec.operation == ACTIVATE and _holds_closed(snapshot, move.target) and not move.sent:
+        if move.spec.operation == ACTIVATE and _holds_closed(snapshot, move.target) and not move.activation:
             return [found("DR-STORE-011.target", target=move.target), *findings]
         if move.spec.operation != FAILOVER or not _holds_closed(snapshot, move.source):
             return findings

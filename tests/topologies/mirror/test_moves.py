@@ -35,7 +35,7 @@ from dr_ctl.topologies.common.view import Acceptor, Config, Connection, Consumer
 from dr_ctl.topologies.common.waiting import Wait
 from dr_ctl.topologies.mirror import procedure
 from dr_ctl.topologies.mirror.checks import CHECKS
-from dr_ctl.topologies.mirror.procedure import EARLIER_TURN, EVENTS, LINK_RESTARTS, WAITS, LinkDirection
+from dr_ctl.topologies.mirror.procedure import EVENTS, LINK_RESTARTS, STALE_COUNT, WAITS, LinkDirection
 from dr_ctl.topologies.mirror.reading import Observer
 from dr_ctl.topologies.mirror.tools import MirrorGate, MirrorTimeouts
 from dr_ctl.topologies.mirror.view import (
@@ -325,7 +325,7 @@ def waited(world: Any, within_s: float) -> Failed | None:
     paris: Any = SimpleNamespace(site="paris", pair="a")
     ways = [LinkDirection(world, paris, world, world), LinkDirection(paris, world, world, world)]
     wait: Wait[BrokerView] = Wait(world, ways, world, "events", counts=EVENTS, scope=ReadScope.OUTFLOW)
-    return wait.until(0.5, {"within": within_s, "stall": 100.0}, calms=1)
+    return wait.until(0.5, {"within": within_s, "stall": 100.0}, stable_for=1)
 
 
 @pytest.mark.parametrize(
@@ -336,7 +336,7 @@ def waited(world: Any, within_s: float) -> Failed | None:
         (lambda at_s: flow(20 - int(5 * at_s), 20), "10 event(s) under way; they move too slowly"),
         (lambda _: flow(0, 10), None),
         (lambda _: flow(10, 10, attached=False), "10 event(s) under way; the link of london is not attached"),
-        (lambda _: flow(0, 10, pending=3, nodes="ab"), f"3 event(s) under way; {WAITS} at london (3); {EARLIER_TURN}"),
+        (lambda _: flow(0, 10, pending=3, nodes="ab"), f"3 event(s) under way; {WAITS} at london (3); {STALE_COUNT}"),
         (
             lambda _: TimedOut("http://london: no answer"),
             "an unknown number of event(s) under way; london does not answer: http://london: no answer",

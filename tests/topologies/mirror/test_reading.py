@@ -11,7 +11,7 @@ import pytest
 
 from dr_ctl.core.errors import BrokerError, TooOld
 from dr_ctl.core.model import Role
-from dr_ctl.engine.roles import silent
+from dr_ctl.engine.roles import no_answer
 from dr_ctl.jolokia.http import BadValue, NoSuchBean, OperationFailed
 from dr_ctl.settings.artemis import LastingFence
 from dr_ctl.topologies.artemis import beans
@@ -131,7 +131,7 @@ def test_a_version_that_does_not_tell_what_is_to_ship_and_to_apply_is_named_with
         snapshot(london)
 
     assert "Bring its brokers to that version" in raises.value.remedy
-    assert silent("london/orders-1", Role.UNKNOWN, raises.value).id == "DR-SITE-003"
+    assert no_answer("london/orders-1", Role.UNKNOWN, raises.value).id == "DR-SITE-003"
     kept = replace(broker("london"), version="2.31.2").document_queue.create("dr-ctl.x", "text")[1]
     assert json.loads(str(kept[0]))["internal"] is False, "its management shows no internal queue"
 

@@ -77,7 +77,7 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
         return Failed(kept_out)
     if why is not None:
         return Failed(why)
-    tools.opened, served = tools.opened or bool(starts), tools.may_serve or move.sent
+    tools.opened, served = tools.opened or bool(starts), tools.may_serve or move.activation
     opening = _Opening(tools, starts, move, context)
     failed = opening.not_opened()
     tools.may_serve = tools.may_serve or (bool(starts) and not isinstance(failed, Failed))
@@ -174,7 +174,7 @@ def may_open(tools: Tools[V], move: Move) -> tuple[list[V], str | None]:
 
 def _not_drained(tools: Tools[Broker], move: Move) -> str | None:
     """Say what a site that somebody else opened lacks: no gate was seen to hold for it."""
-    if move.spec.operation == FAILOVER or move.sent or tools.gate.samples:
+    if move.spec.operation == FAILOVER or move.activation or tools.gate.samples:
         return None
     views = tools.observer.read_once().views(move.source)
     left = [f"{view.link.to_ship} to ship at {view.site}" for view in views if view.link.to_ship]
