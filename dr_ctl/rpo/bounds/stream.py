@@ -97,7 +97,7 @@ class EventStream:
             return at_most(sum_of([parts[0] for parts in self._by_age(rows, QueueGroups(np.where(is_in, 0, -1), 1))]))
         if not self.rows:
             return None
-        return at_most(self._from(self.rows, min(self._last.values()), np.zeros(1, np.int64), None)[0])
+        return at_most(self._with_arrivals(self.rows, min(self._last.values()), np.zeros(1, np.int64), None)[0])
 
     def unserved(self, names: Sequence[str]) -> LossTerm | None:
         """Bound the arrivals in some queues since, by their own counts, because no outflow serves them."""
@@ -108,7 +108,7 @@ class EventStream:
         def most(us: int) -> Ints:
             return np.array([own.most(*windows.around(us)).max(initial=0)])
 
-        return self._parts(int(self.readings.full[-1]), np.zeros(1, np.int64), windows, most)[0]
+        return self._terms(int(self.readings.full[-1]), np.zeros(1, np.int64), windows, most)[0]
 
     def outflow_of(self, name: str) -> int | None:
         return self._by_name.get(name, self._by_name.get(SHARED))
@@ -121,9 +121,9 @@ class EventStream:
 
     def _by_age(self, rows: Sequence[int], queues: QueueGroups) -> Iterable[Sequence[LossTerm | None]]:
         for index in dict.fromkeys(self._last[row] for row in rows):
-            yield self._least([row for row in rows if self._last[row] == index], index, queues)
+            yield self._smaller_bound([row for row in rows if self._last[row] == index], index, queues)
 
-    def _least(self, rows: Sequence[int], index: int, queues: QueueGroups) -> Sequence[LossTerm | None]:
+    def _smaller_bound(self, rows: Sequence[int], index: int, queues: QueueGroups) -> Sequence[LossTerm | None]:
         readings, counts = self.readings, self.readings.outflows
         read = readings.full[readings.full <= index]
         read = read[(counts.depth[rows][:, read] != NA).all(axis=0)]
@@ -132,11 +132,11 @@ class EventStream:
         if len(read):
             at = int(read[-1])
             at_reading = {row: self._at_reading(row, at, queues) for row in rows}
-            parts.append(self._from(rows, at, self._summed(at_reading), queues))
+            parts.append(self._with_arrivals(rows, at, self._summed(at_reading), queues))
             if readings.start_id[at] == readings.start_id[index]:
                 put = counts.added[:, index] - counts.added[:, at]
                 depths = {row: np.minimum(depths[row], at_reading[row] + put[row]) for row in rows}
-        parts.append(self._from(rows, index, self._summed(depths), queues))
+        parts.append(self._with_arrivals(rows, index, self._summed(depths), queues))
         known = [[part for part in of_group if part is not None] for of_group in zip(*parts, strict=True)]
         return [min(candidates, key=lambda part: part.at_most, default=None) for candidates in known]
 
@@ -174,14 +174,14 @@ class EventStream:
         at_reading: Ints = np.minimum(depth, of_groups + unattributed)
         return at_reading
 
-    def _from(
+    def _with_arrivals(
         self, rows: Sequence[int], index: int, at_reading: Ints, queues: QueueGroups | None
     ) -> Sequence[LossTerm | None]:
         """Add content at a reading and arrivals since, of each group; without groups arrivals are all that was put
         in."""
-        return self._parts(index, at_reading, self.gaps_filled.windows, lambda us: self._most(rows, us, queues))
+        return self._terms(index, at_reading, self.gaps_filled.windows, lambda us: self._arrivals(rows, us, queues))
 
-    def _parts(
+    def _terms(
         self, index: int, at_reading: Ints, windows: Windows, most: Callable[[int], Ints]
     ) -> Sequence[LossTerm | None]:
         """Add content and arrivals since: as many as came at most in windows so long."""
@@ -201,7 +201,7 @@ class EventStream:
             for lay, came, paced, rate in zip(at_reading, since, busiest, rates, strict=True)
         ]
 
-    def _most(self, rows: Sequence[int], us: int, queues: QueueGroups | None) -> Ints:
+    def _arrivals(self, rows: Sequence[int], us: int, queues: QueueGroups | None) -> Ints:
         """Bound the arrivals in any window so long by all that was put in, and by the queues' counts with all that
         these do not account for."""
         grids = self.gaps_filled
