@@ -380,7 +380,7 @@ def test_the_gate_stays_shut_where_ids_alone_do_not_show_it(staged_here: Any, fl
     }
     observer: Any = SimpleNamespace(brokers=brokers, timeouts=Timeouts())
     move: Any = SimpleNamespace(source="london", target="paris", spec=SimpleNamespace(accept_difference={}))
-    assert ContinuityGate(observer, 1.0).same(PairReading(0.0, london, paris), move).text == told
+    assert ContinuityGate(observer, 1.0).compare(PairReading(0.0, london, paris), move).text == told
 
 
 SERVER = 'org.apache.activemq.artemis:broker="london"'
