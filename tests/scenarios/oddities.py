@@ -215,6 +215,7 @@ ODDITIES: Final[Sequence[tuple[str, Callable[..., object]]]] = (
         rf"{_AT} uses (?P<share>\d+)% of its (?P<of>\w+)",
         lambda stage, place, share, of: at(stage, place, ClassicBroker).usage.update({of: int(share)}),
     ),
+    (rf"a login at {_AT} is given up", lambda stage, place: at(stage, place, ClassicBroker).stopped.append("ID:gone")),
     (rf"{_AT} has a guest by (?P<listener>\S+), (?P<protocol>\w+)( as (?P<user>\S+))?( named (?P<client>\S+))?", guest),
     (rf"{_AT} notifies another of its cluster by (?P<listener>\S+)", still(notified)),
     (rf"{_AT} is a (?P<policy>[^,]+){_MET}", group),

@@ -123,7 +123,7 @@ def test_a_service_moves_there_and_back_loses_a_site_and_takes_it_in_again(
         planned = operator.run("plan", "failback", "--to", "london").document
         traffic.resume_producing()
         returned = fail_back(operator, topology)
-        assert returned.code == 0, returned.document["summary"]
+        assert returned.code == 0, returned.told
         more(traffic)
         # What was consumed before may lie there once more: the ledger alone does not tell that all is consumed.
         came_to_rest(stage, traffic)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import random
+import socket
 import sqlite3
+import struct
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -615,6 +618,29 @@ class ClassicSubject(Asked):
             yield client
         finally:
             client.connection.close(politely=False)
+
+    def give_up_logins(self, site: str) -> None:
+        """Log in with OpenWire and reset the connection at once, until the broker keeps a bean of one of them."""
+        if isinstance(self.stage, PlayedTwin):
+            self.stage.host(site).broker.stopped.append("ID:gone")
+            return
+        place = self.place(site)
+        user, password = (
+            b"\1" + struct.pack(">H", len(word)) + word.encode() for word in (place.app.user, place.app.password)
+        )
+
+        def given_up() -> bool:
+            name = b"\1" + struct.pack(">H", 4) + random.randbytes(2).hex().encode()
+            parts = (b"\1ActiveMQ\0\0\0\1\0", b"\3\0\0\0\1\1\1\x78" + name + name + password + user + b"\0\0\0")
+            with socket.create_connection(("127.0.0.1", place.ports["clients"])) as client:
+                client.sendall(b"".join(struct.pack(">i", len(part)) + part for part in parts))
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            rows = self.read(
+                site, f"{self.connector(site, '*')},connectionViewType=clientId,connectionName=*", "Active"
+            )
+            return {"Active": False} in rows.values()
+
+        until(given_up, within_s=60)
 
 
 class ClassicGroupSubject(ClassicSubject):

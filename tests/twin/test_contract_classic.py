@@ -97,6 +97,17 @@ def test_a_connector_that_is_stopped_says_so_and_nothing_more(pair: ClassicSubje
     assert "User name [app] or password is invalid." in refused.because
 
 
+def test_a_login_that_was_given_up_leaves_a_bean_and_no_connection(pair: ClassicSubject) -> None:
+    pair.give_up_logins("london")
+
+    place = pair.place("london")
+    url, admin = f"http://127.0.0.1:{place.ports['http']}/api/jolokia/", place.admin
+    with closing(Wire(Account(url, admin.user, admin.password, "http://localhost"))) as wire, pair.client("london"):
+        shown = reading.ask(Reader(wire), place.group).values["connections"]
+
+    assert [connection.protocol for connection in shown] == ["stomp"]
+
+
 def test_a_policy_refuses_what_it_denies_before_it_looks_for_a_bean(twin: PlayedTwin) -> None:
     pair, host = ClassicSubject(twin), twin.host("london")
     assert isinstance(host.broker, ClassicBroker)

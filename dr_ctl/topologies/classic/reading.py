@@ -26,7 +26,7 @@ QUEUE: Final = (
     "DLQ",
 )  # fmt: skip
 CONSUMER: Final = ("DestinationName", "ClientId", "UserName", "MessageCountAwaitingAcknowledge", "Network")
-CONNECTION: Final = ("ClientId", "RemoteAddress", "UserName", "NetworkConnection")
+CONNECTION: Final = ("Active", "ClientId", "RemoteAddress", "UserName", "NetworkConnection")
 _FULL: Final = 100
 # Each limit of a broker's systemUsage has a figure, an element in activemq.xml, and an effect where it is reached.
 _LIMITS: Final = (
@@ -110,7 +110,9 @@ def ask(reader: Reader, broker: str, *, timeout_s: float = READ_S, more: Sequenc
     fields = _active(reader, broker, itself, timeout_s)
     connectors = tuple(_connectors(listeners, fields.mapping("TransportConnectors")))
     ports = {beans.part(connector.name): connector.port for connector in connectors}
-    came = tuple((_connection(bean, row, ports), row.flag("NetworkConnection")) for bean, row in connections.beans())
+    # A client that gives up its login can leave its connection's bean behind: the connection is stopped by then.
+    live = [(bean, row) for bean, row in connections.beans() if row.flag("Active")]
+    came = tuple((_connection(bean, row, ports), row.flag("NetworkConnection")) for bean, row in live)
     by_client = {connection.client: connection for connection, _ in came}
     takers = tuple((_consumer(row, by_client), row.flag("Network")) for _, row in consumers.beans())
     held = Counter[str]()  # counts by queue the messages that its consumers have and did not acknowledge

@@ -31,6 +31,10 @@ def beans(broker: ClassicBroker) -> Iterator[Bean]:
         name = names.connection(broker.name, session.acceptor, session.client)
         row = connection(session.client, session.remote, session.user, network=False)
         yield Bean(name, partial(dict, row), dict)
+    for client in broker.stopped:
+        name = names.connection(broker.name, broker.clients_listener, client)
+        row = connection(None, "127.0.0.1:1", None, network=False) | {"Active": False}
+        yield Bean(name, partial(dict, row), dict)
     for queue in broker.queues.values():
         name = names.queue(broker.name, queue.name)
         yield Bean(name, partial(queues.attributes, broker, queue), partial(queues.operations, broker, queue))
@@ -96,7 +100,7 @@ def _address(acceptor: Acceptor) -> str:
     return f"{'stomp' if 'STOMP' in acceptor.protocols else 'tcp'}://localhost:{acceptor.port}"
 
 
-def connection(client: str, remote: str, user: str | None, *, network: bool) -> dict[str, Any]:
+def connection(client: str | None, remote: str, user: str | None, *, network: bool) -> dict[str, Any]:
     return {
         "ClientId": client,
         "RemoteAddress": f"tcp://{remote}",

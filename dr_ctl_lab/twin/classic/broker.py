@@ -31,7 +31,8 @@ _WORDS: Final = {
 @dataclass(kw_only=True, eq=False)
 class ClassicBroker(Broker):
     """A Classic broker. `browse_page`: the most messages that a browse shows, without a notice; a real broker's default
-    is 400. `policy` is that of the console. `usage`: how many percent of each limit of its systemUsage are taken."""
+    is 400. `policy` is that of the console. `usage`: how many percent of each limit of its systemUsage are taken.
+    `stopped`: the ids of clients that gave up their login, whose connections' beans stay until the broker ends."""
 
     version: ClassVar[str] = "5.18.3"
     clients_listener: ClassVar[str] = "stomp"
@@ -41,6 +42,7 @@ class ClassicBroker(Broker):
     policy: Policy = OPEN
     composites: dict[str, Composite] = field(default_factory=dict)
     usage: dict[str, int] = field(default_factory=lambda: {"Store": 0, "Memory": 0, "Temp": 0})
+    stopped: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -99,6 +101,7 @@ class ClassicBroker(Broker):
         self.forwarded.clear()
         self.topics.subscribed.clear()
         self.browsing.clear()
+        self.stopped.clear()
         self.in_transactions.clear()
 
     def work(self, now_s: float) -> list[float]:
