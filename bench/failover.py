@@ -12,7 +12,6 @@ from pathlib import Path
 from bench.moves import environment
 from bench.table import Figure
 from dr_ctl.core.model import Role
-from dr_ctl.core.system import SystemClock
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.settings import loader
 from dr_ctl.topologies.registry import opened
@@ -54,7 +53,7 @@ def measured() -> list[Figure]:
 
 
 def _detection_s(lab: Lab, lost: str) -> float:
-    with closing(opened(loader.load(lab.settings_path), SystemClock(), Timeouts(), lab.directory)) as topology:
+    with closing(opened(loader.load(lab.settings_path), Timeouts(), lab.directory)) as topology:
         began = time.monotonic()
         snapshot = topology.observe()
         assert snapshot.roles[lost] is Role.DOWN, [

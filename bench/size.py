@@ -17,7 +17,6 @@ import requests
 
 from bench.moves import environment
 from bench.table import Figure
-from dr_ctl.core.system import SystemClock
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.settings.artemis import ArtemisBroker
 from dr_ctl.settings.loader import load
@@ -66,7 +65,7 @@ def _looks(lab: Lab) -> list[Figure]:
     assert isinstance(broker, ArtemisBroker)
     assert broker.jolokia is not None
     ours, bare = [], []
-    with closing(Observer(READS, payload, SystemClock(), Timeouts(), Path())) as observer:
+    with closing(Observer(READS, payload, Timeouts(), Path())) as observer:
         access = observer.brokers["london"]["orders-1"]
         for _ in range(LOOKS + 2):  # the first ones warm the broker
             began = time.perf_counter()

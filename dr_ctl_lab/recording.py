@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 from dr_ctl.agents.monitor import Monitor
-from dr_ctl.core.system import SystemClock, in_background, system
+from dr_ctl.core.system import in_background, system
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies import registry
@@ -16,11 +16,11 @@ def recording(installation: Installation, *, every_s: float) -> Iterator[None]:
     begun, enough = system().event(), system().event()
 
     def record() -> None:
-        clock, nowhere = SystemClock(), installation.file.parent  # history has no documents in it
+        nowhere = installation.file.parent  # history has no documents in it
         try:
             with (
-                closing(registry.opened(installation, clock, Timeouts(), nowhere)) as topology,
-                closing(Monitor(installation, topology, clock, every_s=every_s)) as monitor,
+                closing(registry.opened(installation, Timeouts(), nowhere)) as topology,
+                closing(Monitor(installation, topology, every_s=every_s)) as monitor,
             ):
                 while not enough.is_set():
                     monitor.sample()

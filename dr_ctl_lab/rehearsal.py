@@ -113,10 +113,10 @@ def rehearse(caller: Caller, *, variations: int, seed: int) -> Result:
         found("DR-REHEARSE-003", seed=finding.seed, scene=finding.scene, wrong=brief(finding.wrong))
         for finding in wrong
     ]
-    evidence = caller.state() / "rehearsals" / f"{caller.clock.now():%Y%m%dT%H%M%SZ}-twin.json"
+    evidence = caller.state() / "rehearsals" / f"{system().now():%Y%m%dT%H%M%SZ}-twin.json"
     ends = Counter(end.exit_code for step in played for end in step.ends)
     data = TwinData(
-        caller.clock.now(),
+        system().now(),
         *(like.topology, like.sites, like.depths, like.notes, played),
         ends={str(code): count for code, count in sorted(ends.items())},
         outage_s={"median": outages[len(outages) // 2], "most": outages[-1]} if outages else None,
@@ -140,7 +140,7 @@ def _like(caller: Caller) -> Like:
     settings = installation.settings
     first, second = settings.sites
     pairs = [broker.name for broker in settings.sites[first].brokers]
-    topology = registry.opened(installation, caller.clock, caller.timeouts, caller.runs().documents)
+    topology = registry.opened(installation, caller.timeouts, caller.runs().documents)
     depths, notes = dict[str, int](), []
     with contextlib.closing(topology):
         try:

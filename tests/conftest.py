@@ -18,6 +18,7 @@ from dr_ctl.settings.loader import load
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.played import PlayedTwin
 from tests.broker.driving import Ended, Operator, Stage
+from tests.clocks import clock_of_this_machine
 from tests.simulated import WIRE, nothing_real
 from tests.timeouts import time_now
 
@@ -32,6 +33,9 @@ TOGETHER = ("broker", "spark")
 # How long one example takes says how busy the machine is: every core has a worker, and more.
 settings.register_profile("side by side", deadline=None)
 settings.load_profile("side by side")
+
+
+own_clock_again = pytest.fixture(autouse=True)(clock_of_this_machine)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -19,7 +19,7 @@ from dr_ctl.agents.exposing import Metric, Sample, Shown
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import DrCtlError, EnvironmentFault
 from dr_ctl.core.model import ExitCode, Finding, total
-from dr_ctl.core.system import BackgroundTask, Clock, boottime_s, in_background
+from dr_ctl.core.system import BackgroundTask, boottime_s, in_background, system
 from dr_ctl.rpo.estimate.request import Estimating, Request
 from dr_ctl.rpo.history.row import OUTFLOW_READING_KINDS, Row, Takeover
 from dr_ctl.rpo.history.upkeep import Upkeep
@@ -55,11 +55,10 @@ class Monitor:
     once a minute, at the end, and at once when a site changes its role or a broker falls silent or answers again."""
 
     def __init__(
-        self, installation: Installation, topology: registry.Topology, clock: Clock, *, every_s: float | None = None
+        self, installation: Installation, topology: registry.Topology, *, every_s: float | None = None
     ) -> None:
         """`every_s` replaces the settings' `history.every`. Raises AnotherMonitor."""
         settings = installation.settings
-        self._clock = clock
         self._topology = topology
         self.every_s = every_s if every_s is not None else settings.history.every
         self._outflow_s: float | None = settings.history.outflow  # becomes None where outflows cannot be read alone
@@ -70,9 +69,9 @@ class Monitor:
         self._upkeep = Upkeep(history, keep_s=settings.history.keep)
         if (host := self._upkeep.another()) is not None:
             raise AnotherMonitor(f"another monitor records into {history.shown}: on {host}, within the last minutes")
-        self._writer = Writer(history.near, every_s=FLUSH_EVERY_S, whole_every_s=self.every_s, clock=clock)
+        self._writer = Writer(history.near, every_s=FLUSH_EVERY_S, whole_every_s=self.every_s)
         self._upkeep_task: BackgroundTask[bool] | None = None
-        self._next = self._whole_at = self._outflow_at = self._clock.monotonic()
+        self._next = self._whole_at = self._outflow_at = system().monotonic()
         self._state: object = None
         self._gaps = deque[tuple[float, float]]()
         self._active: dict[tuple[str, str | None], Row] = {}
@@ -89,7 +88,7 @@ class Monitor:
         self._writer.flush()
         self._end_upkeep()
         if self._is_remote and self._upkeep.trouble is None:
-            self._upkeep.step(self._clock.now())
+            self._upkeep.step(system().now())
         self._upkeep.close()
         if self._writer.trouble is not None:
             raise EnvironmentFault(f"{self._writer.waiting} row(s) are lost: {self._writer.trouble}")
@@ -107,7 +106,7 @@ class Monitor:
     @property
     def gap_s(self) -> float:
         """The largest time between two readings of the last minutes, or since the newest one."""
-        now = self._clock.monotonic()
+        now = system().monotonic()
         since = now - self._gaps[-1][0] if self._gaps else 0.0
         return max([since, *(gap for at, gap in self._gaps if now - at < GAPS_OF_S)])
 
@@ -124,14 +123,14 @@ class Monitor:
 
     def _read_everything(self) -> tuple[Snapshot, datetime, bool]:
         """Read everything once. Gives the reading, the time of the answers, and whether it told of a change."""
-        began = self._clock.monotonic()
+        began = system().monotonic()
         polled = self._topology.poll(full=True)
         if polled is None:
             snapshot = self._topology.read()
-            polled = TimedReading(snapshot, 0.0, self._clock.monotonic() - began)
+            polled = TimedReading(snapshot, 0.0, system().monotonic() - began)
         at, is_new = self._record(polled)
         self.readings += 1
-        self.cost_s = self._clock.monotonic() - began - polled.ago_s
+        self.cost_s = system().monotonic() - began - polled.ago_s
         self._whole_at = began + self.interval_s
         self._outflow_at = began + (self._outflow_s or 0.0)
         return polled.snapshot, at, is_new
@@ -139,11 +138,11 @@ class Monitor:
     def _record(self, polled: TimedReading[Snapshot], *, only: Collection[str] | None = None) -> tuple[datetime, bool]:
         """Keep the rows of a reading, or those of some kinds `only`. Gives the time of the answers, and says whether
         the reading told of a change, which is on disk at once."""
-        at = self._clock.now() - timedelta(seconds=polled.ago_s)
+        at = system().now() - timedelta(seconds=polled.ago_s)
         rows = history_rows(polled.snapshot, at, polled.took_s)
         rows = [row for row in rows if only is None or row.kind in only]
         self.rows += len(rows)
-        now = self._clock.monotonic()
+        now = system().monotonic()
         self._gaps.append((now, now - self._gaps[-1][0] if self._gaps else 0.0))
         while now - self._gaps[0][0] >= GAPS_OF_S:
             self._gaps.popleft()
@@ -172,7 +171,7 @@ class Monitor:
 
     def wait(self, until: float | None) -> None:
         """Wait for the next sample, and read meanwhile. Missed readings are not made up for."""
-        began = self._clock.monotonic()
+        began = system().monotonic()
         self._next = max(self._next + self.every_s, began)
         moment = self._next if until is None else min(self._next, until)
         while True:
@@ -181,15 +180,15 @@ class Monitor:
             at = self._outflow_at if is_alone else self._whole_at
             if at > moment - MIN_S / 2:
                 break
-            self._clock.sleep(max(0.0, at - self._clock.monotonic()))
+            system().sleep(max(0.0, at - system().monotonic()))
             is_new = self._read_everything()[2] if at == self._whole_at else self._read_outflows()
             if is_new:
-                self._next = self._clock.monotonic()
+                self._next = system().monotonic()
                 return  # the caller gets a sample at once when something has changed
-        self._clock.sleep(max(0.0, moment - self._clock.monotonic()))
+        system().sleep(max(0.0, moment - system().monotonic()))
 
     def _read_outflows(self) -> bool:
-        began = self._clock.monotonic()
+        began = system().monotonic()
         polled = self._topology.poll()
         if polled is None:
             self._outflow_s = None

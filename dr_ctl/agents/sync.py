@@ -13,7 +13,7 @@ from enum import Enum
 
 from dr_ctl.core.document import document, key
 from dr_ctl.core.model import Json
-from dr_ctl.core.system import Clock, stamp
+from dr_ctl.core.system import stamp, system
 from dr_ctl.engine.debts import BY_AGENT, Hold, Notes
 from dr_ctl.engine.runs import Runs
 from dr_ctl.topologies.topology import Cleaner, Progress
@@ -53,14 +53,14 @@ class SyncStatus:
 
 
 class SyncAgent:
-    def __init__(self, cleaner: Cleaner, runs: Runs, notes: Notes, clock: Clock, sites: Mapping[str, str]) -> None:
+    def __init__(self, cleaner: Cleaner, runs: Runs, notes: Notes, sites: Mapping[str, str]) -> None:
         """`sites` names the `primary` and the `standby`."""
-        self._cleaner, self._runs, self._notes, self._clock = cleaner, runs, notes, clock
+        self._cleaner, self._runs, self._notes = cleaner, runs, notes
         self._agent: dict[str, Json] = {
             **sites,
             "pid": os.getpid(),
             "host": socket.gethostname(),
-            "since": stamp(clock.now()),
+            "since": stamp(system().now()),
         }
         self._written: object = None
         self._write_at = 0.0
@@ -95,13 +95,13 @@ class SyncAgent:
         losses = "; ".join(f"{queue.vanished} message(s) left {queue.name} by no client" for queue in vanished)
         hold = self._notes.hold()
         if hold is None or (hold.by == BY_AGENT and hold.reason != losses):
-            since = hold.since if hold is not None else stamp(self._clock.now())
+            since = hold.since if hold is not None else stamp(system().now())
             self._notes.put_hold(Hold(BY_AGENT, losses, since))
 
     def _stands(self, phase: Phase, why: str, run: str | None) -> SyncStatus:
         """Write the state down when it has changed, and every second."""
-        standing = SyncStatus(self._agent, self._clock.now(), phase, why, run, self._last)
-        now = self._clock.monotonic()
+        standing = SyncStatus(self._agent, system().now(), phase, why, run, self._last)
+        now = system().monotonic()
         if standing.state != self._written or now >= self._write_at:
             self._notes.write(document(standing))
             self._written, self._write_at = standing.state, now + 1.0

@@ -19,6 +19,7 @@ from dr_ctl.application.run import run
 from dr_ctl.core.document import document, read_file
 from dr_ctl.core.errors import DrCtlError, Stopped
 from dr_ctl.core.model import ExitCode, Role
+from dr_ctl.core.system import system
 from dr_ctl.engine.debts import Debt, DebtKind
 from dr_ctl.engine.disk import private
 from dr_ctl.engine.lease import LockDocument
@@ -153,8 +154,8 @@ class Automatic:
     def _typed(self, site: str, asked: Spec, reason: str, snapshot: Snapshot) -> None:
         """Make the run, unless another run has taken the lock since that reading. A signal during the run ends the
         monitor too, after the run, even if it came too late to end the run: raises `Stopped`."""
-        clock, lock = self.caller.clock, newest_lock(snapshot)
-        if self.held or clock.monotonic() < self._not_before.get(site, 0.0):
+        lock = newest_lock(snapshot)
+        if self.held or system().monotonic() < self._not_before.get(site, 0.0):
             return
         if site not in self._announced:
             at = f"--to {site}" if asked.operation == FAILOVER else site
@@ -173,7 +174,7 @@ class Automatic:
         if result.code is ExitCode.OK and result.run is not None:
             self._announced.pop(site, None)
         else:
-            self._not_before[site] = clock.monotonic() + (AGAIN_S if is_own else SOON_S)
+            self._not_before[site] = system().monotonic() + (AGAIN_S if is_own else SOON_S)
         if result.signum is not None:
             raise Stopped(result.signum)
 
@@ -235,7 +236,7 @@ class AutoUnfence(Automatic):
         self._typed(site, Spec(UNFENCE, other, reason=reason), reason, snapshot)
 
     def _saw(self, snapshot: Snapshot) -> Served | None:
-        now, at_s = self.caller.clock.now(), self.caller.clock.monotonic()
+        now, at_s = system().now(), system().monotonic()
         if self._seen_s is None:
             self._served = self._kept = self._remembered(now)
         elif at_s - self._seen_s > UNWATCHED.total_seconds():

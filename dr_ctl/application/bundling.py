@@ -31,7 +31,7 @@ from dr_ctl.core.errors import writing
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json
 from dr_ctl.core.notation import address
-from dr_ctl.core.system import stamp
+from dr_ctl.core.system import stamp, system
 from dr_ctl.engine.record import Record, check, read_run, record
 from dr_ctl.engine.runs import RunFiles, write_bytes
 from dr_ctl.processes.secrets import SecretMissing, resolve
@@ -62,7 +62,7 @@ class BundleData:
 
 def bundle(caller: Caller, files: RunFiles, out: Path | None, *, has_settings: bool) -> Result:
     """Write the bundle; raises `UsageError` if that fails. A finding reports settings that could not be read."""
-    now, installation, findings = caller.clock.now(), None, list[Finding]()
+    now, installation, findings = system().now(), None, list[Finding]()
     try:
         installation = caller.installation() if has_settings else None
     except SettingsError as error:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
-from dr_ctl.core.system import Clock, SystemClock
 from dr_ctl.core.timeouts import Timeouts
 
 if TYPE_CHECKING:
@@ -49,7 +48,6 @@ class Caller:
     command: str = ""
     config: Path | None = None
     state_dir: Path | None = None
-    clock: Clock = field(default_factory=SystemClock)
     timeouts: Timeouts = field(default_factory=Timeouts)
     words: tuple[str, ...] = ()
     _read: dict[Path, Installation] = field(default_factory=dict, repr=False)
@@ -97,13 +95,13 @@ class Caller:
         from dr_ctl.engine.runs import Runs  # noqa: PLC0415
 
         state, claimed = self.state(), self.state_dir is not None
-        return Runs(state, self.clock, self._owner(), claimed=claimed, namesakes=[*self._namesakes])
+        return Runs(state, self._owner(), claimed=claimed, namesakes=[*self._namesakes])
 
     def past(self) -> Runs:
         """Open the runs for reading only, whosever they are."""
         from dr_ctl.engine.runs import Runs  # noqa: PLC0415
 
-        return Runs(self.state(), self.clock)
+        return Runs(self.state())
 
     def _owner(self) -> Owner:
         from dr_ctl.engine.runs import Owner  # noqa: PLC0415

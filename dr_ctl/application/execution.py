@@ -95,7 +95,7 @@ class Run:
             if superseded is not None:
                 text = f"superseded by {self.files.name}: {if_known(decided.spec.reason)}"
                 ended = Result(ExitCode.UNKNOWN, text, run=superseded.name)
-                give_up(self.opened.caller, superseded, ended.envelope("failover"))
+                give_up(superseded, ended.envelope("failover"))
 
         def act(execution: Execution[Snapshot]) -> RunResult[Snapshot]:
             entries, installation = execution.journal.entries(), self.opened.installation  # before this process
@@ -145,10 +145,10 @@ class Run:
                 self.lease.before(site, unit, state.get("paused", ()))
         with stoppable() as stop:
             with refusing(self.files.folder):
-                journal = Journal(self.files.journal, self.opened.clock)
+                journal = Journal(self.files.journal)
             self.lease.facts = lambda: (journal.last_hash, journal.count)
             try:
-                ended = act(Execution(plan, driver, journal, self.opened.clock, listener, stop))
+                ended = act(Execution(plan, driver, journal, listener, stop))
                 stop.disarm()
                 for broker in ended.snapshot.brokers:  # any host can resume queues that are still paused
                     if broker.silent is None:
@@ -213,10 +213,10 @@ class RunBroken(DrCtlError):
         self.run, self.ended = files.name, about
 
 
-def give_up(caller: Caller, files: RunFiles, result: Mapping[str, Json]) -> None:
+def give_up(files: RunFiles, result: Mapping[str, Json]) -> None:
     """Close an interrupted run as it is. A journal that does not fit is left as it is too, and nothing seals it."""
     try:
-        with closing(Journal(files.journal, caller.clock)) as journal:
+        with closing(Journal(files.journal)) as journal:
             _seal(journal, files, result)
     except JournalDamaged:
         write(files.result, {**result, "journal": None})

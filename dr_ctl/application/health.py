@@ -18,6 +18,7 @@ from dr_ctl.core.document import optional
 from dr_ctl.core.errors import DrCtlError
 from dr_ctl.core.model import ExitCode, Finding, Health, Role, total
 from dr_ctl.core.notation import duration
+from dr_ctl.core.system import system
 from dr_ctl.engine.ports import UnitSnapshot
 from dr_ctl.engine.roles import is_split, served_where
 from dr_ctl.rpo.bounds.result import Bounds
@@ -62,7 +63,7 @@ def unknown(error: DrCtlError) -> Result:
 
 
 def _judged(caller: Caller, opened: Opened, snapshot: Snapshot) -> Result:
-    now, debts = caller.clock.now(), pending_debts(caller, snapshot).debts
+    now, debts = system().now(), pending_debts(caller, snapshot).debts
     assessment = Assessment.of(opened, snapshot, snapshot.links())
     problems = paged(assessment, debts, lost_site.last_sample(opened.installation), now)
     health = problems[0].page or Health.OK if problems else Health.OK

@@ -14,7 +14,7 @@ from dr_ctl.core.document import key
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding
-from dr_ctl.core.system import BackgroundTask, Clock, in_background
+from dr_ctl.core.system import BackgroundTask, in_background
 from dr_ctl.engine import runbook
 from dr_ctl.engine.operations import ALONE, FAILBACK, FENCE, HOOK, REINSTATE, RESTART, single_step
 from dr_ctl.engine.runbook import FENCING, Runbook, with_hooks
@@ -38,12 +38,8 @@ class Opened:
     @contextmanager
     def of(cls, caller: Caller) -> Iterator[Opened]:
         installation, runs = caller.installation(), caller.runs()
-        with closing(registry.opened(installation, caller.clock, caller.timeouts, runs.documents)) as topology:
+        with closing(registry.opened(installation, caller.timeouts, runs.documents)) as topology:
             yield cls(caller, installation, topology, runs)
-
-    @property
-    def clock(self) -> Clock:
-        return self.caller.clock
 
     @property
     def sites(self) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.machine import boot_id
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity
 from dr_ctl.core.notation import duration
-from dr_ctl.core.system import stamp
+from dr_ctl.core.system import stamp, system
 from dr_ctl.engine.context import stoppable
 from dr_ctl.engine.holding import Lease, auto_renewed
 from dr_ctl.engine.lease import LockDocument, LockReading, against, held_by
@@ -64,7 +64,7 @@ def locked(opened: Opened, snapshot: Snapshot, run: str, what: str, *, break_loc
     A run that stays open keeps the lock until it runs out: no other run must begin on half-done work.
     """
     me = _me(opened.runs.identity(), run, what)
-    with auto_renewed(opened.topology.stores(), me, opened.clock) as lease:
+    with auto_renewed(opened.topology.stores(), me) as lease:
         try:
             lease.take(_answered(snapshot), break_lock=break_lock)
             yield lease
@@ -93,21 +93,21 @@ def _ends(what: str) -> str:
 def wait(caller: Caller, lease: Lease, at: datetime, read: Callable[[], str | None]) -> None:
     """Hold the lock until that moment. Raises `Missed` if `read` says why the moment cannot come, or the machine slept
     through it, `Locked` if another run has taken the lock, and `Stopped`; no closed terminal ends the wait."""
-    clock, waited = caller.clock, f"while the run waited until {stamp(at)}; nothing was changed"
-    left_s, looked_s = (at - clock.now()).total_seconds(), clock.monotonic()
+    waited = f"while the run waited until {stamp(at)}; nothing was changed"
+    left_s, looked_s = (at - system().now()).total_seconds(), system().monotonic()
     with stoppable() as stop:
         how_long = f"waiting for {duration(max(0.0, left_s))}, until {stamp(at)}"
         caller.say(f"{how_long}, under the lock: {_ends('Ctrl-C or SIGTERM')}")
-        while (left_s := (at - clock.now()).total_seconds()) > 0:
+        while (left_s := (at - system().now()).total_seconds()) > 0:
             stop.wait(min(left_s, 1.0))
             if stop.signum is not None:
                 raise Stopped(stop.signum, f" {waited}")
             if (lost := lease.lost()) is not None:
                 raise Locked(f"{lost}, {waited}")
-            if clock.monotonic() - looked_s >= LOOK_S:
+            if system().monotonic() - looked_s >= LOOK_S:
                 if (why := read()) is not None:
                     raise Missed(f"{why} {waited}")
-                looked_s = clock.monotonic()
+                looked_s = system().monotonic()
     if left_s < -LATE_S:
         why = "this machine slept, or its clock was set"
         raise Missed(f"{stamp(at)} passed {duration(-left_s)} ago: {why}, while the run waited; nothing was changed")

@@ -17,7 +17,7 @@ from dr_ctl.core.errors import Unreachable
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, Role, Severity, brief, total
 from dr_ctl.core.notation import matches
-from dr_ctl.core.system import in_background, stamp
+from dr_ctl.core.system import in_background, stamp, system
 from dr_ctl.engine.ending import bounds_text
 from dr_ctl.engine.plan import Accepted, Spec
 from dr_ctl.rpo.bounds.result import QUOTED_FOR_S, Bound, Bounds, ClassBound, Loss, LostSite, QueueBound
@@ -46,7 +46,7 @@ class LossBound:
         self.site, self._begun, self._once = lost, begun, once
         self._silent_since = datetime.fromisoformat(silent_since) if silent_since is not None else None
         self._ahead = timedelta(0)  # a broker's clock is ahead of this machine's by so much at least
-        self._installation, self._clock = opened.installation, opened.clock
+        self._installation = opened.installation
         self._fence_ends = not opened.topology.recipe.moves_parts  # no message can be sent to a fenced site
         self._limits = objectives(opened.installation)
         self._supposed = False
@@ -66,7 +66,7 @@ class LossBound:
         """Note a reading. A site that is down sends no more, so its bounds stop growing. A closed site that answers
         counts the messages still to ship. A site that is `supposed` down lives."""
         self._supposed |= supposed
-        role, now, own = snapshot.roles[self.site], self._clock.now(), self._brokers(snapshot)
+        role, now, own = snapshot.roles[self.site], system().now(), self._brokers(snapshot)
         # A broker's time must be earlier than now; any lead is a clock's fault.
         clocks = [moment(reading.now_ms * 1000) - now for reading in snapshot.locks if reading.site != self.site]
         self._ahead = max([self._ahead, *clocks])
@@ -159,7 +159,7 @@ class LossBound:
         return f"bring {self.site} back, which may lose nothing"
 
     def _holds(self, now: Bounds) -> str:
-        until = self._clock.now() + timedelta(seconds=QUOTED_FOR_S)
+        until = system().now() + timedelta(seconds=QUOTED_FOR_S)
         return f" (good until {stamp(until)})" if any(now.growing) else ""
 
     def _by_word(self, now: Bounds, spec: Spec) -> str:
@@ -243,7 +243,7 @@ class LossBound:
         settings = self._installation.settings
         return LostSite(
             site=self.site,
-            now=self._clock.now() + self._ahead,
+            now=system().now() + self._ahead,
             include=settings.queues.include,
             exclude=settings.queues.exclude,
             differ=self._differing,

@@ -13,7 +13,7 @@ from dr_ctl.core.errors import DrCtlError
 from dr_ctl.core.findings import found
 from dr_ctl.core.machine import without
 from dr_ctl.core.model import ExitCode, Finding, Role, Severity, brief
-from dr_ctl.core.system import stamp
+from dr_ctl.core.system import stamp, system
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.journal import fenced_at, read_entries, replay
 from dr_ctl.engine.operations import ACTIVATE, FAILOVER, UNFENCE
@@ -182,7 +182,7 @@ def moved_before(decided: Decision, spec: Spec, snapshot: Snapshot, opened: Open
 def _lately_sick(site: str, opened: Opened) -> datetime | None:
     """Return the time at which the silent site was last seen sick, and so alive; None if that is long ago."""
     at = _last_seen(opened.installation, site, Role.SICK)
-    return at if at is not None and opened.clock.now() - at < LATELY else None
+    return at if at is not None and system().now() - at < LATELY else None
 
 
 def _last_seen(installation: Installation, site: str, role: Role) -> datetime | None:

@@ -14,7 +14,7 @@ from dr_ctl.core.document import document, read_file
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Health
-from dr_ctl.core.system import stamp
+from dr_ctl.core.system import stamp, system
 from dr_ctl.engine.disk import private
 from dr_ctl.engine.runs import write
 
@@ -56,7 +56,7 @@ def _path(caller: Caller) -> Path:
 def now(caller: Caller) -> Maintenance | None:
     """Return the maintenance that goes on; an unreadable file silences nothing."""
     written = read_file(Maintenance, _path(caller))
-    return written if written is not None and caller.clock.now() < written.until else None
+    return written if written is not None and system().now() < written.until else None
 
 
 def shown(caller: Caller) -> Result:
@@ -71,7 +71,7 @@ def shown(caller: Caller) -> Result:
 
 def begin(caller: Caller, until: datetime, reason: str) -> Result:
     """Begin a maintenance, in the place of another. Raises `UsageError`."""
-    at = caller.clock.now()
+    at = system().now()
     if until - at > LONGEST:
         text = f"--until {stamp(until)}: more than {LONGEST.days} days from now"
         raise UsageError(text, remedy="Begin it anew then.")

@@ -25,7 +25,7 @@ from dr_ctl.core.document import document
 from dr_ctl.core.errors import Stopped
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Role
-from dr_ctl.core.system import stamp
+from dr_ctl.core.system import stamp, system
 from dr_ctl.engine.debts import Debt, DebtKind
 from dr_ctl.engine.operations import ALL, FAILBACK, FAILOVER, REHEARSE, SWAPOVER
 from dr_ctl.engine.record import Record, record
@@ -51,8 +51,8 @@ MIN_MEMORY: Final = 4 << 30  # a machine with less memory keeps no session of Sp
 
 def monitor(caller: Caller, lasting_s: float | None, does: Sequence[str], *, metrics: str | None) -> Result:
     """Look at least once, until the time is over or a signal ends the monitor. `does` has options of `AUTOMATIC`."""
-    installation, clock = caller.installation(), caller.clock
-    until = clock.monotonic() + lasting_s if lasting_s is not None else None
+    installation = caller.installation()
+    until = system().monotonic() + lasting_s if lasting_s is not None else None
     automatics = [
         kind(replace(caller, command=kind.operation)) if option in does else None for option, kind in AUTOMATIC.items()
     ]
@@ -60,12 +60,12 @@ def monitor(caller: Caller, lasting_s: float | None, does: Sequence[str], *, met
     with (
         exposing.exposing(metrics) as board,
         Opened.of(caller) as opened,
-        closing(Monitor(installation, opened.topology, clock)) as watching,
+        closing(Monitor(installation, opened.topology)) as watching,
         _refreshing(installation) as refreshing,
     ):
         figures = Figures(caller, opened) if metrics is not None else None
         try:
-            while until is None or clock.monotonic() < until or not watching.readings:
+            while until is None or system().monotonic() < until or not watching.readings:
                 reading = watching.sample()
                 if refreshing is not None and watching.is_on_disk and (why := refreshing.read()) is not None:
                     caller.say(why)
@@ -139,13 +139,13 @@ class Figures:
     _seldom: tuple[float, list[Metric]] | None = None
 
     def of(self, snapshot: Snapshot, at: datetime) -> list[Metric]:
-        now = self.caller.clock.monotonic()
+        now = system().monotonic()
         if self._seldom is None or now - self._seldom[0] >= SELDOM_S:
             assessment = Assessment.of(self.opened, snapshot, snapshot.links())
             debts, last = pending_debts(self.caller, snapshot).debts, lost_site.last_sample(self.opened.installation)
             standing, estimate = self._standing(snapshot, debts), self._estimate(assessment)
             self._seldom = now, [*standing, *estimate, *self._runs(), *self._ready(snapshot, assessment)]
-            self.problems = paged(assessment, debts, last, self.caller.clock.now())
+            self.problems = paged(assessment, debts, last, system().now())
         return [*self._seen(snapshot, at), *self._seldom[1]]
 
     def _seen(self, snapshot: Snapshot, at: datetime) -> Iterator[Metric]:

@@ -27,6 +27,7 @@ from dr_ctl.core.document import key, optional
 from dr_ctl.core.errors import BrokerError, UsageError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity, brief
+from dr_ctl.core.system import system
 from dr_ctl.engine import runbook
 from dr_ctl.engine.debts import lost_alone
 from dr_ctl.engine.operations import ALL, HOOK, SWAPOVER, VERIFY
@@ -75,7 +76,7 @@ def validate(caller: Caller, operation: str | None, to: str | None = None, *, ve
     with Opened.of(caller) as opened:
         opened.installation.must_know(to)
         snapshot: Snapshot = opened.topology.observe()
-        began = caller.clock.monotonic()
+        began = system().monotonic()
         links = opened.topology.read(over_s=caller.timeouts.rates_s).links()
         assessment = Assessment.of(opened, snapshot, links)
         verdicts = [
@@ -95,10 +96,10 @@ def validate(caller: Caller, operation: str | None, to: str | None = None, *, ve
             *(verdict.exposure for verdict in verdicts if verdict.exposure is not None and not is_unread),
             *(finding for check in checks if check.where == SETTINGS for finding in check.found),
             *_without_login(opened, snapshot),
-            *_unprepared(assessment, last, caller.clock.now()),
+            *_unprepared(assessment, last, system().now()),
         ]
         findings = list(dict.fromkeys(own))
-    age_s = caller.clock.monotonic() - began
+    age_s = system().monotonic() - began
     data = ValidateData(
         operations={verdict.operation: verdict for verdict in verdicts},
         pairs=snapshot.units,

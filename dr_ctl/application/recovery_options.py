@@ -16,7 +16,6 @@ from dr_ctl.core.errors import DrCtlError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Role, Severity
 from dr_ctl.core.notation import duration
-from dr_ctl.core.system import Clock
 from dr_ctl.engine.executor import to_undo
 from dr_ctl.engine.journal import Journal, RunState, is_held, read_entries, replay
 from dr_ctl.engine.operations import ACTIVATE, ALONE, CLOSING, FAILOVER, REINSTATE, REINSTATING
@@ -129,11 +128,11 @@ def begun(runs: Runs, how: RunOptions) -> RunFiles | None:
     return runs.unfinished()
 
 
-def past(files: RunFiles, clock: Clock, how: RunOptions) -> RunState:
+def past(files: RunFiles, how: RunOptions) -> RunState:
     """Replay the interrupted run. Opening the journal for writing proves that the run's process is gone."""
     if how.dry_run:
         return replay(read_entries(files.journal))
-    with closing(Journal(files.journal, clock)) as journal:
+    with closing(Journal(files.journal)) as journal:
         return journal.replay()
 
 

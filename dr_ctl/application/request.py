@@ -18,6 +18,7 @@ from dr_ctl.core.errors import BrokerError, UsageError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, Severity
 from dr_ctl.core.notation import matches
+from dr_ctl.core.system import system
 from dr_ctl.engine import operations
 from dr_ctl.engine.journal import RunState
 from dr_ctl.engine.plan import AlreadyThere, Decision, Plan, Refusal, Spec, plan_of
@@ -136,7 +137,7 @@ class Request:
         queues than its broker). A failover, which cannot wait, only reports these."""
         mistakes, accepted = shared_addresses(self.opened.installation), self.spec.accept_difference
         if accepted and not snapshot.one_store and all(broker.silent is None for broker in snapshot.brokers):
-            known = {row.name for row in snapshot.rows(self.opened.clock.now()) if row.kind == "queue"}
+            known = {row.name for row in snapshot.rows(system().now()) if row.kind == "queue"}
             mistakes += [found("DR-PARITY-006", queue=queue) for queue in accepted if queue not in known]
         if isinstance(decided, AlreadyThere) or not mistakes:
             return decided

@@ -24,6 +24,7 @@ from dr_ctl.core.errors import BrokerError, UsageError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Role, Severity, brief, total
 from dr_ctl.core.notation import duration, if_known, page
+from dr_ctl.core.system import system
 from dr_ctl.engine import executor
 from dr_ctl.engine.ending import bounds_text
 from dr_ctl.engine.holding import Lease
@@ -83,7 +84,7 @@ def resume(caller: Caller, timeout_s: float | None, how: RunOptions) -> Result:
             files = recovery_options.begun(opened.runs, how)
             if files is None:
                 return no_open_run()
-            past = recovery_options.past(files, caller.clock, how)
+            past = recovery_options.past(files, how)
             wait_s = timeout_s if timeout_s is not None else past.plan.spec.timeout_s
             asked = replace(past.plan.spec, timeout_s=wait_s, expect_serving=how.expect_serving)
             return _carried_out(Request.of(asked, opened, past=past), how, files)
@@ -98,7 +99,7 @@ def escalate(caller: Caller, name: str | None, asked: Spec, how: RunOptions) -> 
     if files is None or not files.open() or not read_entries(files.journal):
         return no_open_run()
     with runs.lock("escalate", held=how.dry_run):
-        past = recovery_options.past(files, caller.clock, how)
+        past = recovery_options.past(files, how)
     if past.plan.spec.operation not in _PLANNED or past.activation:
         return Result.of(ExitCode.PRECHECK_FAILED, found("DR-RUN-006", run=files.name), run=files.name)
     asked = replace(
@@ -204,9 +205,9 @@ def _again(request: Request, how: RunOptions, lease: Lease, shown: Plan) -> tupl
 def _await_readiness(request: Request) -> Snapshot:
     """Read both sites; for a planned move again until the target's brokers know whether clients could work there."""
     caller, snapshot, shown = request.opened.caller, request.read(), ""
-    until = caller.clock.monotonic() + caller.timeouts.measured_s
+    until = system().monotonic() + caller.timeouts.measured_s
     is_planned = request.spec.operation in _PLANNED and not (request.past and request.past.activation)
-    while is_planned and caller.clock.monotonic() < until:
+    while is_planned and system().monotonic() < until:
         target = (broker for broker in snapshot.brokers if broker.site == request.site)
         obstacles = ((f"{own.site}/{own.pair}", obstacle) for own in target for obstacle in own.obstacles)
         unknown = [f"{name}: {obstacle.text}" for name, obstacle in obstacles if not obstacle.known]
@@ -215,7 +216,7 @@ def _await_readiness(request: Request) -> Snapshot:
         if not shown:
             shown = f"{unknown[0]}; waiting up to {caller.timeouts.measured_s:.0f} s for it"
             caller.say(shown)
-        caller.clock.sleep(1)
+        system().sleep(1)
         snapshot = request.read()
     return snapshot
 
@@ -309,7 +310,7 @@ def _aborted(caller: Caller, opened: Opened, how: RunOptions) -> Result:
         files = recovery_options.begun(runs, how)
         if files is None:
             return no_open_run()
-        past = recovery_options.past(files, caller.clock, how)
+        past = recovery_options.past(files, how)
         snapshot: Snapshot = opened.topology.observe()
         if not (how.dry_run or how.break_lock):
             lock.refuse_if_held(snapshot, runs)
@@ -360,7 +361,7 @@ def forget(caller: Caller, name: str, how: RunOptions) -> Result:
         return left_open(_declined(why_not), files)
     with runs.lock(f"giving up {files.name}"):
         given_up = Result(ExitCode.UNKNOWN, f"given up: {how.reason}; nothing was undone", run=files.name)
-        execution.give_up(caller, files, given_up.envelope(caller.command))
+        execution.give_up(files, given_up.envelope(caller.command))
     finding = found("DR-RUN-007", run=files.name)
     return Result(ExitCode.OK, f"{files.name} is given up", (finding,), run=files.name)
 

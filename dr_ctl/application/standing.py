@@ -13,6 +13,7 @@ from dr_ctl.core.errors import EnvironmentFault, UsageError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Severity
 from dr_ctl.core.notation import if_known
+from dr_ctl.core.system import system
 from dr_ctl.engine.debts import Debt, Notes, known, merged, remember
 from dr_ctl.engine.roles import sites_serving
 from dr_ctl.engine.runs import DEBTS
@@ -64,16 +65,16 @@ def of_agent(opened: Opened, snapshot: Snapshot) -> list[Finding]:
         return [found("DR-AGENT-008.never")]
     rows = last.get("findings", []) if last.get("primary") == site else []  # by the agent itself, as of its last word
     own = [Finding(row["id"], Severity(row["severity"]), row["text"], row["remedy"]) for row in rows]
-    return [*_stands(opened, notes, last, site), *own]
+    return [*_stands(notes, last, site), *own]
 
 
-def _stands(opened: Opened, notes: Notes, last: Mapping[str, Any], site: str) -> Iterator[Finding]:
+def _stands(notes: Notes, last: Mapping[str, Any], site: str) -> Iterator[Finding]:
     if last.get("primary") != site:
         yield found("DR-AGENT-008.never_of_site", site=site)
     elif last.get("phase") == Phase.FINISHED.value:
         ended, why = if_known(last.get("at")), if_known(last.get("why"))
         yield found("DR-AGENT-008.ended", site=site, ended=ended, why=why)
-    elif (at := moment(last.get("at"))) is None or opened.clock.now() - at > GONE:
+    elif (at := moment(last.get("at"))) is None or system().now() - at > GONE:
         yield found("DR-AGENT-008.gone", site=site, since=if_known(last.get("at")))
     if (hold := notes.hold()) is not None:
         yield found("DR-AGENT-008.held", hold=hold.text)

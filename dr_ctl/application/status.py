@@ -17,6 +17,7 @@ from dr_ctl.application.verdicts import Assessment
 from dr_ctl.core.document import MOMENT, key, optional
 from dr_ctl.core.errors import LoginRefused, Throttled
 from dr_ctl.core.model import ExitCode, Role, brief, total
+from dr_ctl.core.system import system
 from dr_ctl.engine.ports import UnitSnapshot
 from dr_ctl.engine.roles import by_site, is_split, role_text, served_where, sites_serving
 from dr_ctl.rpo.bounds.result import IF_LOST, Bounds
@@ -76,7 +77,7 @@ def status(caller: Caller, opened: Opened, snapshot: Snapshot) -> Status:
     links = snapshot.links()
     assessment = Assessment.of(opened, snapshot, links)
     run, site, interrupted = assessment.open_run, assessment.served_by, assessment.interrupted
-    now, serving = caller.clock.now(), sites_serving(snapshot)
+    now, serving = system().now(), sites_serving(snapshot)
     last_sample = lost_site.last_sample(opened.installation)
     findings = diagnose(assessment, last_sample, now)
     estimated, line, stale = with_age(opened.installation, site) if site is not None else (None, "", [])

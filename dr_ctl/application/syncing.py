@@ -17,7 +17,7 @@ from dr_ctl.core.document import document, optional
 from dr_ctl.core.errors import LoginRefused, Stopped
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Json, Role, brief
-from dr_ctl.core.system import stamp
+from dr_ctl.core.system import stamp, system
 from dr_ctl.engine.debts import Hold, Notes
 from dr_ctl.engine.operations import KEEP_ASIDE
 from dr_ctl.engine.plan import RunOptions, Spec
@@ -48,7 +48,7 @@ class SettleData(OperationData):
 
 def sync(caller: Caller, lasting_s: float | None, *, metrics: str | None) -> Result:
     """Keep the waiting site clean until the serving one serves no more, the time is over, or a signal ends it."""
-    notes, clock = Notes(caller.state()), caller.clock
+    notes = Notes(caller.state())
     runs = caller.runs()
     with Opened.of(caller) as opened, notes.only_agent(), exposing(metrics) as board:
         snapshot = opened.topology.read()
@@ -61,8 +61,8 @@ def sync(caller: Caller, lasting_s: float | None, *, metrics: str | None) -> Res
             return Result.of(ExitCode.PRECHECK_FAILED, found("DR-AGENT-004", roles=roles_text(snapshot)))
         primary, standby = serving[0], opened.other(serving[0])
         with closing(opened.topology.cleaner(primary, _remembered(notes, runs, primary))) as cleaner:
-            agent = SyncAgent(cleaner, runs, notes, clock, {"primary": primary, "standby": standby})
-            until = clock.monotonic() + lasting_s if lasting_s is not None else None
+            agent = SyncAgent(cleaner, runs, notes, {"primary": primary, "standby": standby})
+            until = system().monotonic() + lasting_s if lasting_s is not None else None
             try:
                 standing = _followed(caller, agent, board if metrics is not None else None, until)
             except Stopped as error:
@@ -80,7 +80,7 @@ def sync(caller: Caller, lasting_s: float | None, *, metrics: str | None) -> Res
 def hold(caller: Caller, reason: str) -> Result:
     """Keep the agent from deleting, whether it runs now or later."""
     notes = _notes(caller)
-    notes.put_hold(Hold("an operator", reason, stamp(caller.clock.now())))
+    notes.put_hold(Hold("an operator", reason, stamp(system().now())))
     text = "the agent deletes nothing until `dr-ctl sync --go-on`; wait for `held` in sync.json before you purge"
     return Result(ExitCode.OK, text, data=SettleData(standing=notes.standing))
 
@@ -89,7 +89,7 @@ def go_on(caller: Caller) -> Result:
     """Let the agent delete again; messages that vanished meanwhile count as consumed."""
     notes = _notes(caller)
     was = notes.hold()
-    notes.go_on(caller.clock.now())
+    notes.go_on(system().now())
     before = f"it was held by {was.text}; " if was is not None else "nothing held it; "
     return Result(
         ExitCode.OK, f"{before}what left the serving site meanwhile counts as consumed, its copies are deleted"
@@ -129,18 +129,18 @@ def _notes(caller: Caller) -> Notes:
 
 
 def _followed(caller: Caller, agent: SyncAgent, board: Board | None, until: float | None) -> SyncStatus:
-    clock, before = caller.clock, None
-    line_at = clock.monotonic()
+    before = None
+    line_at = system().monotonic()
     while True:
         standing = agent.step()
         if board is not None:
             board.shown = _shown(standing)
-        if (standing.phase, standing.why) != before or clock.monotonic() >= line_at:
+        if (standing.phase, standing.why) != before or system().monotonic() >= line_at:
             caller.line(document(standing), standing.line)
-            before, line_at = (standing.phase, standing.why), clock.monotonic() + LINE_EVERY_S
+            before, line_at = (standing.phase, standing.why), system().monotonic() + LINE_EVERY_S
         if standing.phase is Phase.FINISHED:
             return standing
-        if until is not None and clock.monotonic() >= until:
+        if until is not None and system().monotonic() >= until:
             return agent.end("the time is over")
 
 

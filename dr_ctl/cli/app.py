@@ -227,7 +227,7 @@ def maintenance(
         return maintenance.end(session) if what == "off" else maintenance.shown(session)
     if until is None or not reason:
         raise UsageError("maintenance on needs --until and --reason", remedy="As in --until 90m --reason CHG-4711.")
-    return maintenance.begin(session, moment(session, "--until", until, ahead=True), reason)
+    return maintenance.begin(session, moment("--until", until, ahead=True), reason)
 
 
 @command(app, "sync", example='sync --hold "a purge of orders.in, ticket 4711"', asks=NO_DRAIN, changes=CHANGE)

@@ -192,7 +192,7 @@ def command(
                 _refuse_form(session.form, whole, (*FORMS, *forms))
                 if asks or changes:
                     request = {parameter.name: options.pop(parameter.name) for parameter in asks}
-                    how = run_options(session, {parameter.name: options.pop(parameter.name) for parameter in changes})
+                    how = run_options({parameter.name: options.pop(parameter.name) for parameter in changes})
                     options |= {"asked": asked_of(session, whole, request, how.reason)} if asks else {}
                     options |= {"how": how} if changes else {}
                 if switches:

@@ -14,7 +14,7 @@ from dr_ctl.core.errors import Stopped
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode
 from dr_ctl.core.notation import if_known, line
-from dr_ctl.core.system import boottime_s
+from dr_ctl.core.system import boottime_s, system
 from dr_ctl.engine.journal import Entry, is_held, read_entries
 from dr_ctl.engine.record import OPEN, how_ended
 
@@ -63,7 +63,7 @@ def follow(session: Session, run: str | None) -> Result:
                 break
             if not has_reader():
                 return _left(files.name)
-            session.clock.sleep(POLL_S)
+            system().sleep(POLL_S)
     except Stopped:
         return _left(files.name)
     if files.journal.exists():

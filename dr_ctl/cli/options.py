@@ -19,6 +19,7 @@ from dr_ctl.cli.session import Session
 from dr_ctl.core.document import stamp
 from dr_ctl.core.errors import DrCtlError, UsageError
 from dr_ctl.core.notation import seconds
+from dr_ctl.core.system import system
 from dr_ctl.engine import operations
 from dr_ctl.engine.operations import ALL, AT_SOURCE, KEEP_ASIDE, PUT_BACK
 from dr_ctl.engine.plan import Accepted, RunOptions, Spec
@@ -190,7 +191,7 @@ def asked_of(session: Session, operation: str, given: Mapping[str, Any], reason:
     if "operation" in given and operation not in ALL:
         raise UsageError(f"unknown operation {operation}", remedy=f"This version knows {', '.join(ALL)}.")
     without = ("operation", "to", "site", *(_OTHERS.get(operation, _LOSS) if "operation" in given else ()))
-    read = {name: _read(session, name, value) for name, value in given.items() if name not in without}
+    read = {name: _read(name, value) for name, value in given.items() if name not in without}
     options = {"reason": reason} | read
     for name, say in (
         ("presume_down", "why that site is taken for down"),
@@ -204,7 +205,7 @@ def asked_of(session: Session, operation: str, given: Mapping[str, Any], reason:
     return Spec(operation, _target(session, operation, given), **options)
 
 
-def _read(session: Session, name: str, value: Any) -> Any:
+def _read(name: str, value: Any) -> Any:
     option, _, word = FIELDS[name]["typed"].partition(" ")
     match word:
         case "QUEUE=N":
@@ -212,7 +213,7 @@ def _read(session: Session, name: str, value: Any) -> Any:
         case "N|unknown" if value is not None:
             return _accepted(option, value)
         case "T" if value is not None and name == "silent_since":
-            return stamp(moment(session, option, value))
+            return stamp(moment(option, value))
         case "T" if value is not None:
             return seconds_of(option, value)
         case _:
@@ -234,11 +235,11 @@ def _target(session: Session, operation: str, given: Mapping[str, str | None]) -
     return session.installation().other(named)
 
 
-def run_options(session: Session, given: Mapping[str, Any]) -> RunOptions:
+def run_options(given: Mapping[str, Any]) -> RunOptions:
     """Make the options of a run; raises `UsageError` if they contradict each other, or lack a reason."""
     how = RunOptions(**given)
     if given.get("at") is not None:
-        how = replace(how, at=moment(session, "--at", given["at"], ahead=True))
+        how = replace(how, at=moment("--at", given["at"], ahead=True))
     if how.step and (how.at is not None or how.yes):
         other = "--yes asks nothing" if how.at is None else "--at waits for nobody"
         raise UsageError(f"--step asks before each step, {other}", remedy="Leave one of them out.")
@@ -258,10 +259,10 @@ def settling(session: Session, how: RunOptions, site: str | None, queues: str | 
     return asked_of(session, operation, {"site": site, "queues": queues}, how.reason)
 
 
-def moment(session: Session, option: str, value: str, *, ahead: bool = False) -> datetime:
+def moment(option: str, value: str, *, ahead: bool = False) -> datetime:
     """Read a moment of the past, or of the time `ahead`: a date, a time within 24 hours, or a duration from now; in UTC
     without a zone. Raises `UsageError`."""
-    now, day = session.clock.now(), timedelta(days=1 if ahead else -1)
+    now, day = system().now(), timedelta(days=1 if ahead else -1)
     with suppress(ValueError):
         if (from_now := timedelta(seconds=seconds(value))) or not ahead:
             return now + from_now * (1 if ahead else -1)

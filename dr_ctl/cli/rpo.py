@@ -50,8 +50,8 @@ _LEGEND: Final = "at most: an upper bound; p99: not exceeded 99 % of the time"
 def asked_of(session: Session, site: str | None, since: str | None, until: str | None) -> Request:
     if site is not None:
         session.installation().must_know(site)
-    began = moment(session, "--since", since) if since is not None else None
-    ended = moment(session, "--until", until) if until is not None else None
+    began = moment("--since", since) if since is not None else None
+    ended = moment("--until", until) if until is not None else None
     return replace(request(session.installation()), site=site, since=began, until=ended)
 
 

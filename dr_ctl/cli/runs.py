@@ -11,6 +11,7 @@ from dr_ctl.cli.session import Session
 from dr_ctl.core.errors import UsageError, writing
 from dr_ctl.core.model import ExitCode
 from dr_ctl.core.notation import page, table
+from dr_ctl.core.system import system
 
 runs_app = group("runs", "Past runs: list, show, report, verify, bundle.")
 RUN = Annotated[str | None, argument("[RUN]", "A run's name or its beginning; default: the last.")]
@@ -36,7 +37,7 @@ def runs_list(
     known = dict.fromkeys((*(code.outcome for code in ExitCode), "open", "none", "aborted"))
     if outcome is not None and outcome not in known:
         raise UsageError(f"--outcome {outcome}: no run ends so", remedy=f"One of {', '.join(known)}.")
-    began = moment(session, "--since", since) if since is not None else None
+    began = moment("--since", since) if since is not None else None
     records = [
         run
         for run in map(record, session.past().all())
@@ -136,9 +137,9 @@ def runs_report(
         from dr_ctl.engine.runs import write_text  # noqa: PLC0415
         from dr_ctl.report.index_page import IndexPage  # noqa: PLC0415 - only this page needs it
 
-        now = session.clock.now()
+        now = system().now()
         path = (out or runs.index).absolute()
-        began = moment(session, "--since", since) if since is not None else now - timedelta(days=365)
+        began = moment("--since", since) if since is not None else now - timedelta(days=365)
         made = IndexPage(runs.all(), runs.rehearsals, began, now, folder=path.parent)
         with writing(path, "Name a file that can be written: --out FILE."):
             write_text(path, render(made))
@@ -175,5 +176,5 @@ def history(
     from dr_ctl.application import history  # noqa: PLC0415
 
     installation = session.installation() if session.has_settings() else None
-    began = moment(session, "--since", since) if since is not None else None
+    began = moment("--since", since) if since is not None else None
     return history.history(session.past().all(), installation, began)

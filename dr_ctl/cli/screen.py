@@ -27,7 +27,7 @@ from dr_ctl.core.document import stamp
 from dr_ctl.core.errors import Stopped
 from dr_ctl.core.model import MARKS, ExitCode, Severity
 from dr_ctl.core.notation import duration, line
-from dr_ctl.core.system import boottime_s
+from dr_ctl.core.system import boottime_s, system
 from dr_ctl.telemetry.events import Event, Notice, StepEnded, StepStarted, WaitProgress
 
 if TYPE_CHECKING:
@@ -108,13 +108,13 @@ def watch(session: Session, site: str | None, every_s: float) -> Result:
     """Show each reading, until the reader goes away, or Ctrl-C, which is a good end."""
     from dr_ctl.cli import show  # noqa: PLC0415 - only this draws a status
 
-    readings, clock, watched = 0, session.clock, _Watched(session, every_s)
+    readings, watched = 0, _Watched(session, every_s)
     try:
         while has_reader():
-            began = clock.monotonic()
-            watched.show(show.status(session, site), clock.now())
+            began = system().monotonic()
+            watched.show(show.status(session, site), system().now())
             readings += 1
-            clock.sleep(max(0.0, every_s - (clock.monotonic() - began)))
+            system().sleep(max(0.0, every_s - (system().monotonic() - began)))
     except Stopped as stopped:
         if stopped.signum != signal.SIGINT:
             raise
@@ -171,7 +171,7 @@ class _Watched:
             yield f"{self._about}: looking for the first time …  (Ctrl-C ends)"
             return
         result, at = self._last
-        age_s = max(0.0, (self._session.clock.now() - at).total_seconds())
+        age_s = max(0.0, (system().now() - at).total_seconds())
         yield (
             f"{self._about}: as seen at {at:%H:%M:%S} UTC, {age_s:.0f} s ago; every {self._every_s:g} s  (Ctrl-C ends)"
         )

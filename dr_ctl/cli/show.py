@@ -11,7 +11,7 @@ from dr_ctl.application.installation import looking
 from dr_ctl.application.result import Result
 from dr_ctl.core.model import Role, brief, total
 from dr_ctl.core.notation import NOT_KNOWN, duration, if_known, page, table
-from dr_ctl.core.system import stamp
+from dr_ctl.core.system import stamp, system
 from dr_ctl.engine.roles import sites_serving
 from dr_ctl.topologies.topology import BrokerSnapshot
 
@@ -25,7 +25,7 @@ def status(session: Session, site: str | None = None) -> Result:
         from dr_ctl.application import status as telling  # noqa: PLC0415 - loaded while the readings are made
 
         state = telling.status(session, opened, readings.result())
-    now = session.clock.now()
+    now = system().now()
     shown = [site] if site is not None else [*state.snapshot.roles]
     text = "\n".join(filter(None, (_text(state, now, shown), state.estimate)))
     return replace(state.result, text=text, wide=_wide(state, now, shown), names=sites_serving(state.snapshot))

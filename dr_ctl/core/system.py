@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
-__all__ = ("Clock", "SystemClock", "boottime_s", "stamp")
+__all__ = ("boottime_s", "stamp")
 
 
 class Event(Protocol):
@@ -86,7 +86,11 @@ class NetworkAccess(Protocol):
         """Return the function that stands for a command and returns its exit code; None to run the command itself."""
 
 
-class Clock(Protocol):
+class System(Protocol):
+    """Time, waits and background work. Sockets and programs are this machine's own while `wires` is None."""
+
+    wires: NetworkAccess | None
+
     def now(self) -> datetime:
         """Say the wall-clock time, in UTC: for people and file names, never for order."""
 
@@ -95,12 +99,6 @@ class Clock(Protocol):
 
     def sleep(self, seconds: float) -> None:
         """Let time pass."""
-
-
-class System(Clock, Protocol):
-    """Sockets and programs are this machine's own while `wires` is None."""
-
-    wires: NetworkAccess | None
 
     def event(self) -> Event: ...
     def mutex(self) -> Mutex: ...
@@ -234,16 +232,3 @@ def all_ended(works: Sequence[BackgroundTask[Any]], within_s: float) -> bool:
 def boottime_s() -> float:
     """Return seconds that only grow, while the machine sleeps too, as a lock's time does."""
     return system().monotonic()
-
-
-class SystemClock:
-    """The clock of the current system."""
-
-    def now(self) -> datetime:
-        return system().now()
-
-    def monotonic(self) -> float:
-        return system().monotonic()
-
-    def sleep(self, seconds: float) -> None:
-        system().sleep(seconds)

@@ -13,7 +13,7 @@ from typing import Final
 
 from dr_ctl.core.errors import Stopped
 from dr_ctl.core.model import Finding, Json
-from dr_ctl.core.system import Clock, system
+from dr_ctl.core.system import system
 from dr_ctl.engine.journal import Journal, fenced_at
 from dr_ctl.engine.operations import FENCE
 from dr_ctl.engine.plan import Call, PlannedStep
@@ -113,30 +113,30 @@ class Outage:
     run counts the time since its predecessor's fence too, but has the whole limit anew; otherwise a late resume could
     only undo. The outage of a lost site is not `known`: it began with the loss, at a moment that nobody wrote down."""
 
-    def __init__(self, clock: Clock, journal: Journal, limit_s: float | None, *, known: bool) -> None:
-        self._clock, self.limit_s, self._known = clock, limit_s, known
+    def __init__(self, journal: Journal, limit_s: float | None, *, known: bool) -> None:
+        self.limit_s, self._known = limit_s, known
         self._since: float | None = None
         self._counted_from: float | None = None
         if known and (fenced := fenced_at(journal.entries())) is not None:
-            self._counted_from = clock.monotonic()
-            self._since = self._counted_from - (clock.now() - fenced).total_seconds()
+            self._counted_from = system().monotonic()
+            self._since = self._counted_from - (system().now() - fenced).total_seconds()
 
     def begins(self) -> None:
         if self._known and self._since is None:
-            self._since = self._counted_from = self._clock.monotonic()
+            self._since = self._counted_from = system().monotonic()
 
     def ends(self) -> None:
         self._since = None
 
     def so_far_s(self) -> float | None:
         """Return the seconds of the outage, None while clients are served."""
-        return self._clock.monotonic() - self._since if self._since is not None else None
+        return system().monotonic() - self._since if self._since is not None else None
 
     def left_s(self) -> float | None:
         """Return the seconds left until the limit, None without a limit, and before the outage begins."""
         if self.limit_s is None or self._since is None or self._counted_from is None:
             return None
-        return self.limit_s - (self._clock.monotonic() - self._counted_from)
+        return self.limit_s - (system().monotonic() - self._counted_from)
 
 
 class JournalledStep(StepContext):
@@ -147,18 +147,17 @@ class JournalledStep(StepContext):
         journal: Journal,
         step: PlannedStep,
         stop: StopRequest | None,
-        clock: Clock,
         listener: EventSink,
         outage: Outage,
         findings: list[Finding],
     ) -> None:
         """`stop` is None while a signal must wait: past the point of no return, and during an undo."""
         super().__init__(listener)
-        self._journal, self._step, self._stop, self._clock, self._outage = journal, step, stop, clock, outage
+        self._journal, self._step, self._stop, self._outage = journal, step, stop, outage
         self._findings = findings
         self._trail: list[tuple[float, int]] = []
         self._shown = self._sampled = float("-inf")
-        self._began = clock.monotonic()
+        self._began = system().monotonic()
         self.let_in_at: datetime | None = None
 
     def change(self, calls: Sequence[Call], send: Callable[[Sequence[Call]], Sequence[Outcome]]) -> list[Outcome]:
@@ -197,7 +196,7 @@ class JournalledStep(StepContext):
 
     def outage_over(self) -> None:
         if self.let_in_at is None:
-            self.let_in_at = self._clock.now()
+            self.let_in_at = system().now()
             self._outage.ends()
 
     def report(self, finding: Finding, out_s: float = 0.0) -> None:
@@ -207,7 +206,7 @@ class JournalledStep(StepContext):
 
     def wait(self, seconds: float) -> None:
         if self._stop is None:
-            self._clock.sleep(seconds)
+            system().sleep(seconds)
             return
         left_s = self._outage.left_s()
         if left_s is not None and left_s <= 0:
@@ -233,6 +232,3 @@ class JournalledStep(StepContext):
         while (left := until - self.monotonic()) > 0:
             self._listener(WaitProgress(subject, None, None, left, None, self._outage.so_far_s()))
             self.wait(min(left, _SLICE_S))
-
-    def monotonic(self) -> float:
-        return self._clock.monotonic()

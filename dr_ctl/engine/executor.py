@@ -19,7 +19,7 @@ from dr_ctl.core.document import document
 from dr_ctl.core.errors import DrCtlError, Stopped
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity
-from dr_ctl.core.system import Clock, stamp
+from dr_ctl.core.system import stamp, system
 from dr_ctl.engine import ending, operations, ports
 from dr_ctl.engine.context import STOPPED, JournalledStep, Outage, OutTooLong, StopAtOnce, StopRequest
 from dr_ctl.engine.ending import Facts, bounds_text
@@ -95,7 +95,6 @@ class Execution(Generic[O]):
     plan: Plan
     driver: ports.Driver[O]
     journal: Journal
-    clock: Clock
     listener: EventSink
     stop: StopRequest = field(default_factory=StopRequest)
     exposure: ports.LossExposure | None = None
@@ -108,7 +107,7 @@ class Execution(Generic[O]):
     def __post_init__(self) -> None:
         spec, limit_s = self.plan.spec, self.plan.spec.max_outage_s
         self._spec = spec
-        self._outage = Outage(self.clock, self.journal, limit_s, known=spec.operation != FAILOVER)
+        self._outage = Outage(self.journal, limit_s, known=spec.operation != FAILOVER)
 
     @cached_property
     def _move(self) -> ports.Move:
@@ -231,7 +230,7 @@ class Execution(Generic[O]):
     def _apply(self, step: PlannedStep, estimator: ports.Estimator, last: int) -> ports.Outcome:
         self.listener(StepStarted(step.number, last, step.verb, step.summary, step.undoable))
         self.journal.step(step, StepEvent.STARTED, {"about": step.summary})
-        began = self.clock.monotonic()
+        began = system().monotonic()
         context = self._context(step, self.stop if step.undoable else None)
         try:
             match step.verb:
@@ -263,7 +262,7 @@ class Execution(Generic[O]):
         if step.verb == operations.ACTIVATE and isinstance(outcome, ports.Done | ports.NotNeeded):
             self._outage.ends()
         let_in: dict[str, Json] = {} if context.let_in_at is None else {LET_IN_AT: stamp(context.let_in_at)}
-        took = self.clock.monotonic() - began
+        took = system().monotonic() - began
         findings: list[Json] = document(outcome.findings)
         evidence = {"text": outcome.text, "took_s": round(took, 4), "findings": findings, **let_in, **outcome.evidence}
         self.journal.step(step, _EVENTS[type(outcome)], evidence)
@@ -271,7 +270,7 @@ class Execution(Generic[O]):
         return outcome
 
     def _context(self, step: PlannedStep, stop: StopRequest | None) -> JournalledStep:
-        return JournalledStep(self.journal, step, stop, self.clock, self.listener, self._outage, self._findings)
+        return JournalledStep(self.journal, step, stop, self.listener, self._outage, self._findings)
 
     def _past_no_return(self) -> ports.Outcome:
         """Compare the bounds with the accepted loss once more: the bounds of a failover grow while the run waits."""

@@ -14,7 +14,7 @@ from typing import Final
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding
-from dr_ctl.core.system import Clock, Event, Mutex, in_background, system
+from dr_ctl.core.system import Event, Mutex, in_background, system
 from dr_ctl.engine import lease
 from dr_ctl.engine.runs import Locked
 
@@ -53,10 +53,10 @@ class BrokerLock:
 class Lease:
     """The lock of one run at all brokers that answer. Safe to use from several threads."""
 
-    def __init__(self, stores: Iterable[lease.Store], who: lease.LockDocument, clock: Clock) -> None:
+    def __init__(self, stores: Iterable[lease.Store], who: lease.LockDocument) -> None:
         """`who` is the lock document without its times and its epoch."""
         self.locks = [BrokerLock(store) for store in sorted(stores, key=lambda store: (store.site, store.pair))]
-        self._who, self._clock = who, clock
+        self._who = who
         self.facts: Callable[[], tuple[str, int]] = lambda: ("", 0)  # the journal's last hash and count
         self._lost: tuple[str, lease.LockDocument] | None = None
         self._taken_over_by: lease.LockDocument | None = None
@@ -143,7 +143,7 @@ class Lease:
         self, broker: BrokerLock, reading: lease.LockReading, broken: Collection[lease.LockDocument]
     ) -> tuple[lease.LockDocument, bool] | None:
         """Create the lock at one broker and read it back; returns a rival's lock and whether that is live, or None."""
-        at = self._clock.monotonic()
+        at = system().monotonic()
         me = self._document(broker, reading)
         try:
             broker.store.create(lease.LOCK, me.epoch, me.to_text())
@@ -198,12 +198,12 @@ class Lease:
 
     def _glance(self, broker: BrokerLock) -> None:
         """Check the lock at another broker than that of the call, without letting a silent one delay the call."""
-        if self._clock.monotonic() - broker.silent_at > SILENT_S and broker.mutex.acquire(blocking=False):
+        if system().monotonic() - broker.silent_at > SILENT_S and broker.mutex.acquire(blocking=False):
             try:
                 if broker.held is not None:
                     self._renew_if_due(broker)
             except BrokerError:
-                broker.silent_at = self._clock.monotonic()
+                broker.silent_at = system().monotonic()
             finally:
                 broker.mutex.release()
 
@@ -215,7 +215,7 @@ class Lease:
 
     def age_s(self, broker: BrokerLock) -> float:
         """Return the seconds since the last reading of this broker's lock; 0 where the lock is not held."""
-        return self._clock.monotonic() - broker.read_at if broker.held is not None else 0.0
+        return system().monotonic() - broker.read_at if broker.held is not None else 0.0
 
     def paused(self, site: str, pair: str, names: Iterable[str]) -> str | None:
         """Write the queues that are about to be paused into the lock; returns why that failed, or None."""
@@ -269,7 +269,7 @@ class Lease:
 
     def _join(self, broker: BrokerLock) -> None:
         """Take the lock, with the run's epoch, at a broker that did not answer when the other brokers were locked."""
-        reading, at = lease.read_locks(broker.store), self._clock.monotonic()
+        reading, at = lease.read_locks(broker.store), system().monotonic()
         me, highest = self._document(broker, reading), reading.highest
         if highest is not None and highest.same(me):  # an earlier call created the lock, and its answer was lost
             broker.held = me
@@ -312,13 +312,13 @@ class Lease:
         recent = lease.recent_reading(broker.store)
         if recent is None or recent[0] > no_older_s or lease.lost_to(recent[1], me) is not None:
             return False
-        if (at := self._clock.monotonic() - recent[0]) > broker.read_at:
+        if (at := system().monotonic() - recent[0]) > broker.read_at:
             self._note_reading(broker, me, recent[1], at)
         return self._left_s(broker) >= RENEW_BELOW_S
 
     def _read(self, broker: BrokerLock, me: lease.LockDocument) -> lease.LockReading | None:
         """Read the lock; returns None if another run has taken the lock over."""
-        at = self._clock.monotonic()
+        at = system().monotonic()
         reading = lease.read_locks(broker.store)
         if (other := lease.lost_to(reading, me)) is not None:
             self._lost = self._lost or (broker.name, other)
@@ -340,10 +340,10 @@ class Lease:
         broker.held = written if not written.released else None
 
     def _old(self, broker: BrokerLock) -> bool:
-        return self._clock.monotonic() - broker.read_at > FRESH_S
+        return system().monotonic() - broker.read_at > FRESH_S
 
     def _left_s(self, broker: BrokerLock) -> float:
-        return broker.runs_out_at - self._clock.monotonic()
+        return broker.runs_out_at - system().monotonic()
 
 
 def _remove(broker: BrokerLock, epoch: int) -> None:
@@ -353,9 +353,9 @@ def _remove(broker: BrokerLock, epoch: int) -> None:
 
 
 @contextmanager
-def auto_renewed(stores: Sequence[lease.Store], who: lease.LockDocument, clock: Clock) -> Iterator[Lease]:
+def auto_renewed(stores: Sequence[lease.Store], who: lease.LockDocument) -> Iterator[Lease]:
     """Make a lock to take; the block renews a held lock in the background, and closes the stores at its end."""
-    held = Lease(stores, who, clock)
+    held = Lease(stores, who)
     over = system().event()
     keeping = [in_background(partial(_keep, held, broker, over), f"lock at {broker.name}") for broker in held.locks]
     try:

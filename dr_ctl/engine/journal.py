@@ -44,7 +44,7 @@ from typing import ClassVar, Final
 from dr_ctl.core.document import document, moment, read
 from dr_ctl.core.errors import NO_ROOM, DrCtlError, EnvironmentFault
 from dr_ctl.core.model import Json
-from dr_ctl.core.system import Clock, stamp, system
+from dr_ctl.core.system import stamp, system
 from dr_ctl.engine.disk import RESERVE, CannotWrite, Reserve, sync_folder
 from dr_ctl.engine.operations import ACTIVATE, FENCE, UNFENCE
 from dr_ctl.engine.plan import Call, Plan, PlannedStep
@@ -320,8 +320,7 @@ _ASKED_WITHIN_S: Final = 0.05
 class Journal:
     """The only writer of a journal, for several threads; locks the file itself. `last_hash` seals all `count` lines."""
 
-    def __init__(self, path: Path, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(self, path: Path) -> None:
         self._mutex = threading.Lock()
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -420,7 +419,7 @@ class Journal:
         sync: bool = True,
     ) -> int:
         with self._mutex:
-            now = stamp(self._clock.now())
+            now = stamp(system().now())
             sealed, entries = self.last_hash, list[Entry]()
             for seq, row in enumerate(rows, self.count + 1):
                 entries.append(Entry(seq, now, *row, sealed))

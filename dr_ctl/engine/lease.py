@@ -25,7 +25,7 @@ from typing import Final, Protocol
 from dr_ctl.core import machine
 from dr_ctl.core.document import document, key, read
 from dr_ctl.core.errors import UNREADABLE, BrokerError
-from dr_ctl.core.system import Clock, stamp
+from dr_ctl.core.system import stamp, system
 from dr_ctl.engine.disk import private
 from dr_ctl.engine.runs import Locked, write_text
 
@@ -217,14 +217,14 @@ def held_by(name: str, document: LockDocument) -> Locked:
 class FolderStore:
     """Implements `Store`."""
 
-    def __init__(self, folder: Path, site: str, pair: str, clock: Clock) -> None:
+    def __init__(self, folder: Path, site: str, pair: str) -> None:
         """`folder` is for all documents of an installation, such as STATE/documents."""
         self.site, self.pair = site, pair
-        self._folder, self._clock = folder / site / pair, clock
+        self._folder = folder / site / pair
 
     def read(self, kind: str) -> tuple[int, Sequence[tuple[int, str]]]:
         """Read by this machine's clock, the only one that judges these documents."""
-        now_ms = int(self._clock.now().timestamp() * 1000)
+        now_ms = int(system().now().timestamp() * 1000)
         documents: list[tuple[int, str]] = []
         try:
             for path in self._folder.glob(f"{kind}.*"):

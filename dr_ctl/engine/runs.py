@@ -20,7 +20,7 @@ from dr_ctl.core.errors import DrCtlError, UsageError
 from dr_ctl.core.findings import found
 from dr_ctl.core.machine import machine_id
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity
-from dr_ctl.core.system import Clock, SystemClock, stamp
+from dr_ctl.core.system import stamp, system
 from dr_ctl.engine.disk import RESERVE, alone, private, refusing, sync_folder
 
 _OWNER: Final = "installation.json"
@@ -119,7 +119,7 @@ def unclaimed(namesakes: Iterable[Path]) -> list[Finding]:
     """Report runs of namesakes, which may be this installation's: as an error if a run is open, or a debt pending."""
     findings = []
     for place in namesakes:
-        runs = Runs(place, SystemClock())
+        runs = Runs(place)
         open_, has_debts = runs.unfinished(), (place / DEBTS).exists()
         if not runs.all() and not has_debts:
             continue
@@ -175,14 +175,13 @@ class Runs:
     def __init__(
         self,
         state: Path,
-        clock: Clock,
         owner: Owner | None = None,
         *,
         claimed: bool = False,
         namesakes: Sequence[Path] = (),
     ) -> None:
         """Runs without an owner are only read. `claimed` is a place that a person named. Raises `Foreign`."""
-        self._state, self._clock, self._owner, self._namesakes = state, clock, owner, namesakes
+        self._state, self._owner, self._namesakes = state, owner, namesakes
         self.documents = state / "documents"  # for brokers that can keep none
         self.rehearsals = state / "rehearsals"  # the evidence of rehearsals on simulated brokers
         self.index = state / "index.html"
@@ -224,7 +223,7 @@ class Runs:
         return next((run for run in reversed(self.all()) if run.open()), None)
 
     def name(self, operation: str, target: str) -> str:
-        return f"{self._clock.now():%Y%m%dT%H%M%SZ}-{operation.replace(' ', '-')}-{target}-{secrets.token_hex(2)}"
+        return f"{system().now():%Y%m%dT%H%M%SZ}-{operation.replace(' ', '-')}-{target}-{secrets.token_hex(2)}"
 
     def identity(self) -> str:
         """Return an id that copies of this STATE, and other machines with the same file system, do not have."""
@@ -296,7 +295,7 @@ class Runs:
                 if finding.severity is Severity.ERROR:
                     raise Foreign(finding.text, remedy=finding.remedy)
             self.own()
-            holder = {"what": what, "pid": os.getpid(), "host": socket.gethostname(), "since": stamp(self._clock.now())}
+            holder = {"what": what, "pid": os.getpid(), "host": socket.gethostname(), "since": stamp(system().now())}
             with refusing(self._state):
                 os.ftruncate(file, 0)
                 os.pwrite(file, json.dumps(holder).encode(), 0)

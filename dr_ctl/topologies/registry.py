@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from dr_ctl.core.registry import Registry
-from dr_ctl.core.system import Clock
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.jolokia.client import Account, Reader, Wire
 from dr_ctl.settings.model import Installation
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from dr_ctl.topologies.common.topology import PairTopology
 
     Topology = PairTopology[Any]
-    Opens = Callable[[Installation, Clock, Timeouts, Path], Topology]
+    Opens = Callable[[Installation, Timeouts, Path], Topology]
 
 Snapshot = snapshot.Snapshot[Any]
 """A reading of both sites, which every topology makes; a broker that did not answer is part of it."""
@@ -58,10 +57,10 @@ _PROBES: Final[Mapping[Family, str]] = {
 }
 
 
-def opened(installation: Installation, clock: Clock, timeouts: Timeouts, documents: Path) -> Topology:
+def opened(installation: Installation, timeouts: Timeouts, documents: Path) -> Topology:
     """Make the topology that an installation names ready for one command, without asking a broker. `documents` is the
     folder for documents of brokers that can keep none."""
-    topology = TOPOLOGIES.named(installation.settings.topology)(installation, clock, timeouts, documents)
+    topology = TOPOLOGIES.named(installation.settings.topology)(installation, timeouts, documents)
     if not any(site.workloads for site in installation.settings.sites.values()):
         return topology
     from dr_ctl.topologies.workloads.topology import with_workloads  # noqa: PLC0415 - most have none

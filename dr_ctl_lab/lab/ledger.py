@@ -22,7 +22,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Self
 
 from dr_ctl.core.document import derived, key
-from dr_ctl.core.system import Clock, SystemClock, stamp
+from dr_ctl.core.system import stamp, system
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -144,9 +144,8 @@ class _Pace:
 class Ledger:
     """Takes events from any thread, in the order they are told; their order decides what came after what."""
 
-    def __init__(self, path: Path | None = None, *, clock: Clock | None = None) -> None:
+    def __init__(self, path: Path | None = None) -> None:
         """Write to `path` too, where one is given; the file is the owner's alone."""
-        self._clock = clock or SystemClock()
         self._lock = threading.Lock()
         self._messages: dict[Key, _Message] = {}
         self._totals: Counter[str] = Counter()
@@ -180,7 +179,7 @@ class Ledger:
     def record(self, event: Event, queue: str, ident: str, site: str) -> None:
         """Note what happened, now."""
         with self._lock:
-            at_s, ts = self._clock.monotonic(), stamp(self._clock.now())
+            at_s, ts = system().monotonic(), stamp(system().now())
             self._take(event, (queue, ident), at_s, ts)
             if self._file is not None:
                 options = {"id": ident, "queue": queue, "event": event.value, "site": site, "ts": ts, "at_s": at_s}
@@ -192,7 +191,7 @@ class Ledger:
     def rest(self) -> None:
         """Nobody sends from now on: until `resume`, silence is no gap."""
         with self._lock:
-            at_s, ts = self._clock.monotonic(), stamp(self._clock.now())
+            at_s, ts = system().monotonic(), stamp(system().now())
             self._sends.rest(at_s, ts, expected=True)
             for pace in self._paces():
                 pace.rest(at_s, ts, expected=pace.awaited > 0)

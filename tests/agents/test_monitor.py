@@ -26,7 +26,7 @@ from dr_ctl.application.monitoring import Recorded
 from dr_ctl.core.errors import Sick, Unreachable, UsageError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Role
-from dr_ctl.core.system import SystemClock, stamp
+from dr_ctl.core.system import stamp, system
 from dr_ctl.engine.debts import BY_AGENT, Hold, Notes
 from dr_ctl.engine.runs import Locked, Runs
 from dr_ctl.rpo.estimate import request
@@ -40,7 +40,8 @@ from dr_ctl.topologies.common.snapshot import Silent
 from dr_ctl.topologies.mirror.view import BrokerView, MirrorSnapshot
 from dr_ctl.topologies.topology import Progress, QueueProgress, TimedReading
 from tests.cli.conftest import Shell
-from tests.rpo.files import Ticking, full_disk
+from tests.clocks import Ticking
+from tests.rpo.files import full_disk
 from tests.stomp_io.listeners import closed_port
 from tests.topologies.mirror.views import PAIR, at_both, listeners, snapshot, with_queue
 
@@ -50,7 +51,6 @@ SILENT = Silent(PAIR, "london", Unreachable("no route", refused=False))
 SILENT_PARIS = Silent(PAIR, "paris", Unreachable("no answer within 1 s", refused=False))
 SICK = Silent(PAIR, "london", Sick("out of memory"))
 FENCED = replace(LONDON, acceptors=listeners("london", serving=False))
-CLOCK = SystemClock()
 
 
 @dataclass
@@ -80,7 +80,7 @@ def installation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Installa
 
 @pytest.fixture
 def monitor(installation: Installation, watched: Watched) -> Iterator[Monitor]:
-    with closing(Monitor(installation, watched, SystemClock())) as monitor:
+    with closing(Monitor(installation, watched)) as monitor:
         yield monitor
 
 
@@ -157,7 +157,7 @@ def test_one_silent_broker_of_a_site_that_keeps_its_role_is_a_change(
 class Glanced(Watched):
     """A topology that can look at its outflows alone too."""
 
-    clock: Ticking = field(default_factory=lambda: Ticking(CLOCK.now()))
+    clock: Ticking = field(default_factory=lambda: Ticking(system().now()))
     glances: int = 0
     took_s: float = 0.001
 
@@ -176,7 +176,7 @@ class Glanced(Watched):
 @pytest.fixture
 def glanced(installation: Installation) -> Iterator[tuple[Monitor, Glanced]]:
     topology = Glanced()
-    with closing(Monitor(installation, topology, topology.clock, every_s=5.0)) as monitor:
+    with closing(Monitor(installation, topology, every_s=5.0)) as monitor:
         yield monitor, topology
 
 
@@ -236,17 +236,17 @@ def test_the_last_minute_is_whole_and_in_the_files_once_a_site_is_silent(
 def test_a_second_monitor_on_one_history_says_so_at_once_and_records_nothing(
     tmp_path: Path, installation: Installation, watched: Watched
 ) -> None:
-    clock = Ticking(CLOCK.now())
-    with closing(Monitor(installation, watched, clock)) as first:
+    clock = Ticking(system().now())
+    with closing(Monitor(installation, watched)) as first:
         first.sample()
         clock.sleep(TAIL_EVERY_S)
         first.sample()
 
         with pytest.raises(AnotherMonitor, match=f"process {os.getpid()} on "):
-            Monitor(installation, watched, clock)
+            Monitor(installation, watched)
         first.sample()
 
-    with closing(Monitor(installation, watched, clock)) as after:
+    with closing(Monitor(installation, watched)) as after:
         after.sample()
     assert on_disk(tmp_path) == ["serving"] * 4
 
@@ -279,7 +279,7 @@ def test_a_look_that_waited_for_a_late_site_is_as_old_as_the_answers_in_it(
     monitor, topology = glanced
     late = TimedReading(snapshot(LONDON, SILENT_PARIS), 0.75, 0.01)
     monkeypatch.setattr(topology, "poll", lambda *, full=False: late)
-    before = monitor._clock.now()
+    before = system().now()
 
     look = monitor.sample()
 
@@ -292,8 +292,8 @@ def test_a_defect_in_the_tidying_of_the_history_is_not_kept_by_its_thread(
     installation: Installation, watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Upkeep, "step", lambda self, now: 1 // 0)
-    clock = Ticking(CLOCK.now())
-    monitor = Monitor(installation, watched, clock)
+    clock = Ticking(system().now())
+    monitor = Monitor(installation, watched)
     monitor.sample()
     clock.sleep(3600)
     monitor.sample()
@@ -305,7 +305,8 @@ def test_a_defect_in_the_tidying_of_the_history_is_not_kept_by_its_thread(
 def test_a_death_that_a_full_disk_does_not_take_is_on_disk_once_it_can(
     tmp_path: Path, installation: Installation, watched: Watched
 ) -> None:
-    monitor = Monitor(installation, watched, Ticking(CLOCK.now()), every_s=5.0)
+    Ticking(system().now())
+    monitor = Monitor(installation, watched, every_s=5.0)
     monitor.sample()
     watched.view = REFUSED
     with full_disk():
@@ -523,14 +524,14 @@ def notes(tmp_path: Path) -> Notes:
 @pytest.fixture
 def agent(cleaner: Cleaner, notes: Notes) -> SyncAgent:
     notes.state.mkdir()
-    return SyncAgent(cleaner, Runs(notes.state, CLOCK), notes, CLOCK, {"primary": "london", "standby": "paris"})
+    return SyncAgent(cleaner, Runs(notes.state), notes, {"primary": "london", "standby": "paris"})
 
 
 VANISHED = Progress([QueueProgress("orders-1", "orders.in", vanished=3)])
 
 
 def test_an_open_run_holds_it_until_it_has_ended(agent: SyncAgent, notes: Notes) -> None:
-    run = Runs(notes.state, CLOCK).create("swapover", "paris")
+    run = Runs(notes.state).create("swapover", "paris")
     run.journal.touch()
 
     assert (agent.step().phase, notes.read()["held_by"]) == (Phase.HELD, run.name)
@@ -569,9 +570,9 @@ def test_a_hold_holds_it_until_somebody_answers_for_it(
             cleaner.kept = act
             agent.step()
         elif isinstance(act, tuple):
-            notes.put_hold(Hold(*act, stamp(CLOCK.now())))
+            notes.put_hold(Hold(*act, stamp(system().now())))
         elif act == "word":
-            notes.go_on(CLOCK.now())
+            notes.go_on(system().now())
         else:
             (notes.state / "sync-hold.json").write_text("{")
 

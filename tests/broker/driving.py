@@ -18,7 +18,7 @@ from uuid import uuid4
 import yaml
 
 from dr_ctl.core.errors import BrokerError
-from dr_ctl.core.system import SystemClock, boottime_s, system
+from dr_ctl.core.system import boottime_s, system
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies.registry import opened
@@ -121,7 +121,7 @@ class Operator:
 def state_of(lab: Lab) -> Mapping[str, Any]:
     """Everything dr-ctl may set at both sites: listeners, links, pauses, and which queues there are; not since when
     each broker runs, for a test may restart it."""
-    with closing(opened(load(lab.settings_path), SystemClock(), Timeouts(), lab.directory)) as topology:
+    with closing(opened(load(lab.settings_path), Timeouts(), lab.directory)) as topology:
         snapshot = topology.observe()
         assert all(broker.silent is None for broker in snapshot.brokers), snapshot
         baseline = topology.recipe.baseline(snapshot)

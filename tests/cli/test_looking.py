@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from dr_ctl.application.installation import looking
+from dr_ctl.cli import screen
 from dr_ctl.core.errors import Stopped
-from dr_ctl.core.system import SystemClock
+from dr_ctl.core.system import system
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.topologies import registry
 from tests.cli.conftest import Shell
@@ -51,9 +52,7 @@ class Frozen:
 
 def test_who_gives_up_waits_for_no_second_look(monkeypatch: pytest.MonkeyPatch) -> None:
     frozen, runs = Frozen(), SimpleNamespace(documents=None)
-    caller: Any = SimpleNamespace(
-        installation=lambda: None, clock=None, timeouts=Timeouts(), runs=lambda: runs, state=Path
-    )
+    caller: Any = SimpleNamespace(installation=lambda: None, timeouts=Timeouts(), runs=lambda: runs, state=Path)
     monkeypatch.setattr(registry, "opened", lambda *_: frozen)
 
     with pytest.raises(Stopped), looking(caller):
@@ -140,14 +139,13 @@ def stop(monkeypatch: pytest.MonkeyPatch) -> Stop:
     def stopped(looks: int, signum: int) -> list[float]:
         waits: list[float] = []
 
-        def sleep(clock: SystemClock, seconds: float) -> None:
-            if seconds < 1:
-                return  # within a reading
+        def sleep(seconds: float) -> None:
             waits.append(seconds)
             if len(waits) == looks:
                 raise Stopped(signum)
 
-        monkeypatch.setattr(SystemClock, "sleep", sleep)
+        machine = SimpleNamespace(now=system().now, monotonic=system().monotonic, sleep=sleep)
+        monkeypatch.setattr(screen, "system", lambda: machine)
         return waits
 
     return stopped

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.core.system import SystemClock
 from dr_ctl.engine.lease import FolderStore
 from dr_ctl.engine.runs import Owner, Runs
 from dr_ctl_lab.played import PlayedTwin
@@ -208,17 +207,17 @@ class TestDocuments:
     """The documents of brokers that can keep none: files of STATE, by site and pair."""
 
     def of(self, state: Path, **pairs: str) -> Runs:
-        return Runs(state, SystemClock(), Owner("orders", {"london": {name: [url] for name, url in pairs.items()}}))
+        return Runs(state, Owner("orders", {"london": {name: [url] for name, url in pairs.items()}}))
 
     def written(self, state: Path, **pairs: str) -> None:
         runs = self.of(state, **pairs)
         with runs.lock("swapover"):
             for name, url in pairs.items():
-                FolderStore(runs.documents, "london", name, SystemClock()).create("lock", 1, url)
+                FolderStore(runs.documents, "london", name).create("lock", 1, url)
 
     def read(self, state: Path, **pairs: str) -> dict[str, list[str]]:
         runs = self.of(state, **pairs)
-        read = {name: FolderStore(runs.documents, "london", name, SystemClock()).read("lock")[1] for name in pairs}
+        read = {name: FolderStore(runs.documents, "london", name).read("lock")[1] for name in pairs}
         return {name: [text for _, text in documents] for name, documents in read.items()}
 
     @pytest.mark.parametrize(

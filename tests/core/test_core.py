@@ -21,7 +21,7 @@ from dr_ctl.core import machine
 from dr_ctl.core.document import stamp
 from dr_ctl.core.model import ExitCode
 from dr_ctl.core.notation import line, page, shell_command
-from dr_ctl.core.system import SystemClock, ThisMachine, all_ended, in_background, in_parallel, running_on, system
+from dr_ctl.core.system import ThisMachine, all_ended, in_background, in_parallel, running_on, system
 from dr_ctl.engine.runs import Runs
 
 OUTCOMES = """0 ok, 1 internal, 2 usage, 3 missing, 10 precheck_failed, 11 loss_refused, 12 serving_site_alive,
@@ -76,7 +76,7 @@ def test_the_same_state_on_two_machines_is_two(tmp_path: Path, monkeypatch: pyte
     expected = []
     for name in ("one", "two", "two"):
         items.write_text(f"{name}\n", encoding="utf-8")
-        expected.append(Runs(tmp_path / "state", SystemClock()).identity())
+        expected.append(Runs(tmp_path / "state").identity())
 
     assert expected[0] != expected[1] == expected[2]
     assert "one" not in expected[0]
@@ -84,14 +84,14 @@ def test_the_same_state_on_two_machines_is_two(tmp_path: Path, monkeypatch: pyte
     assert machine.boot_id() == ""
     kept.rename(tmp_path / "before")
     kept.write_bytes((tmp_path / "before").read_bytes())
-    assert Runs(tmp_path / "state", SystemClock()).identity() != expected[2]
+    assert Runs(tmp_path / "state").identity() != expected[2]
 
 
 def test_time_goes_on_while_the_machine_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
     slept = {time.CLOCK_MONOTONIC: 100.0, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC): 700.0}
     monkeypatch.setattr(time, "clock_gettime", slept.get)
 
-    assert SystemClock().monotonic() == 700.0
+    assert ThisMachine().monotonic() == 700.0
 
 
 @pytest.mark.parametrize(

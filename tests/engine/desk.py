@@ -17,6 +17,7 @@ from dr_ctl.engine.planner import plan
 from dr_ctl.engine.ports import LossExposure, NotNeeded, Outcome
 from dr_ctl.engine.runbook import Runbook, load, shipped
 from dr_ctl.telemetry.events import Event, EventSink, StepEnded, StepStarted, nobody
+from tests.clocks import SetClock
 from tests.engine.machine import Driver, Killed, Machine, Recipe, Snapshot
 
 BOOK = load("swapover", shipped())
@@ -59,7 +60,7 @@ def book_of(operation: str) -> Runbook:
     return load("failback" if operation == "reinstate" else operation, shipped())
 
 
-class Clock:
+class Clock(SetClock):
     """Every reading of it takes a while, so that no wait is endless. Kills its reader at one reading of the time of
     day.
 
@@ -172,11 +173,11 @@ class Desk:
         """Plan with what the journal says so far and carry it out: a first run, or a resumed one."""
         decided = self.decide()
         assert isinstance(decided, Plan), decided
-        clock = clock or Clock()
-        with closing(Journal(self.path, clock)) as journal:
+        clock or Clock()
+        with closing(Journal(self.path)) as journal:
             callbacks = Callbacks(asker=self.asker, stepper=self.stepper, hooks=self.hooks)
             driver, stop = Driver(self.machine, answers), stop or StopRequest()
-            run = Execution(decided, driver, journal, clock, listener, stop, self.exposure, callbacks)
+            run = Execution(decided, driver, journal, listener, stop, self.exposure, callbacks)
             return run.execute(self.estimates, BY)
 
     def killed(self, clock: Clock | None = None, listener: EventSink = nobody) -> bool:
@@ -197,9 +198,9 @@ class Desk:
     def abort(self) -> RunResult[Snapshot]:
         past = self.past()
         assert past is not None
-        clock = Clock()
-        with closing(Journal(self.path, clock)) as journal:
-            return Execution(past.plan, Driver(self.machine), journal, clock, nobody).undo()
+        Clock()
+        with closing(Journal(self.path)) as journal:
+            return Execution(past.plan, Driver(self.machine), journal, nobody).undo()
 
 
 def a_plan() -> Plan:

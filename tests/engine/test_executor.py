@@ -239,9 +239,9 @@ def test_a_call_whose_intent_cannot_be_written_does_not_go_out(at: Desk, monkeyp
 
 def test_a_long_wait_is_sampled_once_a_second_after_its_first_minute(path: Path) -> None:
     clock, step = Clock(each_s=0.1), a_plan().steps[0]
-    with closing(Journal(path, clock)) as journal:
+    with closing(Journal(path)) as journal:
         journal.run(a_plan(), {})
-        context = JournalledStep(journal, step, None, clock, nobody, Outage(clock, journal, None, known=False), [])
+        context = JournalledStep(journal, step, None, nobody, Outage(journal, None, known=False), [])
         while clock.monotonic() < 120:
             context.sample({"outflow": 1})
 

@@ -47,7 +47,8 @@ from dr_ctl.engine.journal import (
 from dr_ctl.engine.plan import Plan, Spec
 from dr_ctl.engine.record import Verdict, check
 from dr_ctl.engine.runs import Locked, RunFiles, Runs, write, write_text
-from tests.engine.desk import BY, Clock, Desk, a_plan
+from tests.clocks import SetClock
+from tests.engine.desk import BY, Desk, a_plan
 from tests.engine.machine import Fault
 from tests.report.scribe import Scribe, cut_off, done, plan, resumed, undone
 
@@ -58,7 +59,7 @@ KEYS = ["seq", "time", "kind", "step", "call", "outcome", "evidence", "previous"
 
 
 def begins(path: Path, *plans: Plan) -> list[Entry]:
-    with closing(Journal(path, Clock())) as journal:
+    with closing(Journal(path)) as journal:
         for item in plans or (PLAN,):
             journal.run(item, BY)
     return read_entries(path)
@@ -66,7 +67,7 @@ def begins(path: Path, *plans: Plan) -> list[Entry]:
 
 def short(path: Path) -> list[Entry]:
     """Six lines, one of each kind that matters: a fence whose listener closes."""
-    with closing(Journal(path, Clock())) as journal:
+    with closing(Journal(path)) as journal:
         journal.run(PLAN, BY)
         journal.step(FENCE, StepEvent.STARTED, {"about": "Türen zu"})
         [intent] = journal.intents(FENCE, FENCE.calls[:1])
@@ -78,7 +79,7 @@ def short(path: Path) -> list[Entry]:
 
 def continued(path: Path) -> list[Entry]:
     """Open, write one more line, read all; the lines that were there before."""
-    with closing(Journal(path, Clock())) as journal:
+    with closing(Journal(path)) as journal:
         journal.signal("interrupted")
     *before, last = read_entries(path)
     assert (last.kind, last.seq) == ("signal", len(before) + 1)
@@ -93,7 +94,7 @@ def kinds(path: Path) -> list[str]:
 @pytest.fixture
 def begun(path: Path) -> Iterator[Journal]:
     """A journal with its first line."""
-    with closing(Journal(path, Clock())) as journal:
+    with closing(Journal(path)) as journal:
         journal.run(PLAN, BY)
         yield journal
 
@@ -161,7 +162,7 @@ def test_half_a_letter_out_of_a_brokers_answer_does_not_end_a_run(path: Path, be
 
 def test_samples_are_written_and_not_kept_in_memory(path: Path) -> None:
     short(path)
-    with closing(Journal(path, Clock())) as again:
+    with closing(Journal(path)) as again:
         again.sample(FENCE, {"outflow": 2})
         assert "sample" not in {entry.kind for entry in again.entries()}
     assert kinds(path)[-2:] == ["sample", "sample"]
@@ -249,7 +250,7 @@ def test_what_does_not_fit_is_named_and_left_as_it_is(path: Path, alter: Callabl
     short(path)
     altered = b"".join(alter(path.read_bytes().splitlines(keepends=True)))
     path.write_bytes(altered)
-    for reader in (read_entries, partial(Journal, clock=Clock()), partial(Journal, clock=Clock())):
+    for reader in (read_entries, Journal, Journal):
         with pytest.raises(JournalDamaged, match=why):
             reader(path)
     assert path.read_bytes() == altered
@@ -258,11 +259,11 @@ def test_what_does_not_fit_is_named_and_left_as_it_is(path: Path, alter: Callabl
 def test_a_second_writer_is_refused_until_the_first_has_ended(path: Path) -> None:
     entries = short(path)
     assert not is_held(path)
-    with closing(Journal(path, Clock())):
+    with closing(Journal(path)):
         with path.open("ab") as file:
             file.write(b'{"seq":7')  # what the first has under way
         with pytest.raises(EnvironmentFault, match="is being written by another process"):
-            Journal(path, Clock())
+            Journal(path)
         assert path.read_bytes().endswith(b'{"seq":7')
         assert is_held(path)
     assert not is_held(path)
@@ -280,7 +281,7 @@ def test_who_only_asks_whether_it_is_held_does_not_keep_a_writer_out(path: Path)
             os.close(asking)
 
     with running_on(Meanwhile()):
-        Journal(path, Clock()).close()
+        Journal(path).close()
 
 
 @pytest.fixture
@@ -297,13 +298,13 @@ def half(file: int, block: bytes) -> int:
 
 
 def test_room_is_taken_up_before_the_first_line_and_given_back_with_the_last(path: Path, reserve: Path) -> None:
-    Journal(path, Clock()).close()
+    Journal(path).close()
     assert not reserve.exists()
     begins(path)
     room = reserve.stat()  # a process that dies leaves it to the one that goes on
     assert (room.st_size, room.st_blocks * 512 >= RESERVED_BYTES) == (RESERVED_BYTES, True)
     assert room.st_mode & 0o777 == 0o600  # nobody else may read it
-    with closing(Journal(path, Clock())) as journal:
+    with closing(Journal(path)) as journal:
         journal.end({"outcome": "ok"})
     assert not reserve.exists()
 
@@ -381,7 +382,7 @@ def test_when_nothing_is_left_the_line_is_not_there_and_the_caller_is_told(
     path: Path, reserve: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[..., int], why: str
 ) -> None:
     before = short(path)
-    with closing(Journal(path, Clock())) as journal, monkeypatch.context() as patch:
+    with closing(Journal(path)) as journal, monkeypatch.context() as patch:
         patch.setattr(os, "write", write)
         with pytest.raises(EnvironmentFault, match=why):
             journal.signal("interrupted")
@@ -404,11 +405,11 @@ def test_a_plan_that_cannot_be_written_refuses_the_run(
         raise OSError(code, "full")
 
     (tmp_path / "link").symlink_to("nowhere")
-    runs = Runs(tmp_path / "link", Clock())
+    runs = Runs(tmp_path / "link")
     with pytest.raises(CannotWrite, match="link cannot be written: File exists; nothing was changed"), runs.lock("x"):
         pass
     assert runs.unwritable() == f"{tmp_path / 'link'} cannot be written"
-    assert Runs(tmp_path / "new", Clock()).unwritable() is None
+    assert Runs(tmp_path / "new").unwritable() is None
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(CannotWrite):
@@ -427,9 +428,9 @@ def test_a_document_is_on_disk_before_it_takes_its_name_and_the_names_of_new_fil
         synced.append((place, os.fstat(file).st_size > 0, any(state.rglob("result.json"))))
 
     monkeypatch.setattr(os, "fsync", note)
-    files = Runs(state, Clock()).create("swapover", "paris")
+    files = Runs(state).create("swapover", "paris")
     assert [place for place, *_ in synced] == [tmp_path, state, state / "runs"]
-    Journal(files.journal, Clock()).close()
+    Journal(files.journal).close()
     write(files.result, {"outcome": "ok"})
 
     [*_, document, folder] = synced
@@ -454,7 +455,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_run_goes_to_its_end_on_a_disk_that_fills_up_meanwhile(small_disk: Path) -> None:
     path = small_disk / "journal.jsonl"
-    with closing(Journal(path, Clock())) as journal:
+    with closing(Journal(path)) as journal:
         journal.run(PLAN, BY)
         with suppress(OSError), (small_disk / "another.log").open("wb", buffering=0) as other:
             while True:
@@ -504,7 +505,7 @@ def test_an_activation_counts_from_its_intent(
     path: Path, events: tuple[StepEvent | None, ...], activation: bool
 ) -> None:
     activate = next(step for step in WHOLE_PLAN.steps if step.verb == "activate")
-    with closing(Journal(path, Clock())) as journal:
+    with closing(Journal(path)) as journal:
         journal.run(WHOLE_PLAN, BY)
         journal.step(activate, StepEvent.STARTED, {})
         for event in events:
@@ -517,7 +518,7 @@ def test_an_activation_counts_from_its_intent(
 
 
 def test_a_journal_without_a_run_says_that_nothing_was_changed(path: Path) -> None:
-    Journal(path, Clock()).close()
+    Journal(path).close()
     with pytest.raises(JournalDamaged, match="holds no plan") as damaged:
         replay(read_entries(path))
     assert damaged.value.remedy == "The run never began: nothing was changed by it."
@@ -663,15 +664,14 @@ def test_an_open_run_is_checked_as_far_as_it_came(
 HOLDER = """\
 import sys
 from pathlib import Path
-from dr_ctl.core.system import SystemClock
 from dr_ctl.engine.runs import Runs
-with Runs(Path(sys.argv[1]), SystemClock()).lock("swapover to paris"):
+with Runs(Path(sys.argv[1])).lock("swapover to paris"):
     print("held", flush=True)
     sys.stdin.read()
 """
 
 
-class Minutes:
+class Minutes(SetClock):
     """A clock on which every reading is a minute after the last."""
 
     def __init__(self) -> None:
@@ -692,7 +692,8 @@ def state(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def runs(state: Path) -> Runs:
-    return Runs(state, Minutes())
+    Minutes()
+    return Runs(state)
 
 
 def mode(path: Path) -> int:
@@ -744,7 +745,7 @@ def test_nobody_but_the_owner_may_read_anything_whatever_the_umask(runs: Runs, s
             files = runs.create("swapover", "paris")
             write(files.plan, {"a": 1})
             write_text(files.report, "<html>")
-            Journal(files.journal, Minutes()).close()
+            Journal(files.journal).close()
             remember(state / "debts.json", [OWED])
     finally:
         os.umask(before)

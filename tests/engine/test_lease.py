@@ -27,17 +27,10 @@ from dr_ctl.engine.lease import (
     read_locks,
 )
 from dr_ctl.engine.runs import Locked
+from tests.clocks import Ticking
 
 PAIR = "orders-1"
 CALL_S = 30.0
-
-
-@dataclass
-class Time:
-    s: float = 1000.0
-
-    def monotonic(self) -> float:
-        return self.s
 
 
 @dataclass
@@ -45,7 +38,7 @@ class Shelf:
     """The documents of one broker. `skew_ms` is how far its clock is from the others'."""
 
     site: str
-    time: Time
+    time: Ticking
     skew_ms: int = 0
     silent: bool = False
     forbids: bool = False
@@ -54,7 +47,7 @@ class Shelf:
 
     @property
     def now_ms(self) -> int:
-        return int(self.time.s * 1000) + self.skew_ms
+        return int(self.time.passed_s * 1000) + self.skew_ms
 
     def lock(self, epoch: int) -> LockDocument:
         return LockDocument.of_text(epoch, self.documents[LOCK, epoch])
@@ -82,12 +75,13 @@ class Reach:
         if self._told is None:
             return None
         at_s, now_ms, result = self._told
-        return self._shelf.time.s - at_s, now_ms, [(number, text) for value, number, text in result if value == kind]
+        texts = [(number, text) for value, number, text in result if value == kind]
+        return self._shelf.time.passed_s - at_s, now_ms, texts
 
     def read_for_another(self) -> None:
         """Look at the broker for something else."""
         rows = [(kind, number, text) for (kind, number), text in self._shelf.documents.items()]
-        self._told = self._shelf.time.s, self._shelf.now_ms, rows
+        self._told = self._shelf.time.passed_s, self._shelf.now_ms, rows
 
     def create(self, kind: str, number: int, text: str) -> bool:
         self._ask()
@@ -132,11 +126,11 @@ def lease(
 ) -> Lease:
     """A run's lock; it does not reach the sites of `cut`."""
     stores = [Reach(shelf, before, cut=shelf.site in cut) for shelf in shelves]
-    return Lease(stores, who(name, **more), next(iter(shelves)).time)  # type: ignore[arg-type]
+    return Lease(stores, who(name, **more))  # type: ignore[arg-type]
 
 
-def pair(time: Time | None = None) -> tuple[Shelf, Shelf]:
-    time = time or Time()
+def pair(time: Ticking | None = None) -> tuple[Shelf, Shelf]:
+    time = time or Ticking()
     return Shelf("london", time), Shelf("paris", time, skew_ms=90_000)
 
 
@@ -355,17 +349,17 @@ class TestTwoAtOnce:
     ) -> None:
         shelves = with_released(local, there)
         got = two(shelves, order, frozenset({away}))
-        shelves[0].time.s += 2 * FRESH_S
+        shelves[0].time.passed_s += 2 * FRESH_S
         for site in ("london", "paris"):
             assert sum(may_call(run, site) for run in got) <= 1
 
     @settings(deadline=None)
     @given(ORDERS)
     def test_never_both_where_a_lock_has_run_out(self, order: list[int]) -> None:
-        shelves = pair(time := Time())
+        shelves = pair(time := Ticking())
         dead = lease("dead", shelves)
         dead.take()
-        time.s += LEASE_S + 1
+        time.passed_s += LEASE_S + 1
         [got] = two(shelves, order)
         assert [may_call(run, site) for run in (got, dead) for site in ("paris", "london")] == [True] * 2 + [False] * 2
 
@@ -373,13 +367,13 @@ class TestTwoAtOnce:
     @given(ORDERS)
     @example([1, 0, 0, 0, 0, 1, 0, 1, 1, 1, 1, 0, 1, 0, 1, 0, 1, 1, 1, 0, 1])
     def test_of_two_thieves_one_gets_it(self, order: list[int]) -> None:
-        shelves = pair(time := Time())
+        shelves = pair(time := Ticking())
         victim = lease("victim", shelves)
         victim.take()
 
         got = two(shelves, order, break_lock=True)
 
-        time.s += 2 * FRESH_S
+        time.passed_s += 2 * FRESH_S
         for site in ("london", "paris"):
             assert sum(may_call(run, site) for run in got) == 1
             assert not may_call(victim, site)
@@ -387,11 +381,11 @@ class TestTwoAtOnce:
     @settings(deadline=None)
     @given(ORDERS)
     def test_a_late_renewal_and_a_new_run_never_both_hold(self, order: list[int]) -> None:
-        shelves = pair(time := Time())
+        shelves = pair(time := Ticking())
         renewing, beginning = Contender(), Contender()
         late, fresh = lease("late", shelves, renewing), lease("fresh", shelves, beginning)
         late.take()
-        time.s += LEASE_S + 1
+        time.passed_s += LEASE_S + 1
         got: list[Lease] = []
 
         def renew() -> None:
@@ -402,7 +396,7 @@ class TestTwoAtOnce:
         reaching(beginning, fresh, got)
         play([renewing, beginning], order)
 
-        time.s += 2 * FRESH_S
+        time.passed_s += 2 * FRESH_S
         for site in ("london", "paris"):
             assert sum(may_call(run, site) for run in got) <= 1
 
@@ -456,7 +450,7 @@ class TestHolding:
         run = held(shelves)
 
         for _ in range(200):
-            shelves[0].time.s += 1.0
+            shelves[0].time.passed_s += 1.0
             if looked:
                 look_beside(run)
             for slot in run.locks:
@@ -471,7 +465,7 @@ class TestHolding:
         written = london.documents[LOCK, 1]
         london.skew_ms += int((LEASE_S - CALL_S + 1) * 1000)
         assert may_call(run, "london")  # looked at a moment ago
-        london.time.s += 2 * FRESH_S
+        london.time.passed_s += 2 * FRESH_S
 
         assert may_call(run, "london")  # renewed before it
 
@@ -487,14 +481,14 @@ class TestHolding:
             look_beside(run)
             run.renew_if_due(run.locks[0])
         else:
-            shelves[0].time.s += FRESH_S + 0.01
+            shelves[0].time.passed_s += FRESH_S + 0.01
         assert "is not this run's any more: thief" in str(run.why_not("london", PAIR, CALL_S))
         assert looked or not may_call(run, "paris")
 
     def test_a_look_that_was_made_for_something_else_is_a_look(self, shelves: Shelves) -> None:
         asked = list[int]()
         run = held(shelves, before=lambda: asked.append(1))
-        shelves[0].time.s += 2 * FRESH_S
+        shelves[0].time.passed_s += 2 * FRESH_S
         look_beside(run)
         before = len(asked)
 
@@ -503,7 +497,7 @@ class TestHolding:
             run.renew_if_due(slot)
         assert len(asked) == before
 
-        shelves[0].time.s += FRESH_S + 0.01
+        shelves[0].time.passed_s += FRESH_S + 0.01
         assert may_call(run, "london")
         assert len(asked) == before + len(shelves)
 
@@ -517,7 +511,7 @@ class TestHolding:
 
     def test_a_silent_broker_gets_no_call_and_does_not_keep_the_other_from_its_own(self, shelves: Shelves) -> None:
         run, shelves[1].silent = held(shelves), True
-        shelves[0].time.s += 2 * FRESH_S
+        shelves[0].time.passed_s += 2 * FRESH_S
         assert may_call(run, "london")
         why = run.why_not("paris", PAIR, CALL_S)
         assert why == "the lock at paris/orders-1 could not be looked at: paris is silent"
@@ -544,7 +538,7 @@ class TestHolding:
     def test_what_a_thief_took_over_is_not_undone_behind_its_back(self, shelves: Shelves) -> None:
         run, thief = held(shelves), lease("thief", shelves)
         thief.take(break_lock=True)
-        shelves[0].time.s += 2 * FRESH_S
+        shelves[0].time.passed_s += 2 * FRESH_S
         assert not may_call(run, "london")
 
         while_held = run.reacquire()
@@ -563,7 +557,7 @@ class TestHolding:
         assert not may_call(run, "paris")
         assert run.reacquire() is not None
 
-        london.time.s += 2 * LEASE_S
+        london.time.passed_s += 2 * LEASE_S
         for site in ("london", "paris"):
             assert not may_call(run, site)
 
@@ -595,7 +589,7 @@ class TestPauses:
         self, shelves: Shelves, heir: str, more: dict[str, str], paused: Any
     ) -> None:
         held(shelves, "dead").paused("london", PAIR, ["a"])
-        shelves[0].time.s += LEASE_S + 1
+        shelves[0].time.passed_s += LEASE_S + 1
         run = held(shelves, heir, **more)
         if heir == "dead":
             run.paused("london", PAIR, ["b"])

@@ -15,7 +15,7 @@ from dr_ctl.core.model import ExitCode
 from dr_ctl_lab import demonstration
 from dr_ctl_lab.demonstration import _judged, _Lost, _Teller
 from dr_ctl_lab.lab.ledger import Event, Gap, Ledger, Verdict
-from tests.rpo.files import Ticking
+from tests.clocks import Ticking
 
 Q = "orders.in"
 S, SD, R, C, AD = Event.SENT, Event.SEND_IN_DOUBT, Event.RECEIVED, Event.CONSUMED, Event.ACK_IN_DOUBT
@@ -93,7 +93,7 @@ def test_awaited_is_what_would_be_lost_now_and_a_message_is_twice_in_one_way_at_
 def gaps(*steps: tuple[float, Event | str, str, str]) -> Verdict:
     """At that second: an event of that queue's message, or a word to the ledger."""
     clock = Ticking(datetime(2026, 11, 21, tzinfo=UTC))
-    ledger = Ledger(clock=clock)
+    ledger = Ledger()
     for clock.passed_s, what, queue, ident in steps:
         if isinstance(what, Event):
             ledger.record(what, queue, ident, "london")

@@ -10,6 +10,7 @@ from typing import Any
 
 from dr_ctl.core.document import document
 from dr_ctl.core.model import Finding, Json, Severity
+from dr_ctl.core.system import ThisMachine, running_on
 from dr_ctl.engine.journal import Journal, StepEvent
 from dr_ctl.engine.plan import Call, Goal, Plan, PlannedStep, Spec
 from dr_ctl.engine.runs import RunFiles, write
@@ -72,6 +73,25 @@ def plan(first: int = 1, **more: Any) -> Plan:
     return replace(result, **more)
 
 
+class Clock(ThisMachine):
+    at: datetime
+
+    def now(self) -> datetime:
+        return self.at
+
+
+class StampedJournal(Journal):
+    """A journal by a clock of its own: what else the test runs goes by another."""
+
+    def __init__(self, path: Path) -> None:
+        self.clock = Clock()
+        super().__init__(path)
+
+    def _append(self, *rows: Any, **how: Any) -> int:
+        with running_on(self.clock):
+            return super()._append(*rows, **how)
+
+
 @dataclass
 class Scribe:
     """One run under `folder`. Each method writes what the executor would; `let` is the only passing of time."""
@@ -83,16 +103,12 @@ class Scribe:
     def __post_init__(self) -> None:
         self.folder.mkdir(exist_ok=True)
         self.files = RunFiles(NAME, self.folder)
-        self.journal = Journal(self.files.journal, self)
-
-    def now(self) -> datetime:
-        return self.at
-
-    def monotonic(self) -> float:
-        return self.at.timestamp()
+        self.journal = StampedJournal(self.files.journal)
+        self.journal.clock.at = self.at
 
     def let(self, seconds: float) -> Scribe:
         self.at += timedelta(seconds=seconds)
+        self.journal.clock.at = self.at
         return self
 
     def begin(self, decided: Plan | None = None) -> Scribe:

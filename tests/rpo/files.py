@@ -3,8 +3,7 @@
 import resource
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -68,23 +67,3 @@ def full_disk() -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-@dataclass
-class FixedClock:
-    moment: datetime
-    passed_s: float = 0.0
-
-    def now(self) -> datetime:
-        return self.moment
-
-    def monotonic(self) -> float:
-        return self.passed_s
-
-    def sleep(self, seconds: float) -> None:
-        self.passed_s += seconds
-
-
-class Ticking(FixedClock):
-    def now(self) -> datetime:
-        return self.moment + timedelta(seconds=self.passed_s)

@@ -21,8 +21,9 @@ from dr_ctl.rpo.estimate.result import LossClass, LossLimit, Objectives
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.rpo.history.writer import TAIL_EVERY_S, Writer
+from tests.clocks import FixedClock
 from tests.rpo.fifo import FifoSite, at
-from tests.rpo.files import FixedClock, bounds_of
+from tests.rpo.files import bounds_of
 
 ONE, TWO = "orders-1", "orders-2"
 
@@ -101,7 +102,7 @@ def test_a_look_at_the_outflow_alone_is_nearer_to_the_end(tmp_path: Path) -> Non
 def test_what_the_monitor_had_not_written_whole_counts(tmp_path: Path) -> None:
     write(STEADY, tmp_path)
     clock = FixedClock(at(11))
-    writer = Writer(tmp_path, clock=clock)
+    writer = Writer(tmp_path)
     writer.add(look(10.5, 1, 105, queue(10.5, "orders", 1, 105)))
     clock.passed_s = TAIL_EVERY_S
     writer.add(look(10.75, 2, 107, queue(10.75, "orders", 2, 107)))

@@ -19,8 +19,9 @@ from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.rpo.history.upkeep import Upkeep
 from dr_ctl.rpo.history.writer import Writer
+from tests.clocks import FixedClock
 from tests.rpo.fifo import FifoSite, at
-from tests.rpo.files import FixedClock, bounds_of
+from tests.rpo.files import bounds_of
 
 PAIR, QUEUE = "orders-1", "orders"
 DIED_S, STEP_S, PACE = 130.0, 0.05, 40
@@ -63,7 +64,7 @@ class Recorder:
 
     def __init__(self, folder: Path, clock: FixedClock) -> None:
         self._folder, self._clock = folder, clock
-        self._writer = Writer(folder, clock=clock)
+        self._writer = Writer(folder)
         self._is_down = False
 
     def take(self, looks: Iterable[Look]) -> None:
@@ -84,7 +85,7 @@ class Recorder:
 
     def start_again(self) -> None:
         self._writer.flush()
-        self._writer = Writer(self._folder, clock=self._clock)
+        self._writer = Writer(self._folder)
 
 
 def asked(folder: Path, second: float, **more: Any) -> Bounds:

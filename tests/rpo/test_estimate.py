@@ -37,9 +37,9 @@ from dr_ctl.rpo.estimate.result import (
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.rpo.pipeline import session
+from tests.clocks import FixedClock
 from tests.rpo import by_hand
 from tests.rpo.fifo import at
-from tests.rpo.files import FixedClock
 from tests.rpo.test_transforms import outflow, queue
 
 WITHIN_S = 90.0
@@ -62,7 +62,8 @@ def history(site: str = "01", looks: int = 13, pair: str = "orders-1", offset: f
 
 
 def estimated(root: Path, *, now_s: float = 120, **more: Any) -> EstimateAnswer:
-    return estimate(Request(history=root, **more), by_hand.made, clock=FixedClock(at(now_s)))
+    FixedClock(at(now_s))
+    return estimate(Request(history=root, **more), by_hand.made)
 
 
 def test_an_estimate_from_files_to_verdict(tmp_path: Path) -> None:
@@ -551,7 +552,8 @@ def stalling(*, stalls: bool = True, quick: int = 20) -> list[Row]:
 def estimate_of(folder: Path, rows: list[Row], objectives: Objectives | None = OBJECTIVES) -> Estimate:
     write(rows, folder)
     asked = Request(history=str(folder), site="london", objectives=objectives)
-    return estimate(asked, by_hand.made, clock=FixedClock(at(END_S + 60))).estimate
+    FixedClock(at(END_S + 60))
+    return estimate(asked, by_hand.made).estimate
 
 
 def test_what_would_shorten_it_names_the_time_the_link_and_the_queue(tmp_path: Path) -> None:

@@ -30,9 +30,10 @@ from dr_ctl.rpo.estimate.result import LossClass, LossLimit, Objectives
 from dr_ctl.rpo.history.files import tables_of, write
 from dr_ctl.rpo.history.row import Row, micros
 from dr_ctl.rpo.history.upkeep import Upkeep
+from tests.clocks import FixedClock
 from tests.rpo import by_hand
 from tests.rpo.fifo import FifoSite, at
-from tests.rpo.files import FixedClock, tear
+from tests.rpo.files import tear
 from tests.rpo.simulator import LOADS, history
 
 HOUR_S = 3600
@@ -82,13 +83,14 @@ def asked(root: Path | str, **more: Any) -> Request:
 
 def told(make: LoadHistory, request: Request) -> tuple[Any, ...]:
     """The answer; and all rows behind it, where they are put together."""
+    FixedClock(at(90 * 86_400))
     asked_of = list[LoadedHistory | Finding]()
 
     def kept(request: Request, now_us: int) -> LoadedHistory | Finding:
         asked_of.append(make(request, now_us))
         return asked_of[-1]
 
-    answer = estimate(request, kept, clock=FixedClock(at(90 * 86_400)), charted=True)
+    answer = estimate(request, kept, charted=True)
     [made] = asked_of
     assert isinstance(made, LoadedHistory)
     return answer.data, answer.curves, [finding.id for finding in answer.findings], made.facts, rows_of(made)
@@ -113,7 +115,8 @@ def both(make: LoadHistory, root: Path | str, **more: Any) -> tuple[Any, ...]:
 
 
 def of_the_past(make: LoadHistory, root: Path) -> dict[str, Any]:
-    found = backtest(asked(root), make, clock=FixedClock(at(90 * 86_400)))
+    FixedClock(at(90 * 86_400))
+    found = backtest(asked(root), make)
     assert found.backtest is not None
     return found.data
 

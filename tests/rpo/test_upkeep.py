@@ -22,7 +22,8 @@ from dr_ctl.rpo.history.newest import newest_reading, recent
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.rpo.history.upkeep import Upkeep
 from dr_ctl.rpo.history.writer import AGAIN_S, Writer
-from tests.rpo.files import FixedClock, full_disk, newest_first, tear, usable_files
+from tests.clocks import FixedClock
+from tests.rpo.files import full_disk, newest_first, tear, usable_files
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -316,7 +317,7 @@ def kept(root: Path) -> list[tuple[float, str]]:
 
 
 def test_looks_are_gathered_and_written_when_it_is_time_and_at_the_end(tmp_path: Path, clock: FixedClock) -> None:
-    writer = Writer(tmp_path, every_s=60, whole_every_s=0.1, clock=clock)
+    writer = Writer(tmp_path, every_s=60, whole_every_s=0.1)
 
     for second, rows in ((0, []), (59, []), (60, [9])):
         clock.passed_s = float(second)
@@ -330,7 +331,7 @@ def test_looks_are_gathered_and_written_when_it_is_time_and_at_the_end(tmp_path:
 def test_where_the_history_should_be_lies_a_file_until_somebody_moves_it(tmp_path: Path, clock: FixedClock) -> None:
     blocked = tmp_path / "history"
     blocked.write_text("a file where a directory should be")
-    writer = Writer(blocked, clock=clock)
+    writer = Writer(blocked)
     writer.add(look(0))
     assert writer.flush() == []
     assert writer.trouble is not None
@@ -343,7 +344,7 @@ def test_where_the_history_should_be_lies_a_file_until_somebody_moves_it(tmp_pat
 
 
 def test_a_full_disk_is_told_and_tried_again_and_nothing_is_lost(tmp_path: Path, clock: FixedClock) -> None:
-    writer = Writer(tmp_path, every_s=60, whole_every_s=0.1, clock=clock)
+    writer = Writer(tmp_path, every_s=60, whole_every_s=0.1)
     with full_disk():
         for second in range(100):
             clock.passed_s = second
@@ -373,7 +374,7 @@ def test_a_disk_that_stays_full_costs_the_oldest_looks_at_queues_first_and_for_l
     flows: list[int],
 ) -> None:
     monkeypatch.setattr(writing, "MAX_KEPT", most)
-    writer = Writer(tmp_path, clock=clock)
+    writer = Writer(tmp_path)
     with full_disk():
         for second in range(10):
             writer.add([replace(row, site=site) for site in sites for row in look(second)])
@@ -389,7 +390,7 @@ def test_a_disk_that_stays_full_costs_the_oldest_looks_at_queues_first_and_for_l
 def test_what_a_monitor_that_was_killed_had_in_its_tail_is_in_the_history_of_the_next(
     tmp_path: Path, clock: FixedClock
 ) -> None:
-    killed = Writer(tmp_path, clock=clock)
+    killed = Writer(tmp_path)
     for second in range(3):
         clock.passed_s = second
         killed.add(look(second))
@@ -399,7 +400,7 @@ def test_what_a_monitor_that_was_killed_had_in_its_tail_is_in_the_history_of_the
     gc.collect()  # its lock ends with it
     tail.write_bytes(raw + raw[-40:-20])  # it was killed within a reading
 
-    after = Writer(tmp_path, clock=clock)
+    after = Writer(tmp_path)
     clock.passed_s = 5
     after.add(look(5))
     after.flush()
@@ -412,7 +413,7 @@ def test_what_a_monitor_that_was_killed_had_in_its_tail_is_in_the_history_of_the
 def test_the_files_keep_one_look_at_everything_each_so_often_and_every_comparison_of_ids(
     tmp_path: Path, clock: FixedClock
 ) -> None:
-    writer = Writer(tmp_path, every_s=60, whole_every_s=5, clock=clock)
+    writer = Writer(tmp_path, every_s=60, whole_every_s=5)
 
     for number in range(241):
         clock.passed_s = number / 4
@@ -430,7 +431,7 @@ def test_the_files_keep_one_look_at_everything_each_so_often_and_every_compariso
 
 
 def test_a_tail_of_the_day_before_is_let_go_of(tmp_path: Path, clock: FixedClock) -> None:
-    writer = Writer(tmp_path, every_s=60, clock=clock)
+    writer = Writer(tmp_path, every_s=60)
     for number in range(200):
         clock.passed_s = float(number)
         writer.add(look(43_200 - 30 + number))

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from dr_ctl.core.errors import BrokerError
-from dr_ctl.core.system import SystemClock
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.jolokia.client import Account, Reader, Wire
 from dr_ctl.settings.loader import load
@@ -501,7 +500,7 @@ def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scene]:
         yield InMemory()
         return
     subject: ClassicSubject = request.getfixturevalue("made_of")(request.param)
-    with closing(Observer(READS, load(subject.stage.settings_path), SystemClock(), Timeouts(), tmp_path)) as observer:
+    with closing(Observer(READS, load(subject.stage.settings_path), Timeouts(), tmp_path)) as observer:
         real = Brokers(subject, observer)
         yield real
         real.primary.close()

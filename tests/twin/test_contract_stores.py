@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dr_ctl.core.errors import BrokerError
-from dr_ctl.core.system import SystemClock, all_ended, in_background, system
+from dr_ctl.core.system import all_ended, in_background, system
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.lease import LOCK, FolderStore, Store, next_epoch, read_locks
 from dr_ctl.rpo.history.row import OUTFLOW_READING_KINDS, Row
@@ -62,13 +62,13 @@ def files(folder: Path) -> Shelf:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"\xff\xfe{")
 
-    return Shelf(lambda: FolderStore(folder, "london", "orders-1", SystemClock()), foreign, keeps_out=True)
+    return Shelf(lambda: FolderStore(folder, "london", "orders-1"), foreign, keeps_out=True)
 
 
 def held_by(stage: PlayedTwin | Lab) -> Iterator[Shelf]:
     """London's broker, which others share: what a test leaves there is taken away."""
     installation = load(stage.settings_path)
-    with closing(registry.opened(installation, SystemClock(), Timeouts(), Path("none"))) as topology:
+    with closing(registry.opened(installation, Timeouts(), Path("none"))) as topology:
         ways: list[Store] = []
 
         def way() -> Store:
@@ -203,7 +203,7 @@ def told(rows: Any) -> list[Row]:
 @pytest.mark.parametrize("topology", [MIRROR, CONTINUITY, BRIDGES, BROKERSYNC])
 def test_a_small_look_says_of_outflows_and_roles_what_a_whole_one_says(twin: PlayedTwin) -> None:
     installation = load(twin.settings_path)
-    with closing(registry.opened(installation, SystemClock(), Timeouts(), installation.file.parent)) as opened:
+    with closing(registry.opened(installation, Timeouts(), installation.file.parent)) as opened:
         opened.read()
         with twin.load(200) as traffic:
             traffic.wait_for(50)

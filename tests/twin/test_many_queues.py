@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from dr_ctl.core.errors import TimedOut
-from dr_ctl.core.system import SystemClock
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.plan import Goal
 from dr_ctl.jolokia.client import READ_S
@@ -187,7 +186,7 @@ def test_only_a_broker_with_many_queues_is_given_more_time_to_tell_of_them(
     monkeypatch.setattr(looks, "read", slow)
     monkeypatch.setattr(looks, "MANY", many)
 
-    with closing(looks.Observer(looks.READS, load(twin.settings_path), SystemClock(), Timeouts(), Path())) as observer:
+    with closing(looks.Observer(looks.READS, load(twin.settings_path), Timeouts(), Path())) as observer:
         [london] = observer.at("london")
         if many > len(ALIKE):
             with pytest.raises(TimedOut):

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from dr_ctl.core.system import SystemClock
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies.registry import opened
@@ -159,7 +158,7 @@ def test_beside_them_an_agent_is_needed_and_a_store_is_shared_as_without(tmp_pat
     for kind in (BROKERSYNC, SHARED_STORE):
         twin = PlayedTwin.up(tmp_path / kind, topology=kind)
         Played(tmp_path / f"beside {kind}", twin)
-        with twin, closing(opened(load(twin.settings_path), SystemClock(), Timeouts(), tmp_path)) as topology:
+        with twin, closing(opened(load(twin.settings_path), Timeouts(), tmp_path)) as topology:
             if kind == BROKERSYNC:
                 topology.cleaner("london", {}).close()
                 assert topology.unproven("paris", None) == []

@@ -12,7 +12,7 @@ from typing import Final
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role
 from dr_ctl.core.notation import duration, if_known
-from dr_ctl.core.system import Clock, SystemClock, stamp
+from dr_ctl.core.system import stamp, system
 from dr_ctl.rpo.core.arrays import SECOND_US
 from dr_ctl.rpo.core.calibration import CalibrationResult
 from dr_ctl.rpo.core.quantities import Figures, Horizon, Quantity
@@ -132,22 +132,19 @@ LoadHistory = Callable[[Request, int], LoadedHistory | Finding]
 SILENT_US: Final = 30 * SECOND_US
 
 
-def estimate(
-    request: Request, make: LoadHistory, *, charted: bool = False, clock: Clock | None = None
-) -> EstimateAnswer:
+def estimate(request: Request, make: LoadHistory, *, charted: bool = False) -> EstimateAnswer:
     """Say what would be lost if the site died: at the last reading, and at a random moment of the history.
 
     `charted` adds the curves of a page. Raises EnvironmentFault where Spark cannot start or finish, or the estimate
     cannot be stored.
     """
-    clock = clock or SystemClock()
-    now_us = micros(clock.now())
+    now_us = micros(system().now())
     loaded = make(request, now_us)
     answer = (
         EstimateAnswer(None, (loaded,)) if isinstance(loaded, Finding) else _answer(request, loaded, now_us, charted)
     )
     if request.store:
-        store(request.location, answer, clock.now())
+        store(request.location, answer, system().now())
     return answer
 
 
@@ -280,13 +277,11 @@ def _outage(facts: Facts) -> Outage | None:
 HORIZONS_S: Final = (60.0, 300.0, 900.0)
 
 
-def backtest(
-    request: Request, make: LoadHistory, *, horizons_s: Sequence[float] = HORIZONS_S, clock: Clock | None = None
-) -> BacktestAnswer:
+def backtest(request: Request, make: LoadHistory, *, horizons_s: Sequence[float] = HORIZONS_S) -> BacktestAnswer:
     """Test the estimate that is asked for on its own past, whatever its objectives. Contacts no broker."""
     request = replace(request, objectives=None, from_summaries=False, store=False, is_backtest=True)
     request = replace(request, horizons_s=tuple(horizons_s))
-    loaded = make(request, micros((clock or SystemClock()).now()))
+    loaded = make(request, micros(system().now()))
     if isinstance(loaded, Finding):
         return BacktestAnswer(None, (loaded,))
     if not loaded.facts.flows:

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dr_ctl.core.errors import EnvironmentFault
-from dr_ctl.core.system import Clock, SystemClock, stamp
+from dr_ctl.core.system import stamp, system
 from dr_ctl.rpo.history.files import (
     SCHEMA,
     TAILS,
@@ -189,20 +189,17 @@ class Writer:
     disk is not raised; `trouble` names the fault until everything is written. Unwritten rows wait. Above `MAX_KEPT`
     rows the oldest readings of queues are dropped first, then the oldest of all; `dropped` counts them."""
 
-    def __init__(
-        self, root: Path, *, every_s: float = 60.0, whole_every_s: float = 5.0, clock: Clock | None = None
-    ) -> None:
+    def __init__(self, root: Path, *, every_s: float = 60.0, whole_every_s: float = 5.0) -> None:
         """The files keep a reading of everything each `whole_every_s`. Files that a killed monitor left are taken
         over."""
         self._root = root
         self._every_s, self._whole_every = every_s, timedelta(seconds=whole_every_s - EARLY_S)
-        self._clock = clock or SystemClock()
         self._parts: dict[Partition, _Held] = {}
         self._kept_whole: dict[str, datetime] = {}  # by site
         self.files = 0
         self.dropped = 0
         self.trouble: str | None = None
-        self._tail_at = self._tried_at = self._clock.monotonic()
+        self._tail_at = self._tried_at = system().monotonic()
         try:
             take_over(root)
         except (EnvironmentFault, pa.ArrowException, OSError) as error:
@@ -218,9 +215,9 @@ class Writer:
             held = self._parts.setdefault(partition, _Held())
             held.waiting.append(reading)
             held.unsaved.append(reading)
-        if self._clock.monotonic() - self._tail_at >= TAIL_EVERY_S:
+        if system().monotonic() - self._tail_at >= TAIL_EVERY_S:
             self._save()
-        passed_s = self._clock.monotonic() - self._tried_at
+        passed_s = system().monotonic() - self._tried_at
         is_due = passed_s >= self._every_s or self.waiting >= MAX_WAITING
         if self.trouble is not None:
             is_due = passed_s >= AGAIN_S
@@ -230,15 +227,15 @@ class Writer:
         return self._write(whole_minute=True)
 
     def _save(self) -> None:
-        self._tail_at = self._clock.monotonic()
+        self._tail_at = system().monotonic()
         for partition, held in self._parts.items():
             try:
-                held.save(partition, self._root, self._clock.now())
+                held.save(partition, self._root, system().now())
             except EnvironmentFault as error:
                 self.trouble = self.trouble or str(error)
 
     def _write(self, *, whole_minute: bool) -> list[Path]:
-        self.trouble, self._tried_at = None, self._clock.monotonic()
+        self.trouble, self._tried_at = None, system().monotonic()
         written = []
         for partition, held in list(self._parts.items()):
             before = self._kept_whole.get(partition[1])
@@ -265,7 +262,7 @@ class Writer:
         newest = _newest(held.waiting) if held.waiting and left_out is not None else None
         try:
             if newest is not None:
-                held.save(partition, self._root, self._clock.now())
+                held.save(partition, self._root, system().now())
             held.left_out += left_out or ()
             held.waiting, held.unsaved = [], []
             held.let_go_before(newest - MINUTE if newest is not None else None)

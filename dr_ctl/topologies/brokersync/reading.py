@@ -19,7 +19,6 @@ from dr_ctl.core.errors import TimedOut
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json
 from dr_ctl.core.notation import if_known
-from dr_ctl.core.system import Clock
 from dr_ctl.engine.debts import Notes
 from dr_ctl.engine.runs import write
 from dr_ctl.jolokia.client import Answer, Read
@@ -174,8 +173,8 @@ class Session(session.Session[BrokerView]):
     settings_of = BrokerSyncBroker
     settings: BrokerSyncBroker
 
-    def __init__(self, installation: Installation, site: str, pair: str, documents: Path, clock: Clock) -> None:
-        super().__init__(installation, site, pair, documents, clock)
+    def __init__(self, installation: Installation, site: str, pair: str, documents: Path) -> None:
+        super().__init__(installation, site, pair, documents)
         # Without a console the statistics show everything or nothing.
         self.readable_alone = ReadScope.OUTFLOW if self.has_console else ReadScope(0)
         agent = self.settings.sync.connector if self.settings.sync is not None else None

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dr_ctl.core.errors import BrokerError
-from dr_ctl.core.system import Clock
+from dr_ctl.core.system import system
 from dr_ctl.engine.disk import private
 from dr_ctl.engine.lease import LOCK, FolderStore, Store
 from dr_ctl.engine.plan import Call
@@ -32,15 +32,15 @@ from dr_ctl.topologies.common.session import stomp_account
 class BrokerStore:
     """`folder` holds all documents of the installation, which count on this machine only."""
 
-    def __init__(self, folder: Path, site: str, pair: str, clock: Clock) -> None:
-        self._site, self._clock = site, clock
+    def __init__(self, folder: Path, site: str, pair: str) -> None:
+        self._site = site
         self._folder = folder / site / pair
-        self.store = FolderStore(folder, site, pair, clock)
+        self.store = FolderStore(folder, site, pair)
 
     @property
     def now_ms(self) -> int:
         """The time of this machine's clock, as no other clock judges these documents."""
-        return int(self._clock.now().timestamp() * 1000)
+        return int(system().now().timestamp() * 1000)
 
     def texts(self) -> Mapping[str, str]:
         """Read every document by its name, locks among them. Raises `BrokerError`."""
@@ -84,9 +84,9 @@ class Session(session.Session[B_co]):
     settings: Settings
     find_broker = staticmethod(reading.find_broker)
 
-    def __init__(self, installation: Installation, site: str, pair: str, documents: Path, clock: Clock) -> None:
-        super().__init__(installation, site, pair, documents, clock)
-        self.document_files = BrokerStore(documents, site, pair, clock)
+    def __init__(self, installation: Installation, site: str, pair: str, documents: Path) -> None:
+        super().__init__(installation, site, pair, documents)
+        self.document_files = BrokerStore(documents, site, pair)
 
     def values(self, answer: Answered) -> dict[str, Any]:
         """Give the values that any view of such a broker is made of. Raises `BrokerError`."""

@@ -20,7 +20,7 @@ from dr_ctl.core.errors import BrokerError, Passive, Sick, TimedOut, Unreachable
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, Role, Severity, brief
 from dr_ctl.core.notation import if_known
-from dr_ctl.core.system import BackgroundTask, Clock, all_ended, in_background
+from dr_ctl.core.system import BackgroundTask, all_ended, in_background, system
 from dr_ctl.engine.disk import private
 from dr_ctl.engine.runs import write_text
 from dr_ctl.jolokia.client import Answer, Read, Wire
@@ -160,14 +160,14 @@ class Unserved:
     """This file keeps for the next command since when no node of a broker was seen active: the first of the unbroken
     row of readings that ends now, and the first after which every node showed that it is not active."""
 
-    def __init__(self, path: Path, clock: Clock) -> None:
-        self._path, self._clock = path, clock
+    def __init__(self, path: Path) -> None:
+        self._path = path
         self._noted: tuple[float, float, float] | None = None
         self._may_be_kept = True
 
     def seconds(self, *, shown: bool) -> float:
         """Note a reading in which no node is active, and whether each has `shown` it."""
-        now = self._clock.now().timestamp()
+        now = system().now().timestamp()
         since, shown_since, last = self._noted or self._kept() or (now, now, now)
         if not 0 <= now - last <= _READ_AGAIN_S:
             since = shown_since = now

@@ -9,7 +9,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from dr_ctl.core.errors import BrokerError, Passive, TimedOut, Unreachable
 from dr_ctl.core.model import total
-from dr_ctl.core.system import BackgroundTask, Clock, all_ended, in_background, in_parallel, stamp
+from dr_ctl.core.system import BackgroundTask, all_ended, in_background, in_parallel, stamp, system
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.ports import Move
 from dr_ctl.jolokia.client import READ_S
@@ -42,8 +42,7 @@ class Watch:
     """Asks brokers again and again. A broker that is late counts as silent, with its last error if there was one. The
     next question goes out once the late one has ended."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._late: dict[Session[Any], BackgroundTask[Any]] = {}
         self._silent: dict[Session[Any], Silent] = {}
         self._took_s: dict[Session[Any], float] = {}
@@ -59,11 +58,11 @@ class Watch:
         for session in [session for session, late in self._late.items() if late.wait(0)]:
             self._noted(session, self._late.pop(session).result())
         replied: list[float] = []
-        began = self._clock.monotonic()
+        began = system().monotonic()
 
         def timed(session: Asked) -> T | Silent:
             answer = ask(session)
-            replied.append(self._clock.monotonic())
+            replied.append(system().monotonic())
             if not small and not isinstance(answer, Silent):
                 self._took_s[session] = replied[-1] - began
             return answer
@@ -85,7 +84,7 @@ class Watch:
             return self._silent.get(session, Silent(session.pair, session.site, Unreachable(text, refused=False)))
 
         answers = [self._noted(session, answered(session)) for session in sessions]
-        return answers, self._clock.monotonic() - max(replied) if self._late and replied else 0.0
+        return answers, system().monotonic() - max(replied) if self._late and replied else 0.0
 
     def _noted(self, session: Session[Any], answer: T | Silent) -> T | Silent:
         if isinstance(answer, Silent):
@@ -115,7 +114,7 @@ class Reads(Generic[V, A]):
     other. `observed` adds to such a reading what only commands need, `supplement` adds to a watch's reading what takes
     long to read. `by_pair` says that a pair moves as a whole, so that one which has moved is left alone."""
 
-    session: Callable[[Installation, Path, Clock], Callable[[str, str], A]]
+    session: Callable[[Installation, Path], Callable[[str, str], A]]
     snapshot: Callable[[Sites[V]], Snapshot[V]] = Snapshot
     unlike: Callable[[V, V, Queues, Mapping[str, int]], bool] = lambda *_: False
     observed: Callable[[Any, Callable[[], Snapshot[V]]], Snapshot[V]] = lambda _, read: read()
@@ -127,12 +126,12 @@ class Observer(Generic[V_co, A_co]):
     """Reads each broker of an installation in the way of its kind, and holds nothing that could change one."""
 
     def __init__(
-        self, reads: Reads[V_co, A_co], installation: Installation, clock: Clock, timeouts: Timeouts, documents: Path
+        self, reads: Reads[V_co, A_co], installation: Installation, timeouts: Timeouts, documents: Path
     ) -> None:
         settings = installation.settings
         self.installation, self.queues = installation, settings.queues
-        self.clock, self.timeouts, self.documents = clock, timeouts, documents
-        session = reads.session(installation, documents, clock)
+        self.timeouts, self.documents = timeouts, documents
+        session = reads.session(installation, documents)
         self.brokers: Mapping[str, Mapping[str, A_co]] = {
             site: {broker.name: session(site, broker.name) for broker in section.brokers}
             for site, section in settings.sites.items()
@@ -140,7 +139,7 @@ class Observer(Generic[V_co, A_co]):
         self._reads = reads
         self._left_s: dict[str, float] = {}
         self._remembered: dict[str, Sequence[Node]] = {}
-        self._watch, self._supplement = Watch(clock), reads.supplement()
+        self._watch, self._supplement = Watch(), reads.supplement()
 
     def unapplied_at(self, site: str, *, timeout_s: float) -> int | None:
         """Count a site's unapplied acknowledgements; return None if that was not read in time. Raises `BrokerError`."""
@@ -219,17 +218,17 @@ class Observer(Generic[V_co, A_co]):
         for _ in range(MAX_READINGS - 1):
             if not self._puzzling(snapshot):
                 break
-            self.clock.sleep(self.timeouts.apart_s)
+            system().sleep(self.timeouts.apart_s)
             before, after = snapshot, self.read_once(min_s=min_s)
             snapshot = self._with_movement(before, self._reads.snapshot(_heard_from(before, after)))
         return snapshot
 
     def observe_over(self, seconds: float) -> Snapshot[V_co]:
         """Read both sites twice, so many seconds apart; return the second reading with what moved between."""
-        began = self.clock.monotonic()
+        began = system().monotonic()
         before = self.read_once()
-        self.clock.sleep(max(0.0, began + seconds - self.clock.monotonic()))
-        again = self.clock.monotonic()
+        system().sleep(max(0.0, began + seconds - system().monotonic()))
+        again = system().monotonic()
         after = self.read_once()
         seen_twice = self._with_movement(before, after)
         return replace(seen_twice, before=before, took_s=again - began)
@@ -243,9 +242,9 @@ class Observer(Generic[V_co, A_co]):
         if not full and not all(ReadScope.OUTFLOW in session.readable_alone for session in self.all()):
             return None
         ask = partial(self._answer, scope=FOR_HISTORY if full else ReadScope.OUTFLOW, timeout_s=READ_S)
-        began = self.clock.monotonic()
+        began = system().monotonic()
         answers, ago_s = self._watch.ask(self.all(), ask, small=not full)
-        took_s = self.clock.monotonic() - began - ago_s
+        took_s = system().monotonic() - began - ago_s
         snapshot = self._snapshot(answers)
         return TimedReading(self._supplement.add(self, snapshot) if full else snapshot, ago_s, took_s)
 
@@ -267,7 +266,7 @@ class Observer(Generic[V_co, A_co]):
             return given_up
         # Half of that time is for an answer: a broker that takes the connection and says nothing is reported as sick.
         ask = partial(self._answer, session, FOR_PEOPLE, min(READ_S, max(left_s / 2, _MOST * min_s)))
-        began = self.clock.monotonic()
+        began = system().monotonic()
         # Nobody waits longer: a name look-up that hangs keeps neither this reading nor the end of the command waiting.
         looking = in_background(ask, f"look at {session.site}")
         view = looking.result() if looking.wait(within_s) else given_up
@@ -284,7 +283,7 @@ class Observer(Generic[V_co, A_co]):
 
     def _spent(self, site: str, began: float) -> None:
         if site in self._left_s:
-            self._left_s[site] = max(0.0, self._left_s[site] - (self.clock.monotonic() - began))
+            self._left_s[site] = max(0.0, self._left_s[site] - (system().monotonic() - began))
 
     def _alive_if_seen(self, session: Session[V_co], views: Mapping[tuple[str, str], V_co | Silent]) -> V_co | Silent:
         """Add what others show of a broker that did not answer. Its peer's attached link, or a broker that answers at
@@ -334,7 +333,7 @@ class Observer(Generic[V_co, A_co]):
         return self._where(session, takes_connections, [Address(host, port) for host in hosts for port in ports])
 
     def _where(self, session: Session[V_co], is_so: Callable[..., bool], at: Sequence[Address]) -> list[str]:
-        began = self.clock.monotonic()
+        began = system().monotonic()
         answers = self.ask_all(lambda address: is_so(address, timeout_s=self.timeouts.port_s), at)
         self._spent(session.site, began)
         return [f"{address.host}:{address.port}" for address, yes in zip(at, answers, strict=True) if yes]

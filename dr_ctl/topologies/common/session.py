@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final, Generic, Self
 from urllib.parse import urlsplit
 
 from dr_ctl.core.errors import BrokerError, Passive, Unreachable
-from dr_ctl.core.system import Clock, boottime_s, in_parallel
+from dr_ctl.core.system import boottime_s, in_parallel
 from dr_ctl.engine.lease import Store
 from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Done, Failed, Outcome
@@ -101,7 +101,7 @@ class Session(ABC, Generic[V_co]):
     settings_of: ClassVar[type[Any]]
     settings: ManagedBroker
 
-    def __init__(self, installation: Installation, site: str, pair: str, documents: Path, clock: Clock) -> None:
+    def __init__(self, installation: Installation, site: str, pair: str, documents: Path) -> None:
         """`documents` is the folder for documents of brokers that can keep none."""
         self.site, self.pair = site, pair
         settings = self.settings = installation.broker(site, pair, self.settings_of)
@@ -111,10 +111,10 @@ class Session(ABC, Generic[V_co]):
             [self._process(*process) for process in zip_longest(settings.processes, nodes)],
             self.family,
             settings.takeover if isinstance(settings, Grouped) else 0.0,
-            Unserved(documents / site / pair / "no-node-active.json", clock),
+            Unserved(documents / site / pair / "no-node-active.json"),
             documents / site / pair / "known-as",
         )
-        self._installation, self._documents, self._clock = installation, documents, clock
+        self._installation, self._documents = installation, documents
         self.config = self._config()
         self._broker, self._password = settings.broker, ""
         self._reading: GroupWire | None = None
@@ -123,9 +123,9 @@ class Session(ABC, Generic[V_co]):
         self.newest: tuple[float, V_co] | None = None
 
     @classmethod
-    def each(cls, installation: Installation, documents: Path, clock: Clock) -> Callable[[str, str], Self]:
+    def each(cls, installation: Installation, documents: Path) -> Callable[[str, str], Self]:
         """Return a function that opens the session of a broker by its site and pair."""
-        return lambda site, pair: cls(installation, site, pair, documents, clock)
+        return lambda site, pair: cls(installation, site, pair, documents)
 
     def _config(self) -> Config:
         """Return the broker's listeners and names by the settings; a topology adds its own."""

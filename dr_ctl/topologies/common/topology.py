@@ -9,7 +9,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import ExitCode, Json, Role
-from dr_ctl.core.system import Clock
+from dr_ctl.core.system import system
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.lease import Store
@@ -74,13 +74,13 @@ class PairDriver(Generic[V_co]):
         """Read both sites at the end of a run. A site that is not taken for lost is given the time to have an active
         node again, and that node is brought to what the run had reached."""
         observer, min_s = self._tools.observer, self._tools.timeouts.last_reading_s
-        until_s = observer.clock.monotonic() + observer.takeover_s
+        until_s = system().monotonic() + observer.takeover_s
         while True:
             snapshot = observer.observe(min_s=min_s)
             vacant = [site for site, hints in snapshot.hints.items() if hints.takeovers]
-            if {*vacant} <= {self._lost} or observer.clock.monotonic() >= until_s:
+            if {*vacant} <= {self._lost} or system().monotonic() >= until_s:
                 return observer.observe(min_s=min_s) if self._kept_at_the_end() else snapshot
-            observer.clock.sleep(self._tools.timeouts.undo_poll_s)
+            system().sleep(self._tools.timeouts.undo_poll_s)
 
     def _kept_at_the_end(self) -> bool:
         observer = self._tools.observer
@@ -309,10 +309,8 @@ class TopologyDefinition(Generic[V]):
     def recipe(self, queues: Queues, drain: Drain, timeouts: Timeouts) -> recipe.Recipe[V]:
         return self.decides(Rules(queues, drain, timeouts), self)
 
-    def __call__(
-        self, installation: Installation, clock: Clock, timeouts: Timeouts, documents: Path
-    ) -> PairTopology[V]:
-        observer = Observer(self.reads, installation, clock, timeouts, documents)
+    def __call__(self, installation: Installation, timeouts: Timeouts, documents: Path) -> PairTopology[V]:
+        observer = Observer(self.reads, installation, timeouts, documents)
         decides = self.recipe(installation.settings.queues, installation.settings.drain, timeouts)
 
         def driver(lease: Lease | None = None) -> PairDriver[V]:

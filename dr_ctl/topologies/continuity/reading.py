@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError
-from dr_ctl.core.system import BackgroundTask, in_background
+from dr_ctl.core.system import BackgroundTask, in_background, system
 from dr_ctl.jolokia.client import READ_S, Answer, Listing, Post, Query, Read, Reader, Search
 from dr_ctl.jolokia.http import NoSuchBean
 from dr_ctl.jolokia.values import Fields
@@ -364,11 +364,11 @@ class _Compares(observer.Supplement[SiteView]):
         self._due_s = 0.0
 
     def add(self, observer: Observer, snapshot: ContinuitySnapshot) -> ContinuitySnapshot:
-        clock, views = observer.clock, Views()
+        views = Views()
         if self._work is not None and self._work.wait(0):
             views, took_s = self._work.result()
-            self._work, self._due_s = None, clock.monotonic() + max(EVERY_S, SHARE * took_s) - took_s
-        if self._work is None and clock.monotonic() >= self._due_s:
+            self._work, self._due_s = None, system().monotonic() + max(EVERY_S, SHARE * took_s) - took_s
+        if self._work is None and system().monotonic() >= self._due_s:
             self._work = in_background(partial(self._timed, observer, snapshot), "compare")
         return _with(snapshot, views)
 
@@ -378,8 +378,8 @@ class _Compares(observer.Supplement[SiteView]):
 
     @staticmethod
     def _timed(observer: Observer, snapshot: ContinuitySnapshot) -> tuple[Views, float]:
-        began_s = observer.clock.monotonic()
-        return _compared(observer, snapshot), observer.clock.monotonic() - began_s
+        began_s = system().monotonic()
+        return _compared(observer, snapshot), system().monotonic() - began_s
 
 
 READS: Final[observer.Reads[SiteView, Session]] = observer.Reads(Session.each, observed=_followed, supplement=_Compares)

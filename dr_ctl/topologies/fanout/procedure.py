@@ -9,6 +9,7 @@ from typing import Final
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity, brief
+from dr_ctl.core.system import system
 from dr_ctl.engine.plan import Call, Goal, PlannedStep
 from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext
 from dr_ctl.topologies.classic import ids as by_ids
@@ -115,7 +116,7 @@ class FanoutGate(Gate[BrokerView]):
         compared: dict[str, Json] = {name: local.depth if local else 0 for name, (local, _) in queues.items()}
         wrong, accepted = list[str](), move.spec.accept_difference
         ids: dict[str, dict[str, frozenset[str]]] = {}
-        differences = self._comparing.apart(ends, queues, lambda: self.observer.clock.sleep(self._poll_s))
+        differences = self._comparing.apart(ends, queues, lambda: system().sleep(self._poll_s))
         for name, apart in differences.items():
             for messages, what, where in (
                 (frozenset(apart.lacks), f"message(s) only at {view.site}", f"only at {view.site}"),
@@ -137,7 +138,7 @@ class FanoutTools(Tools[BrokerView]):
     observer: Observer
 
     def __init__(self, observer: Observer, recipe: Recipe[BrokerView], sender: Sender) -> None:
-        self.comparing = Comparing(observer.all()[0].ids, observer.timeouts.differs_s, observer.clock)
+        self.comparing = Comparing(observer.all()[0].ids, observer.timeouts.differs_s)
         gate = FanoutGate(observer, self.comparing, recipe.rules.drain.poll)
         super().__init__(observer, recipe, sender, gate)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dr_ctl.core.errors import BrokerError, TimedOut
-from dr_ctl.core.system import Clock, boottime_s
+from dr_ctl.core.system import boottime_s, system
 from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Done, Outcome
 from dr_ctl.jolokia.client import Read, Reader
@@ -110,8 +110,8 @@ class Session(session.Session[BrokerView]):
     settings_of = FanoutBroker
     settings: FanoutBroker
 
-    def __init__(self, installation: Installation, site: str, pair: str, documents: Path, clock: Clock) -> None:
-        super().__init__(installation, site, pair, documents, clock)
+    def __init__(self, installation: Installation, site: str, pair: str, documents: Path) -> None:
+        super().__init__(installation, site, pair, documents)
         sync, settings = self.settings.sync, installation.of(ClassicFanout)
         connector, ids = sync.connector if sync is not None else None, settings.ids
         self.ids = Store(installation.path(ids.sqlite), ids.table, ids.queue, ids.id) if ids else None
@@ -278,8 +278,8 @@ class ComparisonMode(Enum):
 class Comparing:
     """Compares queues for one command, and remembers ids that stay alone: only the first comparison waits."""
 
-    def __init__(self, store: Store | None, within_s: float, clock: Clock) -> None:
-        self.store, self._within_s, self._clock = store, within_s, clock
+    def __init__(self, store: Store | None, within_s: float) -> None:
+        self.store, self._within_s = store, within_s
         self._unmatched: dict[tuple[str, str], frozenset[str]] = {}
 
     def apart(
@@ -293,9 +293,9 @@ class Comparing:
         but not in the same instant. All queues share the time that was set. Raises `BrokerError`."""
         checkpoints = kept(ends)
         differences = {name: self._compared(ends, name, both, checkpoints, pace) for name, both in queues.items()}
-        until = self._clock.monotonic() + self._within_s
+        until = system().monotonic() + self._within_s
         known = {name: self._unmatched.get((ends[1].site, name), _NOTHING) for name in differences}
-        while pace is not ComparisonMode.ONCE and self._clock.monotonic() < until:
+        while pace is not ComparisonMode.ONCE and system().monotonic() < until:
             rows = differences.items()
             again = [name for name, row in rows if row.lacks or row.unmatched - row.known - known[name]]
             if not again:
@@ -447,9 +447,9 @@ def _counted(
     observer: Observer, ends: tuple[Session, ...], view: BrokerView, peer: BrokerView
 ) -> Mapping[str, Counted]:
     def read(names: Sequence[str]) -> dict[str, Counted]:
-        began = observer.clock.monotonic()
+        began = system().monotonic()
         readings = _readings(observer, ends, names)
-        took_s = observer.clock.monotonic() - began
+        took_s = system().monotonic() - began
         return {
             name: checks.counted(view, peer, [(one[at], other[at]) for one, other in readings], took_s)
             for at, name in enumerate(names)
@@ -459,7 +459,7 @@ def _counted(
         now = read([counted.queue for counted in counts(view, peer, Queues()) if counted.more])
         since = {name: kept(ends).since(name, counted.first, counted.second) for name, counted in now.items()}
         if apart := [name for name, at in since.items() if at is not None and not now[name].level(at.local, at.remote)]:
-            observer.clock.sleep(observer.timeouts.apart_s)  # a message may have been on its way all that time
+            system().sleep(observer.timeouts.apart_s)  # a message may have been on its way all that time
             now |= read(apart)
     except BrokerError:
         return {}  # the broker has just answered, and the next reading tells its counters
@@ -478,7 +478,7 @@ def _readings(
         if len(readings) >= RESTS and all(reading == readings[-1] for reading in readings[-RESTS:]):
             break  # no message came or left between the last readings, so more of them would say the same
         if readings:
-            observer.clock.sleep(observer.timeouts.poll_s)
+            system().sleep(observer.timeouts.poll_s)
         readings.append(tuple(observer.ask_all(read, ends)))
     return readings
 

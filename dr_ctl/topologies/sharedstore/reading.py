@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError, Passive, Sick, StartingOrEnding, Unreachable
-from dr_ctl.core.system import Clock
+from dr_ctl.core.system import system
 from dr_ctl.engine.plan import Call, Goal
 from dr_ctl.engine.ports import Outcome
 from dr_ctl.jolokia.http import BadValue
@@ -38,13 +38,11 @@ class Session(session.Session[BrokerView]):
     settings_of = SharedStoreBroker
     settings: SharedStoreBroker
 
-    def __init__(
-        self, installation: Installation, site: str, pair: str, documents: Path, clock: Clock, shared: SharedStore
-    ) -> None:
-        super().__init__(installation, site, pair, documents, clock)
+    def __init__(self, installation: Installation, site: str, pair: str, documents: Path, shared: SharedStore) -> None:
+        super().__init__(installation, site, pair, documents)
         settings, self.shared = self.settings, shared
         place = CommandContext(installation.file.parent, variables(installation.settings))
-        self.process = BrokerProcess(settings.process, place, settings.broker, site, clock)
+        self.process = BrokerProcess(settings.process, place, settings.broker, site)
         self.own = StoreConfig(
             broker=settings.broker,
             holder=settings.holder,
@@ -58,9 +56,9 @@ class Session(session.Session[BrokerView]):
         )
 
     @classmethod
-    def each(cls, installation: Installation, documents: Path, clock: Clock) -> Callable[[str, str], Session]:
-        shared = SharedStore.of(installation, clock)
-        return lambda site, pair: cls(installation, site, pair, documents, clock, shared)
+    def each(cls, installation: Installation, documents: Path) -> Callable[[str, str], Session]:
+        shared = SharedStore.of(installation)
+        return lambda site, pair: cls(installation, site, pair, documents, shared)
 
     def close(self) -> None:
         super().close()
@@ -135,10 +133,10 @@ Observer = observer.Observer[BrokerView, Session]
 
 def settled(observer: Observer, read: Callable[[], Snapshot[BrokerView]]) -> Snapshot[BrokerView]:
     """Read both sites again while a broker takes the store, because it serves a moment later."""
-    until = observer.clock.monotonic() + observer.timeouts.store_starts_s
+    until = system().monotonic() + observer.timeouts.store_starts_s
     snapshot = read()
-    while between(snapshot) and observer.clock.monotonic() < until:
-        observer.clock.sleep(observer.timeouts.apart_s)
+    while between(snapshot) and system().monotonic() < until:
+        system().sleep(observer.timeouts.apart_s)
         snapshot = read()
 
     def counted(view: BrokerView) -> BrokerView:

@@ -18,7 +18,7 @@ from urllib.parse import unquote
 
 from dr_ctl.core.errors import BrokerError, Unreachable, UsageError
 from dr_ctl.core.notation import shell_command
-from dr_ctl.core.system import Clock
+from dr_ctl.core.system import system
 from dr_ctl.engine.plan import Goal
 from dr_ctl.engine.ports import Failed, Outcome
 from dr_ctl.processes.hooks import CommandContext
@@ -97,8 +97,8 @@ class FileLock:
 class BrokerProcess:
     """`starts` is the command that starts it, as a person types it; empty where the settings name none."""
 
-    def __init__(self, settings: Process | None, place: CommandContext, name: str, site: str, clock: Clock) -> None:
-        self._settings, self._context, self._name, self._clock = settings, place, name, clock
+    def __init__(self, settings: Process | None, place: CommandContext, name: str, site: str) -> None:
+        self._settings, self._context, self._name = settings, place, name
         self._facts = {"site": site, "broker": name}
         self._last: tuple[float, bool | None] | None = None
         named = {Goal.START: settings.start, Goal.STOP: settings.stop} if settings is not None else {}
@@ -110,12 +110,12 @@ class BrokerProcess:
         """Say whether the process runs, by an answer that is no older; return None where no command says so."""
         if self._settings is None:
             return None
-        if self._last is None or self._clock.monotonic() - self._last[0] >= fresh_s:
+        if self._last is None or system().monotonic() - self._last[0] >= fresh_s:
             what = f"the state command of {self._name}"
             outcome = self._context.run(what, self._settings.state, self._settings.timeout, self._facts)
             code = outcome.evidence.get("exit_code")
             known = code in (0, _STOPPED_EXIT)
-            self._last = self._clock.monotonic(), code == 0 if known else None
+            self._last = system().monotonic(), code == 0 if known else None
         return self._last[1]
 
     def send(self, goal: Goal) -> Outcome:
@@ -285,17 +285,17 @@ class Database:
 class RowLock:
     """The row names its holder and the end of its lease, both by the brokers' clocks."""
 
-    def __init__(self, database: Database, table: str, clock: Clock) -> None:
-        self._database, self._table, self._clock = database, table, clock
+    def __init__(self, database: Database, table: str) -> None:
+        self._database, self._table = database, table
         self._mutex = threading.Lock()
         self._last: tuple[str, float, float] | None = None  # holder, the end of its lease, the time of the reading
         self._renewed_s: float | None = None
         self._lasts_s: float | None = None
 
     def read(self) -> LockSnapshot:
-        before = self._clock.now().timestamp()
+        before = system().now().timestamp()
         rows = self._database.rows(lambda kind: f"SELECT broker_name, time, {kind.now_ms} FROM {self._table}")  # noqa: S608 - a name by its pattern
-        after = self._clock.now().timestamp()
+        after = system().now().timestamp()
         if len(rows) != 1:
             raise LockUnreadable(f"{self._table} has {len(rows)} rows instead of one")
         holder, ends_ms, now_ms = rows[0]
@@ -332,7 +332,7 @@ class SharedStore:
         self._messages, self._replica = messages, replica
 
     @classmethod
-    def of(cls, installation: Installation, clock: Clock) -> SharedStore:
+    def of(cls, installation: Installation) -> SharedStore:
         store = installation.of(ClassicSharedStore).store
 
         def opened(secret: Secret) -> Database:
@@ -342,7 +342,7 @@ class SharedStore:
             return cls(store, FileLock(installation.path(str(store.lock))), None, None)
         messages = opened(store.dsn)
         replica = opened(store.replica.dsn) if store.replica is not None else None
-        return cls(store, RowLock(messages, store.table, clock), messages, replica)
+        return cls(store, RowLock(messages, store.table), messages, replica)
 
     def counts(self) -> dict[str, int] | None:
         """Count each queue's messages in the store; return None for a store of files. Raises `LockUnreadable`."""

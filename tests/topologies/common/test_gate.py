@@ -10,7 +10,6 @@ import pytest
 
 from dr_ctl.core.errors import TimedOut
 from dr_ctl.core.model import Role
-from dr_ctl.core.system import SystemClock
 from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Done, Outcome
 from dr_ctl.topologies.common import observer
@@ -183,7 +182,7 @@ def brokers() -> list[Broker]:
 @pytest.fixture
 def watch(monkeypatch: pytest.MonkeyPatch, brokers: list[Broker]) -> Iterator[Watch]:
     monkeypatch.setattr(observer, "LATE_S", 0.05)
-    watch = Watch(SystemClock())
+    watch = Watch()
     yield watch
     for item in brokers:
         item.answers.set()

@@ -4,7 +4,7 @@ texts are of one start of a broker."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from threading import Event
 from time import monotonic
@@ -28,6 +28,7 @@ from dr_ctl.topologies.common.snapshot import Silent
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.mirror.view import BrokerView
 from dr_ctl.topologies.topology import NodeReading, NodeState
+from tests.clocks import FixedClock
 from tests.topologies.mirror.views import broker
 
 ACTIVE, PASSIVE, REFUSES, SICK, UNKNOWN = NodeState
@@ -85,20 +86,12 @@ class Server:
         return [Answer(None, answer) for answer in answers]
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.at = datetime(2026, 1, 1, tzinfo=UTC)
-
-    def now(self) -> datetime:
-        return self.at
-
-
 @dataclass
 class Site:
     folder: Path
     a: Server = field(default_factory=lambda: Server("la", active=True))
     b: Server = field(default_factory=lambda: Server("lb"))
-    clock: Clock = field(default_factory=Clock)
+    clock: FixedClock = field(default_factory=FixedClock)
 
     def group(self) -> Group:
         """As a new command has it."""
@@ -112,7 +105,7 @@ class Site:
             )  # type: ignore[misc]
             for name, node in (("a", self.a), ("b", self.b))
         ]
-        unserved = Unserved(self.folder / "note", cast("Any", self.clock))
+        unserved = Unserved(self.folder / "note")
         return Group("london/orders-1", processes, PRIMARIES, 90.0, unserved)
 
     def role(self, group: Group | None = None) -> Role:
@@ -156,20 +149,20 @@ def test_a_refusal_of_every_node_is_no_end_before_the_time_of_a_takeover_is_over
     """It is counted from the first reading in a row that shows it, whichever command made that."""
     site.a.error = site.b.error = DEAD
     assert (site.role(), site.group().left_s) == (Role.UNKNOWN, 0.0)
-    site.clock.at += timedelta(seconds=89)
+    site.clock.moment += timedelta(seconds=89)
     with pytest.raises(NobodyActive, match=r"a refuses, b refuses; within 1 s another one may be") as caught:
         site.group().found()
     assert caught.value.refused
-    site.clock.at += timedelta(seconds=1)
+    site.clock.moment += timedelta(seconds=1)
     assert site.role() is Role.DOWN
 
     site.b.error = AWAY
     assert site.role() is Role.UNKNOWN
     site.b.error = DEAD
     assert site.role() is Role.UNKNOWN  # it may have been active while nothing was known of it
-    site.clock.at += timedelta(minutes=11)
+    site.clock.moment += timedelta(minutes=11)
     assert site.role() is Role.UNKNOWN  # and while nobody looked
-    site.clock.at += timedelta(seconds=90)
+    site.clock.moment += timedelta(seconds=90)
     assert site.role() is Role.DOWN
     site.b.error, site.b.active = None, True
     site.group().found()
@@ -192,7 +185,7 @@ def test_any_sign_of_a_second_node_keeps_the_broker_from_being_down(
 ) -> None:
     site.a.error, site.b.error, site.b.login_result = DEAD, error, login_result
     site.role()
-    site.clock.at += timedelta(seconds=200)
+    site.clock.moment += timedelta(seconds=200)
 
     assert site.role() is role
 

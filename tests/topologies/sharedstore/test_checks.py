@@ -46,6 +46,7 @@ from dr_ctl.topologies.sharedstore.store import (
 from dr_ctl.topologies.sharedstore.view import BrokerView, StoreConfig, StoreSnapshot, both_views
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.kinds import SHARED_STORE
+from tests.clocks import FixedClock
 from tests.conftest import Command
 from tests.topologies import made
 from tests.topologies.made import PAIR
@@ -335,17 +336,6 @@ HOLDS = (
 )
 
 
-class Clock:
-    def now(self) -> datetime:
-        return NOW
-
-    def monotonic(self) -> float:
-        return 0.0
-
-    def sleep(self, seconds: float) -> None:
-        raise AssertionError(seconds)
-
-
 class Rows(Database):
     """Gives these answers in their order, the last of them again and again, and keeps what it was asked."""
 
@@ -407,7 +397,8 @@ def test_who_has_locked_a_file_is_seen_and_it_stays_theirs(tmp_path: Path) -> No
     ids=["held", "run out", "given up", "never leased", "another clock"],
 )
 def test_a_row_names_its_holder_and_the_end_of_its_lease(row: Sequence[Any], expected: LockSnapshot, text: str) -> None:
-    reading = RowLock(Rows([row]), "ACTIVEMQ_LOCK", Clock()).read()
+    FixedClock(NOW)
+    reading = RowLock(Rows([row]), "ACTIVEMQ_LOCK").read()
     assert reading == expected
     assert text in reading.text
 
@@ -418,14 +409,14 @@ def shared(messages: Rows, replica: Rows | None = None) -> SharedStore:
 
 def test_a_table_without_its_row_tells_nothing_and_topics_are_not_counted() -> None:
     with pytest.raises(LockUnreadable, match="0 rows"):
-        RowLock(Rows([]), "ACTIVEMQ_LOCK", Clock()).read()
+        RowLock(Rows([]), "ACTIVEMQ_LOCK").read()
     assert shared(Rows([("queue://orders.in", 7), ("topic://news", 3)])).counts() == {"orders.in": 7}
 
 
 def test_how_often_a_lease_is_renewed_and_how_long_it_lasts_is_seen_in_the_row() -> None:
     looks = [(5000, 10_000), (5000, 10_000), (15_000, 10_000), (45_000, 39_000)]
     rows = Rows(*([("london", NOW_MS + ends_ms, NOW_MS + now_ms)] for ends_ms, now_ms in looks))
-    lock = RowLock(rows, "ACTIVEMQ_LOCK", Clock())
+    lock = RowLock(rows, "ACTIVEMQ_LOCK")
     first, same, renewed, much_later = (lock.read() for _ in looks)
     assert (first.renewed_s, same.renewed_s, same.lasts_s) == (None, None, None)
     assert (renewed.renewed_s, renewed.lasts_s) == (much_later.renewed_s, much_later.lasts_s) == (10.0, 5.0)

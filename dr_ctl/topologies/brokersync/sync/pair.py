@@ -8,7 +8,7 @@ from typing import Any, Final
 from dr_ctl.core.errors import BrokerError, LoginRefused
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json
-from dr_ctl.core.system import Clock
+from dr_ctl.core.system import system
 from dr_ctl.engine.debts import Debt
 from dr_ctl.jolokia.http import PolicyRefused
 from dr_ctl.topologies.brokersync.reading import Observer
@@ -49,7 +49,6 @@ class Pair:
         name: str,
         primary: Primary,
         standby: Standby,
-        clock: Clock,
         remembered: Mapping[str, Json],
         by_runs: Callable[[str], Mapping[str, Any]] = lambda start: {},  # noqa: ARG005 - no run was ever made
     ) -> None:
@@ -59,13 +58,13 @@ class Pair:
         self.primary_silent: str | None = None
         self.standby_silent: str | None = None
         self.refused: str | None = None
-        self._primary, self._standby, self._clock = primary, standby, clock
+        self._primary, self._standby = primary, standby
         self._remembered: Mapping[str, Any] = remembered
         self._earlier: Mapping[str, Any] = {}  # the part of the memory that is of this start of the broker
         self._by_runs = by_runs
         self._handed: dict[str, Any] = {}
         self._start: str | None = None
-        self._answered = clock.monotonic()
+        self._answered = system().monotonic()
         self._read_next_at = self._delete_at = 0.0
         self._listens = self._was_held = self._goes_on = self._restarted = False
         self._standby_closed = False
@@ -75,7 +74,7 @@ class Pair:
     def step(self, held: Held) -> None:
         try:
             self._hear()
-            if self._clock.monotonic() >= self._read_next_at:
+            if system().monotonic() >= self._read_next_at:
                 reading = self._read_serving()
                 for name in self._primary.listen(list(reading.queues)):
                     # Clients may have consumed unheard.
@@ -112,7 +111,7 @@ class Pair:
 
     def _hear(self) -> bool:
         if not self._listens:
-            self._clock.sleep(HEAR_S)
+            system().sleep(HEAR_S)
             return False
         heard = self._primary.heard(HEAR_S)
         for name, id_ in heard:
@@ -123,7 +122,7 @@ class Pair:
         """Read the serving broker, and believe the ids that came before, unless its counters contradict them."""
         announced = {name: len(queue.announced) for name, queue in self.queues.items()}
         reading = self._primary.read()
-        self._answered = self._clock.monotonic()
+        self._answered = system().monotonic()
         self._read_next_at = self._answered + READ_EVERY_S
         self.primary_silent = None
         self._read_standby()
@@ -172,7 +171,7 @@ class Pair:
     def _read_standby(self) -> None:
         """Read whether the waiting site keeps clients out too; a site that lets them in may serve."""
         self._standby_closed = False
-        if self._clock.monotonic() < self._delete_at:
+        if system().monotonic() < self._delete_at:
             return
         try:
             self._standby_closed = not self._standby.is_open()
@@ -186,7 +185,7 @@ class Pair:
             raise error
         self.standby_silent = str(error)
         self._standby_closed = False
-        self._delete_at = self._clock.monotonic() + AGAIN_S
+        self._delete_at = system().monotonic() + AGAIN_S
         for queue in self.queues.values():
             queue.to_compare, queue.compared = True, None
 
@@ -200,7 +199,7 @@ class Pair:
     def _read_in_full(self, least: agent.ServingReading) -> agent.ServingReading:
         """Read many times, and keep the counters of each queue by which the fewest messages vanished."""
         for _ in range(agent.SURE - 1):
-            self._clock.sleep(HEAR_S)
+            system().sleep(HEAR_S)
             more = self._primary.read()
             both = {
                 name: min(counters, more.queues.get(name, counters), key=lambda known: known.unacknowledged)
@@ -231,7 +230,7 @@ class Pair:
     def _begin(self, names: Sequence[str], first: agent.ServingReading) -> agent.ServingReading:
         readings = [first]
         for _ in range(agent.SURE - 1):
-            self._clock.sleep(HEAR_S)
+            system().sleep(HEAR_S)
             readings.append(self._primary.read())
         for name in names:
             self.queues[name].go_on([reading.queues[name] for reading in readings if name in reading.queues])
@@ -245,8 +244,8 @@ class Pair:
         if reading.is_open:
             return
         self.over = "its clients' connectors are closed: it serves nobody any more"
-        until = self._clock.monotonic() + LAST_WORDS_S
-        while self._hear() and self._clock.monotonic() < until:
+        until = system().monotonic() + LAST_WORDS_S
+        while self._hear() and system().monotonic() < until:
             pass
         self._read_serving()
         self._work(held, LAST_WORK_S)
@@ -255,12 +254,12 @@ class Pair:
         if isinstance(error, LoginRefused):
             raise error
         self.primary_silent = str(error)
-        self._read_next_at = self._clock.monotonic() + AGAIN_S
+        self._read_next_at = system().monotonic() + AGAIN_S
         self._deaf()
-        if self._clock.monotonic() - self._answered > LOST_S:
+        if system().monotonic() - self._answered > LOST_S:
             self.over = f"it has not answered for {LOST_S:g} s: {error}"
         else:
-            self._clock.sleep(HEAR_S)
+            system().sleep(HEAR_S)
 
     def _work(self, held: Held, within_s: float = MAX_DELETE_S) -> None:
         """Delete and compare for a moment, so that what is announced meanwhile is heard soon."""
@@ -281,7 +280,7 @@ class Pair:
             self.standby_silent = None
         except PolicyRefused as error:
             self.refused = str(error)
-            self._delete_at = self._clock.monotonic() + REFUSED_AGAIN_S
+            self._delete_at = system().monotonic() + REFUSED_AGAIN_S
         except agent.Opened:
             self._standby_closed, self.over = False, BOTH_OPEN
         except BrokerError as error:
@@ -289,7 +288,7 @@ class Pair:
 
     def _compare(self) -> None:
         """List as many queues at both sites as one portion allows; the next reading judges what that proves."""
-        now, until = self._clock.monotonic(), self._clock.monotonic() + MAX_COMPARE_S
+        now, until = system().monotonic(), system().monotonic() + MAX_COMPARE_S
         due = [
             queue
             for queue in self.queues.values()
@@ -302,7 +301,7 @@ class Pair:
             if (before := self._glance.queues.get(queue.name)) is None:
                 continue
             queue.keep(self._compared(queue, before, self._glance.to_ship, counts))
-            if self._clock.monotonic() >= until:
+            if system().monotonic() >= until:
                 return
 
     def _compared(
@@ -322,7 +321,7 @@ class Pair:
         listings = (unshipped, own, copied, *((local,) if local is not None else ()))
         cut = [listing.why_not for listing in listings if listing.complete is None]
         why_not = f"{'; '.join(cut)}; {RAISE}" if cut else ""
-        return agent.Comparison(self._clock.now(), copies, local, consumed, tried, why_not)
+        return agent.Comparison(system().now(), copies, local, consumed, tried, why_not)
 
     def _judge(self, reading: agent.ServingReading) -> None:
         for queue in self.queues.values():
@@ -330,15 +329,15 @@ class Pair:
             if queue.compared is None or queue.vanished:
                 queue.compared = None
             elif counters is not None and self._standby_closed and (not queue.judge(counters) or queue.unheard):
-                queue.compare_not_before = self._clock.monotonic() + COMPARE_AGAIN_S
+                queue.compare_not_before = system().monotonic() + COMPARE_AGAIN_S
 
     def _clean(self, held: Held, within_s: float) -> None:
-        until, idle = self._clock.monotonic() + within_s, 0
-        while idle < len(self._turns) and self._clock.monotonic() < until:
+        until, idle = system().monotonic() + within_s, 0
+        while idle < len(self._turns) and system().monotonic() < until:
             name = self._turns.popleft()
             self._turns.append(name)
             queue = self.queues[name]
-            batch = queue.waiting.due(self._clock.monotonic()) if not queue.vanished else None
+            batch = queue.waiting.due(system().monotonic()) if not queue.vanished else None
             if batch is None:
                 idle += 1
                 continue
@@ -347,7 +346,7 @@ class Pair:
                 return
             removed = self._standby.remove(name, batch.consumed)
             self.refused = None
-            queue.waiting.answered(batch, removed, self._clock.monotonic())
+            queue.waiting.answered(batch, removed, system().monotonic())
 
 
 class PairsCleaner:
@@ -427,7 +426,7 @@ def cleaner(observer: Observer, primary: str, remembered: Mapping[str, Any]) -> 
     for session in observer.at(primary):
         serving, waiting = Primary(session), Standby(observer.brokers[standby][session.pair])
         memory: Mapping[str, Json] = remembered.get(session.pair, {})
-        pairs.append(Pair(session.pair, serving, waiting, observer.clock, memory, session.noted.of))
+        pairs.append(Pair(session.pair, serving, waiting, memory, session.noted.of))
 
     def debts() -> list[Debt]:
         return [debt for session in observer.all() for debt in debts_of(session.document_files.texts())]

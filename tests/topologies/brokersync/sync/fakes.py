@@ -4,37 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.jolokia.http import PolicyRefused
 from dr_ctl.topologies.brokersync.sync.queue import Count, Counters, Listed, Opened, ServingReading, StandbyReading
 from dr_ctl.topologies.common.consumed import CompleteListing, Consumed
+from tests.clocks import Ticking
 
 Q = "orders.in"
-
-
-class Time:
-    """A clock that moves when somebody sleeps."""
-
-    def __init__(self) -> None:
-        self.at = 1000.0
-
-    def now(self) -> datetime:
-        return datetime.fromtimestamp(self.at, UTC)
-
-    def monotonic(self) -> float:
-        return self.at
-
-    def sleep(self, seconds: float) -> None:
-        self.at += seconds
 
 
 @dataclass
 class Sites:
     """What lies where; implements `Primary` by `primary` and `Standby` by `standby`."""
 
-    clock: Time = field(default_factory=Time)
+    clock: Ticking = field(default_factory=Ticking)
     held: list[str] = field(default_factory=list)
     on_their_way: list[str] = field(default_factory=list)
     copies: list[str] = field(default_factory=list)

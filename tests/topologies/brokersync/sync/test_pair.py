@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -25,21 +25,22 @@ from dr_ctl.topologies.brokersync.sync.queue import (
     Waiting,
 )
 from dr_ctl.topologies.common.consumed import CompleteListing, Consumed, decided
-from tests.topologies.brokersync.sync.fakes import Q, Sites, Time
+from tests.clocks import Ticking
+from tests.topologies.brokersync.sync.fakes import Q, Sites
 
 
 class Agent:
     def __init__(self, sites: Sites, remembered: Any = None, **noted: dict[str, int]) -> None:
         self.sites, self.noted = sites, noted
         self.reason: str | None = None
-        self.pair = Pair("orders-1", sites.primary, sites.standby, sites.clock, remembered or {}, lambda _: noted)  # type: ignore[arg-type]
+        self.pair = Pair("orders-1", sites.primary, sites.standby, remembered or {}, lambda _: noted)  # type: ignore[arg-type]
 
     def run(self, seconds: float = 2.0) -> Agent:
-        until = self.sites.clock.at + seconds
-        while self.sites.clock.at < until and self.pair.over is None:
-            before = self.sites.clock.at
+        until = self.sites.clock.passed_s + seconds
+        while self.sites.clock.passed_s < until and self.pair.over is None:
+            before = self.sites.clock.passed_s
             self.pair.step(lambda: self.reason)
-            self.sites.clock.at += 0.01 if self.sites.clock.at == before else 0.0
+            self.sites.clock.passed_s += 0.01 if self.sites.clock.passed_s == before else 0.0
         return self
 
     @property
@@ -328,8 +329,8 @@ def test_whatever_clients_do_no_live_copy_is_lost_and_none_is_left(acts: list[tu
 class Many:
     """A pair with many queues, in each of which one message was consumed and another lies."""
 
-    clock: Time
     names: list[str]
+    clock: Ticking = field(default_factory=Ticking)
     looks: int = 0
     listings: int = 0
     removed: int = 0
@@ -348,7 +349,7 @@ class Many:
     def listed(self, queue: str, before: Count | None, *, grows: bool = False) -> Listed:
         """A listing takes its time."""
         self.listings += 1
-        self.clock.at += 0.01
+        self.clock.passed_s += 0.01
         ids = frozenset({f"{queue}:1", f"{queue}:2"} if before is not None else {f"{queue}:2"})
         return Listed(ids, CompleteListing(queue, ids, len(ids), len(ids)))
 
@@ -360,7 +361,7 @@ class Many:
         return queues if fresh else []
 
     def heard(self, within_s: float) -> Sequence[tuple[str, str]]:
-        self.clock.at += within_s
+        self.clock.passed_s += within_s
         return []
 
     def is_open(self) -> bool:
@@ -377,14 +378,14 @@ class Many:
 
 @pytest.mark.parametrize("queues", [100, 1000])
 def test_many_queues_are_compared_in_small_portions_and_each_once(queues: int) -> None:
-    many = Many(Time(), [f"q.{number}" for number in range(queues)])
-    pair = Pair("orders-1", many, many, many.clock, {})
+    many = Many([f"q.{number}" for number in range(queues)])
+    pair = Pair("orders-1", many, many, {})
     longest = 0.0
 
-    while many.removed < queues and many.clock.at < 1000.0 + queues:
-        at = many.clock.at
+    while many.removed < queues and many.clock.passed_s < queues:
+        at = many.clock.passed_s
         pair.step(lambda: None)
-        longest = max(longest, many.clock.at - at)
+        longest = max(longest, many.clock.passed_s - at)
 
     assert many.listings == 2 * queues
     assert many.looks <= 2 * agent.SURE + 2 * queues * 0.01 / 0.3 * 2
@@ -397,7 +398,7 @@ def test_nothing_is_deleted_beside_a_site_that_was_lost_and_is_not_taken_in(
     primary: str, standby: str, kind: DebtKind
 ) -> None:
     sites, owed = Sites(), [Debt(kind, "london", "paris", "2026-11-23T00:00:00Z")]
-    pair = Pair("orders-1", sites.primary, sites.standby, sites.clock, {})
+    pair = Pair("orders-1", sites.primary, sites.standby, {})
     cleaner = PairsCleaner([pair], primary, standby, lambda: owed)
     sites.send(10)
     sites.consume(4)
@@ -408,7 +409,7 @@ def test_nothing_is_deleted_beside_a_site_that_was_lost_and_is_not_taken_in(
     owed.clear()
     for _ in range(500):
         cleaner.step(lambda: None)
-        sites.clock.at += 0.01
+        sites.clock.passed_s += 0.01
 
     assert held == 10
     assert [finding.id for finding in kept.findings] == ["DR-AGENT-005"]
