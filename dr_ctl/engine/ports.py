@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, Protocol, Self, TypeVar
 
 from dr_ctl.core.document import HIDDEN, derived, key
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
@@ -149,6 +149,7 @@ class Move:
         return self.spec.includes(unit) and unit not in self.moved
 
 
+T = TypeVar("T")
 O_contra = TypeVar("O_contra", bound=Observation, contravariant=True)
 O_co = TypeVar("O_co", bound=Observation, covariant=True)
 
@@ -231,6 +232,14 @@ class Recipe(Protocol[O_contra]):
         """Return sentences on facts that no plan of this operation can know."""
 
 
+@dataclass(frozen=True, slots=True)
+class Waited(Generic[T]):
+    """The end of a wait: the last reading, and whether it satisfied the condition."""
+
+    reading: T
+    satisfied: bool
+
+
 class StepContext:
     """The services to a driver during a step. This class serves commands that only look: every change is refused, and a
     step that can say what it would do says that instead. The executor's subclass writes every call down first."""
@@ -268,6 +277,44 @@ class StepContext:
     def monotonic(self) -> float:
         """Seconds, for deadlines."""
         return system().monotonic()
+
+    def until(
+        self,
+        read: Callable[[], T],
+        *,
+        holds: Callable[[T], bool],
+        within_s: float | None,
+        poll_s: float,
+        max_s: float = 0.0,
+        stable_for: int = 1,
+        hopeless: Callable[[T], bool] | None = None,
+        meanwhile: Callable[[T], object] | None = None,
+    ) -> Waited[T]:
+        """Read until `holds` was true of `stable_for` readings in a row, however late that is. Polls count from the
+        beginning of one reading to the beginning of the next, because clients are out meanwhile; each poll is twice as
+        long as the one before, up to `max_s`. `meanwhile` gets each reading after which the wait goes on.
+
+        A `hopeless` reading ends the wait at once; without `within_s` nothing else does. When the time is over, one
+        last reading that began after the deadline decides, so no answer from before the end gives a wait up.
+        """
+        began_s, in_a_row = self.monotonic(), 0
+        while True:
+            read_s = self.monotonic()
+            reading = read()
+            in_a_row = in_a_row + 1 if holds(reading) else 0
+            if in_a_row >= stable_for:
+                return Waited(reading, satisfied=True)
+            late = within_s is not None and read_s >= began_s + within_s
+            if late or (hopeless is not None and hopeless(reading)):
+                return Waited(reading, satisfied=False)
+            if meanwhile is not None:
+                meanwhile(reading)
+            self.until_next(read_s, poll_s)
+            poll_s = max(poll_s, min(2 * poll_s, max_s))
+
+    def until_next(self, began_s: float, every_s: float) -> None:
+        """Wait until so long has passed since the last reading began."""
+        self.wait(max(0.0, began_s + every_s - self.monotonic()))
 
 
 class Driver(Protocol[O_co]):

@@ -9,7 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -20,9 +20,8 @@ from dr_ctl.engine.context import JournalledStep, Outage, StopAtOnce, StopReques
 from dr_ctl.engine.executor import Answer
 from dr_ctl.engine.journal import Journal, read_entries
 from dr_ctl.engine.plan import Plan, PlannedStep, Refusal, Spec
-from dr_ctl.engine.ports import Done, Failed, NotNeeded, Outcome, StepContext, Unknown
+from dr_ctl.engine.ports import Done, Failed, NotNeeded, Outcome, StepContext, Unknown, Waited
 from dr_ctl.engine.runbook import Runbook, RunbookStep
-from dr_ctl.engine.waiting import Waited, until
 from dr_ctl.telemetry.events import Event, Notice, StepEnded, StepStarted, WaitProgress, nobody
 from tests.engine.desk import (
     AFTER,
@@ -486,7 +485,7 @@ def test_the_estimate_says_how_much_is_left_of_its_time(tmp_path: Path) -> None:
     assert 29 < result.left_s <= 30
 
 
-class Looks:
+class Looks(StepContext):
     """A hand whose time is what its readings and waits take."""
 
     read_only = False
@@ -528,7 +527,7 @@ def test_a_wait_holds_by_the_look_that_decides(
 ) -> None:
     meanwhile: list[int] = []
     usual: dict[str, Any] = {"within_s": 9.0, "poll_s": 1.0, "meanwhile": meanwhile.append}
-    waited = until(cast("StepContext", context), context.read, holds=lambda left: left == 0, **{**usual, **more})
+    waited = context.until(context.read, holds=lambda left: left == 0, **{**usual, **more})
     assert (waited, context.at) == (Waited(snapshot, satisfied=snapshot == 0), at)
     assert len(meanwhile) == len(at) - 1, "it gets each look after which the wait goes on"
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from dr_ctl.engine import ports
 from dr_ctl.topologies.common.view import Acceptor, Queue
 
 V = TypeVar("V")
@@ -29,7 +30,7 @@ def view(kind: type[V], site: str, **more: Any) -> V:
     return kind(**{**usual, "start": "1795251000000", "now_ms": 1795251263227, **nobody, **more})
 
 
-class StepContext:
+class StepContext(ports.StepContext):
     """What a run gives a driver, on a clock that only waiting moves; it keeps what it is told."""
 
     def __init__(self) -> None:

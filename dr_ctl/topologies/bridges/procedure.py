@@ -18,7 +18,6 @@ from dr_ctl.engine.operations import FAILBACK, FENCE
 from dr_ctl.engine.plan import ALL, Call, Goal, PlannedStep, in_phase
 from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext, StepPlan, Unknown
 from dr_ctl.engine.runbook import RunbookStep
-from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.bridges import trim
 from dr_ctl.topologies.bridges.checks import CHECKS
@@ -135,8 +134,7 @@ def _closed(tools: BridgesTools, site: str, chosen: Chosen, move: Move, context:
         cuts = [(view, _cut(view, unit)) for view in views for unit in view.among(chosen)]
         tools.change([call for view, call in cuts if not view.holds(call)], context)
 
-    waited = until(
-        context,
+    waited = context.until(
         lambda: tools.observer.read_at(site),
         holds=lambda views: not _still_in(views, chosen),
         # No wait makes a refused call come true, and clients wait too.
@@ -217,8 +215,7 @@ def unfence(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCon
     if (kept_out := tools.admit(move.source, admits, context)) is not None:
         return Failed(kept_out)
     done = Done(f"{move.source} lets clients in, and delivers" if opens or admits else "pauses lifted")
-    waited = until(
-        context,
+    waited = context.until(
         lambda: still([*opens, *rest], tools.observer.read_at(move.source)),
         holds=lambda refused: refused is None,
         within_s=tools.timeouts.activate_s,
@@ -291,7 +288,7 @@ def activate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCo
     tools.may_serve = tools.may_serve or bool(missing)
     if (why := why_not_admitted()) is not None:
         return Failed(why)
-    waited = until(context, left, holds=lambda left: not left, within_s=timeouts.activate_s, poll_s=timeouts.poll_s)
+    waited = context.until(left, holds=lambda left: not left, within_s=timeouts.activate_s, poll_s=timeouts.poll_s)
     if not waited.satisfied:
         views, not_seen = tools.observer.answering(target), f"effect not seen: {brief(waited.reading)}"
         # While the roles are seen to be kept out, a queue that delivers after all lets nobody in.
@@ -523,7 +520,7 @@ def applied(tools: BridgesTools, move: Move, context: StepContext) -> Outcome:
     duplicates."""
     read, within_s = partial(tools.observer.unapplied_at, move.source, timeout_s=5.0), tools.timeouts.settle_s
     poll_s = tools.timeouts.settle_poll_s
-    waited = until(context, read, holds=lambda left: left == 0, within_s=within_s, poll_s=poll_s)
+    waited = context.until(read, holds=lambda left: left == 0, within_s=within_s, poll_s=poll_s)
     # No more messages came without their ids than ids are left at the returned site, and than messages came at all.
     # Messages in its buffers did not come.
     views, residues = tools.observer.answering(move.target), tools.residue.values()

@@ -14,7 +14,6 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Json, brief
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Done, Failed, Move, Outcome, StepContext
-from dr_ctl.engine.waiting import until_next
 from dr_ctl.rpo.core.starts import same_start
 from dr_ctl.topologies.common.calls import CLUSTER_PREFIX
 from dr_ctl.topologies.common.observer import Observer, V
@@ -158,7 +157,7 @@ class Gate(ABC, Generic[V]):
                     named = f"{wait.pair}: " if len(waits) > 1 else ""
                     return replace(wait.outcome, text=f"{named}{wait.outcome.text}")
             if left := [wait for wait in going_on if wait.outcome is None]:
-                until_next(context, began, max(self._poll_s, min(wait.due_s() for wait in left) - began))
+                context.until_next(began, max(self._poll_s, min(wait.due_s() for wait in left) - began))
         self.samples = {wait.pair: wait.window[-1] for wait in waits}
         compared: dict[str, Json] = {wait.pair: dict(wait.outcome.evidence) for wait in waits if wait.outcome}
         findings = tuple(finding for wait in waits if wait.outcome for finding in wait.outcome.findings)

@@ -15,7 +15,6 @@ from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.operations import REINSTATING
 from dr_ctl.engine.plan import ALL, Call, Goal
 from dr_ctl.engine.ports import Done, Failed, Move, Outcome, StepContext, Unknown
-from dr_ctl.engine.waiting import until
 from dr_ctl.jolokia.client import CHANGE_S
 from dr_ctl.processes.secrets import SecretMissing
 from dr_ctl.stomp_io.address import Closed, Connected, LoginDenied, LoginResult, Silent
@@ -91,8 +90,7 @@ class Listeners:
             return views, f"clients go on behind the fence: {brief(beside)}" if beside else None
 
         poll_s = self._observer.timeouts.poll_s
-        views, why = until(
-            context,
+        views, why = context.until(
             read,
             holds=lambda now: now[1] is None,
             within_s=within_s,
@@ -408,8 +406,7 @@ class Tools(Generic[V_co]):
         opens = [call for call in calls if call.goal in WAYS_IN]
         self.change(opens, context)
         by_lock = any(call.goal is Goal.START for call in opens)  # an acceptor of a lock opens once the lock is held
-        return until(
-            context,
+        return context.until(
             lambda: self.listeners.why_not_open_again(site, opens) if opens else None,
             holds=lambda why: why is None,
             within_s=within_s + (self.timeouts.lock_s if by_lock else 0.0),

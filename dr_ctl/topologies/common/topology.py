@@ -16,7 +16,6 @@ from dr_ctl.engine.lease import Store
 from dr_ctl.engine.operations import ACTIVATE, FAILOVER, REINSTATING
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Done, Driver, Failed, Move, NotNeeded, Outcome, Recipe, StepContext
-from dr_ctl.engine.waiting import until
 from dr_ctl.settings.model import Drain, Installation, Queues
 from dr_ctl.topologies.common import recipe
 from dr_ctl.topologies.common.checks import Checks
@@ -125,8 +124,7 @@ class PairDriver(Generic[V_co]):
     def _taken_over(self, outcome: Outcome, step: PlannedStep, move: Move, context: StepContext) -> bool:
         """Wait until each broker has an active node, bring it to what the run had reached, and say if it is new."""
         tools, observer = self._tools, self._tools.observer
-        until(
-            context,
+        context.until(
             lambda: any(session.is_vacant(anew=step.verb == LAST) for session in observer.all()),
             holds=lambda vacant: not vacant,
             within_s=observer.takeover_s,
@@ -148,8 +146,7 @@ class PairDriver(Generic[V_co]):
         source and of a target that is not opened yet, keep out what a lost site holds, and let clients in where they
         were. Say whether anything was missing. Raises `BrokerError`."""
         tools, sent = self._tools, verb != UNDONE and (self._tools.may_serve or move.activation)
-        until(
-            context,
+        context.until(
             lambda: [view for site in (move.source, move.target) for view in tools.observer.answering(site)],
             # A node may close its listeners by itself after its start, as the continuity plugin does.
             holds=lambda views: all(view.role is not Role.UNKNOWN for view in views),
@@ -211,8 +208,7 @@ class PairDriver(Generic[V_co]):
                 tools.shut_again(move, context, move.target)
             return (undo.by or as_before)(tools, step, move, context)
 
-        waited = until(
-            context,
+        waited = context.until(
             lambda: (tools.sender.reacquire(), guarded(undone)),
             holds=lambda tried: isinstance(tried[1], Done | NotNeeded),
             hopeless=lambda tried: tried[0] is not None or getattr(tried[1], "code", None) is ExitCode.STRANDED,

@@ -11,7 +11,6 @@ from dr_ctl.core.model import ExitCode, brief, total
 from dr_ctl.core.notation import duration, if_known
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Done, Failed, Move, Outcome, StepContext
-from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.common.session import EVERYTHING, ReadScope, Session
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.view import Broker, Queue, count_text, evidence
@@ -118,8 +117,7 @@ class Wait(Generic[R]):
         """Poll until at most `small` is left, `stable_for` times in a row. Return a refusal if the step's limits are
         over, and at once where clients are let in by what is `opened`."""
         within_s, stall_s = limits.get("within"), limits.get("stall", limits.get("within", 0.0))
-        waited = until(
-            self._context,
+        waited = self._context.until(
             lambda: self.read(opened),
             holds=lambda now: now.broken is None and now.left is not None and now.left <= self._small and not now.why,
             hopeless=lambda now: now.broken is not None or self._still_s() > stall_s,
@@ -219,8 +217,7 @@ def attached(
     def why(names: Mapping[str, str]) -> str:
         return brief([reason for reason in names.values() if reason])
 
-    waited = until(
-        context,
+    waited = context.until(
         away,
         holds=lambda names: not names,
         within_s=step.limits["within"],

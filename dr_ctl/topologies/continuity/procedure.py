@@ -17,7 +17,6 @@ from dr_ctl.core.notation import if_known
 from dr_ctl.engine.plan import Call, PlannedStep, in_phase
 from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext, StepPlan, Unknown
 from dr_ctl.engine.runbook import RunbookStep
-from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.artemis.reading import policies
 from dr_ctl.topologies.common.consumed import IncompleteListing
 from dr_ctl.topologies.common.gate import PairReading, clients_of, common_blockers, pair_counters_changed
@@ -278,8 +277,7 @@ def activate_and_wait(tools: ContinuityTools, step: PlannedStep, move: Move, con
     gate that was seen to hold saw the target closed, so no delivery is about to begin there."""
     if not tools.gate.samples:
         within_s = WAITS_MS[peer_state(move.spec.operation)] / 1000 if step.phase("listeners") else 0.0
-        until(
-            context,
+        context.until(
             lambda: tools.observer.read_at(move.target),
             holds=lambda views: not any(view.activating for view in views),
             hopeless=lambda _: not tools.listeners.accept_client(tools.observer.at(move.target)),
@@ -336,8 +334,7 @@ def _watch(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepC
         interval_s = max((view.service.interval_ms / 1000 for view in views if view.service is not None), default=0.0)
         return why_not_calm, max(tools.waits.watch_s, tools.waits.watch_intervals * interval_s)
 
-    waited = until(
-        context,
+    waited = context.until(
         read,
         holds=lambda now: now[0] is None and context.monotonic() - calm_s >= now[1],
         hopeless=lambda _: other_site_open or again > MAX_AGAIN or calm_s - began_s > tools.waits.watch_at_most_s,

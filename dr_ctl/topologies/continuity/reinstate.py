@@ -11,7 +11,6 @@ from dr_ctl.core.model import Finding, Json, Severity, brief, total
 from dr_ctl.core.notation import if_known
 from dr_ctl.engine.plan import ALL, Call, Goal, PlannedStep, in_phase
 from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext
-from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.broker import CREATE_FILTERED
 from dr_ctl.topologies.common.calls import (
@@ -270,7 +269,7 @@ def _remove_done(tools: ContinuityTools, move: Move, context: StepContext) -> Fa
     ends_s, poll_s = context.monotonic() + tools.timeouts.compared_s, tools.waits.taken_in_poll_s
     for ends in tools.observer.between(move.source, move.target):
         compare, within_s = partial(_compared, tools, ends, recovered, context), ends_s - context.monotonic()
-        waited = until(context, compare, holds=lambda why: why is None, within_s=within_s, poll_s=poll_s)
+        waited = context.until(compare, holds=lambda why: why is None, within_s=within_s, poll_s=poll_s)
         if not waited.satisfied:
             return Failed(f"{if_known(waited.reading)}: nothing of {move.target} was delivered")
     tools.recovered = recovered

@@ -19,7 +19,6 @@ from dr_ctl.core.model import Json, brief, total
 from dr_ctl.engine.plan import ALL, Call, Goal, PlannedStep
 from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
-from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.broker import CREATE_QUEUE, MOVE, internal_queue
 from dr_ctl.topologies.common import wants
@@ -246,7 +245,7 @@ def reconcile(tools: MirrorTools, _step: PlannedStep, move: Move, context: StepC
         return snapshot, wrong
 
     within_s, poll_s = tools.waits.left_over_s, tools.rules.drain.poll
-    snapshot, wrong = until(context, read, holds=lambda now: not now[1], within_s=within_s, poll_s=poll_s).reading
+    snapshot, wrong = context.until(read, holds=lambda now: not now[1], within_s=within_s, poll_s=poll_s).reading
     # Clients go on meanwhile: a message is left over only if it lies at one side alone since the beginning.
     leftovers = [
         replace(
@@ -493,7 +492,7 @@ def _settled(tools: MirrorTools, move: Move, context: StepContext) -> None:
         return not pending and not any(flow is not None and flow.delivering for flow in flows)
 
     within_s, poll_s = tools.timeouts.settle_s, tools.timeouts.settle_poll_s
-    until(context, applied, holds=bool, within_s=within_s, poll_s=poll_s, stable_for=QUIET_READINGS)
+    context.until(applied, holds=bool, within_s=within_s, poll_s=poll_s, stable_for=QUIET_READINGS)
 
 
 def _still_held(tools: MirrorTools, site: str, pair: str) -> tuple[Residue | None, str]:

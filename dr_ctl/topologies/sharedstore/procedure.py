@@ -13,7 +13,6 @@ from dr_ctl.engine.plan import Call, PlannedStep, in_phase
 from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext, StepPlan, Unknown
 from dr_ctl.engine.roles import roles_text
 from dr_ctl.engine.runbook import RunbookStep
-from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.classic import verbs as classic
 from dr_ctl.topologies.common import receipts
 from dr_ctl.topologies.common import recipe as common
@@ -97,8 +96,7 @@ def _replicated(tools: StoreTools, step: PlannedStep, _move: Move, context: Step
         context.sample({"replica": {"bytes": size}})
         context.report_waiting("bytes that the replica has not got", size, None)
 
-    waited = until(
-        context,
+    waited = context.until(
         tools.shared.lag,
         holds=lambda lag: lag is not None and lag.size <= small,
         within_s=step.limits["within"],
@@ -245,8 +243,7 @@ def _until_served(
 
     within_s = step.limits["within"]
     given_up_s = within_s - tools.timeouts.store_taken_s + tools.timeouts.activate_s
-    waited = until(
-        context,
+    waited = context.until(
         read,
         holds=lambda now: now[1] is None,
         hopeless=lambda now: now[2] is not None or (keeps(now[0]) and context.monotonic() >= began_s + given_up_s),
@@ -328,8 +325,7 @@ def _start_former_holder(tools: StoreTools, step: PlannedStep, move: Move, conte
 def _runs_still(tools: StoreTools, view: BrokerView, context: StepContext) -> bool | None:
     process = tools.observer.brokers[view.site][view.pair].process
     subject, why = f"the process of {view.broker} ends", "it was told to stop, and runs still"
-    return until(
-        context,
+    return context.until(
         lambda: process.runs(fresh_s=0.0),
         holds=lambda runs: not runs,
         within_s=tools.timeouts.store_ends_s,

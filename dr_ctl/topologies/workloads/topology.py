@@ -15,7 +15,6 @@ from dr_ctl.engine.operations import FAILOVER
 from dr_ctl.engine.plan import Call, Goal, PlannedStep
 from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext, Unknown
 from dr_ctl.engine.roles import part_of
-from dr_ctl.engine.waiting import until
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.common import snapshot as common
 from dr_ctl.topologies.common.snapshot import starting
@@ -158,8 +157,7 @@ class DriverWithWorkloads(Generic[S]):
             self._may_stop_late.discard((call.site, call.thing))
         ends_s = context.monotonic() + self._sites.workloads[call.site, call.thing].timeout
         [outcome] = context.change([call], lambda calls: [self._sites.send(call, self._lease) for call in calls])
-        waited = until(
-            context,
+        waited = context.until(
             lambda: self._now(call),
             holds=lambda snapshot: recipe.holds(call, snapshot),
             hopeless=lambda _: isinstance(outcome, Failed),
@@ -187,8 +185,7 @@ class DriverWithWorkloads(Generic[S]):
             missing[:] = [call for call, why in why_not.items() if why is not None]
             return {call: why for call, why in why_not.items() if why is not None}
 
-        waited = until(
-            context,
+        waited = context.until(
             attempt,
             holds=lambda why_not: not why_not,
             within_s=self._timeouts.undo_s,

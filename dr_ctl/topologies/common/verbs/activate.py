@@ -11,7 +11,6 @@ from dr_ctl.engine.operations import ACTIVATE, FAILBACK, FAILOVER
 from dr_ctl.engine.plan import ALL, Call, Goal, PlannedStep, in_phase
 from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext, StepPlan, Unknown
 from dr_ctl.engine.runbook import RunbookStep
-from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.common import receipts
 from dr_ctl.topologies.common.calls import left_of, resume
 from dr_ctl.topologies.common.checks import of_locks
@@ -234,8 +233,7 @@ class _Opening:
         return bool(locks) and all(isinstance(outcome, Failed) for outcome in locks)
 
     def until_served(self) -> Outcome | None:
-        waited = until(
-            self._context,
+        waited = self._context.until(
             self._read,
             holds=lambda left: not left,
             hopeless=lambda left: len(self._sessions) == 1 and all(map(self._is_for_good, left)),

@@ -12,7 +12,6 @@ from dr_ctl.core.notation import if_known
 from dr_ctl.engine.plan import Call, Goal, PlannedStep, in_phase
 from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext, StepPlan, Unknown
 from dr_ctl.engine.runbook import RunbookStep
-from dr_ctl.engine.waiting import until
 from dr_ctl.stomp_io.address import Connected, NotPassed, Passed, RoundTrip
 from dr_ctl.topologies.common.calls import REHEARSAL, call
 from dr_ctl.topologies.common.recipe import Undo
@@ -196,8 +195,8 @@ class _Pair:
             # A queue that the link has removed with its last message holds nothing any more.
             return held == count or (count == 0 and held is None)
 
-        waited = until(
-            self._context, read, holds=arrived, within_s=self._within_s, poll_s=self._tools.timeouts.link_poll_s
+        waited = self._context.until(
+            read, holds=arrived, within_s=self._within_s, poll_s=self._tools.timeouts.link_poll_s
         )
         if waited.satisfied:
             self._took[key] = round(self._context.monotonic() - began, 4)
@@ -229,8 +228,7 @@ def _removed(tools: Tools[Broker], step: PlannedStep, context: StepContext, move
     """Remove the rehearsal's queues, and find those that a late message of the link has made again."""
     removals = [call for call in step.calls if call.goal is Goal.STRIKE]
 
-    waited = until(
-        context,
+    waited = context.until(
         lambda: _there(removals, tools.views(move.source, move.target)),
         holds=lambda calls: not calls,
         within_s=tools.timeouts.settle_s,

@@ -9,7 +9,6 @@ from dr_ctl.engine.operations import ACTIVATE, DRAIN, FAILOVER, REINSTATE, SWAPO
 from dr_ctl.engine.plan import Call, Goal, PlannedStep
 from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
-from dr_ctl.engine.waiting import until
 from dr_ctl.stomp_io.address import NotPassed, Passed
 from dr_ctl.topologies.common import receipts
 from dr_ctl.topologies.common.calls import call, remove_document
@@ -117,8 +116,8 @@ def settle(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepCon
 
     within_s, poll_s = step.limits["within"], tools.timeouts.settle_poll_s
     try:
-        waited = until(
-            context, read, holds=lambda left: left == 0, within_s=within_s, poll_s=poll_s, stable_for=QUIET_READINGS
+        waited = context.until(
+            read, holds=lambda left: left == 0, within_s=within_s, poll_s=poll_s, stable_for=QUIET_READINGS
         )
     except BrokerError as error:
         return Failed(f"{move.target} does not answer: {error}")

@@ -15,7 +15,6 @@ from dr_ctl.core.model import Severity, brief
 from dr_ctl.core.system import in_background
 from dr_ctl.engine.plan import ALL, Call, Goal, PlannedStep
 from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext
-from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.common.calls import BY_PREFIX, by_prefix, call, pause, queues_of, resume
 from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.rules import selected, selects_all
@@ -143,8 +142,7 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
         context.report_waiting("messages that clients hold", now.total, now.why)
         return now
 
-    waited = until(
-        context,
+    waited = context.until(
         read,
         holds=lambda now: now.total == 0 and now.unwritten is None,
         hopeless=lambda now: now.unwritten is not None,

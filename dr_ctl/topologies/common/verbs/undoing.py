@@ -12,7 +12,6 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, brief
 from dr_ctl.engine.plan import Call, Goal, PlannedStep
 from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext, Unknown
-from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.common.calls import holds, left_of, still
 from dr_ctl.topologies.common.snapshot import started_since
 from dr_ctl.topologies.common.tools import ROLES, WAYS_IN, Tools
@@ -89,8 +88,7 @@ def _shipping(tools: Tools[Any], calls: Sequence[Call], _move: Move, context: St
     if not left_of(reachable, views):
         return NotNeeded("no link was seen stopped", findings=tuple(findings))
     tools.change([call for call in reachable if left_of([call], views)], context)
-    left = until(
-        context,
+    left = context.until(
         lambda: still(reachable, tools.views_of(reachable)),
         holds=lambda left: left is None,
         within_s=tools.link_connects_s,
