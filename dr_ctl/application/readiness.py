@@ -166,7 +166,7 @@ def _findings(
 
 
 def verify(caller: Caller, asked: Spec) -> Result:
-    """Test the whole gate over its window, without a run. An open listener is reported at once, without waiting."""
+    """Test all conditions of the gate over its window, without a run. An open listener is reported without waiting."""
     with Opened.of(caller) as opened:
         request = Request.of(asked, opened)
         snapshot = request.read()
@@ -178,7 +178,7 @@ def verify(caller: Caller, asked: Spec) -> Result:
         if any(role is Role.SERVING for role in part_of(snapshot, asked).roles.values()):
             return _nothing_to_verify(opened, snapshot, asked, data)
         limits = {"within": asked.timeout_s or VERIFY_S, "stable": float(opened.installation.settings.drain.stable)}
-        step = PlannedStep(1, VERIFY, asked.target, "the whole gate", limits=limits)
+        step = PlannedStep(1, VERIFY, asked.target, "all conditions of the gate", limits=limits)
         context = StepContext(caller.listener())
         outcome = opened.topology.driver().apply(step, Move(asked, opened.other(asked.target), {}), context)
     data = replace(data, gate={"text": outcome.text, **outcome.evidence})

@@ -256,7 +256,7 @@ def _without_plan(decided: AlreadyThere | Refusal, shown: plans.PlanData | Opera
 
 def _planned(decided: Plan, request: Request) -> Result:
     calls = sum(call.when is None for step in decided.steps for call in step.calls)
-    summary = f"{plans.title(decided)}: {calls} call(s) for certain; nothing was changed"
+    summary = f"{plans.title(decided)}: {calls} unconditional call{'' if calls == 1 else 's'}; nothing was changed"
     text = "" if request.exposure is None else f"bounds: {bounds_text(request.exposure.bounds())}"
     return Result(ExitCode.OK, summary, decided.findings, plans.PlanData(plan=decided), plan=decided, text=text)
 

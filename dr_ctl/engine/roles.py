@@ -290,7 +290,7 @@ def _source(snapshot: Observation, spec: Spec, *, by_unit: bool) -> str | Findin
 
 
 def alive(snapshot: Observation, spec: Spec, *, under_way: bool = False, cut_off: bool = False) -> Finding | None:
-    """Report that the site to leave lives, so that a failover would open a second site. With `under_way`, the failover
+    """Report that the source is alive, so that a failover would open a second site. With `under_way`, the failover
     itself is open, and has to end first. With `cut_off`, a hook is to end the signs of life of a silent site."""
     lost = other(snapshot, spec.target)
     if snapshot.roles[spec.target] is Role.SERVING and snapshot.roles[lost] is not Role.SERVING:
@@ -299,7 +299,7 @@ def alive(snapshot: Observation, spec: Spec, *, under_way: bool = False, cut_off
 
 
 def lives_beside(snapshot: Observation, spec: Spec) -> Sequence[Finding]:
-    """Warn that the site to leave lives, and may serve, beside a target that serves already."""
+    """Warn that the source is alive, and may serve, beside a target that serves already."""
     if snapshot.roles[spec.target] is not Role.SERVING:
         return ()
     lives = _lives(snapshot, spec, under_way=False, cut_off=False)
@@ -340,7 +340,7 @@ def takeover_risks(snapshot: Observation, spec: Spec) -> Sequence[Finding]:
 
 
 def why_not_lost(snapshot: Observation, spec: Spec, *, under_way: bool, cut_off: bool) -> tuple[Finding, ...]:
-    """Say why the site to leave is not taken for lost: the site lives, or another node may. See `alive`."""
+    """Say why the source is not taken for lost: it is alive, or another node may. See `alive`."""
     if (lives := alive(snapshot, spec, under_way=under_way, cut_off=cut_off)) is not None:
         return (lives, *word_not_believed(snapshot, spec))
     return tuple(finding for finding in takeover_risks(snapshot, spec) if finding.severity is Severity.ERROR)

@@ -45,7 +45,7 @@ draft_settle: Final = planning(
 
 def draft_verify(rules: Rules, _step: RunbookStep, snapshot: Snapshot[Broker], move: Move) -> StepPlan:
     limits = {"within": rules.within(move), "stable": float(rules.drain.stable)}
-    summary, calls = "the whole gate, stable; both sites hold the same messages", list[Call]()
+    summary, calls = "all conditions of the gate; both sites hold the same messages", list[Call]()
     if move.spec.operation == DRAIN:
         summary += "; then the receipt"
         calls = [call for view in snapshot.views(move.target) for call in receipts.write(view, None, receipts.HOLDS)]
