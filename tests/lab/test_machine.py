@@ -2,7 +2,6 @@
 the proxy on a link, as the process that a lab runs."""
 
 import contextlib
-import os
 import signal
 import socket
 import subprocess
@@ -66,27 +65,6 @@ def test_a_stranger_with_the_same_pid_is_left_alone(sleeper: daemons.Process) ->
     assert not daemons.send(namesake, signal.SIGKILL)
     daemons.end(namesake, within_s=1)
     assert sleeper.alive()
-
-
-def test_a_missing_program_is_named(tmp_path: Path) -> None:
-    with pytest.raises(EnvironmentFault, match="no-such-program"):
-        daemons.launch(["no-such-program"], cwd=tmp_path, log=tmp_path / "log")
-
-
-def test_one_that_cannot_be_named_again_is_not_left_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A system without /proc: what was started would outlive every `lab down`."""
-    monkeypatch.setattr(daemons, "_stat", lambda pid: None)
-    started: list[subprocess.Popen[bytes]] = []
-    popen = subprocess.Popen
-    monkeypatch.setattr(
-        subprocess, "Popen", lambda *words, **more: started.append(popen(*words, **more)) or started[-1]
-    )
-
-    with pytest.raises(EnvironmentFault, match="has no entry under /proc"):
-        daemons.launch(["sleep", "600"], cwd=tmp_path, log=tmp_path / "log")
-
-    with pytest.raises(ProcessLookupError):
-        os.kill(started[0].pid, 0)
 
 
 LOADING = """
@@ -190,13 +168,6 @@ def test_what_is_missing_or_too_old_is_named(programs: Path, monkeypatch: pytest
     (programs / "java").unlink()
     with pytest.raises(EnvironmentFault, match="no `java` on the PATH"):
         distribution.obtain(TOY)
-
-
-def test_a_cache_that_cannot_be_made_is_an_environment_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DR_CTL_CACHE", os.devnull + "/cache")
-
-    with pytest.raises(EnvironmentFault, match="cannot be made"):
-        cache_dir()
 
 
 def test_ports_of_a_lab_are_its_own_until_it_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
