@@ -113,22 +113,6 @@ class Proposer:
     propose: Callable[[BrokerAddress, BrokerAddress], Proposal | None]
 
 
-@dataclass(frozen=True, slots=True)
-class LinkListeners:
-    """The listeners that the peer's link comes in by, and whether that was seen, or is told by protocol alone."""
-
-    names: tuple[str, ...]
-    sure: bool = True
-
-    def key(self, name: str, why: str) -> list[Key]:
-        return [Key(name, list(self.names), why, self.sure)] if self.names else []
-
-    def shared(self, own: str, key: str) -> SharedListener | None:
-        """The one whose name does not say that it is for brokers."""
-        names = [name for name in self.names if not NOT_CLIENTS.search(name)]
-        return SharedListener(names[0], own, key) if names else None
-
-
 Pairs = Sequence[tuple[BrokerAddress, Probed, Probed]]
 
 
@@ -157,31 +141,29 @@ def joined(
     `own` is a listener for it alone, but for its name; `more` keys are told which listeners are taken."""
     brokers, shared = {}, {}
     for place, broker, peer in both:
-        listeners = link_listeners(broker, peer, protocol)
-        ways_in = clients(broker, listeners.names)
-        taken = (*listeners.names, *(map(str, ways_in.value) if isinstance(ways_in.value, list) else ()))
-        brokers[place.site] = [ways_in, *listeners.key(key, comment), *more(place, broker, taken)]
-        if (listener := listeners.shared(own.format(key), key)) is not None:
-            shared[place.site] = listener
+        names, sure = link_listeners(broker, peer, protocol)
+        ways_in, of_link = clients(broker, names), [Key(key, [*names], comment, sure)] if names else []
+        taken = (*names, *(map(str, ways_in.value) if isinstance(ways_in.value, list) else ()))
+        brokers[place.site] = [ways_in, *of_link, *more(place, broker, taken)]
+        # The name of a listener for brokers alone says that.
+        if unnamed := [name for name in names if not NOT_CLIENTS.search(name)]:
+            shared[place.site] = SharedListener(unnamed[0], own.format(key), key)
     return Proposal(topology, why, brokers, shared=shared)
 
 
-def link_listeners(local: Probed, peer: Probed, *protocols: str) -> LinkListeners:
-    """Find them: other brokers are connected there, or the name says so, or it is the only listener that speaks nothing
-    but one of these protocols. A listener that is open at one site and closed at the other is for clients."""
+def link_listeners(local: Probed, peer: Probed, protocol: str) -> tuple[list[str], bool]:
+    """Find the listeners of the peer's link, and say whether that is sure: other brokers are connected there, or the
+    name says so, or, as is not sure, it is the only listener that speaks nothing but this protocol. A listener that is
+    open at one site and closed at the other is for clients."""
     left = [listener for listener in local.listeners if listener.name not in moving(local, peer)]
     connected = [listener.name for listener in left if listener.from_brokers]
     named = [
         listener.name for listener in left if NOT_CLIENTS.search(listener.name) and listener.protocols != {"STOMP"}
     ]
-    speaking = [
-        listener.name for listener in left if len(listener.protocols) == 1 and listener.protocols <= {*protocols}
-    ]
     if connected or named:
-        return LinkListeners(tuple(connected or named))
-    return (
-        LinkListeners(tuple(speaking), sure=False) if len(speaking) == 1 < len(local.listeners) else LinkListeners(())
-    )
+        return connected or named, True
+    speaking = [listener.name for listener in left if listener.protocols == {protocol}]
+    return speaking if len(speaking) == 1 < len(local.listeners) else [], False
 
 
 def moving(local: Probed, peer: Probed) -> frozenset[str]:

@@ -1,8 +1,6 @@
 """The contract of a topology: the values and protocols that a command needs. A value that was not read is None
 everywhere, never zero and never no."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime

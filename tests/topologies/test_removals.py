@@ -21,7 +21,6 @@ from dr_ctl.topologies.common.consumed import (
     Evidence,
     IncompleteListing,
     NoEvidence,
-    acknowledged,
     copy_exists,
     decided,
     done_in_both_stores,
@@ -202,7 +201,6 @@ def test_what_no_listing_shows_is_counted_in_and_what_left_once_shown_is_not_mis
         Covered(frozenset({"a", "b", "c"}), CompleteListing("orders", frozenset({"c"}), 1, 1), 2),
         done_in_both_stores(TWO, TWO | {"c"}),
         copy_exists("orders", TWO),
-        acknowledged(TWO, "london"),
         decided(TWO, "CHG-1234: looked at each"),
     ],
 )
@@ -222,7 +220,6 @@ def test_what_was_seen_proves_these_ids_and_no_others(by: Evidence) -> None:
         Covered(TWO, SEEN, 2),  # a copy whose message lies at the serving site still
         done_in_both_stores(TWO, ONE),
         copy_exists("orders", ONE),
-        acknowledged(ONE, "london"),
         decided(TWO, "  "),
     ],
 )

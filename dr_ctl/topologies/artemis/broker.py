@@ -20,7 +20,7 @@ from dr_ctl.jolokia.client import Answer
 from dr_ctl.jolokia.http import BadValue, OperationFailed, PolicyRefused
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.artemis import beans
-from dr_ctl.topologies.common.calls import HEARD_BY, MQTT_RETAINED, Request, Requests, call, items, request
+from dr_ctl.topologies.common.calls import HEARD_BY, MQTT_RETAINED, PAUSE, Request, Requests, call, items, request
 from dr_ctl.topologies.common.view import (
     Acceptor,
     AnyLink,
@@ -135,8 +135,8 @@ class ArtemisRequests(Requests):
     def queues(self, beginning: str) -> str:
         return beans.queues_beginning(self.broker, beginning)
 
-    def pause_lasting(self, queue: Queue) -> Request:
-        return request(queue.bean, PAUSE_LASTING, (True,))
+    def pause(self, queue: Queue, *, lasting: bool = False) -> Request:
+        return request(queue.bean, PAUSE_LASTING, (True,)) if lasting else request(queue.bean, PAUSE)
 
     def write(self, name: str, text: str | None) -> Request:
         operation, arguments = self.document_queue.create(name, text or "")
@@ -294,17 +294,6 @@ def _by_word(asked: Request) -> list[frozenset[str]]:
 SESSIONS: Final = "$sys.mqtt.sessions"
 
 
-def of_mqtt(view: Broker, peer: Broker) -> Iterator[Finding]:
-    if stays := " and ".join(view.stays):
-        again = f"Publish with retain again once {peer.site} serves: until then it gives what it retained itself."
-        remedies = {
-            "retained message(s) of MQTT": again,
-            "the session state of": f"Let clients subscribe again at {peer.site}, as after a session that was lost.",
-        }
-        advice, site = " ".join(remedy for kind, remedy in remedies.items() if kind in stays), view.site
-        yield found("DR-MQTT-001", site=site, pair=view.pair, stays=stays, other_site=peer.site, advice=advice)
-
-
 GROUP: Final = ("HAPolicy", "SharedStore", "Backup")
 """Each reading of the broker reads these attributes; an old version lacks the first one."""
 _ALONE: Final = ("Primary Only", "Live Only")
@@ -359,10 +348,16 @@ class Coordinator:
         return self.status == "Locked"
 
 
-def link_users(view: ArtemisBroker) -> set[str]:
-    ports = {listener.port for listener in view.link.listeners if listener.port is not None}
+def of_link_users(view: ArtemisBroker, kept_out: Sequence[str], link: str) -> Iterator[Finding]:
+    """Find that a fence of the roles `kept_out` keeps out users of the peer's link too, or that nobody can tell."""
+    roles, ports = ", ".join(kept_out), {listener.port for listener in view.link.listeners} - {None}
+    if view.users is None:
+        yield found("DR-FENCE-005", broker=view, link=link, roles=roles)
+        return
     several = [connection.user.split(",") for connection in view.connections if connection.port in ports]
-    return {user.strip() for users in several for user in users}
+    users = {user.strip() for named in several for user in named}
+    if same := sorted(user for user in users if view.users.get(user, frozenset()) & {*kept_out}):
+        yield found("DR-FENCE-006", broker=view, users=", ".join(same), link=link, roles=roles)
 
 
 def fenced(view: ArtemisBroker) -> str:

@@ -1,7 +1,5 @@
 """The way to an Artemis broker, for readings and for changes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final

@@ -13,7 +13,7 @@ from dr_ctl.core.notation import duration, if_known
 from dr_ctl.engine.operations import FAILBACK
 from dr_ctl.engine.plan import Spec
 from dr_ctl.engine.ports import Move
-from dr_ctl.topologies.artemis.broker import ASIDE, fenced, link_users, lock_states, of_mqtt
+from dr_ctl.topologies.artemis.broker import ASIDE, fenced, lock_states, of_link_users
 from dr_ctl.topologies.bridges.messages import COMPARED
 from dr_ctl.topologies.bridges.view import ORIGIN, BrokerView, Flow
 from dr_ctl.topologies.common import reasons
@@ -54,29 +54,32 @@ def _done_again(view: BrokerView, move: Move) -> Iterator[Finding]:
 
 
 def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterator[Finding]:
-    name, spec = f"{view.site}/{view.pair}", case.move.spec if case is not None else None
-    yield from of_listeners(name, view)
+    spec = case.move.spec if case is not None else None
+    yield from of_listeners(view)
     if view.coordinators and (shut := [listener.name for listener in view.listeners if not listener.started]):
         locks = brief([coordinator.name for coordinator in view.coordinators])
-        yield found("DR-DOOR-008.of_queues", broker=name, locks=locks, listeners=brief(shut))
-    yield from _discovery(name, view, case)
+        yield found("DR-DOOR-008.of_queues", broker=view, locks=locks, listeners=brief(shut))
+    yield from _discovery(view, case)
     for flow in view.carrying:
         if spec is None or flow is view.ids or spec.includes(flow.unit):
-            yield from _flow(name, view, flow)
-            yield from _buffered(name, view, flow, spec)
-    yield from _forwarded(name, view, spec)
-    yield from _fence(name, view)
-    yield from of_queues(name, view)
+            yield from _flow(view, flow)
+            yield from _buffered(view, flow, spec)
+    yield from _forwarded(view, spec)
+    if (lasting := view.config.lasting) is not None:
+        yield from of_link_users(view, lasting.roles, "the bridges")
+    else:
+        yield found("DR-BRIDGE-009", broker=view)
+    yield from of_queues(view)
 
 
-def _discovery(name: str, view: BrokerView, case: Case[BrokerView] | None) -> Iterator[Finding]:
+def _discovery(view: BrokerView, case: Case[BrokerView] | None) -> Iterator[Finding]:
     if not view.flows:
-        yield found("DR-BRIDGE-001", broker=name)
+        yield found("DR-BRIDGE-001", broker=view)
         return
     if not any(flow.bridges for flow in view.carrying):
-        yield found("DR-BRIDGE-002", broker=name, site=view.site)
+        yield found("DR-BRIDGE-002", broker=view, site=view.site)
     if view.ids is None:
-        yield found("DR-BRIDGE-003", broker=name)
+        yield found("DR-BRIDGE-003", broker=view)
     dead_ends = view.dead_ends
     loose = {
         name: queue.depth
@@ -91,37 +94,37 @@ def _discovery(name: str, view: BrokerView, case: Case[BrokerView] | None) -> It
     if left_behind:
         given = accepting(left_behind)
         messages = brief([f"{depth} message(s) of {queue}" for queue, depth in left_behind.items()])
-        yield found("DR-BRIDGE-005.left_behind", broker=name, messages=messages, site=view.site, given=given)
+        yield found("DR-BRIDGE-005.left_behind", broker=view, messages=messages, site=view.site, given=given)
     if held := [f"{queue} ({depth} message(s))" for queue, depth in loose.items() if queue not in left_behind]:
-        yield found("DR-BRIDGE-005", broker=name, loose=brief(held), site=view.site)
+        yield found("DR-BRIDGE-005", broker=view, loose=brief(held), site=view.site)
 
 
-def _flow(name: str, view: BrokerView, flow: Flow) -> Iterator[Finding]:
+def _flow(view: BrokerView, flow: Flow) -> Iterator[Finding]:
     unit = flow.unit
     if odd := next((mark for mark in ",*#" if mark in unit), None):
-        yield found("DR-BRIDGE-006.comma" if odd == "," else "DR-BRIDGE-006.wildcard", broker=name, unit=unit)
+        yield found("DR-BRIDGE-006.comma" if odd == "," else "DR-BRIDGE-006.wildcard", broker=view, unit=unit)
     if flow.buffer is None:
-        yield found("DR-BRIDGE-006.no_buffer", broker=name, unit=unit, divert=flow.divert.name, address=flow.divert.to)
+        yield found("DR-BRIDGE-006.no_buffer", broker=view, unit=unit, divert=flow.divert.name, address=flow.divert.to)
         return
     if not flow.bridges and any(flow.bridges for flow in view.carrying):
-        yield found("DR-BRIDGE-006.no_bridge", broker=name, unit=unit, buffer=flow.buffer.name)
+        yield found("DR-BRIDGE-006.no_bridge", broker=view, unit=unit, buffer=flow.buffer.name)
     if flow.buffer.paused:
-        yield found("DR-LINK-005", broker=name, outflow=f"the buffer {flow.buffer.name} of {unit}")
+        yield found("DR-LINK-005", broker=view, outflow=f"the buffer {flow.buffer.name} of {unit}")
     if stopped := [bridge.name for bridge in flow.bridges if not bridge.started]:
-        yield found("DR-BRIDGE-004", broker=name, stopped=brief(stopped), site=view.site)
+        yield found("DR-BRIDGE-004", broker=view, stopped=brief(stopped), site=view.site)
     elif flow.bridges and not flow.attached:
-        yield found("DR-LINK-004", broker=name, link=f"the bridge of {unit}", site=view.site)
+        yield found("DR-LINK-004", broker=view, link=f"the bridge of {unit}", site=view.site)
     # A message that does not say where it comes from is sent back to its site.
     taken = flow.divert.filter or ""
     for bridge in flow.bridges:
         if bridge.origin is None:
-            yield found("DR-BRIDGE-007.no_header", broker=name, bridge=bridge.name, origin=ORIGIN)
+            yield found("DR-BRIDGE-007.no_header", broker=view, bridge=bridge.name, origin=ORIGIN)
         elif f"{ORIGIN} = '{bridge.origin}'" not in taken or f"{ORIGIN} IS NULL" not in taken:
             key, divert, filter_ = "DR-BRIDGE-007.wrong_filter", flow.divert, taken or "missing"
-            yield found(key, broker=name, bridge=bridge, origin=ORIGIN, divert=divert, filter=filter_)
+            yield found(key, broker=view, bridge=bridge, origin=ORIGIN, divert=divert, filter=filter_)
 
 
-def _buffered(name: str, view: BrokerView, flow: Flow, spec: Spec | None = None) -> Iterator[Finding]:
+def _buffered(view: BrokerView, flow: Flow, spec: Spec | None = None) -> Iterator[Finding]:
     """Find messages for which there was no buffer. Their address counts them, and its count begins anew with the
     broker. Where their queue is too deep to be compared, nothing else would tell of them."""
     unit, lost, buffer = flow.unit, view.uncopied(flow), flow.buffer
@@ -133,7 +136,7 @@ def _buffered(name: str, view: BrokerView, flow: Flow, spec: Spec | None = None)
         yield found(
             "DR-BRIDGE-019.routing",
             accepted=not lost,
-            broker=name,
+            broker=view,
             routing=buffer.routing,
             unit=unit,
             kind=kind,
@@ -147,27 +150,15 @@ def _buffered(name: str, view: BrokerView, flow: Flow, spec: Spec | None = None)
         deep = any(queue.depth > COMPARED for queue in view.queues_of(unit))
         accepted = not deep or spec is None or spec.accept_difference.get(unit, 0) >= lost
         why = f" {_TOO_DEEP.format(quote(f'{unit}={lost}'))}" if deep else ""
-        yield found("DR-BRIDGE-019.uncopied", accepted=accepted, broker=name, begun=begun, unit=unit, too_deep=why)
+        yield found("DR-BRIDGE-019.uncopied", accepted=accepted, broker=view, begun=begun, unit=unit, too_deep=why)
 
 
-def _forwarded(name: str, view: BrokerView, spec: Spec | None) -> Iterator[Finding]:
+def _forwarded(view: BrokerView, spec: Spec | None) -> Iterator[Finding]:
     units = [unit for unit, count in view.forwarded.items() if count and (spec is None or spec.includes(unit))]
     if units:
         counts = brief([f"{view.forwarded[unit]} of {unit}" for unit in units])
         accepted = spec is None or all(view.forwarded[unit] == spec.accept_difference.get(unit) for unit in units)
-        yield found("DR-BRIDGE-015", broker=name, header=ORIGIN, counts=counts, site=view.site, accepted=accepted)
-
-
-def _fence(name: str, view: BrokerView) -> Iterator[Finding]:
-    lasting = view.config.lasting
-    if lasting is None:
-        yield found("DR-BRIDGE-009", broker=name)
-        return
-    roles = ", ".join(lasting.roles)
-    if view.users is None:
-        yield found("DR-FENCE-005", broker=name, link="the bridges", roles=roles)
-    elif same := sorted(user for user in link_users(view) if view.users.get(user, frozenset()) & {*lasting.roles}):
-        yield found("DR-FENCE-006", broker=name, users=", ".join(same), link="the bridges", roles=roles)
+        yield found("DR-BRIDGE-015", broker=view, header=ORIGIN, counts=counts, site=view.site, accepted=accepted)
 
 
 def of_ways(view: BrokerView, peer: BrokerView | None) -> Iterator[Finding]:
@@ -180,17 +171,16 @@ def of_ways(view: BrokerView, peer: BrokerView | None) -> Iterator[Finding]:
 def of_both(case: Case[BrokerView], view: BrokerView, peer: BrokerView) -> Iterator[Finding]:
     move = case.move
     yield from of_pair(view, peer, move.spec.includes)
-    yield from of_mqtt(view, peer)
     if not any(queue.consumers for queue in peer.arrived):
         yield found("DR-BRIDGE-010", site=peer.site, pair=peer.pair)
-    units, name = view.among(move.moves), f"{peer.site}/{peer.pair}"
+    units = view.among(move.moves)
     for unit in units:
         if not peer.queues_of(unit):
-            yield found("DR-BRIDGE-011.no_queue", broker=name, unit=unit, site=view.site, other_site=peer.site)
+            yield found("DR-BRIDGE-011.no_queue", broker=peer, unit=unit, site=view.site, other_site=peer.site)
         elif unlost := peer.unrouted.get(unit):
-            yield found("DR-BRIDGE-011.unrouted", severity=Severity.WARNING, broker=name, unit=unit, count=unlost)
+            yield found("DR-BRIDGE-011.unrouted", severity=Severity.WARNING, broker=peer, unit=unit, count=unlost)
         if peer.flow(unit) is None:
-            yield found("DR-BRIDGE-006.not_back", broker=name, unit=unit, site=view.site, other_site=peer.site)
+            yield found("DR-BRIDGE-006.not_back", broker=peer, unit=unit, site=view.site, other_site=peer.site)
         yield from of_reached_copy(unit, view, peer, planned=True)
         yield from _delayed(unit, view, peer, move, case.rules)
         yield from _only_here(unit, view, peer, move.spec)

@@ -79,12 +79,9 @@ def clients(at: AtBroker) -> Iterator[Call]:
 
 
 def _dispatch(view: BrokerView, goal: Goal, queue: Queue, when: str | None) -> Call:
-    made, summary = (
-        (view.requests.resume(queue), f"let {queue.name} deliver")
-        if goal is Goal.OPEN
-        else (view.requests.pause_lasting(queue), f"let {queue.name} deliver nothing")
-    )
-    return call(view, goal, queue.name, made, summary, when)
+    opens, requests = goal is Goal.OPEN, view.requests
+    asked, what = (requests.resume(queue), "") if opens else (requests.pause(queue), " nothing")
+    return call(view, goal, queue.name, asked, f"let {queue.name} deliver{what}", when)
 
 
 def _cut(view: BrokerView, unit: str) -> Call:
@@ -577,5 +574,4 @@ PROCEDURE: Final[Procedure[Snapshot[BrokerView], BridgesTools]] = {
     "reinstate": VerbHandler(draft_reinstate, reinstate, UNDO_REINSTATE),
     "reconcile": VerbHandler(planning(SOURCE, "whether the returned site's copies hold what is served"), reconcile),
 }
-BY_CONSOLE: Final = "give the clients' roles their rights at each queue's address back"
-TOPOLOGY: Final = TopologyDefinition(PROCEDURE, CHECKS, READS, BridgesTools, BY_CONSOLE, moves_parts=True)
+TOPOLOGY: Final = TopologyDefinition(PROCEDURE, CHECKS, READS, BridgesTools, moves_parts=True)

@@ -228,6 +228,7 @@ def _shipped(view: BrokerView, move: Move) -> Iterator[str]:
 class BridgesTools(Tools[BrokerView]):
     observer: Observer
     gate: BridgesGate
+    by_console = "give the clients' roles their rights at each queue's address back"
 
     def __init__(self, observer: Observer, recipe: Recipe[BrokerView], sender: Sender) -> None:
         super().__init__(observer, recipe, sender, BridgesGate(observer, recipe.rules.drain.poll))

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Final
 
 from dr_ctl.core.model import Json, Role, total
-from dr_ctl.core.notation import duration, if_known
+from dr_ctl.core.notation import duration
 from dr_ctl.engine.plan import Call, Goal
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.topologies.artemis.broker import ArtemisBroker, ArtemisRequests, ListenersAndRoles, nodes, others
@@ -111,16 +111,6 @@ class BridgesLink(Link["BrokerView"]):
             yield f"the processed ids of {self.view.site} were not read"
         elif ids:
             yield f"{ids} id(s) to ship at {self.view.site}"
-
-    def unsettled(self) -> Iterator[str]:
-        view = self.view
-        for flow in view.carrying:
-            if not flow.attached:
-                yield f"{view.site}: the bridge of {flow.unit} is not connected"
-            if flow.to_ship != 0:
-                yield f"{view.site}: {if_known(flow.to_ship)} to ship of {flow.unit}"
-        if self.unapplied != 0:
-            yield f"{view.site}: {count_text(self.unapplied)} id(s) not applied yet"
 
     @property
     def counters(self) -> Iterable[Queue]:
@@ -266,8 +256,8 @@ class Flow:
 class Requests(ArtemisRequests):
     """Every pause outlasts a restart of the broker, because paused queues keep clients out here."""
 
-    def pause(self, queue: Queue) -> Request:
-        return self.pause_lasting(queue)
+    def pause(self, queue: Queue, *, lasting: bool = True) -> Request:  # noqa: ARG002
+        return super().pause(queue, lasting=True)
 
 
 @dataclass(frozen=True, slots=True)

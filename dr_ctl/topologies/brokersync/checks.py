@@ -42,7 +42,7 @@ class Counts(rules.Counts):
 def counts(source: BrokerView, target: BrokerView, queues: Queues) -> list[Counts]:
     to_ship = {name: copies.depth for name, copies in source.copying.items()}
     return [
-        Counts(counted.queue, counted.source, counted.target, to_ship.get(counted.queue, 0))
+        Counts(counted.queue, counted.source, counted.target, counted.at, to_ship.get(counted.queue, 0))
         for counted in classic.counts(source, target, queues)
     ]
 
@@ -96,26 +96,25 @@ def nothing_owed(snapshot: SyncSnapshot, move: Move) -> bool:
 
 
 def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterator[Finding]:
-    name = f"{view.site}/{view.pair}"
-    yield from of_listeners(name, view)
-    yield from _link_listener(name, view)
+    yield from of_listeners(view)
+    yield from _link_listener(view)
     yield from classic.of_permits(view, (LINKS_UP, LINKS_DOWN, REMOVES, LISTS), at_return=(MOVES,))
     if view.network is None and len(view.networks) > 1:
         connectors = ", ".join(network.name for network in view.networks)
-        yield found("DR-LINK-001.connector", broker=name, links=connectors)
+        yield found("DR-LINK-001.connector", broker=view, links=connectors)
     elif view.network is not None and not view.link.attached:
-        yield found("DR-LINK-004", broker=name, link=f"network connector {view.network.name}", site=view.site)
-    yield from of_queues(name, view)
+        yield found("DR-LINK-004", broker=view, link=f"network connector {view.network.name}", site=view.site)
+    yield from of_queues(view)
     yield from classic.of_pausing(view, case)
 
 
-def _link_listener(name: str, view: BrokerView) -> Iterator[Finding]:
+def _link_listener(view: BrokerView) -> Iterator[Finding]:
     if shared := sorted({bridge.protocol for bridge in view.bridges} & {*view.config.clients}):
-        yield found("DR-DOOR-003.shared", broker=name, shared=", ".join(shared))
+        yield found("DR-DOOR-003.shared", broker=view, shared=", ".join(shared))
     elif not view.link.listeners and view.config.mirror is None:
         others = [acceptor.name for acceptor in view.acceptors if acceptor.name not in view.config.clients]
         which = f"{', '.join(others)} could be it" if others else "clients use all of them"
-        finding = found("DR-DOOR-003.connector", broker=name, which=which)
+        finding = found("DR-DOOR-003.connector", broker=view, which=which)
         # Where nothing can be named, nobody waits for a restart while no site serves.
         yield finding if others else replace(finding, weighs=finding.weighs & ~RefusalScope.FAILOVER)
 
@@ -135,7 +134,7 @@ def of_both(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> I
     wrong = [
         counted
         for counted in lacking(source, target, rules.queues, snapshot.traffic.get(source.pair, {}))
-        if move.spec.accept_difference.get(counted.queue) != abs(counted.more)
+        if move.spec.accept_difference.get(counted.queue) != counted.size
     ]
     if wrong:
         yield found("DR-PARITY-001", differences=brief([finding.text(source.site, target.site) for finding in wrong]))
@@ -170,14 +169,13 @@ def possible_duplicates(queue: str, copies: int, site: str) -> Finding:
 
 
 def _copies(source: BrokerView, target: BrokerView) -> Iterator[Finding]:
-    name = f"{source.site}/{source.pair}"
     if not source.copying:
-        yield found("DR-SYNC-001.no_copies", broker=name, target=target.site, source=source.site)
+        yield found("DR-SYNC-001.no_copies", broker=source, target=target.site, source=source.site)
     elif source.network is None and not source.networks:
-        yield found("DR-SYNC-001.no_connector", broker=name, target=target.site, source=source.site)
+        yield found("DR-SYNC-001.no_connector", broker=source, target=target.site, source=source.site)
     left_out = [name for name in source.without_dead_letters if name not in source.copying and source.copying]
     if left_out:
-        yield found("DR-SYNC-002", broker=name, site=target.site, left_out=brief(sorted(left_out)))
+        yield found("DR-SYNC-002", broker=source, site=target.site, left_out=brief(sorted(left_out)))
     if not target.networks or (not target.copying and target.network is not None and target.network.to is None):
         yield found("DR-SYNC-003", site=target.site, pair=target.pair, other_site=source.site)
 

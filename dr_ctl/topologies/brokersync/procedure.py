@@ -5,8 +5,6 @@ The messages of a returned site are compared by id before they come in. A person
 they are moved aside within the broker, or put back, and none is lost. Whatever asks a broker raises `BrokerError`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -125,7 +123,7 @@ class SyncGate(Gate[BrokerView]):
         return [
             counted.text(move.source, move.target)
             for counted in checks.counts(now.source, now.target, self.observer.queues)
-            if counted.more and accepted.get(counted.queue) != abs(counted.more)
+            if counted.more and accepted.get(counted.queue) != counted.size
         ]
 
     def compare(self, now: PairReading[BrokerView], move: Move) -> Outcome:
@@ -302,7 +300,7 @@ def _cleared(
             continue
         if counted.queue not in deep:
             differences.append(_compared(tools, source, target, ends, counted))
-        elif counted.more and abs(counted.more) != accepted.get(counted.queue):  # equal numbers are the gate's
+        elif counted.more and counted.size != accepted.get(counted.queue):  # equal numbers are the gate's
             text = f"{counted.text(source.site, target.site)}: too many to compare by id in time"
             return Failed(text, findings=(not_compared(counted, source.site, target.site),))
     for apart in differences:
@@ -419,7 +417,7 @@ def restart(tools: SyncTools, step: PlannedStep, move: Move, context: StepContex
 
     def away() -> dict[str, str]:
         views = tools.observer.read_at(move.source)
-        return {f"{view.site}/{view.pair}": "" for view in views if not view.link.attached}
+        return {str(view): "" for view in views if not view.link.attached}
 
     return attached(tools, step, move, context, "the network connector", away)
 
@@ -687,6 +685,4 @@ class SyncTopology(PairTopology[BrokerView]):
         return [copies for _, _, copies in _nothing_proves(self.observer, serving, waiting, pattern)]
 
 
-TOPOLOGY: Final = TopologyDefinition(
-    PROCEDURE, CHECKS, READS, SyncTools, "start its clients' connectors", NOT_COPIED, made=SyncTopology
-)
+TOPOLOGY: Final = TopologyDefinition(PROCEDURE, CHECKS, READS, SyncTools, NOT_COPIED, made=SyncTopology)

@@ -17,8 +17,8 @@ def counts(source: ClassicBroker, target: ClassicBroker, queues: Queues) -> list
     """Count every selected queue of clients, by name. Dead letters are left out, as every broker fills its own."""
     return [
         counted
-        for counted, either in at_both(source, target, queues)
-        if not any(queue is not None and queue.dead_letter_address is not None for queue in either)
+        for counted in at_both(source, target, queues)
+        if not any(queue is not None and queue.dead_letter_address is not None for queue in counted.at)
     ]
 
 
@@ -31,9 +31,9 @@ def of_permits(
         return
     for permit in (CLOSES, OPENS, *more, *at_return):
         if permit in view.denied:
-            broker, severity = f"{view.site}/{view.pair}", Severity.WARNING if permit in at_return else None
+            severity = Severity.WARNING if permit in at_return else None
             key = "DR-POLICY-001.return" if permit in at_return else "DR-POLICY-001"
-            finding = found(key, severity=severity, broker=broker, site=view.site, permit=permit)
+            finding = found(key, severity=severity, broker=view, site=view.site, permit=permit)
             opens = permit is OPENS and not view.open  # without that a failover opens nothing either
             yield replace(finding, weighs=finding.weighs | RefusalScope.FAILOVER) if opens else finding
 
@@ -43,11 +43,10 @@ def of_pausing(view: ClassicBroker, case: Case[Any] | None) -> Iterator[Finding]
     denied = [permit for permit in (PAUSES, RESUMES) if permit in view.denied]
     if case is None or view.role is not Role.SERVING or not denied or not view.managed:
         return
-    broker, permit = f"{view.site}/{view.pair}", denied[0]
     if case.move.spec.cut_in_flight:
-        yield found("DR-POLICY-002.not_needed", severity=Severity.WARNING, broker=broker, permit=permit)
+        yield found("DR-POLICY-002.not_needed", severity=Severity.WARNING, broker=view, permit=denied[0])
     else:
-        yield found("DR-POLICY-002.refused", broker=broker, site=view.site, permit=permit)
+        yield found("DR-POLICY-002.refused", broker=view, site=view.site, permit=denied[0])
 
 
 def _denied(view: ClassicBroker) -> str:

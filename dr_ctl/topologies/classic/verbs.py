@@ -74,7 +74,7 @@ def probe(tools: Tools[Any], step: PlannedStep, move: Move, context: StepContext
 def dead_letters(views: Iterable[Broker]) -> Mapping[str, int]:
     """Count the dead letters of each dead-letter queue of a site, by broker and queue."""
     return {
-        f"{view.site}/{view.pair} {queue.name}": queue.depth
+        f"{view} {queue.name}": queue.depth
         for view in views
         for queue in view.queues
         if queue.dead_letter_address is not None and queue.counted

@@ -92,11 +92,8 @@ class Requests(ABC):
     @abstractmethod
     def queues(self, beginning: str) -> str: ...
 
-    def pause(self, queue: Queue) -> Request:
-        return request(queue.bean, PAUSE)
-
-    def pause_lasting(self, queue: Queue) -> Request:
-        """Pause a queue so that a restart of the broker keeps it paused, where it can."""
+    def pause(self, queue: Queue, *, lasting: bool = False) -> Request:  # noqa: ARG002 - no pause is lasting here
+        """Pause a queue; a restart of the broker keeps a `lasting` pause, where it can."""
         return request(queue.bean, PAUSE)
 
     def resume(self, queue: Queue) -> Request:
@@ -143,12 +140,9 @@ def switched(view: Broker, goal: Goal, part: Any, summary: str, when: str | None
     return call(view, goal, part.name, asked, f"{summary} {part.name}", when, at_most)
 
 
-def pause(view: Broker, queue: Queue, when: str | None = None) -> Call:
-    return call(view, Goal.PAUSE, queue.name, view.requests.pause(queue), f"pause {queue.name}", when)
-
-
-def pause_lasting(view: Broker, queue: Queue) -> Call:
-    return call(view, Goal.PAUSE, queue.name, view.requests.pause_lasting(queue), f"pause {queue.name}")
+def pause(view: Broker, queue: Queue, when: str | None = None, *, lasting: bool = False) -> Call:
+    asked = view.requests.pause(queue, lasting=lasting)
+    return call(view, Goal.PAUSE, queue.name, asked, f"pause {queue.name}", when)
 
 
 def resume(view: Broker, queue: Queue, when: str | None = None) -> Call:

@@ -43,37 +43,37 @@ def of_silent(silent: Silent) -> Iterator[Finding]:
     yield no_answer(f"{silent.site}/{silent.pair}", silent.role, silent.error, Severity.ERROR)
 
 
-def of_listeners(name: str, view: Broker) -> Iterator[Finding]:
+def of_listeners(view: Broker) -> Iterator[Finding]:
     named = {"clients": view.config.clients, "mirror": view.config.mirror or (), "cluster": view.config.cluster}
     declared = [acceptor.name for acceptor in view.acceptors]
     for key, names in named.items():
         if missing := [name for name in names if name not in declared]:
             there = ", ".join(declared) or "none"
-            yield found("DR-DOOR-001", broker=name, missing=", ".join(missing), there=there, key=key)
+            yield found("DR-DOOR-001", broker=view, missing=", ".join(missing), there=there, key=key)
     listeners = view.listeners
     if view.open and not all(listener.started for listener in listeners):
         closed = [listener.name for listener in listeners if not listener.started]
-        yield found("DR-DOOR-002", broker=name, closed=", ".join(closed))
+        yield found("DR-DOOR-002", broker=view, closed=", ".join(closed))
     ports, stomp_port = {listener.port for listener in listeners}, view.config.stomp_port
     if stomp_port is not None and ports and None not in ports and stomp_port not in ports:
         at = brief([f"{listener.name} {if_known(listener.port)}" for listener in listeners])
-        yield found("DR-DOOR-009", broker=name, greets_at=stomp_port, listeners=at)
+        yield found("DR-DOOR-009", broker=view, greets_at=stomp_port, listeners=at)
     if shut := [listener.name for listener in view.link.listeners if not listener.started]:
         kept_out = [debt.lost_site for debt in debts_of(view.documents) if debt.kind is DebtKind.QUARANTINE]
         if kept_out:
-            yield found("DR-DOOR-004.quarantine", broker=name, shut=brief(shut), lost=kept_out[0])
+            yield found("DR-DOOR-004.quarantine", broker=view, shut=brief(shut), lost=kept_out[0])
         else:
-            yield found("DR-DOOR-004.closed", broker=name, shut=brief(shut))
-    yield from _of_inner_listeners(name, view)
+            yield found("DR-DOOR-004.closed", broker=view, shut=brief(shut))
+    yield from _of_inner_listeners(view)
     left_open = [listener for listener in view.fence.leaves_open if listener.started]
     if clients_elsewhere := view.fence.clients_elsewhere():
         key = "DR-DOOR-005.unknown" if _may_be_brokers(view) else "DR-DOOR-005"
-        yield found(key, broker=name, strangers=brief(clients_elsewhere))
+        yield found(key, broker=view, strangers=brief(clients_elsewhere))
     elif others := [listener.name for listener in left_open if listener.port not in view.inner_ports]:
-        yield found("DR-DOOR-006", broker=name, others=", ".join(others))
+        yield found("DR-DOOR-006", broker=view, others=", ".join(others))
 
 
-def _of_inner_listeners(name: str, view: Broker) -> Iterator[Finding]:
+def _of_inner_listeners(view: Broker) -> Iterator[Finding]:
     """A fence that closes these cuts nodes and brokers off from each other; a shared store keeps nodes apart."""
     inner_ports = view.inner_ports
     if listeners := [listener.name for listener in view.listeners if listener.port in inner_ports]:
@@ -82,12 +82,12 @@ def _of_inner_listeners(name: str, view: Broker) -> Iterator[Finding]:
         or_else = beside if len(listeners) < len(view.listeners) else ""
         joined = "DR-NODE-002.cluster" if view.is_clustered else "DR-NODE-002.shared_store"
         key = "DR-NODE-002.replicating" if view.replicates else joined
-        yield found(key, broker=name, listeners=named, or_else=or_else)
+        yield found(key, broker=view, listeners=named, or_else=or_else)
     elif view.replicates and not any(listener.port in inner_ports for listener in view.acceptors):
-        yield found("DR-NODE-002.not_known", broker=name)
+        yield found("DR-NODE-002.not_known", broker=view)
     linked = [listener.name for listener in view.link.listeners if listener.port in inner_ports]
     if view.replicates and linked:
-        yield found("DR-NODE-003", broker=name, listeners=", ".join(linked))
+        yield found("DR-NODE-003", broker=view, listeners=", ".join(linked))
 
 
 def _may_be_brokers(view: Broker) -> bool:
@@ -100,7 +100,7 @@ def _may_be_brokers(view: Broker) -> bool:
 
 def of_locks(view: Broker) -> Iterator[Finding]:
     if locks := view.fence.passive:
-        yield found("DR-DOOR-008.stopped", broker=f"{view.site}/{view.pair}", locks=brief(locks), site=view.site)
+        yield found("DR-DOOR-008.stopped", broker=view, locks=brief(locks), site=view.site)
 
 
 def of_link_listeners(view: Broker, peer: Broker | None) -> Iterator[Finding]:
@@ -109,17 +109,17 @@ def of_link_listeners(view: Broker, peer: Broker | None) -> Iterator[Finding]:
         yield found("DR-DOOR-011", site=view.site, pair=view.pair, guests=brief(clients), listeners=names)
 
 
-def of_queues(name: str, view: Broker) -> Iterator[Finding]:
+def of_queues(view: Broker) -> Iterator[Finding]:
     if view.prepared:
-        yield found("DR-TX-001", broker=name, count=len(view.prepared), prepared=brief(view.prepared))
+        yield found("DR-TX-001", broker=view, count=len(view.prepared), prepared=brief(view.prepared))
     if wrong := [queue for queue in view.queues if not queue.counted]:
         figures = brief([f"{queue.name}: {queue.depth} message(s), {queue.delivering} in delivery" for queue in wrong])
-        yield found("DR-QUEUE-003", broker=name, queues=figures)
+        yield found("DR-QUEUE-003", broker=view, queues=figures)
     if view.forged:
-        yield found("DR-LOCK-004", broker=name, forged=brief(view.forged))
+        yield found("DR-LOCK-004", broker=view, forged=brief(view.forged))
     lifted = paused_by_runs(view)
     if paused := [name for name in view.paused if name not in lifted]:
-        yield found("DR-QUEUE-001", broker=name, paused=brief(paused))
+        yield found("DR-QUEUE-001", broker=view, paused=brief(paused))
 
 
 def of_taken(view: Broker, names: Iterable[str]) -> Iterator[Finding]:
@@ -131,6 +131,17 @@ def of_taken(view: Broker, names: Iterable[str]) -> Iterator[Finding]:
 def of_standby(view: Broker) -> Iterator[Finding]:
     if held := [f"{consumer.queue}: {consumer.who}" for consumer in view.consumers if consumer.queue in view.business]:
         yield found("DR-STANDBY-001", site=view.site, pair=view.pair, held=brief(held))
+
+
+def of_mqtt(view: Broker, peer: Broker) -> Iterator[Finding]:
+    if stays := " and ".join(view.stays):
+        again = f"Publish with retain again once {peer.site} serves: until then it gives what it retained itself."
+        remedies = {
+            "retained message(s) of MQTT": again,
+            "the session state of": f"Let clients subscribe again at {peer.site}, as after a session that was lost.",
+        }
+        advice, site = " ".join(remedy for kind, remedy in remedies.items() if kind in stays), view.site
+        yield found("DR-MQTT-001", site=site, pair=view.pair, stays=stays, other_site=peer.site, advice=advice)
 
 
 def of_pair(source: Broker, target: Broker, includes: Callable[[str], bool] = lambda _: True) -> Iterator[Finding]:
@@ -146,6 +157,7 @@ def of_pair(source: Broker, target: Broker, includes: Callable[[str], bool] = la
         yield found("DR-QUEUE-002", site=target.site, paused=brief(paused))
     if paused := [name for name in target.paused if name in by_runs]:
         yield found("DR-QUEUE-002.by_run", site=target.site, paused=brief(paused))
+    yield from of_mqtt(source, target)
 
 
 def on_the_way(
@@ -153,22 +165,16 @@ def on_the_way(
 ) -> Iterator[Finding]:
     """Weigh the findings on a broker for this move. A finding on what only the way back from the target needs refuses
     no way there, and nobody misses the listener of a link that the peer does not have. Listeners that open behind the
-    lasting fence of this very run, or of its target, are closed by its fence again."""
+    lasting fence of this very run, or of its target, are closed by its fence again. No restart of a link helps beside a
+    peer that does not answer."""
     unlinked = isinstance(peer, Broker) and peer.link.missing
     own_fence = reopened(move, view) or (view.fence.roles_revoked and not before(move, view)["shut_out"])
     for finding in findings:
         if finding.id == "DR-LINK-009" and view.site == move.target:
             yield replace(finding, severity=Severity.WARNING)
-        elif not (finding.id == "DR-DOOR-003" and unlinked) and not (finding.id == "DR-FENCE-004" and own_fence):
-            yield finding
-
-
-def _beside(peer: Broker | Silent | None, findings: Iterable[Finding]) -> Iterator[Finding]:
-    """Advise no restart of the link beside a peer that does not answer, because no restart helps then."""
-    for finding in findings:
-        if isinstance(peer, Silent) and finding.id == "DR-LINK-004":
+        elif finding.id == "DR-LINK-004" and isinstance(peer, Silent):
             yield replace(finding, remedy=f"{peer.site} does not answer; once it does, the link attaches.")
-        else:
+        elif not (finding.id == "DR-DOOR-003" and unlinked) and not (finding.id == "DR-FENCE-004" and own_fence):
             yield finding
 
 
@@ -231,16 +237,15 @@ def of_brokers(
 ) -> Iterator[Check]:
     for brokers in snapshot.sites.values():
         for view in brokers.values():
-            where = f"{view.site}/{view.pair}"
             if isinstance(view, Silent):
-                yield from (Check(check.name, where, None) for check in table)
+                yield from (Check(check.name, f"{view.site}/{view.pair}", None) for check in table)
                 continue
             findings = list(found(view))
             for check in table:
                 against = [finding for finding in findings if finding.id == check.id]
                 # A broker that is known by others alone was not asked the common questions.
                 if view.answered or check not in OF_BROKER:
-                    yield Check(check.name, where, check.read(view), against)
+                    yield Check(check.name, str(view), check.read(view), against)
 
 
 def of_pairs(
@@ -300,7 +305,7 @@ class Checks(Generic[V]):
                 if isinstance(view, Silent):
                     findings += of_silent(view)
                 else:
-                    findings += on_the_way(_beside(peer, self.of_broker(view, case)), view, peer, move)
+                    findings += on_the_way(self.of_broker(view, case), view, peer, move)
         for target in snapshot.views(move.target):
             findings += self.of_waiting(target) if target.role is not Role.SERVING else ()
         for both in snapshot.both(move.source, move.target):

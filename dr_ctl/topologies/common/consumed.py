@@ -100,11 +100,6 @@ def copy_exists(queue: str, ids: frozenset[str]) -> Shown:
     return Shown(ids, f"they lie in {queue} too")
 
 
-def acknowledged(ids: frozenset[str], site: str) -> Shown:
-    """The outflow of a returned site holds the acknowledgement of each."""
-    return Shown(ids, f"clients of {site} acknowledged them, as its outflow shows by their ids")
-
-
 def decided(ids: frozenset[str], reason: str) -> Shown:
     """A person decided it, having seen these ids, and gave a reason; the messages are kept for putting back."""
     return Shown(ids if reason.strip() else frozenset(), f"a person's word: {reason}")

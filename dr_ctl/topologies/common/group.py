@@ -4,8 +4,6 @@ the node that is active then. A broker with a single process is a group of one, 
 A passive node answers like an empty broker. Therefore every request to a group also asks the node who it is.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter
@@ -79,22 +77,22 @@ def nodes_in_link(peer: Broker, site: str, named: int) -> tuple[Node, ...]:
 
 def of_nodes(view: Broker, peer: Broker | None, severity: Severity) -> Iterator[Finding]:
     """Find what is wrong with a broker's nodes. `severity` is that of nodes which the settings do not name."""
-    broker, by_state = f"{view.site}/{view.pair}", Counter(node.state for node in view.nodes)
+    by_state = Counter(node.state for node in view.nodes)
     if by_state[NodeState.ACTIVE] > 1:
-        yield found("DR-NODE-005", broker=broker, nodes=shown(view), site=view.site)
+        yield found("DR-NODE-005", broker=view, nodes=shown(view), site=view.site)
     if nodes := unnamed_of(view, peer):
         yield found("DR-NODE-001.several", severity=severity, nodes=brief([*map(str, nodes)]), site=view.site)
     for node in (node for node in view.nodes if node.state is NodeState.PASSIVE):
         if node.in_sync is False:
-            yield found("DR-NODE-006.not_in_sync", broker=broker, node=node.name)
+            yield found("DR-NODE-006.not_in_sync", broker=view, node=node.name)
         elif node.node != view.node:
-            yield found("DR-NODE-006.stranger", broker=broker, node=node.name)
+            yield found("DR-NODE-006.stranger", broker=view, node=node.name)
         elif node.version != view.version:
-            yield found("DR-NODE-006.version", broker=broker, node=node.name, version=node.version, active=view.version)
+            yield found("DR-NODE-006.version", broker=view, node=node.name, version=node.version, active=view.version)
         elif node.pending:
-            yield found("DR-NODE-006.pending", broker=broker, node=node.name, count=node.pending)
+            yield found("DR-NODE-006.pending", broker=view, node=node.name, count=node.pending)
     if view.nodes and peer is not None and len(peer.link.peer_nodes) == 1:
-        yield found("DR-NODE-006.link", broker=broker, peer=peer.site, how=peer.link.adds_node)
+        yield found("DR-NODE-006.link", broker=view, peer=peer.site, how=peer.link.adds_node)
 
 
 def shown(view: Broker) -> str:

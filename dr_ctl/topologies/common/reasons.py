@@ -64,7 +64,7 @@ def let_in_again(views: Iterable[Broker], lost: str) -> str | None:
     for view in views:
         listeners = [listener.name for listener in view.link.listeners if listener.started and not view.open]
         if listeners and not view.link.is_shut and debt_name(DebtKind.QUARANTINE, lost, view.site) in view.documents:
-            at = f"acceptor {brief(listeners)} at {view.site}/{view.pair}"
+            at = f"acceptor {brief(listeners)} at {view}"
             return f"{at} is open again: its broker was started anew, or another node of it took over"
     return None
 
@@ -149,8 +149,7 @@ def against_step(case: Case[V], checks: Checks[V]) -> Iterator[Finding]:
             yield from (weighed(finding, weight) for finding in of_nodes(view, peer, Severity.WARNING))
             yield from of_link_listeners(view, peer)
             if peer is None and (locks := view.fence.contenders):
-                broker = f"{view.site}/{view.pair}"
-                yield found("DR-DOOR-008.silent", broker=broker, locks=brief(locks), peer=move.target)
+                yield found("DR-DOOR-008.silent", broker=view, locks=brief(locks), peer=move.target)
         for reason in [finding for view in snapshot.views(move.source) for finding in checks.of_broker(view)]:
             if restarts and reason.id in _MENDED:
                 continue

@@ -40,14 +40,13 @@ class Mark:
 
 
 def changes(before: Broker, now: Broker, moves: Callable[[str | None], bool]) -> list[str]:
-    name = f"{now.site}/{now.pair}"
     if before.start != now.start:
-        return [f"{name} was restarted since the gate was seen to hold"]
+        return [f"{now} was restarted since the gate was seen to hold"]
     # Depth and added messages show removed messages too: the queue is less deep while as many were added.
     was, figures = ({queue.name: (queue.depth, queue.added) for queue in view.link.counters} for view in (before, now))
     changed = [queue for queue in figures if moves(now.unit_of(queue)) and figures[queue] != was.get(queue)]
     changed += sorted(queue for queue in was.keys() - figures.keys() if moves(before.unit_of(queue)))
-    return [f"{name}: something came or went since the gate was seen to hold: {brief(changed)}"] if changed else []
+    return [f"{now}: something came or went since the gate was seen to hold: {brief(changed)}"] if changed else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +84,13 @@ def held_at(view: Broker) -> Receipt | None:
 def changes_since(receipt: Receipt, views: Sequence[Broker], spec: Spec | None = None) -> list[str]:
     since, reasons = f"the receipt of {receipt.at}", list[str]()
     for view in views:
-        name, mark, now = f"{view.site}/{view.pair}", receipt.marks.get(view.site), Mark.of(view, spec)
+        mark, now = receipt.marks.get(view.site), Mark.of(view, spec)
         if mark is None:
             reasons.append(f"{since} says nothing of {view.site}")
         elif not same_start(now.start, mark.start):
-            reasons.append(f"{name} was restarted since {since}")
+            reasons.append(f"{view} was restarted since {since}")
         elif now.counters != mark.counters:
-            reasons.append(f"{name} has a queue whose counters moved since {since}")
+            reasons.append(f"{view} has a queue whose counters moved since {since}")
     return reasons
 
 

@@ -37,9 +37,12 @@ def selects_all(queues: Queues, beginning: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
+    """The depths of a queue at two brokers, and the queue as it lies `at` each. An absent queue counts as empty."""
+
     queue: str
     source: int
     target: int
+    at: tuple[Queue | None, Queue | None]
 
     def text(self, source: str, target: str) -> str:
         return f"{self.queue}: {self.source} at {source}, {self.target} at {target}"
@@ -48,16 +51,18 @@ class Counts:
     def more(self) -> int:
         return self.target - self.source
 
+    @property
+    def size(self) -> int:
+        return abs(self.more)
 
-def at_both(
-    source: Broker, target: Broker, queues: Queues
-) -> Iterator[tuple[Counts, tuple[Queue | None, Queue | None]]]:
-    """Yield every selected queue of two brokers by name, as it lies at both. An absent queue counts as empty."""
+
+def at_both(source: Broker, target: Broker, queues: Queues) -> Iterator[Counts]:
+    """Count every selected queue of two brokers, by name."""
     at_source, at_target = selected(source, queues), selected(target, queues)
     for name in sorted(at_source.keys() | at_target.keys()):
         either = at_source.get(name), at_target.get(name)
         source_depth, target_depth = (queue.depth if queue is not None else 0 for queue in either)
-        yield Counts(name, source_depth, target_depth), either
+        yield Counts(name, source_depth, target_depth, either)
 
 
 def holding(view: Broker) -> str:

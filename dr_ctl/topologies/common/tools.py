@@ -269,8 +269,10 @@ class Tools(Generic[V_co]):
     such a call may have had an effect, `cut_off` where a hook was to cut the lost site off. `no_takeover_at_s` is the
     last moment at which no other node was known to have taken over. `opening_s` is how long a broker that was told to
     let clients in may keep them waiting, `link_connects_s` how long a link may need to connect. `not_redelivered` names
-    the messages that do not come again when the clients that hold them are cut."""
+    the messages that do not come again when the clients that hold them are cut. `by_console` says how a person opens a
+    site in its console."""
 
+    by_console = "start its clients' connectors"
     opening_s = 0.0
     not_redelivered = ""
     link_connects_s = 0.0
@@ -284,8 +286,8 @@ class Tools(Generic[V_co]):
         self.opened = self.may_serve = self.cut_off = False
         self.no_takeover_at_s = 0.0
 
-    def by_hand(self, site: str, by_console: str) -> str:
-        return f"in the console of {site}: {by_console}, and resume its paused queues"
+    def by_hand(self, site: str) -> str:
+        return f"in the console of {site}: {self.by_console}, and resume its paused queues"
 
     def change(self, calls: Sequence[Call], context: StepContext) -> list[Outcome]:
         return context.change(calls, self.sender.send)

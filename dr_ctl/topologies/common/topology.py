@@ -3,9 +3,9 @@ its procedure. A step ends with a reading or an attempt that shows its effect; t
 Flags lie: an acceptor whose port is taken by another process says that it is started."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import ExitCode, Json, Role
@@ -60,10 +60,10 @@ COMMON: Final[Procedure[Any, Any]] = {
 
 
 class PairDriver(Generic[V_co]):
-    """An instance serves one command. `by_console` says how a person opens a site in its console."""
+    """An instance serves one command."""
 
-    def __init__(self, procedure: Procedure[Any, Any], tools: Tools[V_co], by_console: str) -> None:
-        self._procedure, self._tools, self._by_console = procedure, tools, by_console
+    def __init__(self, procedure: Procedure[Any, Any], tools: Tools[V_co]) -> None:
+        self._procedure, self._tools, self.by_hand = procedure, tools, tools.by_hand
         self._move: Move | None = None
         self._steps: dict[str, PlannedStep] = {}
         self._last: tuple[str, StepContext] | None = None
@@ -220,13 +220,13 @@ class PairDriver(Generic[V_co]):
         unlocked, outcome = waited.reading
         return outcome if waited.satisfied else unlocked or outcome
 
-    def by_hand(self, site: str) -> str:
-        return self._tools.by_hand(site, self._by_console)
 
+class Companion:
+    """A companion reads something beside the brokers; this one reads nothing."""
 
-class Companion(Protocol):
     def read_with(self, read: Callable[[], S]) -> S:
         """Return the reading with the companion's own, which was made meanwhile."""
+        return read()
 
     def spend_at_most(self, seconds: float, site: str) -> None: ...
 
@@ -240,12 +240,14 @@ class PairTopology(Generic[V]):
     observer: Observer[V, Session[V]]
     recipe: Recipe[Any]
     driver: Callable[..., Driver[Any]]
-    companion: Companion | None = None
+    companion: Companion = field(default_factory=Companion)
 
     def read(self, *, over_s: float = 0.0) -> Snapshot[V]:
         """Read once, the brokers alone, because the monitor reads several times a second and keeps nothing else; or
         read twice, so far apart, which shows what moves."""
-        return self._with_companion(lambda: self.observer.observe_over(over_s)) if over_s else self.observer.read_once()
+        if not over_s:
+            return self.observer.read_once()
+        return self.companion.read_with(lambda: self.observer.observe_over(over_s))
 
     def poll(self, *, full: bool = False) -> TimedReading[Snapshot[V]] | None:
         """Read each broker's outflow and role, in a few milliseconds, or everything: a late broker delays no answer of
@@ -253,15 +255,11 @@ class PairTopology(Generic[V]):
         return self.observer.poll(full=full)
 
     def observe(self) -> Snapshot[V]:
-        return self._with_companion(self.observer.observe)
-
-    def _with_companion(self, read: Callable[[], Snapshot[V]]) -> Snapshot[V]:
-        return self.companion.read_with(read) if self.companion is not None else read()
+        return self.companion.read_with(self.observer.observe)
 
     def spend_at_most(self, seconds: float, site: str) -> None:
         self.observer.spend_at_most(seconds, site)
-        if self.companion is not None:
-            self.companion.spend_at_most(seconds, site)
+        self.companion.spend_at_most(seconds, site)
 
     def stores(self) -> Sequence[Store]:
         return [session.store() for session in self.observer.all()]
@@ -282,20 +280,18 @@ class PairTopology(Generic[V]):
 
     def close(self) -> None:
         self.observer.close()
-        if self.companion is not None:
-            self.companion.close()
+        self.companion.close()
 
 
 @dataclass(frozen=True, slots=True)
 class TopologyDefinition(Generic[V]):
-    """Makes an installation's topology ready for one command. `by_console` says how a person opens a site in its
-    console; `lost_on_the_way` names what the link does not bring over, `cannot_tell` what of that cannot be read."""
+    """Makes an installation's topology ready for one command. `lost_on_the_way` names what the link does not bring
+    over, `cannot_tell` what of that cannot be read."""
 
     procedure: Procedure[Any, Any]
     checks: Checks[V]
     reads: Reads[V, Any]
     tools: Callable[[Any, recipe.Recipe[V], Sender], Tools[V]]
-    by_console: str
     lost_on_the_way: tuple[str, ...] = ()
     cannot_tell: tuple[str, ...] = ()
     moves_parts: bool = False
@@ -310,6 +306,6 @@ class TopologyDefinition(Generic[V]):
         decides = self.recipe(installation.settings.queues, installation.settings.drain, timeouts)
 
         def driver(lease: Lease | None = None) -> PairDriver[V]:
-            return PairDriver(self.procedure, self.tools(observer, decides, Sender(observer, lease)), self.by_console)
+            return PairDriver(self.procedure, self.tools(observer, decides, Sender(observer, lease)))
 
         return self.made(observer, decides, driver)

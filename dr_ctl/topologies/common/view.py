@@ -253,9 +253,9 @@ class Link(ABC, Generic[V]):
     def __init__(self, view: V) -> None:
         self.view = view
 
-    @abstractmethod
     def unsettled(self) -> Iterator[str]:
-        """Yield the reasons for which the gate stays shut at this broker."""
+        """Yield the reasons for which the common gate stays shut at this broker."""
+        return iter(())
 
     @property
     def can_be_shut(self) -> bool:
@@ -382,9 +382,6 @@ class NoLink(Link[V]):
 
     def carries(self, _queue: str) -> ReplicationScope:
         return ReplicationScope.NOTHING
-
-    def unsettled(self) -> Iterator[str]:
-        return iter(())
 
 
 AnyLink = Link[Any]
@@ -514,6 +511,9 @@ class Broker(ABC):
         named = {queue.name: queue for queue in self.queues}
         object.__setattr__(self, "by_name", named)
         object.__setattr__(self, "business", {name: queue for name, queue in named.items() if queue.business})
+
+    def __str__(self) -> str:
+        return f"{self.site}/{self.pair}"
 
     @property
     def answered(self) -> bool:

@@ -8,7 +8,6 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Severity, brief, total
 from dr_ctl.core.notation import if_known
 from dr_ctl.engine.ports import Move
-from dr_ctl.topologies.artemis.broker import of_mqtt
 from dr_ctl.topologies.common import reasons
 from dr_ctl.topologies.common.checks import NO_CHECK, Case, Checks, Named, listeners, of_listeners, of_pair, of_queues
 from dr_ctl.topologies.common.rules import selected
@@ -57,52 +56,50 @@ def unreplicated(source: SiteView, target: SiteView, move: Move) -> Iterator[Fin
 
 
 def of_broker(view: SiteView, _case: Case[SiteView] | None = None) -> Iterator[Finding]:
-    name = f"{view.site}/{view.pair}"
     service = view.service
-    yield from of_listeners(name, view)
+    yield from of_listeners(view)
     if service is None or not service.started:
-        yield found("DR-CONT-001", broker=name)
+        yield found("DR-CONT-001", broker=view)
         return
     if service.activated and not service.delivering:
-        yield found("DR-CONT-007", broker=name, site=view.site)
+        yield found("DR-CONT-007", broker=view, site=view.site)
     if not service.activated and (opened := [listener.name for listener in view.listeners if listener.started]):
-        yield found("DR-CONT-006", broker=name, opened=", ".join(opened))
+        yield found("DR-CONT-006", broker=view, opened=", ".join(opened))
     if view.nodes:
         names = ", ".join(listener.name for listener in view.listeners)
-        yield found("DR-CONT-022", broker=name, listeners=names, site=view.site)
-    yield from _flows(name, view)
-    yield from of_queues(name, view)
+        yield found("DR-CONT-022", broker=view, listeners=names, site=view.site)
+    yield from _flows(view)
+    yield from of_queues(view)
 
 
-def _flows(name: str, view: SiteView) -> Iterator[Finding]:
+def _flows(view: SiteView) -> Iterator[Finding]:
     addresses: dict[str, list[str]] = {}
     for flow in view.flows:
         addresses.setdefault(flow.address, []).append(flow.queue)
     if shared := [f"{address}: {', '.join(names)}" for address, names in addresses.items() if len(names) > 1]:
-        yield found("DR-CONT-002", broker=name, shared=brief(shared))
+        yield found("DR-CONT-002", broker=view, shared=brief(shared))
     remembered = view.config.id_cache
     depths = {flow.queue: view.depth_of(flow.queue) for flow in view.flows}
     if remembered is not None and (deep := [f"{queue}: {n}" for queue, n in depths.items() if n > remembered]):
-        yield found("DR-CONT-003", broker=name, remembered=remembered, deep=brief(deep))
+        yield found("DR-CONT-003", broker=view, remembered=remembered, deep=brief(deep))
     if stopped := [bridge for bridge, started in view.link.ships.items() if not started]:
-        yield found("DR-CONT-008", broker=name, stopped=brief(stopped))
+        yield found("DR-CONT-008", broker=view, stopped=brief(stopped))
     elif not view.link.attached:
-        yield found("DR-CONT-009", broker=name)
+        yield found("DR-CONT-009", broker=view)
     spoken = [listener.name for listener in view.listeners if "AMQP" in listener.protocols]
     if spoken and (dropping := [flow.out_mirror.name for flow in view.flows if flow.out_mirror.routing == "multicast"]):
-        yield found("DR-CONT-021", broker=name, acceptors=", ".join(spoken), outflows=brief(dropping))
+        yield found("DR-CONT-021", broker=view, acceptors=", ".join(spoken), outflows=brief(dropping))
     if unread := [flow.in_acks.name for flow in view.flows if not flow.in_acks.consumers]:
-        yield found("DR-CONT-011", broker=name, unread=brief(unread))
+        yield found("DR-CONT-011", broker=view, unread=brief(unread))
     if held := [flow.staging.name for flow in view.flows if flow.staging.paused]:
-        yield found("DR-CONT-015", broker=name, held=brief(held))
+        yield found("DR-CONT-015", broker=view, held=brief(held))
     if view.commands is not None and view.commands.under_way:
-        yield found("DR-CONT-010", broker=name, waiting=view.commands.under_way)
+        yield found("DR-CONT-010", broker=view, waiting=view.commands.under_way)
 
 
 def of_both(source: SiteView, target: SiteView) -> Iterator[Finding]:
     own, other = source.service, target.service
     yield from of_pair(source, target)
-    yield from of_mqtt(source, target)
     if own is None or other is None:
         return
     if own.site_id == other.site_id:

@@ -4,8 +4,6 @@
 activation its delivery is waited for, and then watched until no late command can undo it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
@@ -383,8 +381,6 @@ LOST_ON_THE_WAY: Final = (
     "counts of queues that share an address, multicast ones above all: the plugin ships a message once for each",
     "messages that were put into a queue through management: they pass the plugin by",
 )
-BY_CONSOLE: Final = "activateSite of the continuity plugin, which starts its client acceptors"
-
 PROCEDURE: Final[Procedure[ContinuitySnapshot, ContinuityTools]] = {
     **COMMON,
     "catch-up": VerbHandler(draft_catch_up, catch_up),
@@ -397,4 +393,4 @@ PROCEDURE: Final[Procedure[ContinuitySnapshot, ContinuityTools]] = {
     "reinstate": VerbHandler(reinstate.draft, reinstate.act, reinstate.UNDO),
     "reconcile": VerbHandler(reinstate.draft_reconcile, reinstate.reconcile),
 }
-TOPOLOGY: Final = TopologyDefinition(PROCEDURE, CHECKS, READS, ContinuityTools, BY_CONSOLE, LOST_ON_THE_WAY)
+TOPOLOGY: Final = TopologyDefinition(PROCEDURE, CHECKS, READS, ContinuityTools, LOST_ON_THE_WAY)

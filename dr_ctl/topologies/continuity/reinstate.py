@@ -13,32 +13,14 @@ from dr_ctl.engine.plan import ALL, Call, Goal, PlannedStep, in_phase
 from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.broker import CREATE_FILTERED
-from dr_ctl.topologies.common.calls import (
-    call,
-    left_of,
-    pause,
-    pause_lasting,
-    quarantine_queue,
-    request,
-    resume,
-    switched,
-)
+from dr_ctl.topologies.common import wants
+from dr_ctl.topologies.common.calls import call, left_of, pause, quarantine_queue, request, resume, switched
 from dr_ctl.topologies.common.consumed import Consumed, Evidence, copy_exists
 from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.verbs.fence import counting, held_for_the_other, quarantine
 from dr_ctl.topologies.common.view import Residue
 from dr_ctl.topologies.common.waiting import Direction, Wait
-from dr_ctl.topologies.common.wants import (
-    DEBTS_CLEARED,
-    SOURCE,
-    TARGET,
-    AtBroker,
-    Wants,
-    debts_as_before,
-    link_access_as_before,
-    link_admitted,
-    planning,
-)
+from dr_ctl.topologies.common.wants import SOURCE, TARGET, AtBroker, Wants, link_admitted, planning
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.checks import nothing_owed
 from dr_ctl.topologies.continuity.reading import LinkEnds, Session
@@ -51,7 +33,7 @@ QUIET_READINGS: Final = 5
 
 def _untold(at: AtBroker) -> list[Call]:
     """A site that came back would obey the commands of the outage, one by one."""
-    return at.missing([pause_lasting(at.view, at.view.commands.out)]) if at.view.commands is not None else []
+    return at.missing([pause(at.view, at.view.commands.out, lasting=True)]) if at.view.commands is not None else []
 
 
 def commands(at: AtBroker) -> Iterator[Call]:
@@ -105,7 +87,7 @@ HELD: Final[Wants] = ((_held, SOURCE), (_acks_held, TARGET))
 FORGOTTEN: Final[Wants] = ((_forgotten, SOURCE), (_forgotten, TARGET))
 LISTENING: Final[Wants] = ((link_admitted, SOURCE), (link_admitted, TARGET))
 SHIPPED: Final[Wants] = ((lambda at: at.missing(acks_shipped(at)), TARGET),)
-DELIVERED: Final[Wants] = ((_delivers, SOURCE), (_talks, SOURCE), (_talks, TARGET), *DEBTS_CLEARED)
+DELIVERED: Final[Wants] = ((_delivers, SOURCE), (_talks, SOURCE), (_talks, TARGET), *wants.DEBTS_CLEARED)
 draft: Final = planning(
     TARGET,
     "its messages are let in, then its acknowledgements; only what was never done is delivered",
@@ -348,7 +330,7 @@ def _answering(tools: ContinuityTools, move: Move) -> list[SiteView]:
 
 
 # The way is closed first, so that nothing more comes in and is delivered with what is held.
-UNDO: Final = Undo((link_access_as_before, staged, debts_as_before), (acks_shipped,), undo)
+UNDO: Final = Undo((wants.link_access_as_before, staged, wants.debts_as_before), (acks_shipped,), undo)
 
 
 def reconcile(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:

@@ -164,6 +164,7 @@ class ContinuityTools(Tools[SiteView]):
     because it had them before."""
 
     observer: Observer
+    by_console = "activateSite of the continuity plugin, which starts its client acceptors"
     opening_s = WAITS_MS[PeerState.CLOSED] / 1000
     not_redelivered = ", but for one of each subscription, which the plugin may delete at both sites"
 

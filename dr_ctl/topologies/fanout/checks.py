@@ -141,25 +141,24 @@ def nothing_owed(snapshot: FanoutSnapshot, move: Move) -> bool:
 
 
 def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterator[Finding]:
-    name = f"{view.site}/{view.pair}"
-    yield from of_listeners(name, view)
+    yield from of_listeners(view)
     yield from classic.of_permits(view, (REMOVES, LISTS))
-    yield from _producers(name, view)
-    yield from of_queues(name, view)
+    yield from _producers(view)
+    yield from of_queues(view)
     if view.own.unread is not None:
-        yield found("DR-FAN-009", broker=name, unread=view.own.unread)
+        yield found("DR-FAN-009", broker=view, unread=view.own.unread)
     if view.own.connector is None:
-        yield found("DR-FAN-003", broker=name)
+        yield found("DR-FAN-003", broker=view)
     yield from classic.of_pausing(view, case)
 
 
-def _producers(name: str, view: BrokerView) -> Iterator[Finding]:
+def _producers(view: BrokerView) -> Iterator[Finding]:
     started = {listener.name: listener.started for listener in view.producers_listeners}
     if missing := [producer for producer in view.own.producers if producer not in started]:
         connectors = ", ".join(acceptor.name for acceptor in view.acceptors) or "none"
-        yield found("DR-FAN-001.missing", broker=name, missing=", ".join(missing), connectors=connectors)
+        yield found("DR-FAN-001.missing", broker=view, missing=", ".join(missing), connectors=connectors)
     elif shut := [name for name, is_open in started.items() if not is_open]:
-        yield found("DR-FAN-001.closed", broker=name, closed=", ".join(shut))
+        yield found("DR-FAN-001.closed", broker=view, closed=", ".join(shut))
 
 
 def of_both(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> Iterator[Finding]:

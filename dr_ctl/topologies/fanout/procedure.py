@@ -392,6 +392,4 @@ NOT_WRITTEN_TWICE: Final = (
     "what a client sends by the clients' connector, and not as a producer to both sites",
     "topics and durable subscriptions, dead letters: each site has its own",
 )
-TOPOLOGY: Final = TopologyDefinition(
-    PROCEDURE, CHECKS, READS, FanoutTools, "start its clients' connectors", NOT_WRITTEN_TWICE
-)
+TOPOLOGY: Final = TopologyDefinition(PROCEDURE, CHECKS, READS, FanoutTools, NOT_WRITTEN_TWICE)

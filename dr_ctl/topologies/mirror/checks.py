@@ -6,7 +6,7 @@ from typing import Final
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, RefusalScope, Role, brief
-from dr_ctl.topologies.artemis.broker import fenced, link_users, lock_states, of_mqtt
+from dr_ctl.topologies.artemis.broker import fenced, lock_states, of_link_users
 from dr_ctl.topologies.common import reasons
 from dr_ctl.topologies.common.calls import CLUSTER_PREFIX
 from dr_ctl.topologies.common.checks import Case, Checks, Named, listeners, of_listeners, of_locks, of_pair, of_queues
@@ -27,72 +27,67 @@ def of_return(case: Case[BrokerView]) -> Iterator[Finding]:
 
 
 def of_broker(view: BrokerView, _case: Case[BrokerView] | None = None) -> Iterator[Finding]:
-    name = f"{view.site}/{view.pair}"
-    yield from of_listeners(name, view)
-    yield from _listeners(name, view)
-    yield from _lasting(name, view)
-    yield from _link(name, view)
-    yield from of_queues(name, view)
+    yield from of_listeners(view)
+    yield from _listeners(view)
+    yield from _lasting(view)
+    yield from _link(view)
+    yield from of_queues(view)
 
 
-def _listeners(name: str, view: BrokerView) -> Iterator[Finding]:
+def _listeners(view: BrokerView) -> Iterator[Finding]:
     if not view.link.listeners and view.config.mirror is None:
         amqp = [listener.name for listener in view.fence.leaves_open if "AMQP" in listener.protocols]
         what = f"{', '.join(amqp)} could all be it" if amqp else "none but the clients' speaks AMQP"
-        finding = found("DR-DOOR-003.acceptor", broker=name, which=what)
+        finding = found("DR-DOOR-003.acceptor", broker=view, which=what)
         # Without an acceptor to name, no failover waits for the broker's restart while no site serves.
         yield finding if amqp else replace(finding, weighs=finding.weighs & ~RefusalScope.FAILOVER)
     boots = [listener.name for listener in view.listeners if listener.opens_at_boot]
     stays = [listener.name for listener in view.listeners if not listener.opens_at_boot]
     has_nodes = bool(view.nodes or view.unnamed)
     if stays and has_nodes:
-        yield found("DR-DOOR-007.stays_closed", broker=name, listeners=", ".join(stays))
+        yield found("DR-DOOR-007.stays_closed", broker=view, listeners=", ".join(stays))
     if boots and has_nodes and view.config.lasting is None:
-        yield found("DR-DOOR-007.takeover", broker=name, boots=", ".join(boots))
+        yield found("DR-DOOR-007.takeover", broker=view, boots=", ".join(boots))
     elif boots and not has_nodes:
-        yield found("DR-DOOR-007", broker=name, boots=", ".join(boots))
+        yield found("DR-DOOR-007", broker=view, boots=", ".join(boots))
     locks = brief([coordinator.name for coordinator in view.coordinators])
     if locks and not view.drives_locks:
-        yield found("DR-DOOR-008.old", broker=name, locks=locks, version=view.version)
+        yield found("DR-DOOR-008.old", broker=view, locks=locks, version=view.version)
     elif view.fence.contenders:
-        yield found("DR-DOOR-008.driven", broker=name, locks=locks)
+        yield found("DR-DOOR-008.driven", broker=view, locks=locks)
     else:
         yield from of_locks(view)
 
 
-def _lasting(name: str, view: BrokerView) -> Iterator[Finding]:
+def _lasting(view: BrokerView) -> Iterator[Finding]:
     """Find settings that make a lasting fence useless or dangerous."""
     lasting = view.config.lasting
     if lasting is None:
         return
-    roles = ", ".join(lasting.roles)
     if view.open and (shut := [match for match in lasting.matches if not view.lets_in(match)]):
-        yield found("DR-FENCE-004", broker=name, roles=roles, shut=", ".join(shut), site=view.site)
-    if view.users is None:
-        yield found("DR-FENCE-005", broker=name, link="the link", roles=roles)
-    elif same := sorted(user for user in link_users(view) if view.users.get(user, frozenset()) & {*lasting.roles}):
-        yield found("DR-FENCE-006", broker=name, users=", ".join(same), link="the link", roles=roles)
+        yield found("DR-FENCE-004", broker=view, roles=", ".join(lasting.roles), shut=", ".join(shut), site=view.site)
+    yield from of_link_users(view, lasting.roles, "the link")
 
 
-def _link(name: str, view: BrokerView) -> Iterator[Finding]:
+def _link(view: BrokerView) -> Iterator[Finding]:
     link = view.broker_connection
     if view.link.missing:
-        yield found("DR-LINK-009", broker=name, site=view.site, peer=view.config.peer)
+        yield found("DR-LINK-009", broker=view, site=view.site, peer=view.config.peer)
         return
     if link is None:
         links = ", ".join(link.name for link in view.amqp_links)
-        yield found("DR-LINK-001.connection", broker=name, links=links)
+        yield found("DR-LINK-001.connection", broker=view, links=links)
         return
     if view.outflow is None:
-        yield found("DR-LINK-002", broker=name, other_name=link.name)
+        yield found("DR-LINK-002", broker=view, other_name=link.name)
     elif view.outflow.paused:
-        yield found("DR-LINK-005", broker=name, outflow=f"the outflow of link {link.name}")
+        yield found("DR-LINK-005", broker=view, outflow=f"the outflow of link {link.name}")
     if not link.started:
-        yield found("DR-LINK-003", broker=name, other_name=link.name, site=view.site)
+        yield found("DR-LINK-003", broker=view, other_name=link.name, site=view.site)
     elif view.outflow is not None and not view.link.attached:
-        yield found("DR-LINK-004", broker=name, link=f"link {link.name}", site=view.site)
+        yield found("DR-LINK-004", broker=view, link=f"link {link.name}", site=view.site)
     if busy := [queue.name for queue in view.queues if queue.name.startswith(CLUSTER_PREFIX) and queue.depth]:
-        yield found("DR-LINK-006", broker=name, busy=brief(busy))
+        yield found("DR-LINK-006", broker=view, busy=brief(busy))
 
 
 def surplus(case: Case[BrokerView], view: BrokerView, peer: BrokerView) -> dict[str, int]:
@@ -101,7 +96,6 @@ def surplus(case: Case[BrokerView], view: BrokerView, peer: BrokerView) -> dict[
 
 def of_both(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> Iterator[Finding]:
     yield from of_pair(source, target)
-    yield from of_mqtt(source, target)
     skew = abs(source.now_ms - target.now_ms)
     if skew > CLOCK_SKEW_MS:
         yield found("DR-PAIR-003", skew=f"{skew / 1000:.1f}")
@@ -112,7 +106,7 @@ def of_both(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> I
         wrong = []  # both closed: the gate of the run itself judges, over time
     if wrong:
         texts = [
-            difference.text(source.site, target.site) + (" (absent there)" if difference.absent else "")
+            difference.text(source.site, target.site) + (" (absent there)" if None in difference.at else "")
             for difference in wrong
         ]
         waits_with_more = source.role is Role.SERVING and all(
@@ -120,8 +114,7 @@ def of_both(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> I
         )
         key = "DR-PARITY-001.not_removed" if waits_with_more else "DR-PARITY-001"
         yield found(key, differences=brief(texts), source=source.site, target=target.site)
-    loose = [difference for difference in differences(source, target, case.rules.queues) if not difference.blocks]
-    if loose:
+    if loose := differences(source, target, case.rules.queues, block=False):
         yield found("DR-PARITY-002", loose=brief([difference.text(source.site, target.site) for difference in loose]))
 
 

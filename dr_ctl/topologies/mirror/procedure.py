@@ -22,11 +22,10 @@ from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.broker import CREATE_QUEUE, MOVE, internal_queue
 from dr_ctl.topologies.common import wants
-from dr_ctl.topologies.common.calls import call, pause_lasting, quarantine_queue, request
-from dr_ctl.topologies.common.consumed import Consumed, acknowledged
+from dr_ctl.topologies.common.calls import call, pause, quarantine_queue, request
 from dr_ctl.topologies.common.reasons import nothing_owed
 from dr_ctl.topologies.common.recipe import Procedure, Undo, VerbHandler
-from dr_ctl.topologies.common.rules import Rules, selected
+from dr_ctl.topologies.common.rules import Counts, Rules, selected
 from dr_ctl.topologies.common.session import ReadScope
 from dr_ctl.topologies.common.tools import not_done
 from dr_ctl.topologies.common.topology import COMMON, TopologyDefinition
@@ -39,8 +38,8 @@ from dr_ctl.topologies.common.waiting import Direction, Wait, attached
 from dr_ctl.topologies.common.wants import SOURCE, TARGET, AtBroker, Wants, links_as_before, planning
 from dr_ctl.topologies.mirror.checks import CHECKS
 from dr_ctl.topologies.mirror.reading import READS, RESIDUE_UP_TO, Browsed, Origin, Session, browsed, identity, residue
-from dr_ctl.topologies.mirror.tools import MirrorTools, PartialReturn
-from dr_ctl.topologies.mirror.view import ORIGINS_UP_TO, BrokerView, Difference, MirrorSnapshot, unexplained
+from dr_ctl.topologies.mirror.tools import MirrorTools
+from dr_ctl.topologies.mirror.view import ORIGINS_UP_TO, BrokerView, MirrorSnapshot, unexplained
 
 STOP_LINK: Final = "stopBrokerConnection(java.lang.String)"
 START_LINK: Final = "startBrokerConnection(java.lang.String)"
@@ -207,13 +206,12 @@ Numbers = Mapping[Origin, int]
 @dataclass(frozen=True, slots=True)
 class LeftOver:
     """The messages of one queue that lie at one side alone, those at the returned broker with the numbers that it gave
-    them. `gone` proves that `to_move` was consumed; without it a person has to look at what is moved aside."""
+    them."""
 
     view: BrokerView
     queue: str
     to_move: Numbers
-    only_at_serving: frozenset[Origin]
-    gone: Consumed | None = None
+    only_at_serving: frozenset[Origin] = frozenset()
 
 
 def draft_reconcile(_rules: Rules, _step: RunbookStep, snapshot: MirrorSnapshot, move: Move) -> StepPlan:
@@ -233,7 +231,7 @@ def reconcile(tools: MirrorTools, _step: PlannedStep, move: Move, context: StepC
     """Name queues that stay different, and move their messages aside: messages under way explain a short difference."""
     first: dict[tuple[str, str], LeftOver] = {}
 
-    def read() -> tuple[MirrorSnapshot, dict[tuple[str, str], Difference]]:
+    def read() -> tuple[MirrorSnapshot, dict[tuple[str, str], Counts]]:
         snapshot = tools.observer.observe()
         wrong = {
             (view.pair, difference.queue): difference
@@ -338,7 +336,7 @@ BACKLOG: Final = 500  # events of the serving site's producers, which go on, are
 def _queues_paused(at: AtBroker) -> list[Call]:
     """Want every queue paused, whatever the settings narrow: a queue that goes on delivering would meet the residue.
     The pauses last, because a restart must not let residue meet consumers."""
-    return at.missing(pause_lasting(at.view, queue) for queue in at.view.business.values())
+    return at.missing(pause(at.view, queue, lasting=True) for queue in at.view.business.values())
 
 
 QUEUES_PAUSED: Final[Wants] = ((_queues_paused, wants.SOURCE),)
@@ -472,7 +470,7 @@ def move_consumed_aside(tools: MirrorTools, move: Move, context: StepContext) ->
             partial_return.duplicates += lying if held is None else min(lying, held.acks)
             partial_return.why = why
             continue
-        moved = moved_aside(tools, _consumed_here(tools, view, held.consumed, partial_return, move.target), context)
+        moved = moved_aside(tools, _consumed_here(tools, view, held.consumed), context)
         if isinstance(moved, Failed):
             return moved
         for name, count in moved.items():
@@ -507,15 +505,9 @@ def _still_held(tools: MirrorTools, site: str, pair: str) -> tuple[Residue | Non
     return (counted if now.consumed is None and counted is not None and counted.consumed is not None else now), too_deep
 
 
-def _consumed_here(
-    tools: MirrorTools,
-    view: BrokerView,
-    consumed: Mapping[str, frozenset[Origin]],
-    partial_return: PartialReturn,
-    site: str,
-) -> list[LeftOver]:
-    """Return what lies here of the messages consumed at that site; a queue too deep is only counted."""
-    done = []
+def _consumed_here(tools: MirrorTools, view: BrokerView, consumed: Mapping[str, frozenset[Origin]]) -> list[LeftOver]:
+    """Return what lies here of the messages consumed at the returned site; a queue too deep is only counted."""
+    done, partial_return = [], tools.partial_return
     for name in [name for name in consumed if name in view.business and view.business[name].depth]:
         queue = view.business[name]
         if queue.depth > RESIDUE_UP_TO:
@@ -527,9 +519,7 @@ def _consumed_here(
         if may_be := min(local.unnamed, len(consumed[name]) - len(lying_here)):
             partial_return.duplicates += may_be
             partial_return.why = f"the broker does not show where messages of {name} come from"
-        shown = acknowledged(frozenset(map(identity, consumed[name])), site)
-        gone = Consumed(frozenset(map(identity, lying_here)), shown)
-        done.append(LeftOver(view, name, lying_here, frozenset(), gone))
+        done.append(LeftOver(view, name, lying_here))
     return done
 
 
@@ -553,6 +543,4 @@ BY_COUNT: Final = (
     f"whether messages are the same, and not only as many: in queues deeper than {ORIGINS_UP_TO}, beside delayed "
     "messages, and where a broker does not show a message's origin"
 )
-TOPOLOGY: Final = TopologyDefinition(
-    PROCEDURE, CHECKS, READS, MirrorTools, "start its client acceptors", cannot_tell=(BY_COUNT,)
-)
+TOPOLOGY: Final = TopologyDefinition(PROCEDURE, CHECKS, READS, MirrorTools, cannot_tell=(BY_COUNT,))

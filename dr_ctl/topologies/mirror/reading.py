@@ -2,8 +2,6 @@
 browses the messages of a queue, and what an outflow still holds. A message is the same one at both sites by its origin:
 the node where it was born, and its id there."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

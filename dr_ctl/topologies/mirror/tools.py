@@ -176,6 +176,7 @@ class MirrorTools(Tools[BrokerView]):
     `partial_return` what an undo has taken out of it."""
 
     observer: Observer
+    by_console = "start its client acceptors"
 
     def __init__(self, observer: Observer, recipe: Recipe[BrokerView], sender: Sender) -> None:
         super().__init__(observer, recipe, sender, MirrorGate(observer, recipe.rules.drain.poll))

@@ -183,28 +183,16 @@ MirrorSnapshot = Snapshot[BrokerView]
 ORIGINS_UP_TO = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Difference(Counts):
-    """A queue whose counts differ. `blocks` is false for kinds whose content may rightly differ."""
-
-    blocks: bool
-    absent: bool
-
-    @property
-    def size(self) -> int:
-        return abs(self.more)
-
-
-def differences(source: BrokerView, target: BrokerView, queues: Queues) -> list[Difference]:
+def differences(source: BrokerView, target: BrokerView, queues: Queues, *, block: bool = True) -> list[Counts]:
+    """Return the queues whose counts differ: those that block a move, or those whose content may rightly differ."""
     loose = source.differing | target.differing
-    differing = []
-    for counts, (view, peer) in at_both(source, target, queues):
-        if counts.more:
-            either = view if view is not None else peer
-            blocks = either is None or not {counts.queue, either.address} & loose
-            absent = view is None or peer is None
-            differing.append(Difference(counts.queue, counts.source, counts.target, blocks=blocks, absent=absent))
-    return differing
+    differing = [counts for counts in at_both(source, target, queues) if counts.more]
+    addresses = [next(queue.address for queue in counts.at if queue is not None) for counts in differing]
+    return [
+        counts
+        for counts, address in zip(differing, addresses, strict=True)
+        if loose.isdisjoint({counts.queue, address}) is block
+    ]
 
 
 def under_way(source: BrokerView, target: BrokerView) -> int | None:
@@ -216,21 +204,17 @@ def under_way(source: BrokerView, target: BrokerView) -> int | None:
     )
 
 
-def unexplained(source: BrokerView, target: BrokerView, queues: Queues, traffic: Mapping[str, int]) -> list[Difference]:
+def unexplained(source: BrokerView, target: BrokerView, queues: Queues, traffic: Mapping[str, int]) -> list[Counts]:
     """Return blocking differences larger than the events under way and the `traffic` of each queue between the last two
     readings can explain: two brokers are never read in the same instant."""
     between = under_way(source, target)
     return [
         difference
         for difference in differences(source, target, queues)
-        if difference.blocks and (between is None or difference.size > between + traffic.get(difference.queue, 0))
+        if between is None or difference.size > between + traffic.get(difference.queue, 0)
     ]
 
 
-def not_accepted(differing: Sequence[Difference], accepted: Mapping[str, int]) -> list[Difference]:
-    """Return blocking differences that were not accepted at exactly their size."""
-    return [
-        difference
-        for difference in differing
-        if difference.blocks and accepted.get(difference.queue) != difference.size
-    ]
+def not_accepted(differing: Sequence[Counts], accepted: Mapping[str, int]) -> list[Counts]:
+    """Return the differences that were not accepted at exactly their size."""
+    return [difference for difference in differing if accepted.get(difference.queue) != difference.size]

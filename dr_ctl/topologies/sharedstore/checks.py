@@ -54,51 +54,50 @@ def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterato
 
 
 def _of_broker(view: BrokerView, accepted: Mapping[str, int]) -> Iterator[Finding]:
-    name = f"{view.site}/{view.pair}"
     if view.answered:
-        yield from of_listeners(name, view)
+        yield from of_listeners(view)
         yield from classic.of_permits(view, () if Goal.STOP in view.own.commands else (STOPS,))
-        yield from of_queues(name, view)
-        yield from _holder(name, view)
+        yield from of_queues(view)
+        yield from _holder(view)
         yield from not_in_store(view.in_memory, accepted)
     else:
         if view.stranger is not None and not view.peer_serves:
-            yield from _stranger(name, view, view.stranger)
-        yield from _waiting(name, view)
+            yield from _stranger(view, view.stranger)
+        yield from _waiting(view)
 
 
-def _holder(name: str, view: BrokerView) -> Iterator[Finding]:
+def _holder(view: BrokerView) -> Iterator[Finding]:
     if view.lock is None:
-        yield found("DR-STORE-001.of_broker", broker=name, why=view.unread)
+        yield found("DR-STORE-001.of_broker", broker=view, why=view.unread)
     elif view.others is not None:
         if view.peer_serves:
             yield from both_serve(view)
         else:
-            yield found("DR-STORE-002.taking", broker=name, lock=view.lock.text, peer=view.config.peer)
+            yield found("DR-STORE-002.taking", broker=view, lock=view.lock.text, peer=view.config.peer)
     elif view.stranger is not None:
-        yield from _stranger(name, view, view.stranger)
+        yield from _stranger(view, view.stranger)
     elif not view.lock.written:
-        yield found("DR-STORE-013", broker=name)
+        yield found("DR-STORE-013", broker=view)
     elif not view.lock.held and view.lock.left_s is not None:
-        yield found("DR-STORE-005.ran_out", broker=name, late=f"{-view.lock.left_s:.1f}")
+        yield found("DR-STORE-005.ran_out", broker=view, late=f"{-view.lock.left_s:.1f}")
     elif not view.lock.held:
-        yield found("DR-STORE-003", broker=name, said=view.lock.text)
-    yield from _clocks(name, view)
+        yield found("DR-STORE-003", broker=view, said=view.lock.text)
+    yield from _clocks(view)
     renewed_s, lasts_s = (view.lock.renewed_s, view.lock.lasts_s) if view.lock is not None else (None, None)
     if renewed_s is not None and lasts_s is not None:
         if renewed_s >= lasts_s:
-            yield found("DR-STORE-005.renewed_late", broker=name, renewed=f"{renewed_s:.1f}", lasts=f"{lasts_s:.1f}")
+            yield found("DR-STORE-005.renewed_late", broker=view, renewed=f"{renewed_s:.1f}", lasts=f"{lasts_s:.1f}")
     elif view.own.by_row and view.own.keep_alive_s >= view.own.lease_s:
         periods = f"{duration(view.own.keep_alive_s)}, the lease lasts {duration(view.own.lease_s)}"
-        yield found("DR-STORE-005.by_settings", broker=name, periods=periods)
+        yield found("DR-STORE-005.by_settings", broker=view, periods=periods)
 
 
-def _stranger(name: str, view: BrokerView, stranger: str) -> Iterator[Finding]:
+def _stranger(view: BrokerView, stranger: str) -> Iterator[Finding]:
     whose, site, peer = f"If activemq.xml of {view.site} has it as `leaseHolderId`: add", view.site, view.config.peer
-    yield found("DR-STORE-014", broker=name, stranger=stranger, whose=whose, pair=view.pair, site=site, peer=peer)
+    yield found("DR-STORE-014", broker=view, stranger=stranger, whose=whose, pair=view.pair, site=site, peer=peer)
 
 
-def _clocks(name: str, view: BrokerView) -> Iterator[Finding]:
+def _clocks(view: BrokerView) -> Iterator[Finding]:
     """Find a lease that the clocks contradict: the broker writes it, and the database's clock judges it."""
     lock = view.lock
     if lock is None or lock.left_s is None or view.others is not None:
@@ -108,16 +107,16 @@ def _clocks(name: str, view: BrokerView) -> Iterator[Finding]:
         return
     wrong = f"{off_s:.0f} s further away than a lease lasts" if off_s > 0 else f"{-lock.left_s:.0f} s ago"
     machine = f"{abs(lock.ahead_s or 0):.1f} s {'ahead of' if (lock.ahead_s or 0) > 0 else 'behind'} this machine's"
-    yield found("DR-STORE-006", broker=name, wrong=wrong, machine=machine, site=view.site)
+    yield found("DR-STORE-006", broker=view, wrong=wrong, machine=machine, site=view.site)
 
 
-def _waiting(name: str, view: BrokerView) -> Iterator[Finding]:
+def _waiting(view: BrokerView) -> Iterator[Finding]:
     if view.runs is False:
-        yield found("DR-STORE-004.not_running", broker=name, start=view.own.start[0].upper() + view.own.start[1:])
+        yield found("DR-STORE-004.not_running", broker=view, start=view.own.start[0].upper() + view.own.start[1:])
     elif view.ending:
         yield ending(view)
     elif view.runs is None:
-        yield found("DR-STORE-007", broker=name, pair=view.pair, site=view.site)
+        yield found("DR-STORE-007", broker=view, pair=view.pair, site=view.site)
 
 
 def _lock(view: BrokerView) -> str | None:

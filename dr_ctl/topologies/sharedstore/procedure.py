@@ -67,7 +67,7 @@ class StoreTools(Tools[BrokerView]):
         super().__init__(observer, recipe, sender, StoreGate(observer, recipe.rules.drain.poll))
         self.shared = observer.all()[0].shared
 
-    def by_hand(self, site: str, _by_console: str) -> str:
+    def by_hand(self, site: str) -> str:
         """A broker that has ended has no console: the first broker that starts takes the store and serves."""
         others = [session for name in self.observer.brokers if name != site for session in self.observer.at(name)]
         starts = [session.own.start for session in (*others, *self.observer.at(site))]
@@ -369,7 +369,4 @@ def _holds_closed(snapshot: Snapshot[BrokerView], site: str) -> bool:
     return any(view.has_the_store for view in views) and not any(view.open for view in views)
 
 
-BY_CONSOLE: Final = "start its clients' connectors, or its broker"
-TOPOLOGY: Final = TopologyDefinition(
-    PROCEDURE, CHECKS, READS, StoreTools, BY_CONSOLE, NOT_IN_THE_STORE, decides=StoreRecipe
-)
+TOPOLOGY: Final = TopologyDefinition(PROCEDURE, CHECKS, READS, StoreTools, NOT_IN_THE_STORE, decides=StoreRecipe)

@@ -193,16 +193,15 @@ class BrokerView(ClassicBroker):
 
 
 def ending(view: BrokerView, severity: Severity = Severity.ERROR) -> Finding:
-    name = f"{view.site}/{view.pair}"
-    return found("DR-STORE-004.ending", severity=severity, broker=name, site=view.site, start=view.own.start)
+    return found("DR-STORE-004.ending", severity=severity, broker=view, site=view.site, start=view.own.start)
 
 
 def both_serve(view: BrokerView) -> Iterator[Finding]:
     """Find that a broker answers as if it held the store, while the one that the lock names serves too."""
     if view.others is not None and view.lock is not None and view.peer_serves:
         lock, peer = view.lock.text, view.config.peer
-        broker, holder = f"{view.site}/{view.pair}", view.others
-        yield found("DR-STORE-002.both_serve", broker=broker, lock=lock, holder=holder, peer=peer, site=view.site)
+        holder = view.others
+        yield found("DR-STORE-002.both_serve", broker=view, lock=lock, holder=holder, peer=peer, site=view.site)
 
 
 class StoreSnapshot(snapshot.Snapshot[BrokerView]):
@@ -224,7 +223,7 @@ class StoreSnapshot(snapshot.Snapshot[BrokerView]):
         if (held := next((view.lock for view in views if view.lock is not None and view.lock.held), None)) is not None:
             yield found("DR-STORE-012.held", holder=held.text)
             return
-        states = brief([f"{view.site}/{view.pair}: {_STATES[view.runs]}" for view in views])
+        states = brief([f"{view}: {_STATES[view.runs]}" for view in views])
         yield found("DR-STORE-012.free", states=states, starts="; ".join(view.own.start for view in views))
 
     def _not_waiting(self) -> Iterator[Finding]:
@@ -233,8 +232,8 @@ class StoreSnapshot(snapshot.Snapshot[BrokerView]):
             if view.ending:
                 yield ending(view, Severity.WARNING)
             elif view.runs is False and view.peer_serves:
-                broker, start = f"{view.site}/{view.pair}", view.own.start[0].upper() + view.own.start[1:]
-                yield found("DR-STORE-004.not_running", severity=Severity.WARNING, broker=broker, start=start)
+                start = view.own.start[0].upper() + view.own.start[1:]
+                yield found("DR-STORE-004.not_running", severity=Severity.WARNING, broker=view, start=start)
 
     def as_if_lost(self, site: str) -> Self:
         """The lost broker's process has ended, and its lock has run out."""

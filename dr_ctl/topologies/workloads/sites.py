@@ -24,6 +24,7 @@ from dr_ctl.settings.model import Installation
 from dr_ctl.settings.parts import CamelRoutes, Commands, HttpService, SystemdUnit, Workload
 from dr_ctl.topologies.common.session import account, change
 from dr_ctl.topologies.common.snapshot import Snapshot
+from dr_ctl.topologies.common.topology import Companion
 from dr_ctl.topologies.topology import PartState, WorkloadSnapshot
 from dr_ctl.topologies.workloads.recipe import systemctl
 
@@ -172,7 +173,7 @@ class WorkloadTimeouts:
     """A workload that was started or stopped is read again after so long."""
 
 
-class WorkloadSites:
+class WorkloadSites(Companion):
     """An instance serves one command. `workloads` are those of the settings, by site and name."""
 
     def __init__(self, installation: Installation, timeouts: Timeouts) -> None:

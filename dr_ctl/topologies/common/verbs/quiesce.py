@@ -1,7 +1,5 @@
 """`quiesce` pauses queues and waits for clients. A drain lifts the pauses again beside its wait."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
