@@ -301,9 +301,8 @@ FAMILIES = dict.fromkeys(("brokersync", "fanout", "sharedstore"), ("classic", "c
 )
 # A name that is taken is looked at where something is written, and what was done at a lost site when it returns.
 NOT_A_CHECK = {"DR-LOCK-005", "DR-RETURN-005", "DR-RETURN-010"}
-# What coordinates listeners by a lock is a mirror's to drive, and keeps queues from being moved; an activation tells
-# what is left of it.
-BY_LOCKS = {"DR-DOOR-008"}
+# Mirrors and bridges alone drive locks and fence by roles, and Artemis alone keeps what MQTT left.
+LOCKS_AND_ROLES, MQTT = {"DR-DOOR-008", "DR-FENCE-005", "DR-FENCE-006"}, {"DR-MQTT-001"}
 
 
 @pytest.mark.parametrize("folder", ["mirror", "continuity", "bridges", "brokersync", "fanout", "sharedstore"])
@@ -313,9 +312,10 @@ def test_each_finding_of_the_checks_has_a_name_and_no_other(folder: str) -> None
     tables = (*OF_BROKER, *OF_PAIR, *checks.by_broker, *checks.by_pair)
 
     own |= _yielded("common") | _yielded("common", "group")
+    others = set() if folder in ("mirror", "bridges") else LOCKS_AND_ROLES
 
-    assert {table.id for table in tables} == own - NOT_A_CHECK - (
-        BY_LOCKS if folder not in ("mirror", "bridges") else set()
+    assert {table.id for table in tables} == own - NOT_A_CHECK - others - (
+        MQTT if "classic" in FAMILIES[folder] else set()
     )
     assert all(table.name for table in tables)
     assert len({table.name for table in tables}) == len(tables)
