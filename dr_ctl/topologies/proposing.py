@@ -233,7 +233,6 @@ def _continuity(local: BrokerAddress, remote: BrokerAddress) -> Proposal | None:
 
 
 def _bridges(local: BrokerAddress, peer: BrokerAddress) -> Proposal | None:
-    """Recognized by diverts and bridges at both sites."""
     both = pairs(local, peer)
     if not both or any(len(sites_with(both, sign)) < len(both) for sign in (BRIDGES, DIVERTS)):
         return None
@@ -243,7 +242,6 @@ def _bridges(local: BrokerAddress, peer: BrokerAddress) -> Proposal | None:
 
 
 def _brokersync(local: BrokerAddress, remote: BrokerAddress) -> Proposal | None:
-    """Recognized by a network connector."""
     both = pairs(local, remote)
     if not (linked := sites_with(both, NETWORKS)):
         return None

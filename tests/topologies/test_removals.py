@@ -50,7 +50,6 @@ WITHOUT: Final = {
     "brokersync/procedure.py:moved_aside": ASIDE,
     "classic/ids.py:may_remove": PLANNED,
     "classic/ids.py:moves": ASIDE,
-    "classic/verbs.py:draft_probe": OWN,
     "classic/operations.py:ClassicRequests.remove_queue": OWN,
     "common/verbs/canary.py:draft": OWN,
     "continuity/reinstate.py:reconcile": ASIDE,
@@ -58,7 +57,7 @@ WITHOUT: Final = {
     "continuity/reinstate.py:_forgotten": COMMANDS,
     "continuity/reinstate.py:_set_aside": PLANNED,
     "mirror/procedure.py:move_calls": ASIDE,
-    "mirror/procedure.py:draft_reconcile": PLANNED,
+    "mirror/procedure.py:_left_over_aside": PLANNED,
 }
 
 

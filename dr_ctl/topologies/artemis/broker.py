@@ -21,17 +21,7 @@ from dr_ctl.jolokia.http import BadValue, OperationFailed, PolicyRefused
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.common.calls import HEARD_BY, MQTT_RETAINED, PAUSE, Request, Requests, call, items, request
-from dr_ctl.topologies.common.view import (
-    Acceptor,
-    AnyLink,
-    Broker,
-    Connection,
-    Consumer,
-    Fence,
-    Grants,
-    PeerState,
-    Queue,
-)
+from dr_ctl.topologies.common.view import Acceptor, Broker, Connection, Consumer, Fence, Grants, PeerState, Queue
 from dr_ctl.topologies.topology import Node
 
 CREATE: Final = "createQueue(java.lang.String)"
@@ -418,13 +408,13 @@ def nodes(bridges: Iterable[Sequence[str]]) -> Sequence[str]:
     return [f"connector {name}" for name in dict.fromkeys(chain.from_iterable(several))]
 
 
-def others(remote: Iterable[Connection], peer: AnyLink | None) -> list[Connection]:
+def others(remote: Iterable[Connection], peer: Broker | None) -> list[Connection]:
     """Return the connections that are none of the bridges: bridges speak CORE with one user, and have one connection
     each. A connection without a session tells nothing yet. More connections of that user than there are bridges may be
     of the peer's earlier start, which a broker lists for up to a minute."""
     doing = [connection for connection in remote if connection.has_session]
     users = Counter(connection.user for connection in doing if connection.protocol == CORE)
-    bridges = sum(peer.ships.values()) if peer is not None else None
+    bridges = sum(peer.link.ships.values()) if peer is not None else None
     # The bridges' user has as many connections as there are bridges, or nearly; without that number, it has the most.
     user = min(users, key=lambda user: -users[user] if bridges is None else abs(users[user] - bridges), default=None)
     return [connection for connection in doing if connection.protocol != CORE or connection.user != user]

@@ -272,7 +272,6 @@ def _kept_once(text: str | None) -> str | None:
 
 
 def seen_again(known: Queue, fields: Fields, attributes: Iterable[str]) -> Queue:
-    """Return a queue that was seen before, with these of its figures as they are now."""
     if attributes == PAUSES:
         paused = fields.flag("Paused")
         return known if paused is known.paused else replace(known, paused=paused)

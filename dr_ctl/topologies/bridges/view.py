@@ -84,7 +84,7 @@ class BridgesLink(Link["BrokerView"]):
             self.unapplied = total(queue.known_depth for queue in view.arrived)
 
     def foreign_connections(self, peer: BrokerView | None) -> list[Connection]:
-        return others(self.at_listeners(), peer.link if peer is not None else None)
+        return others(self.at_listeners(), peer)
 
     def carries(self, queue: str) -> ReplicationScope:
         """A copy stays until it is trimmed: ids tell which messages are processed, and consumers send these."""

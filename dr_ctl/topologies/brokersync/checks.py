@@ -148,7 +148,7 @@ def _residue(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> 
     traffic = case.snapshot.traffic.get(source.pair, {})
     for counted, copies, why in unproven(source, target, case.rules.queues, traffic):
         if case.move.spec.accept_difference.get(counted.queue) == counted.more:
-            yield possible_duplicates(counted.queue, counted.more, target.site)
+            yield found("DR-SYNC-005.left", queue=counted.queue, site=target.site, count=counted.more)
         else:
             yield unproven_copies(counted, copies, why, source, target)
 
@@ -162,10 +162,6 @@ def unproven_copies(counted: Counts, copies: int, why: str, source: BrokerView, 
 
 def not_compared(counted: Counts, source: str, target: str) -> Finding:
     return found("DR-SYNC-006", told=counted.text(source, target), most=max(counted.source, counted.target))
-
-
-def possible_duplicates(queue: str, copies: int, site: str) -> Finding:
-    return found("DR-SYNC-005.left", queue=queue, site=site, count=copies)
 
 
 def _copies(source: BrokerView, target: BrokerView) -> Iterator[Finding]:

@@ -39,7 +39,7 @@ from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.tools import Sender, Tools, not_done
 from dr_ctl.topologies.common.topology import COMMON, PairTopology, TopologyDefinition
-from dr_ctl.topologies.common.verbs import activate, fence, quiesce
+from dr_ctl.topologies.common.verbs import activate, fence, proving, quiesce
 from dr_ctl.topologies.common.verbs.fence import held_for_the_other
 from dr_ctl.topologies.common.verbs.quiesce import LIFTED, with_pauses_lifted
 from dr_ctl.topologies.common.view import Queue
@@ -313,7 +313,7 @@ def _cleared(
             finding = checks.unproven_copies(apart.counted, stays, apart.why, source, target)
             return Failed(f"{queue}: {apart.why}", findings=(finding,))
         if stays:
-            findings.append(checks.possible_duplicates(queue, stays, target.site))
+            findings.append(found("DR-SYNC-005.left", queue=queue, site=target.site, count=stays))
     if any(apart.gone for apart in differences) and ends[0].read().start != source.start:
         return Failed(f"the broker of {source.site} was restarted: its counters prove nothing any more")
     for apart in differences:
@@ -660,7 +660,7 @@ PROCEDURE: Final[Procedure[Snapshot[BrokerView], SyncTools]] = {
     "quiesce": VerbHandler(classic.draft_quiesce, classic.quiesce, quiesce.UNDO),
     "drain": VerbHandler(draft_drain, drain, UNDO_SHIPPING),
     "activate": VerbHandler(activate.draft, _activate, activate.UNDO),
-    "probe": VerbHandler(classic.draft_probe, classic.probe),
+    "probe": VerbHandler(proving.draft_probe, classic.probe),
     "restart-link": VerbHandler(draft_restart, restart, UNDO_SHIPPING),
     "keep-aside": VerbHandler(draft_keep_aside, keep_aside),
     "put-back": VerbHandler(draft_put_back, put_back),

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from dr_ctl.topologies.classic.operations import ClassicRequests, Permit
+from dr_ctl.topologies.classic.operations import REMOVES_QUEUES, ClassicRequests, Permit
 from dr_ctl.topologies.common.view import Broker, Connection, Fence, Queue
 
 OWN_CLIENT: Final = "dr-ctl-"
@@ -50,6 +50,10 @@ class ClassicBroker(Broker):
     def without_dead_letters(self) -> Mapping[str, Queue]:
         """The clients' queues but those of dead letters, which every broker fills by itself."""
         return {name: queue for name, queue in self.business.items() if queue.dead_letter_address is None}
+
+    @property
+    def may_remove_queues(self) -> bool:
+        return REMOVES_QUEUES not in self.denied
 
     @property
     def requests(self) -> ClassicRequests:

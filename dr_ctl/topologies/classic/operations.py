@@ -87,9 +87,8 @@ class ClassicRequests(Requests):
     def remove(self, name: str) -> Request:
         return {DOCUMENT: name}
 
-    def probe(self, name: str) -> Request:
-        """Make no call before the probe, because sending to a queue makes it."""
-        return {DOCUMENT: name, TEXT: ""}
+    def probe(self, _name: str) -> None:
+        return None
 
     def canary(self, _name: str) -> None:
         return None

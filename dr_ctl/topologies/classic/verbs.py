@@ -7,18 +7,15 @@ from typing import Any
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Json, brief
-from dr_ctl.engine.plan import Goal, PlannedStep
+from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
-from dr_ctl.topologies.classic import beans
-from dr_ctl.topologies.classic.operations import PAUSES, REMOVE_QUEUE, REMOVES_QUEUES
-from dr_ctl.topologies.common.calls import call, request
+from dr_ctl.topologies.classic.operations import PAUSES
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.verbs import proving
 from dr_ctl.topologies.common.verbs import quiesce as common_quiesce
-from dr_ctl.topologies.common.verbs.proving import probe_queue, probed
 from dr_ctl.topologies.common.view import Broker
 
 
@@ -28,17 +25,6 @@ def draft_quiesce(rules: Rules, step: RunbookStep, snapshot: Snapshot[Any], move
         limits = {"within": step.limits.get("within", rules.timeouts.quiesce_s)}
         return StepPlan(move.source, "clients are not let finish: its console refuses to pause queues", limits=limits)
     return common_quiesce.draft(rules, step, snapshot, move)
-
-
-def draft_probe(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[Any], move: Move) -> StepPlan:
-    """Plan to remove the queue, which sending makes, where the policy allows that; else the broker does it later."""
-    name = probe_queue(move.target)
-    calls = [
-        call(view, Goal.STRIKE, name, request(beans.broker(view.broker), REMOVE_QUEUE, (name,)), f"remove {name}")
-        for view in snapshot.views(move.target)
-        if view.can_try_login and REMOVES_QUEUES not in view.denied
-    ]
-    return StepPlan(move.target, probed(snapshot, move), tuple(calls))
 
 
 def quiesce(tools: Tools[Any], step: PlannedStep, move: Move, context: StepContext) -> Outcome:

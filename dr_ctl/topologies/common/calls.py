@@ -111,12 +111,12 @@ class Requests(ABC):
     def remove(self, name: str) -> Request: ...
 
     @abstractmethod
-    def probe(self, name: str) -> Request:
-        """Create a queue that messages pass through, and that no peer gets."""
+    def probe(self, name: str) -> Request | None:
+        """Create a queue that messages pass through, and that no peer gets; return None where sending creates it."""
 
     @abstractmethod
     def canary(self, name: str) -> Request | None:
-        """Create a queue as clients have them, which the peer gets; return None where sending to a queue creates it."""
+        """Create a queue as clients have them, which the peer gets; return None where sending creates it."""
 
     def remove_queue(self, name: str) -> Request:
         return self.remove(name)

@@ -525,6 +525,11 @@ class Broker(ABC):
         return self.config.stomp_port is not None
 
     @property
+    def may_remove_queues(self) -> bool:
+        """Say whether the console's policy lets queues be removed."""
+        return True
+
+    @property
     def units(self) -> Mapping[str, bool]:
         """Return whether each unit that moves by itself is open; empty while the role is not known."""
         return {self.pair: self.role is Role.SERVING} if self.role in (Role.SERVING, Role.STANDBY) else {}

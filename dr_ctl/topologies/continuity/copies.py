@@ -319,7 +319,6 @@ def in_calls(names: Collection[str]) -> Iterator[list[str]]:
 
 
 def chosen(names: Iterable[str]) -> str:
-    """Write a filter that these messages pass."""
     listed = ", ".join("'" + name.replace("'", "''") + "'" for name in names)
     return f"{_ID} IN ({listed})"
 

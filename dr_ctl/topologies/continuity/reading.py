@@ -20,16 +20,7 @@ from dr_ctl.topologies.common.calls import OWN
 from dr_ctl.topologies.common.session import ReadScope
 from dr_ctl.topologies.common.view import Config, Queue
 from dr_ctl.topologies.continuity import copies
-from dr_ctl.topologies.continuity.view import (
-    PREFIX,
-    Bridge,
-    Commands,
-    ContinuitySnapshot,
-    Flow,
-    InFilter,
-    Service,
-    SiteView,
-)
+from dr_ctl.topologies.continuity.view import Bridge, Commands, ContinuitySnapshot, Flow, Service, SiteView
 
 # The age of the oldest message is read of outflows of messages alone, whose names end so.
 MIRRORED: Final = ".out.mirror"
@@ -101,7 +92,6 @@ def read(reader: Reader, *, pair: str, site: str, config: Config, broker: str, t
         of_plugin = {queue.name for flow in flows for queue in (*flow.outflow, flow.staging, flow.in_acks)}
         commands = _commands(plugin, queues, bridges)
         of_plugin |= {commands.out.name, commands.into.name} if commands is not None else set()
-        keeping = InFilter(plugin.prefix if plugin is not None else PREFIX)
         own = [row for row in whole if beans.parts(row[0])["queue"].startswith(OWN)]
         view = SiteView(
             pair=pair,
@@ -112,12 +102,12 @@ def read(reader: Reader, *, pair: str, site: str, config: Config, broker: str, t
             queues=tuple(
                 replace(queue, internal=queue.internal or name in of_plugin) for name, queue in sorted(queues.items())
             ),
-            **artemis.documents(keeping, own),
             service=plugin,
             flows=tuple(sorted(flows, key=lambda flow: flow.queue)),
             commands=commands,
         )
-        return replace(view, queues=_as_listed(reader, view.queues, timeout_s))
+        queues_now = _as_listed(reader, view.queues, timeout_s)
+        return replace(view, **artemis.documents(view.document_queue, own), queues=queues_now)
 
 
 def refresh(reader: Reader, view: SiteView, *, timeout_s: float) -> SiteView:

@@ -23,8 +23,6 @@ from dr_ctl.topologies.continuity.view import WAITS_MS, SiteView
 
 @dataclass(frozen=True, slots=True)
 class PluginTimeouts:
-    """Waits in seconds."""
-
     window_s: float = 2.2
     """The gate must hold for so long: bridges confirm up to two seconds late, and a zero in between may be none."""
     poll_s: float = 0.05

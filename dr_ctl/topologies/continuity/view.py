@@ -116,7 +116,6 @@ class Plugin(artemis.ListenersAndRoles):
         return super().holds(call)
 
     def _call(self, goal: Goal, operation: artemis.Operation, summary: str, when: str | None) -> Call:
-        """The plugin opens and closes all client listeners of its broker at once."""
         bean = self.view.service.bean if self.view.service is not None else ""
         return call(self.view, goal, ALL, request(bean, *operation), summary, when)
 
@@ -130,7 +129,6 @@ def lying(view: SiteView, queue: str) -> int | None:
 
 
 def duplicates(view: SiteView, flow: Flow, peer: SiteView | None) -> int | None:
-    """Count the messages of a flow that may be duplicates at the peer."""
     other = peer.flow(flow.queue) if peer is not None else None
     if peer is None or other is None:
         return None
@@ -188,7 +186,7 @@ class ContinuityLink(Link["SiteView"]):
             self.shipped = {flow.queue: sum(bridge.acked for bridge in flow.shipping) for flow in view.flows}
 
     def foreign_connections(self, peer: SiteView | None) -> list[Connection]:
-        return artemis.others(self.at_listeners(), peer.link if peer is not None else None)
+        return artemis.others(self.at_listeners(), peer)
 
     @property
     def reserved(self) -> Collection[str]:

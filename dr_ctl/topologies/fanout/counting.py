@@ -86,8 +86,6 @@ class QueueAtSite:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoints:
-    """The marks of each queue of one pair, by site."""
-
     queues: Mapping[str, Mapping[str, Mark]]
 
     @classmethod

@@ -25,7 +25,7 @@ from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.tools import Sender, Tools, not_done
 from dr_ctl.topologies.common.topology import COMMON, TopologyDefinition
-from dr_ctl.topologies.common.verbs import fence, quiesce
+from dr_ctl.topologies.common.verbs import fence, proving, quiesce
 from dr_ctl.topologies.common.verbs.quiesce import LIFTED, to_pause, with_pauses_lifted
 from dr_ctl.topologies.fanout import checks, reading
 from dr_ctl.topologies.fanout.checks import CHECKS, TAKEN, Undecided, nothing_owed, possible_duplicates
@@ -381,7 +381,7 @@ PROCEDURE: Final[Procedure[Snapshot[BrokerView], FanoutTools]] = {
     "quiesce": VerbHandler(classic.draft_quiesce, classic.quiesce, quiesce.UNDO),
     "settle": VerbHandler(draft_settle, settle),
     "drain": VerbHandler(draft_drain, drain),
-    "probe": VerbHandler(classic.draft_probe, classic.probe),
+    "probe": VerbHandler(proving.draft_probe, classic.probe),
     "trim": VerbHandler(draft_trim, trim, Undo(target=(wants.pauses_as_before,))),
     # These rows take a lost site in again.
     "residue": fence.counting(residue),

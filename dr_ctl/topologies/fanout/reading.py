@@ -157,8 +157,6 @@ Both = tuple[Queue | None, Queue | None]
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A listing of one queue, with its counters before and after."""
-
     queue: str
     rows: Mapping[str, Mapping[str, Any]]
     count: int

@@ -60,7 +60,6 @@ def _listeners(view: BrokerView) -> Iterator[Finding]:
 
 
 def _lasting(view: BrokerView) -> Iterator[Finding]:
-    """Find settings that make a lasting fence useless or dangerous."""
     lasting = view.config.lasting
     if lasting is None:
         return

@@ -7,7 +7,7 @@ queue of its own there, and never removes it.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -17,8 +17,7 @@ from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Json, brief, total
 from dr_ctl.engine.plan import ALL, Call, Goal, PlannedStep
-from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext, StepPlan
-from dr_ctl.engine.runbook import RunbookStep
+from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.broker import CREATE_QUEUE, MOVE, internal_queue
 from dr_ctl.topologies.common import wants
@@ -214,17 +213,18 @@ class LeftOver:
     only_at_serving: frozenset[Origin] = frozenset()
 
 
-def draft_reconcile(_rules: Rules, _step: RunbookStep, snapshot: MirrorSnapshot, move: Move) -> StepPlan:
-    """Compare both sites once all of it has arrived; take out what lies only at the returned one."""
-    calls: list[Call] = []
-    for view in snapshot.views(move.target):
-        name = quarantine_queue(view.site, "…")
-        when = f"messages lie only at {view.site} for longer than anything explains"
-        server, up_to = beans.server(view.broker), ORIGINS_UP_TO
-        created, moved = (request(server, operation, (name,)) for operation in (CREATE_QUEUE, MOVE))
-        calls.append(call(view, Goal.WRITE, name, created, f"create {name}", when, len(view.business)))
-        calls.append(call(view, Goal.MOVE, ALL, moved, f"move each of them to {name}", when, up_to))
-    return StepPlan(move.source, "what was recovered, duplicated, or left over at one side", tuple(calls))
+def _left_over_aside(at: AtBroker) -> Iterator[Call]:
+    """Plan to take out what lies only at the returned site once all of it has arrived."""
+    view, name = at.view, quarantine_queue(at.view.site, "…")
+    when = f"messages lie only at {view.site} for longer than anything explains"
+    created, moved = (request(beans.server(view.broker), operation, (name,)) for operation in (CREATE_QUEUE, MOVE))
+    yield call(view, Goal.WRITE, name, created, f"create {name}", when, len(view.business))
+    yield call(view, Goal.MOVE, ALL, moved, f"move each of them to {name}", when, ORIGINS_UP_TO)
+
+
+draft_reconcile: Final = planning(
+    SOURCE, "what was recovered, duplicated, or left over at one side", (_left_over_aside, TARGET)
+)
 
 
 def reconcile(tools: MirrorTools, _step: PlannedStep, move: Move, context: StepContext) -> Outcome:

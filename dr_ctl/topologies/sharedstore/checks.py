@@ -62,7 +62,7 @@ def _of_broker(view: BrokerView, accepted: Mapping[str, int]) -> Iterator[Findin
         yield from not_in_store(view.in_memory, accepted)
     else:
         if view.stranger is not None and not view.peer_serves:
-            yield from _stranger(view, view.stranger)
+            yield _stranger(view)
         yield from _waiting(view)
 
 
@@ -75,7 +75,7 @@ def _holder(view: BrokerView) -> Iterator[Finding]:
         else:
             yield found("DR-STORE-002.taking", broker=view, lock=view.lock.text, peer=view.config.peer)
     elif view.stranger is not None:
-        yield from _stranger(view, view.stranger)
+        yield _stranger(view)
     elif not view.lock.written:
         yield found("DR-STORE-013", broker=view)
     elif not view.lock.held and view.lock.left_s is not None:
@@ -92,9 +92,9 @@ def _holder(view: BrokerView) -> Iterator[Finding]:
         yield found("DR-STORE-005.by_settings", broker=view, periods=periods)
 
 
-def _stranger(view: BrokerView, stranger: str) -> Iterator[Finding]:
+def _stranger(view: BrokerView) -> Finding:
     whose, site, peer = f"If activemq.xml of {view.site} has it as `leaseHolderId`: add", view.site, view.config.peer
-    yield found("DR-STORE-014", broker=view, stranger=stranger, whose=whose, pair=view.pair, site=site, peer=peer)
+    return found("DR-STORE-014", broker=view, stranger=view.stranger, whose=whose, pair=view.pair, site=site, peer=peer)
 
 
 def _clocks(view: BrokerView) -> Iterator[Finding]:

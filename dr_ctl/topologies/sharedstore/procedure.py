@@ -22,7 +22,7 @@ from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.tools import Sender, Tools
 from dr_ctl.topologies.common.topology import COMMON, TopologyDefinition
-from dr_ctl.topologies.common.verbs import fence, proving, quiesce
+from dr_ctl.topologies.common.verbs import fence, quiesce
 from dr_ctl.topologies.common.wants import DEBTS_CLEARED, SOURCE, TARGET, Limits, SiteOf, debts_as_before, planning
 from dr_ctl.topologies.sharedstore.checks import CHECKS, not_in_store
 from dr_ctl.topologies.sharedstore.reading import READS, Observer
@@ -343,7 +343,6 @@ PROCEDURE: Final[Procedure[Snapshot[BrokerView], StoreTools]] = {
     ),
     "drain": VerbHandler(draft_drain, partial(_replicated, small=0)),
     "activate": VerbHandler(draft_activate, activate),
-    "probe": VerbHandler(classic.draft_probe, proving.probe),
     # These verbs take a lost site in again.
     "residue": VerbHandler(planning(TARGET, "it holds nothing of its own"), fence.nothing),
     "reinstate": VerbHandler(draft_reinstate, reinstate, Undo(source=(debts_as_before,))),

@@ -205,12 +205,8 @@ def test_a_node_that_was_active_and_waits_now_is_no_broker(policy: str, error: t
         must_be_active(URL, Group(policy), Fields("server", {"Active": False}))
 
 
-class PeerState:
-    """A link with two bridges at work."""
-
-    @property
-    def ships(self) -> dict[str, bool]:
-        return {"one": True, "two": True, "three": False}
+# Two bridges of its link are at work.
+PEER = SimpleNamespace(link=SimpleNamespace(ships={"one": True, "two": True, "three": False}))
 
 
 def conn(user: str, protocol: str = "CORE") -> Connection:
@@ -223,14 +219,14 @@ BRIDGE, APP, NOBODY = conn("bridge"), conn("app"), conn("")
 @pytest.mark.parametrize(
     ("there", "peer", "foreign_connections"),
     [
-        ([BRIDGE, BRIDGE], PeerState(), []),
-        ([BRIDGE, BRIDGE, NOBODY], PeerState(), []),  # without a session nobody can do anything
-        ([BRIDGE] * 5, PeerState(), []),  # of an earlier start of the peer
-        ([BRIDGE, BRIDGE, APP], PeerState(), [APP]),
-        ([BRIDGE, BRIDGE, *[APP] * 5], PeerState(), [APP] * 5),
+        ([BRIDGE, BRIDGE], PEER, []),
+        ([BRIDGE, BRIDGE, NOBODY], PEER, []),  # without a session nobody can do anything
+        ([BRIDGE] * 5, PEER, []),  # of an earlier start of the peer
+        ([BRIDGE, BRIDGE, APP], PEER, [APP]),
+        ([BRIDGE, BRIDGE, *[APP] * 5], PEER, [APP] * 5),
         ([BRIDGE, BRIDGE, APP], None, [APP]),
-        ([BRIDGE, BRIDGE, conn("bridge", "STOMP")], PeerState(), [conn("bridge", "STOMP")]),
-        ([], PeerState(), []),
+        ([BRIDGE, BRIDGE, conn("bridge", "STOMP")], PEER, [conn("bridge", "STOMP")]),
+        ([], PEER, []),
     ],
 )
 def test_whoever_is_none_of_the_bridges_at_their_listener_is_a_client(

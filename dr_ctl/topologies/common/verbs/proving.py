@@ -11,7 +11,7 @@ from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepCont
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.stomp_io.address import NotPassed, Passed
 from dr_ctl.topologies.common import receipts
-from dr_ctl.topologies.common.calls import call, remove_document
+from dr_ctl.topologies.common.calls import call
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.session import FOR_PEOPLE, Session
 from dr_ctl.topologies.common.snapshot import Snapshot
@@ -59,19 +59,16 @@ def probe_queue(site: str) -> str:
 def draft_probe(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[Broker], move: Move) -> StepPlan:
     calls: list[Call] = []
     name = probe_queue(move.target)
-    for view in snapshot.views(move.target):
-        if not view.can_try_login:
-            continue
-        calls.append(call(view, Goal.WRITE, name, view.requests.probe(name), f"create {name}"))
+    views = [view for view in snapshot.views(move.target) if view.can_try_login]
+    for view in views:
+        if (made := view.requests.probe(name)) is not None:
+            calls.append(call(view, Goal.WRITE, name, made, f"create {name}"))
         # The call removes consumers too: the probe's own may not have been taken off yet when it has hung up.
-        calls.append(remove_document(view, name, f"remove {name}"))
-    return StepPlan(move.target, probed(snapshot, move), tuple(calls))
-
-
-def probed(snapshot: Snapshot[Broker], move: Move) -> str:
-    if any(view.can_try_login for view in snapshot.views(move.target)):
-        return "one message goes in and comes out as a client's would"
-    return f"no message is sent: the settings name no `stomp:` of {move.target}"
+        if view.may_remove_queues:
+            calls.append(call(view, Goal.STRIKE, name, view.requests.remove_queue(name), f"remove {name}"))
+    summary = "one message goes in and comes out as a client's would"
+    none_sent = f"no message is sent: the settings name no `stomp:` of {move.target}"
+    return StepPlan(move.target, summary if views else none_sent, tuple(calls))
 
 
 def shown_open(snapshot: Snapshot[Broker], move: Move) -> str:
