@@ -37,7 +37,7 @@ from dr_ctl.topologies.common.gate import Gate, PairReading, accepting, refused
 from dr_ctl.topologies.common.recipe import Procedure, Recipe, Undo, VerbHandler
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Snapshot
-from dr_ctl.topologies.common.tools import Sender, Tools, not_done
+from dr_ctl.topologies.common.tools import Sender, StepFailed, Tools, must_be_none
 from dr_ctl.topologies.common.topology import COMMON, PairTopology, TopologyDefinition
 from dr_ctl.topologies.common.verbs import activate, fence, proving, quiesce
 from dr_ctl.topologies.common.verbs.fence import held_for_the_other
@@ -287,7 +287,7 @@ def _compared(
 
 def _cleared(
     tools: SyncTools, ends: LinkEnds, move: Move, context: StepContext, removed: dict[str, int]
-) -> list[Finding] | Failed:
+) -> list[Finding]:
     """Remove the target's copies of messages that the fenced source has consumed, where its counters cover these, and
     note how many were `removed`. Gives findings about the copies that are left. No copy is removed where the target
     lacks a message, or has copies that nothing proves."""
@@ -302,25 +302,25 @@ def _cleared(
             differences.append(_compared(tools, source, target, ends, counted))
         elif counted.more and counted.size != accepted.get(counted.queue):  # equal numbers are the gate's
             text = f"{counted.text(source.site, target.site)}: too many to compare by id in time"
-            return Failed(text, findings=(not_compared(counted, source.site, target.site),))
+            raise StepFailed(Failed(text, findings=(not_compared(counted, source.site, target.site),)))
     for apart in differences:
         queue, lacks, stays = apart.counted.queue, len(apart.lacks), len(apart.stays)
         if lacks and lacks != accepted.get(queue):
             ids, options = {queue: {f"only at {source.site}": apart.lacks}}, accepting({queue: lacks})
             key = "DR-PARITY-004.one_queue_by_id"
-            return refused(key, ids, count=lacks, queue=queue, source=source, target=target, accepting=options)
+            failed = refused(key, ids, count=lacks, queue=queue, source=source, target=target, accepting=options)
+            raise StepFailed(failed)
         if stays and stays != accepted.get(queue):
             finding = checks.unproven_copies(apart.counted, stays, apart.why, source, target)
-            return Failed(f"{queue}: {apart.why}", findings=(finding,))
+            raise StepFailed(Failed(f"{queue}: {apart.why}", findings=(finding,)))
         if stays:
             findings.append(found("DR-SYNC-005.left", queue=queue, site=target.site, count=stays))
     if any(apart.gone for apart in differences) and ends[0].read().start != source.start:
-        return Failed(f"the broker of {source.site} was restarted: its counters prove nothing any more")
+        raise StepFailed(Failed(f"the broker of {source.site} was restarted: its counters prove nothing any more"))
     for apart in differences:
         queue = apart.counted.queue
         if apart.gone is not None:
-            if (failed := remove(tools, ends, source, target.by_name[queue], apart.gone, context)) is not None:
-                return failed
+            remove(tools, ends, source, target.by_name[queue], apart.gone, context)
             removed[queue] = len(apart.gone.ids)
         if not apart.lacks and not apart.stays:
             tools.gate.note_alike(source, target, queue, removed.get(queue, 0))
@@ -329,29 +329,29 @@ def _cleared(
 
 def remove(
     tools: SyncTools, ends: LinkEnds, source: BrokerView, queue: Queue, gone: Consumed, context: StepContext
-) -> Failed | None:
-    """Remove copies at the second broker that clients of the first, the `source`, consumed; None if they are gone."""
+) -> None:
+    """Remove copies at the second broker that clients of the first, the `source`, consumed. Raises `StepFailed`."""
     serving, session = ends
     # The note comes first: if this process dies meanwhile, the broker's counters prove too little, not too much.
     serving.noted.note(source.start, DELETED, queue.name, len(gone.ids))
     outcomes = tools.change(list(removes(session.names(), queue, gone)), context)
     now = session.read().by_name.get(queue.name)
     if now is None or now.depth == queue.depth - len(gone.ids):
-        return None
+        return
     stayed = shown(session, now).keys() & gone.ids
     serving.noted.note(source.start, DELETED, queue.name, -len(stayed))
     why = f"of {len(gone.ids)} message(s) could not be removed from {queue.name} at {session.site}"
-    return not_done(stayed, why, outcomes)
+    must_be_none(stayed, why, outcomes)
 
 
 def moved_aside(
     tools: SyncTools, session: Session, queue: Queue, ids: Collection[str], context: StepContext, to: str | None = None
-) -> Failed | None:
-    """Move these messages to another queue, else aside; None if they are gone from their own."""
+) -> None:
+    """Move these messages to another queue, else aside. Raises `StepFailed` where some stay in their own."""
     name = to or quarantine_queue(session.site, queue.name)
     outcomes = tools.change(list(moves(session.names(), queue, ids, name)), context)
     stayed = shown(session, queue).keys() & {*ids}
-    return not_done(stayed, f"message(s) of {queue.name} at {session.site} could not be moved", outcomes)
+    must_be_none(stayed, f"message(s) of {queue.name} at {session.site} could not be moved", outcomes)
 
 
 class Copies(Direction[BrokerView]):
@@ -402,10 +402,7 @@ def _consumed_removed(tools: SyncTools, move: Move, context: StepContext) -> Out
     removed: dict[str, dict[str, int]] = {}
     findings: list[Finding] = []
     for ends in tools.observer.link_ends(move):
-        remaining = _cleared(tools, ends, move, context, removed.setdefault(ends[0].pair, {}))
-        if isinstance(remaining, Failed):
-            return remaining
-        findings += remaining
+        findings += _cleared(tools, ends, move, context, removed.setdefault(ends[0].pair, {}))
     count = sum(sum(counts.values()) for counts in removed.values())
     suffix = f"; {count} copies of what was consumed removed" if count else ""
     return Done(f"nothing to ship{suffix}", {"removed": document(removed)}, tuple(findings))
@@ -470,25 +467,18 @@ def reinstate(tools: SyncTools, step: PlannedStep, move: Move, context: StepCont
     findings: list[Finding] = []
     link_ends = tools.observer.between(move.source, move.target)
     for serving, returned in link_ends:
-        kept_aside = _duplicates_aside(tools, returned, serving, context)
-        if isinstance(kept_aside, Failed):
-            return kept_aside
-        findings += kept_aside
-    if (refused := tools.reach(LISTENING, move, context)) is not None:
-        return refused
+        findings += _duplicates_aside(tools, returned, serving, context)
+    tools.reach(LISTENING, move, context)
     back = [Copies(returned, serving, context, tools.timeouts) for serving, returned in link_ends]
     forth = [Copies(*ends, context, tools.timeouts) for ends in link_ends]
     for wait in (Wait(tools, back, context, UNDER_WAY), Wait(tools, forth, context, UNDER_WAY, SMALL)):
         if (failed := wait.until(tools.rules.drain.poll, step.limits)) is not None:
             return replace(failed, text=f"{move.target} is not taken in: {failed.text}")
-    if (refused := tools.reach(wants.DEBTS_CLEARED, move, context)) is not None:
-        return refused
+    tools.reach(wants.DEBTS_CLEARED, move, context)
     return Done(tools.rejoined.text, document(tools.rejoined), tuple(findings))
 
 
-def _duplicates_aside(
-    tools: SyncTools, returned: Session, serving: Session, context: StepContext
-) -> list[Finding] | Failed:
+def _duplicates_aside(tools: SyncTools, returned: Session, serving: Session, context: StepContext) -> list[Finding]:
     """Keep aside the sure duplicates of one pair of a returned site before its messages are let in. The counters from
     before the loss are gone, and nothing proves what was consumed then, so no message is removed."""
     returned_view, serving_view, rejoined = returned.read(), serving.read(), tools.rejoined
@@ -511,8 +501,7 @@ def _duplicates_aside(
         ):
             if queue is None or not messages:
                 continue
-            if (failed := moved_aside(tools, session, queue, messages, context)) is not None:
-                return failed
+            moved_aside(tools, session, queue, messages, context)
             count = len(messages)
             findings.append(found(case, count=count, queue=name, lost=lost, serving=serves, session=session))
     return findings
@@ -531,9 +520,8 @@ def reconcile(tools: SyncTools, _step: PlannedStep, move: Move, context: StepCon
             except IncompleteListing as error:
                 gone = str(error)
             if isinstance(gone, Consumed):
-                failed = remove(tools, (serving, returned), local, queue, gone, context) if gone.ids else None
-                if failed is not None:
-                    return failed
+                if gone.ids:
+                    remove(tools, (serving, returned), local, queue, gone, context)
                 tools.rejoined.done_here[name] = len(gone.ids)
             elif (more := queue.depth - (local.by_name[name].depth if name in local.by_name else 0)) > 0:
                 tools.rejoined.duplicates[name] = tools.rejoined.duplicates.get(name, 0) + more
@@ -609,8 +597,7 @@ def keep_aside(tools: SyncTools, _step: PlannedStep, move: Move, context: StepCo
             return Failed(text, kept_aside)
         messages = frozenset(copies.ids)
         by_word = Consumed(messages, decided(messages, move.spec.reason or ""))
-        if (refused := moved_aside(tools, session, queue, by_word.ids, context)) is not None:
-            return refused
+        moved_aside(tools, session, queue, by_word.ids, context)
         kept_aside[copies.name] = [*copies.ids]
     if not kept_aside:
         return NotNeeded(f"{move.source} has no copies that nothing proves")
@@ -628,8 +615,7 @@ def put_back(tools: SyncTools, _step: PlannedStep, move: Move, context: StepCont
                 findings.append(found("DR-SYNC-008", depth=queue.depth, name=queue.name, site=view.site))
                 continue
             messages = ids.listed(session, queue).complete.ids
-            if (refused := moved_aside(tools, session, queue, messages, context, to)) is not None:
-                return refused
+            moved_aside(tools, session, queue, messages, context, to)
             back[to] = len(messages)
             findings.append(found("DR-SYNC-007.put_back", site=view.site, count=len(messages), queue=to))
     if findings and not back:

@@ -256,12 +256,21 @@ class Sender:
             return [Unknown(str(error)) for _ in calls]
 
 
-def not_done(
+class StepFailed(Exception):
+    """A step cannot go on: it ends with this outcome."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(outcome.text)
+        self.outcome = outcome
+
+
+def must_be_none(
     left: Collection[object], what: str, outcomes: Sequence[Outcome], they: str = "they are still there"
-) -> Failed | None:
-    """Return the failure of a change that left messages, by a broker's words or what is seen; None if none are left."""
-    why = next((outcome.text for outcome in outcomes if not isinstance(outcome, Done)), they)
-    return Failed(f"{len(left)} {what}: {why}") if left else None
+) -> None:
+    """End the step where a change left messages: by a broker's words, or by what is seen. Raises `StepFailed`."""
+    if left:
+        why = next((outcome.text for outcome in outcomes if not isinstance(outcome, Done)), they)
+        raise StepFailed(Failed(f"{len(left)} {what}: {why}"))
 
 
 class Tools(Generic[V_co]):
@@ -316,16 +325,21 @@ class Tools(Generic[V_co]):
         ]
         return calls, [view.start for broker in views.values() for view in broker]
 
-    def reach(self, wanted: Wants, move: Move, context: StepContext, failed: str = "effect not seen") -> Failed | None:
-        """Send what these states miss until nothing is missing, and return None then. A call without an effect is sent
-        again only to a broker that was started anew, or another node of which is active since. Raises `BrokerError`."""
+    def reach(self, wanted: Wants, move: Move, context: StepContext, failed: str = "effect not seen") -> None:
+        """Send what these states miss until nothing is missing. Raises `StepFailed` where some stays missing."""
+        if left := self.send_missing(wanted, move, context):
+            raise StepFailed(Failed(f"{failed}: {brief([call.summary for call in left])}"))
+
+    def send_missing(self, wanted: Wants, move: Move, context: StepContext) -> list[Call]:
+        """Send what these states miss, and return the calls whose effect is not seen. Such a call is sent again only to
+        a broker that was started anew, or another node of which is active since. Raises `BrokerError`."""
         calls, starts = self.missing(wanted, move)
         at: list[str] | None = None
         while calls and starts != at:
             self.change(calls, context)
             at = starts
             calls, starts = self.missing(wanted, move)
-        return Failed(f"{failed}: {brief([call.summary for call in calls])}") if calls else None
+        return calls
 
     def shut_again(self, move: Move, context: StepContext, *sites: str) -> bool:
         """Close, and prove it, what another node's broker.xml opened when the node became active; say whether anything

@@ -17,6 +17,7 @@ from dr_ctl.topologies.common import wants
 from dr_ctl.topologies.common.calls import call, left_of, pause, quarantine_queue, request, resume, switched
 from dr_ctl.topologies.common.consumed import Consumed, Evidence, copy_exists
 from dr_ctl.topologies.common.recipe import Undo
+from dr_ctl.topologies.common.tools import StepFailed
 from dr_ctl.topologies.common.verbs.fence import counting, held_for_the_other, quarantine
 from dr_ctl.topologies.common.view import Residue
 from dr_ctl.topologies.common.waiting import Direction, Wait
@@ -176,38 +177,35 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepCont
     if nothing_owed(tools.observer.observe(), move):
         tools.recovered = {}
         return NotNeeded(f"{move.target} is taken in already")
-    for wanted in (HELD, FORGOTTEN):
-        if (refused := tools.reach(wanted, move, context)) is not None:
-            return refused
-    if (refused := _bring_in(tools, step, move, context)) is not None:
-        return refused
+    tools.reach(HELD, move, context)
+    tools.reach(FORGOTTEN, move, context)
+    _bring_in(tools, step, move, context)
     done = f"a client at {move.target} may have done some of them, unrecorded"
     text = f"{if_known(tools.number)} message(s) recovered: {done}"
     context.notice(text)
     findings = []
     if numbers := brief([f"{name}: {len(ids)}" for name, ids in tools.unproven.items() if ids]):
         findings.append(found("DR-CONT-019.delivered", severity=Severity.WARNING, target=move.target, numbers=numbers))
-    if (refused := tools.reach(DELIVERED, move, context)) is not None:
-        return refused
+    tools.reach(DELIVERED, move, context)
     ids: dict[str, Json] = {name: [*sorted(recovered)] for name, recovered in (tools.recovered or {}).items()}
     removed: dict[str, Json] = {name: len(gone) for name, gone in tools.removed.items()}
     evidence: dict[str, Json] = {"recovered": tools.number, "ids": ids, "removed": removed}
     return Done(text, evidence, tuple(findings))
 
 
-def _bring_in(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> Failed | None:
+def _bring_in(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> None:
     """Bring in messages, then acknowledgements, then remove messages that were done; the delivery stays held."""
-    tools.reach(LISTENING, move, context)
+    tools.send_missing(LISTENING, move, context)
     link_ends = tools.observer.between(move.source, move.target)
     for acks in (False, True):
-        if acks and (refused := tools.reach(SHIPPED, move, context)) is not None:
-            return refused
+        if acks:
+            tools.reach(SHIPPED, move, context)
         residues: list[Direction[SiteView]] = [_Residue(ends, tools, step, move, acks=acks) for ends in link_ends]
         applied = [AcksApplied(ends, context) for ends in link_ends if acks]
         wait = Wait(tools, [*residues, *applied], context, f"of {move.target}'s residue under way")
         if (failed := wait.until(tools.waits.taken_in_poll_s, step.limits, stable_for=QUIET_READINGS)) is not None:
-            return replace(failed, text=f"{move.target} is not taken in: {failed.text}")
-    return _remove_done(tools, move, context)
+            raise StepFailed(replace(failed, text=f"{move.target} is not taken in: {failed.text}"))
+    _remove_done(tools, move, context)
 
 
 class _Residue(Direction[SiteView]):
@@ -243,19 +241,18 @@ class _Residue(Direction[SiteView]):
         return self._holds
 
 
-def _remove_done(tools: ContinuityTools, move: Move, context: StepContext) -> Failed | None:
+def _remove_done(tools: ContinuityTools, move: Move, context: StepContext) -> None:
     """Remove staged messages that also lie in the queue, and staged messages that the returned site shipped since its
-    start and has no more, because they were acknowledged. Gives None once every staged message was never done, as far
-    as anybody can know."""
+    start and has no more, because they were acknowledged, until every staged message was never done, as far as anybody
+    can know. Raises `StepFailed`."""
     tools.removed, tools.unproven, recovered = {}, {}, dict[str, set[str]]()
     ends_s, poll_s = context.monotonic() + tools.timeouts.compared_s, tools.waits.taken_in_poll_s
     for ends in tools.observer.between(move.source, move.target):
         compare, within_s = partial(_compared, tools, ends, recovered, context), ends_s - context.monotonic()
         waited = context.until(compare, holds=lambda why: why is None, within_s=within_s, poll_s=poll_s)
         if not waited.satisfied:
-            return Failed(f"{if_known(waited.reading)}: nothing of {move.target} was delivered")
+            raise StepFailed(Failed(f"{if_known(waited.reading)}: nothing of {move.target} was delivered"))
     tools.recovered = recovered
-    return None
 
 
 def _compared(
@@ -313,8 +310,12 @@ def undo(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepCon
     if left := left_of(shut, views):
         return Failed(f"effect not seen: {brief(left)}")
     flows = [flow for view in views if view.site == move.source for flow in view.flows]
+    held: Outcome | None = None
     try:
-        held = _remove_done(tools, move, context) if any(flow.staging.depth for flow in flows) else None
+        if any(flow.staging.depth for flow in flows):
+            _remove_done(tools, move, context)
+    except StepFailed as failed:
+        held = failed.outcome
     except BrokerError as error:
         held = Failed(f"{error}: what came in of {move.target} stays staged, and is not delivered")
     if held is not None:

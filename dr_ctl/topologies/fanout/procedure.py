@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Final, Self
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
@@ -23,7 +23,7 @@ from dr_ctl.topologies.common.gate import Gate, PairReading, accepting, refused
 from dr_ctl.topologies.common.recipe import Procedure, Recipe, Undo, VerbHandler
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Snapshot
-from dr_ctl.topologies.common.tools import Sender, Tools, not_done
+from dr_ctl.topologies.common.tools import Sender, StepFailed, Tools, must_be_none
 from dr_ctl.topologies.common.topology import COMMON, TopologyDefinition
 from dr_ctl.topologies.common.verbs import fence, proving, quiesce
 from dr_ctl.topologies.common.verbs.quiesce import LIFTED, to_pause, with_pauses_lifted
@@ -147,7 +147,7 @@ class Reconciler:
     """Makes the second broker of each pair hold the messages of the first, which serves or did last, by their ids. By
     queue, `removed` messages were consumed at the other site, and `copied` ones were put where they lacked. `unmatched`
     ones lie at one site, and nobody is known to have consumed them; `undecided` says why. The target lacks the messages
-    `not_carried`, which cannot be copied whole. Raises `BrokerError`."""
+    `not_carried`, which cannot be copied whole. Raises `BrokerError`, and `StepFailed` where messages stay."""
 
     def __init__(self, tools: FanoutTools, source: str, target: str, move: Move, context: StepContext) -> None:
         self.removed: dict[str, set[str]] = defaultdict(set)
@@ -183,33 +183,38 @@ class Reconciler:
         removed = f"{self.removed_in_all} that were consumed at the other site removed"
         return Done(f"{removed}, {self.copied_in_all} that it lacked copied", self.evidence, findings)
 
-    def all(self, *, copied: bool, pace: ComparisonMode = ComparisonMode.WORKING) -> Failed | None:
+    def all(self, *, copied: bool, pace: ComparisonMode = ComparisonMode.WORKING) -> Self:
         """Remove at the second broker the messages of every queue that were consumed at the first. If `copied`, also
-        copy the messages that the second lacks until a comparison shows that it lacks none. None means success."""
-        ended = (self._pair(ends, copied=copied, pace=pace) for ends in self._link_ends)
-        return next((refused for refused in ended if refused is not None), None)
+        copy the messages that the second lacks until a comparison shows that it lacks none."""
+        for ends in self._link_ends:
+            self._pair(ends, copied=copied, pace=pace)
+        return self
 
-    def at_rest(self, step: PlannedStep, serving: Move, *, copied: bool) -> Failed | None:
+    def at_rest(self, step: PlannedStep, serving: Move, *, copied: bool) -> None:
         """Do the same while the serving site delivers nothing and its clients hold nothing, if they let go in time."""
-        tools, context = self._tools, self._context
+        tools, context, failed = self._tools, self._context, None
         if not any(call.goal is Goal.PAUSE for call in step.calls):
-            return None
+            return
         quiet = quiesce.act(tools, replace(step, limits={"within": tools.timeouts.quiesce_s}), serving, context)
-        refused = self.all(copied=copied, pace=ComparisonMode.RESTING) if isinstance(quiet, Done) else None
+        try:
+            if isinstance(quiet, Done):
+                self.all(copied=copied, pace=ComparisonMode.RESTING)
+        except StepFailed as error:
+            failed = error
         lifted = quiesce.undo(tools, step, serving, context)
-        return lifted if isinstance(lifted, Failed) else refused
+        failed = StepFailed(lifted) if isinstance(lifted, Failed) else failed
+        if failed is not None:
+            raise failed
 
-    def _pair(self, ends: LinkEnds, *, copied: bool, pace: ComparisonMode) -> Failed | None:
+    def _pair(self, ends: LinkEnds, *, copied: bool, pace: ComparisonMode) -> None:
         source, target = (session.read() for session in ends)
         queues = reading.with_messages(source, target)
         comparing = self._tools.comparing
         if comparing.store is not None and not copied:
             for name, (view, peer) in queues.items():
                 reading.listed(ends[0], view)  # a message without an id ends a move here, and not behind the fence
-                done = reading.consumed(comparing.store, ends[1], peer)
-                if (refused := self.remove(ends[1], name, done)) is not None:
-                    return refused
-            return None
+                self.remove(ends[1], name, reading.consumed(comparing.store, ends[1], peer))
+            return
         idle = 0
         for _ in range(ROUNDS):
             pause = partial(self._context.wait, self._tools.timeouts.poll_s)
@@ -218,8 +223,7 @@ class Reconciler:
             others = {name: copies for name, copies in self.undecided.items() if name not in apart}
             self.undecided = others | comparing.undecided(apart)
             for name, difference in apart.items():
-                if (refused := self.remove(ends[1], name, difference.consumed)) is not None:
-                    return refused
+                self.remove(ends[1], name, difference.consumed)
             lacks, cannot = dict[str, set[str]](), dict[str, set[str]]()
             for name, difference in apart.items():
                 for ident, row in difference.lacks.items():
@@ -228,44 +232,44 @@ class Reconciler:
             if not copied or not lacks:
                 if not self._context.read_only:
                     reading.keep(ends, apart)
-                return self._not_carried(ends) if copied else None
+                if copied:
+                    self._must_carry_all(ends)
+                return
             before = self.copied_in_all
             for name, wanted in lacks.items():
-                if (refused := self._copy(ends, name, wanted)) is not None:
-                    return refused
+                self._copy(ends, name, wanted)
             idle = idle + 1 if self.copied_in_all == before else 0
             if idle == IDLE:
                 named = brief([f"{name} {ident}" for name, wanted in lacks.items() for ident in sorted(wanted)])
                 lists = f"{ends[0].site} lists messages that {ends[1].site} lacks, and shows them to no client"
-                return Failed(f"{lists}: {named}", self.evidence)
+                raise StepFailed(Failed(f"{lists}: {named}", self.evidence))
         finding = found("DR-FAN-004", target=target.site, source=source.site)
-        return Failed.of(finding, evidence=self.evidence, code=ExitCode.DRAIN_TIMEOUT)
+        raise StepFailed(Failed.of(finding, evidence=self.evidence, code=ExitCode.DRAIN_TIMEOUT))
 
-    def _not_carried(self, ends: LinkEnds) -> Failed | None:
+    def _must_carry_all(self, ends: LinkEnds) -> None:
         kept, accepted = self.not_carried, self._move.spec.accept_difference
         if not (wrong := {name: lost for name, lost in kept.items() if len(lost) != accepted.get(name)}):
-            return None
-
+            return
         messages = brief([f"{name}: {len(lost)} ({brief(sorted(lost))})" for name, lost in wrong.items()])
         options = accepting({name: len(lost) for name, lost in wrong.items()})
         finding = found("DR-FAN-008", view=ends[1], peer=ends[0], messages=messages, accepting=options)
-        return Failed.of(finding, evidence=self.evidence)
+        raise StepFailed(Failed.of(finding, evidence=self.evidence))
 
-    def remove(self, session: Session, queue: str, gone: Consumed) -> Failed | None:
+    def remove(self, session: Session, queue: str, gone: Consumed) -> None:
         if not gone.ids:
-            return None
+            return
         if self._context.read_only:
             self.removed[queue] |= gone.ids
-            return None
+            return
         view = session.names()
         calls = [*removes(view, view.by_name[queue], gone, view.own.id_header)]
         outcomes = self._tools.change(calls, self._context)
         stayed = reading.listed_to_the_end(session, view.by_name[queue]).ids & gone.ids
         self.removed[queue] |= gone.ids - stayed
         why = f"of {len(gone.ids)} message(s) could not be removed from {queue} at {view.site}"
-        return not_done(stayed, why, outcomes)
+        must_be_none(stayed, why, outcomes)
 
-    def _copy(self, ends: LinkEnds, queue: str, lacks: Collection[str]) -> Failed | None:
+    def _copy(self, ends: LinkEnds, queue: str, lacks: Collection[str]) -> None:
         """Copy the messages that the first broker shows to a client. Others may be on their way to a consumer."""
         source, target = ends
         messages = source.messages(queue, lacks)
@@ -280,28 +284,26 @@ class Reconciler:
         arrived = reading.listed_to_the_end(target, target.read().by_name.get(queue)).ids
         self.copied[queue] |= messages.keys() & arrived
         why = f"of {len(messages)} message(s) of {queue} could not be copied to {target.site}"
-        return not_done(messages.keys() - arrived, why, outcomes, "they are not there")
+        must_be_none(messages.keys() - arrived, why, outcomes, "they are not there")
 
 
 def catch_up(tools: FanoutTools, _step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     reconciler = Reconciler(tools, move.source, move.target, move, context)
-    return reconciler.all(copied=False, pace=ComparisonMode.ONCE) or reconciler.done()
+    return reconciler.all(copied=False, pace=ComparisonMode.ONCE).done()
 
 
 def drain(tools: FanoutTools, _step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     reconciler = Reconciler(tools, move.source, move.target, move, context)
-    return with_pauses_lifted(tools, move, context, lambda: reconciler.all(copied=True) or reconciler.done())
+    return with_pauses_lifted(tools, move, context, lambda: reconciler.all(copied=True).done())
 
 
 def trim(tools: FanoutTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Compare towards the waiting site. Where clients take messages all the time, let them rest for a moment."""
     reconciler = Reconciler(tools, move.target, move.source, move, context)
-    refused = reconciler.all(copied=False)
+    reconciler.all(copied=False)
     busy = any(copies.why == TAKEN for copies in reconciler.undecided.values())
-    if refused is None and busy and not context.read_only:
-        refused = reconciler.at_rest(step, replace(move, source=move.target), copied=False)
-    if refused is not None:
-        return refused
+    if busy and not context.read_only:
+        reconciler.at_rest(step, replace(move, source=move.target), copied=False)
     done = reconciler.done(*possible_duplicates(reconciler.undecided, move, move.source))
     could = f"{reconciler.removed_in_all} consumed messages could be removed at {move.source}"
     return replace(done, text=could) if context.read_only else done
@@ -313,19 +315,14 @@ def settle(tools: FanoutTools, _step: PlannedStep, move: Move, context: StepCont
         return Done.of(found("DR-FAN-005.not_known", source=move.source))
     reconciler = Reconciler(tools, move.source, move.target, move, context)
     try:
-        removals = (
-            reconciler.remove(session, name, reading.consumed(store, session, queue))
-            for session in tools.observer.at(move.target)
-            for name, queue in session.read().business.items()
-            if queue.depth
-        )
-        why = next((refused.text for refused in removals if refused is not None), None)
-    except BrokerError as error:
-        why = str(error)
-    if why is None:
-        return reconciler.done()
-    finding = found("DR-FAN-005.not_removed", source=move.source, why=why)
-    return Done.of(finding, evidence=reconciler.evidence)
+        for session in tools.observer.at(move.target):
+            for name, queue in session.read().business.items():
+                if queue.depth:
+                    reconciler.remove(session, name, reading.consumed(store, session, queue))
+    except (BrokerError, StepFailed) as error:
+        finding = found("DR-FAN-005.not_removed", source=move.source, why=error)
+        return Done.of(finding, evidence=reconciler.evidence)
+    return reconciler.done()
 
 
 # An undo leaves messages copied and removed: copies lie at both sites, and the rest was consumed.
@@ -352,21 +349,17 @@ def reinstate(tools: FanoutTools, step: PlannedStep, move: Move, context: StepCo
     if nothing_owed(tools.observer.observe(), move):
         return NotNeeded(f"{move.target} is taken in already")
     reconciler = Reconciler(tools, move.source, move.target, move, context)
-    refused = (
-        reconciler.all(copied=True)
-        or reconciler.at_rest(step, move, copied=True)
-        or tools.reach(wants.DEBTS_CLEARED, move, context)
-    )
+    reconciler.all(copied=True).at_rest(step, move, copied=True)
+    tools.reach(wants.DEBTS_CLEARED, move, context)
     messages = [f"{queue} {ident}" for queue, alone in reconciler.unmatched.items() for ident in sorted(alone)]
     lie_alone = [found("DR-FAN-006", count=len(messages), target=move.target, items=brief(messages))]
-    return refused or reconciler.done(*(lie_alone if messages else ()))
+    return reconciler.done(*(lie_alone if messages else ()))
 
 
 def reconcile(tools: FanoutTools, _step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Even out both sites once more. The gate proves what counters tell, once clients are out."""
     reconciler = Reconciler(tools, move.source, move.target, move, context)
-    if (refused := reconciler.all(copied=True)) is not None:
-        return refused
+    reconciler.all(copied=True)
     snapshot = tools.observer.observe()
     both = snapshot.both(move.source, move.target)
     undecided = [f for views in both for f in possible_duplicates(checks.undecided(*views), move, move.target)]

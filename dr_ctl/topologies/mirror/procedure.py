@@ -26,7 +26,7 @@ from dr_ctl.topologies.common.reasons import nothing_owed
 from dr_ctl.topologies.common.recipe import Procedure, Undo, VerbHandler
 from dr_ctl.topologies.common.rules import Counts, Rules, selected
 from dr_ctl.topologies.common.session import ReadScope
-from dr_ctl.topologies.common.tools import not_done
+from dr_ctl.topologies.common.tools import must_be_none
 from dr_ctl.topologies.common.topology import COMMON, TopologyDefinition
 from dr_ctl.topologies.common.verbs import fence
 from dr_ctl.topologies.common.verbs.fence import held_for_the_other
@@ -256,10 +256,7 @@ def reconcile(tools: MirrorTools, _step: PlannedStep, move: Move, context: StepC
     ]
     differing = [finding.text(move.source, move.target) for finding in wrong.values()]
     findings = [found("DR-RECONCILE-001", queues=brief(differing))] if differing else []
-    moved = moved_aside(tools, leftovers, context)
-    if isinstance(moved, Failed):
-        return moved
-    if moved:
+    if moved := moved_aside(tools, leftovers, context):
         count, queues = sum(moved.values()), ", ".join(moved)
         findings.append(found("DR-RECONCILE-002.kept_aside", target=move.target, count=count, queues=queues))
     text = f"{tools.rejoined.text}{tools.rejoined.duplicates(move.target)}"
@@ -299,7 +296,7 @@ def _messages(tools: MirrorTools, view: BrokerView, name: str) -> Browsed:
     return browsed(reader, view, [queue], limit=RESIDUE_UP_TO)[0] if queue is not None else Browsed({})
 
 
-def moved_aside(tools: MirrorTools, leftovers: Iterable[LeftOver], context: StepContext) -> dict[str, int] | Failed:
+def moved_aside(tools: MirrorTools, leftovers: Iterable[LeftOver], context: StepContext) -> dict[str, int]:
     moved: dict[str, int] = {}
     for leftover in leftovers:
         if not leftover.to_move:
@@ -310,8 +307,7 @@ def moved_aside(tools: MirrorTools, leftovers: Iterable[LeftOver], context: Step
         stayed = leftover.to_move.keys() & after.ids
         done = len(leftover.to_move) - len(stayed) + sum(moved.values())
         what = f"message(s) of {leftover.queue} could not be moved to {name} ({done} were moved and stay there)"
-        if (failed := not_done(stayed, what, outcomes)) is not None:
-            return failed
+        must_be_none(stayed, what, outcomes)
         moved[name] = moved.get(name, 0) + len(leftover.to_move)
     return moved
 
@@ -383,10 +379,10 @@ def reinstate(tools: MirrorTools, step: PlannedStep, move: Move, context: StepCo
         if all(not residue.messages and not residue.acks for residue in tools.residue.values()):
             tools.rejoined.begin()
         return NotNeeded(f"{move.target} is taken in already")
-    if tools.reach(QUEUES_PAUSED, move, context) is not None:
-        return Failed(f"could not pause {brief([call.thing for call in tools.missing(QUEUES_PAUSED, move)[0]])}")
+    if left := tools.send_missing(QUEUES_PAUSED, move, context):
+        return Failed(f"could not pause {brief([call.thing for call in left])}")
     before = {view.pair: (view, _origins(tools, view)) for view in tools.observer.read_at(move.source)}
-    tools.reach(LINK_ADMITTED, move, context)  # the wait tells what keeps it out
+    tools.send_missing(LINK_ADMITTED, move, context)  # the wait tells what keeps it out
     link_ends = tools.observer.between(move.target, move.source)
     both = [
         (_FromReturned(local, peer, tools, context), _FromServing(peer, local, tools, context))
@@ -400,7 +396,8 @@ def reinstate(tools: MirrorTools, step: PlannedStep, move: Move, context: StepCo
     tools.rejoined.begin()
     for view in tools.observer.read_at(move.source):
         _compare(tools, view, *before[view.pair])
-    return tools.reach(RESUMED_AND_CLEARED, move, context) or Done(tools.rejoined.text, document(tools.rejoined))
+    tools.reach(RESUMED_AND_CLEARED, move, context)
+    return Done(tools.rejoined.text, document(tools.rejoined))
 
 
 def _origins(tools: MirrorTools, view: BrokerView) -> dict[str, frozenset[Origin] | None]:
@@ -470,10 +467,7 @@ def move_consumed_aside(tools: MirrorTools, move: Move, context: StepContext) ->
             partial_return.duplicates += lying if held is None else min(lying, held.acks)
             partial_return.why = why
             continue
-        moved = moved_aside(tools, _consumed_here(tools, view, held.consumed), context)
-        if isinstance(moved, Failed):
-            return moved
-        for name, count in moved.items():
+        for name, count in moved_aside(tools, _consumed_here(tools, view, held.consumed), context).items():
             partial_return.taken_out[name] = partial_return.taken_out.get(name, 0) + count
     return Done("as it was", document(partial_return), partial_return.findings(move))
 

@@ -117,7 +117,8 @@ def reinstate(tools: StoreTools, _step: PlannedStep, move: Move, context: StepCo
         if view.role is not Role.STANDBY:
             state = "its process does not run" if view.runs is False else f"it is {view.role.value}"
             return Failed(f"{move.target} does not wait for the store: {state}")
-    return tools.reach(DEBTS_CLEARED, move, context) or Done(f"{move.target} waits for the store")
+    tools.reach(DEBTS_CLEARED, move, context)
+    return Done(f"{move.target} waits for the store")
 
 
 HANDOVER: Final = "handover"

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Role
+from dr_ctl.core.model import Role, brief
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.operations import FAILOVER, FENCE
 from dr_ctl.engine.plan import Call, Goal, PlannedStep, in_phase
@@ -97,8 +97,10 @@ def acting(
     def act(tools: Tools[Any], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
         tools.cut_off = step.cut_off
         if move.spec.operation == FAILOVER and not any(call.site == move.source for call in step.calls):
-            done = Done(f"{move.source} cannot be fenced now: the fence is owed")
-            return (tools.reach(OWED, move, context) or done) if step.calls else NotNeeded(step.summary)
+            if not step.calls:
+                return NotNeeded(step.summary)
+            tools.reach(OWED, move, context)
+            return Done(f"{move.source} cannot be fenced now: the fence is owed")
         if not step.cut_off:
             proof = close(tools, move, context)
         elif _answers(tools, move.source):
@@ -106,9 +108,9 @@ def acting(
         else:
             proof = Done(f"a hook keeps clients out of {move.source}", {"proof": "hook"})
         struck = any(call.goal is Goal.STRIKE for call in step.calls)
-        if isinstance(proof, Failed | Unknown) or not struck:
-            return proof
-        return tools.reach(CLEARED, move, context) or proof
+        if struck and not isinstance(proof, Failed | Unknown):
+            tools.reach(CLEARED, move, context)
+        return proof
 
     return act
 
@@ -122,9 +124,7 @@ def _close(tools: Tools[Broker], move: Move, context: StepContext) -> Outcome:
     )
     is_closed = move.spec.operation != FENCE and not any(view.open or view.fence.contenders for view in views)
     if any(reopened(move, view) or (view.fence.contenders and not is_closed) for view in others):
-        left = tools.reach(YIELDED, move, context, f"{move.target} would let clients in")
-        if left is not None:
-            return left
+        tools.reach(YIELDED, move, context, f"{move.target} would let clients in")
     if is_closed:
         return NotNeeded(f"{move.source} is closed to clients already", {"proof": "flag"})
     send = tools.sending(wants.clients_kept_out, move, context)
@@ -173,8 +173,7 @@ def counting(
     def act(tools: Tools[Any], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
         if not step.calls:
             return count(tools, move, context, False)
-        if (refused := tools.reach(RETURNED_SHUT, move, context, f"{move.target} could not be fenced")) is not None:
-            return refused
+        tools.reach(RETURNED_SHUT, move, context, f"{move.target} could not be fenced")
         done_since = since(tools.views(move.target))
         outcome = count(tools, move, context, True)
         opened = found("DR-RETURN-002", target=move.target, source=move.source, since=done_since)
@@ -214,10 +213,10 @@ def quarantine(*more: Want, summary: str = "", undo: tuple[Want, ...] = ()) -> V
     def act(tools: Tools[Any], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
         if not step.calls:
             return NotNeeded(step.summary)
-        refused, views = tools.reach(wanted, move, context), tools.views(move.target)
+        left, views = tools.send_missing(wanted, move, context), tools.views(move.target)
         # A broker without rights loses the quarantine with a restart: the debt says so, and it is no failure now.
-        if refused is not None and any(call.goal is not Goal.REVOKE for call in tools.missing(wanted, move)[0]):
-            return refused
+        if any(call.goal is not Goal.REVOKE for call in left):
+            return Failed(f"effect not seen: {brief([call.summary for call in left])}")
         if open_to := [view.site for view in views if not view.link.can_be_shut]:
             return Done.of(found("DR-RETURN-009", source=move.source, site=open_to[0]))
         return Done(f"what {move.source} still holds cannot reach {move.target}")

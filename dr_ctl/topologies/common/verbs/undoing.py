@@ -14,7 +14,7 @@ from dr_ctl.engine.plan import Call, Goal, PlannedStep
 from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext, Unknown
 from dr_ctl.topologies.common.calls import holds, left_of, still
 from dr_ctl.topologies.common.snapshot import started_since
-from dr_ctl.topologies.common.tools import ROLES, WAYS_IN, Tools
+from dr_ctl.topologies.common.tools import ROLES, WAYS_IN, StepFailed, Tools
 from dr_ctl.topologies.common.view import Broker
 
 # A return does this about all that has come in, once the way is shut again and before anything else is put back.
@@ -40,9 +40,11 @@ def as_before(
 
 
 def guarded(act: Callable[[], Outcome]) -> Outcome:
-    """Act, and return `Unknown` if a broker stops answering in the middle."""
+    """Act, and return the outcome also of a step that cannot go on: `Unknown` if a broker stops answering."""
     try:
         return act()
+    except StepFailed as failed:
+        return failed.outcome
     except BrokerError as error:
         return Unknown(str(error))
 
@@ -60,8 +62,7 @@ def _put_back(
         tools.change([call for call in shut if not holds(call, now)], context)
         if (open_still := still(shut, tools.views(calls[0].site))) is not None:
             return open_still
-        if isinstance(settled := settle(tools, move, context), Failed):
-            return settled
+        settled = settle(tools, move, context)
         views = tools.views_of(calls)
     tools.change(_left(calls, views), context)
     outcome = still(calls, tools.views_of(calls)) or Done("as it was")
