@@ -53,7 +53,7 @@ WITHOUT: Final = {
     "classic/operations.py:ClassicRequests.remove_queue": OWN,
     "common/verbs/canary.py:draft": OWN,
     "continuity/reinstate.py:reconcile": ASIDE,
-    "continuity/copies.py:_may_remove": PLANNED,
+    "continuity/copies.py:may_remove": PLANNED,
     "continuity/reinstate.py:_forgotten": COMMANDS,
     "continuity/reinstate.py:_set_aside": PLANNED,
     "mirror/procedure.py:move_calls": ASIDE,

@@ -9,15 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, TypeVar
+from typing import ClassVar, Final, TypeVar
 
-from dr_ctl.core.errors import Passive, StartingOrEnding
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, brief
 from dr_ctl.core.notation import if_known
 from dr_ctl.engine.plan import ALL, Call, Goal
-from dr_ctl.jolokia.client import Answer
-from dr_ctl.jolokia.http import BadValue, OperationFailed, PolicyRefused
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.common.calls import HEARD_BY, MQTT_RETAINED, PAUSE, Request, Requests, call, items, request
@@ -284,8 +281,6 @@ def _by_word(asked: Request) -> list[frozenset[str]]:
 SESSIONS: Final = "$sys.mqtt.sessions"
 
 
-GROUP: Final = ("HAPolicy", "SharedStore", "Backup")
-"""Each reading of the broker reads these attributes; an old version lacks the first one."""
 _ALONE: Final = ("Primary Only", "Live Only")
 CORE: Final = "CORE"
 
@@ -358,47 +353,9 @@ def lock_states(view: ArtemisBroker) -> str:
     return brief([f"{coordinator.name} {coordinator.status}" for coordinator in view.coordinators]) or "none"
 
 
-def read_group(url: str, server: Fields, node: str, topology: Answer, *, active: bool = True) -> Group:
-    """Read the group from the broker's attributes and from its listing of the cluster, where a console lets that be
-    asked. Raises `Passive` of a node that waits, `StartingOrEnding` of a broker that is starting, and `BadValue`.
-    `active` is the broker's own word; the oldest versions say only whether the node is a backup that waits."""
-    rows = [] if isinstance(topology.error, OperationFailed | PolicyRefused) else _rows(topology)
-    own = next((row for row in rows if row.get("nodeID") == node), {})
-    group = Group(
-        policy=server.optional_text("HAPolicy") if server.has("HAPolicy") else None,
-        shares_store=server.flag("SharedStore"),
-        at=own.get("live"),
-        nodes=(own["backup"],) if own.get("backup") else (),
-        cluster=tuple(sorted(row["live"] for row in rows if row is not own and row.get("live"))),
-    )
-    waits = server.flag("Backup")
-    if active and not waits:
-        return group
-    if not (waits or group.has_nodes):
-        raise StartingOrEnding(f"{url}: the broker there is not active: it is starting, or ending")
-    at = tuple(filter(None, (group.at, *group.nodes)))
-    where = f" ({' and '.join(at)})" if at else ""
-    text = f"{url}: the node there is passive: another node of that broker{where} is active, or none is"
-    raise Passive(text, at=at)
-
-
 def is_since(version: str, least: tuple[int, ...]) -> bool:
     numbers = re.match(r"(\d+)\.(\d+)", version)
     return numbers is not None and (int(numbers[1]), int(numbers[2])) >= least
-
-
-def must_be_active(url: str, known: Group, server: Fields) -> None:
-    """Raise `Passive` or `StartingOrEnding` where the node of an earlier reading is not active any more."""
-    if not server.flag("Active"):
-        error = Passive if known.has_nodes else StartingOrEnding
-        raise error(f"{url}: the node there is not active any more")
-
-
-def _rows(topology: Answer) -> list[Mapping[str, Any]]:
-    rows = json.loads(str(topology.value()))
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise BadValue("the listing of the cluster is no list")
-    return rows
 
 
 def nodes(bridges: Iterable[Sequence[str]]) -> Sequence[str]:

@@ -9,22 +9,13 @@ from dataclasses import dataclass, replace
 from sys import intern
 from typing import Any, Final
 
-from dr_ctl.core.errors import Passive
+from dr_ctl.core.errors import Passive, StartingOrEnding
 from dr_ctl.core.model import brief
 from dr_ctl.jolokia.client import READ_S, Answer, Listing, Post, Query, Read, Reader, Search
-from dr_ctl.jolokia.http import BadValue, NoSuchBean, OperationFailed
+from dr_ctl.jolokia.http import BadValue, NoSuchBean, OperationFailed, PolicyRefused
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.artemis import beans
-from dr_ctl.topologies.artemis.broker import (
-    EVERY,
-    GROUP,
-    IN_USER,
-    ArtemisBroker,
-    BrokerStore,
-    Coordinator,
-    must_be_active,
-    read_group,
-)
+from dr_ctl.topologies.artemis.broker import EVERY, IN_USER, ArtemisBroker, BrokerStore, Coordinator, Group
 from dr_ctl.topologies.common.calls import BROKERS, DOCUMENT, OWN
 from dr_ctl.topologies.common.session import ReadScope
 from dr_ctl.topologies.common.view import Acceptor, Broker, Connection, Consumer, Grants, Queue
@@ -43,6 +34,8 @@ COUNTS: Final = ("MessageCount", "DeliveringCount", "MessagesAdded")
 PAUSES: Final = ("Paused",)
 # The history keeps these figures of a queue.
 MOVING: Final = (*COUNTS, "MessagesAcknowledged", "MessagesExpired", "MessagesKilled")
+GROUP: Final = ("HAPolicy", "SharedStore", "Backup")
+"""Each reading of the broker reads these attributes; an old version lacks the first one."""
 LIMITS: Final = ("DiskStoreUsage", "MaxDiskUsage", "AddressMemoryUsage", "GlobalMaxSize")
 """The broker's figures, which each reading reads; a version that lacks one leaves it out."""
 _ADDRESS: Final = ("Paused", "BlockedViaManagement", "AddressLimitPercent", "Paging")
@@ -163,6 +156,44 @@ class CommonQuestions:
             values["consumers"] = tuple(map(consumer, rows(consumers)))
             values["prepared"] = prepared(prepared_)
         return values
+
+
+def read_group(url: str, server: Fields, node: str, topology: Answer, *, active: bool = True) -> Group:
+    """Read the group from the broker's attributes and from its listing of the cluster, where a console lets that be
+    asked. Raises `Passive` of a node that waits, `StartingOrEnding` of a broker that is starting, and `BadValue`.
+    `active` is the broker's own word; the oldest versions say only whether the node is a backup that waits."""
+    rows = [] if isinstance(topology.error, OperationFailed | PolicyRefused) else _brokers_in(topology)
+    own = next((row for row in rows if row.get("nodeID") == node), {})
+    group = Group(
+        policy=server.optional_text("HAPolicy") if server.has("HAPolicy") else None,
+        shares_store=server.flag("SharedStore"),
+        at=own.get("live"),
+        nodes=(own["backup"],) if own.get("backup") else (),
+        cluster=tuple(sorted(row["live"] for row in rows if row is not own and row.get("live"))),
+    )
+    waits = server.flag("Backup")
+    if active and not waits:
+        return group
+    if not (waits or group.has_nodes):
+        raise StartingOrEnding(f"{url}: the broker there is not active: it is starting, or ending")
+    at = tuple(filter(None, (group.at, *group.nodes)))
+    where = f" ({' and '.join(at)})" if at else ""
+    text = f"{url}: the node there is passive: another node of that broker{where} is active, or none is"
+    raise Passive(text, at=at)
+
+
+def _brokers_in(topology: Answer) -> list[Mapping[str, Any]]:
+    rows = json.loads(str(topology.value()))
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise BadValue("the listing of the cluster is no list")
+    return rows
+
+
+def must_be_active(url: str, known: Group, server: Fields) -> None:
+    """Raise `Passive` or `StartingOrEnding` where the node of an earlier reading is not active any more."""
+    if not server.flag("Active"):
+        error = Passive if known.has_nodes else StartingOrEnding
+        raise error(f"{url}: the node there is not active any more")
 
 
 @contextmanager
@@ -441,6 +472,15 @@ def _kept_out(names: Iterable[str], policies: Mapping[str, str], *, everywhere: 
             limit = "the broker's memory is at its global-max-size" if everywhere else "at their limit"
             text = f"addresses with address-full-policy {policy}, {limit}: {effect}: {brief(full)}"
             yield Obstacle(text, "Let what lies there be consumed, or raise that limit in broker.xml.", tuple(full))
+
+
+Origin = tuple[str, int]
+"""The broker or the site where a message was born, and its number there."""
+
+
+def identity(origin: Origin) -> str:
+    """Return a message's identity as journal, report and operator see it."""
+    return f"{origin[0]}:{origin[1]}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.jolokia.client import READ_S, Listing, Query, Reader
-from dr_ctl.topologies.artemis.reading import Shown, as_expected
+from dr_ctl.topologies.artemis.reading import Origin, Shown, as_expected, identity
 from dr_ctl.topologies.bridges.view import ORIGIN, BrokerView, Flow
 from dr_ctl.topologies.common.idstore import Store
 from dr_ctl.topologies.common.view import Queue
@@ -21,7 +21,6 @@ NUMBER: Final = "_AMQ_ORIG_MESSAGE_ID"
 PAGE: Final = 1000  # messages of one answer
 COMPARED: Final = PAGE  # so many messages of a queue are looked for in its copy, one by one
 _DIVERTED: Final = "_AMQ_ORIG_ADDRESS"  # the peer's divert sets it on every copy
-Origin = tuple[str, int]
 DELAYED_UP_TO: Final = 1_000
 # A message is due at a moment of the broker's clock, or so long after it came in, which is no later than so long from
 # now.
@@ -53,7 +52,7 @@ class Message:
     def id(self, header: str) -> str:
         """The id that consumers write down: the producer's one, else the origin and the number."""
         given = (self.properties or {}).get(header)
-        return str(given) if isinstance(given, str | int) else f"{self.name[0]}:{self.name[1]}"
+        return str(given) if isinstance(given, str | int) else identity(self.name)
 
 
 def pages(reader: Reader, queue: Queue, own: str, *, timeout_s: float) -> Iterator[list[Message]]:

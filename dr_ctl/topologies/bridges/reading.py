@@ -15,8 +15,9 @@ from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.artemis import BridgesBroker
 from dr_ctl.topologies.artemis import beans, session
 from dr_ctl.topologies.artemis import reading as artemis
+from dr_ctl.topologies.artemis.reading import Origin
 from dr_ctl.topologies.bridges import checks
-from dr_ctl.topologies.bridges.messages import Message, Origin, forwarded, unannounced, with_due
+from dr_ctl.topologies.bridges.messages import Message, forwarded, unannounced, with_due
 from dr_ctl.topologies.bridges.view import ORIGIN, Bridge, BrokerView, Divert, Flow
 from dr_ctl.topologies.common import observer, snapshot
 from dr_ctl.topologies.common.calls import ANY_ADDRESS

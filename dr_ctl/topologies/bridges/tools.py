@@ -11,7 +11,8 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, brief
 from dr_ctl.engine.plan import Call, Goal, Spec
 from dr_ctl.engine.ports import Done, Failed, Move, Outcome, StepContext
-from dr_ctl.topologies.bridges.messages import COMPARED, PAGE, Origin, listed, pages
+from dr_ctl.topologies.artemis.reading import Origin
+from dr_ctl.topologies.bridges.messages import COMPARED, PAGE, listed, pages
 from dr_ctl.topologies.bridges.reading import LinkEnds, Observer
 from dr_ctl.topologies.bridges.view import BrokerView, Chosen, every_unit
 from dr_ctl.topologies.common.calls import still

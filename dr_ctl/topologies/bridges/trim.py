@@ -16,7 +16,8 @@ from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.jolokia.client import Read
 from dr_ctl.jolokia.http import BadValue
 from dr_ctl.jolokia.values import Fields
-from dr_ctl.topologies.bridges.messages import NUMBER, Message, Origin, pages
+from dr_ctl.topologies.artemis.reading import identity
+from dr_ctl.topologies.bridges.messages import NUMBER, Message, pages
 from dr_ctl.topologies.bridges.reading import LinkEnds, Session
 from dr_ctl.topologies.bridges.tools import BridgesTools
 from dr_ctl.topologies.bridges.view import ORIGIN, BrokerView
@@ -160,11 +161,7 @@ def _compared(ends: LinkEnds, queues: Sequence[str]) -> Iterator[Compared]:
 
 def _copies(waiting: Session, copy: Queue, own: str) -> Mapping[str, Message]:
     listed = islice(pages(waiting.reader(), copy, own, timeout_s=LOOK_S), PAGES)
-    return {_text(message.copied): message for page in listed for message in page if message.copied is not None}
-
-
-def _text(name: Origin) -> str:
-    return f"{name[0]}:{name[1]}"
+    return {identity(message.copied): message for page in listed for message in page if message.copied is not None}
 
 
 def _held(session: Session, queue: str, messages: list[Message]) -> frozenset[str]:
@@ -173,4 +170,4 @@ def _held(session: Session, queue: str, messages: list[Message]) -> frozenset[st
             f"the settings name no id store of {session.site}",
             remedy=f"Name it as `ids: {{sqlite: FILE, header: PROPERTY}}` of {session.pair} at {session.site}.",
         )
-    return frozenset(map(_text, processed))
+    return frozenset(map(identity, processed))

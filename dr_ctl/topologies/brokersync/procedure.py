@@ -36,7 +36,6 @@ from dr_ctl.topologies.common.consumed import Consumed, IncompleteListing, decid
 from dr_ctl.topologies.common.gate import Gate, PairReading, accepting, refused
 from dr_ctl.topologies.common.recipe import Procedure, Recipe, Undo, VerbHandler
 from dr_ctl.topologies.common.rules import Rules
-from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.tools import Sender, StepFailed, Tools, must_be_none
 from dr_ctl.topologies.common.topology import COMMON, PairTopology, TopologyDefinition
 from dr_ctl.topologies.common.verbs import activate, fence, proving, quiesce
@@ -640,7 +639,7 @@ def _activate(tools: SyncTools, step: PlannedStep, move: Move, context: StepCont
     return activate.act(tools, step, move, context)
 
 
-PROCEDURE: Final[Procedure[Snapshot[BrokerView], SyncTools]] = {
+PROCEDURE: Final[Procedure[SyncSnapshot, SyncTools]] = {
     **COMMON,
     "catch-up": VerbHandler(draft_catch_up, catch_up, UNDO_SHIPPING),
     "quiesce": VerbHandler(classic.draft_quiesce, classic.quiesce, quiesce.UNDO),

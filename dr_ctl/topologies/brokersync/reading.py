@@ -38,16 +38,6 @@ from dr_ctl.topologies.common.consumed import CompleteListing, Consumed, Covered
 from dr_ctl.topologies.common.session import ReadScope
 from dr_ctl.topologies.common.view import Config, Queue
 
-
-def asked(broker: str) -> Read:
-    return Read(beans.queue(broker), COUNTERS)
-
-
-def held(documents: Path) -> str | None:
-    hold = Notes(documents.parent).hold()
-    return hold.text if hold is not None else None
-
-
 _NONE: Final[Mapping[str, Any]] = {}
 BY_RUNS: Final = "sync-runs.json"
 _WRITES: Final = threading.Lock()
@@ -191,7 +181,9 @@ class Session(session.Session[BrokerView]):
         return self._seen(statistics.ask(*self._listeners(timeout_s), timeout_s=timeout_s))
 
     def _ask(self, broker: str, timeout_s: float) -> BrokerView:
-        return self._seen(classic.ask(self.reader(), broker, timeout_s=timeout_s, more=[asked(broker)]))
+        return self._seen(
+            classic.ask(self.reader(), broker, timeout_s=timeout_s, more=[Read(beans.queue(broker), COUNTERS)])
+        )
 
     def _reread(self, known: BrokerView, _wanted: ReadScope, timeout_s: float) -> BrokerView:
         """Read a broker's listeners, link, copy queues and clients' queues again; other queues stay as they were."""
@@ -225,8 +217,8 @@ class Session(session.Session[BrokerView]):
         )
 
     def _seen(self, answer: Answered) -> BrokerView:
-        view = as_view(self.values(answer), answer, self.own)
-        return replace(view, consumed=self.noted.consumed(answer), held=held(self._documents))
+        view, hold = as_view(self.values(answer), answer, self.own), Notes(self._documents.parent).hold()
+        return replace(view, consumed=self.noted.consumed(answer), held=hold.text if hold is not None else None)
 
     def _listeners(self, timeout_s: float) -> tuple[StompAccount, Mapping[str, bool]]:
         """Choose the listener to ask for statistics: the agent's own, else the clients' one, which has to be open. Say
@@ -242,7 +234,8 @@ class Session(session.Session[BrokerView]):
 
     def note_opening(self) -> None:
         name = self.names().broker
-        broker, rows = self.reader().read([Read(beans.broker(name), ("BrokerId",)), asked(name)])
+        itself, counters = Read(beans.broker(name), ("BrokerId",)), Read(beans.queue(name), COUNTERS)
+        broker, rows = self.reader().read([itself, counters])
         start = Fields(name, broker.value()).text("BrokerId")
         self.noted.note_opening(start, rows_of(rows))
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic
 
 from dr_ctl.core.findings import catalogue, found
 from dr_ctl.core.model import Finding, RefusalScope, Role, Severity, brief
@@ -14,9 +14,8 @@ from dr_ctl.topologies.common.calls import debts_of
 from dr_ctl.topologies.common.group import of_nodes, of_obstacles, shown
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Silent, Snapshot, before, paused_by_runs, reopened
-from dr_ctl.topologies.common.view import Acceptor, Broker
+from dr_ctl.topologies.common.view import Acceptor, Broker, V
 
-V = TypeVar("V", bound=Broker)
 _KEPT_OUT: Final = "DR-LINK-004.kept_out"
 
 

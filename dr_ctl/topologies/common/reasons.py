@@ -3,7 +3,7 @@ a runbook, and says what holds already. Every answer rests on the present readin
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, RefusalScope, Role, Severity, brief
@@ -16,9 +16,7 @@ from dr_ctl.topologies.common.calls import debt_name
 from dr_ctl.topologies.common.checks import Case, Checks, of_link_listeners, of_silent, of_taken, on_the_way, weighed
 from dr_ctl.topologies.common.group import of_nodes, of_obstacles
 from dr_ctl.topologies.common.snapshot import Silent, Snapshot, paused_by_runs
-from dr_ctl.topologies.common.view import Broker, Queue
-
-V = TypeVar("V", bound=Broker)
+from dr_ctl.topologies.common.view import Broker, Queue, V
 
 
 def against_failover(

@@ -16,7 +16,7 @@ from dr_ctl.topologies.common import checks, reasons
 from dr_ctl.topologies.common import snapshot as snapshots
 from dr_ctl.topologies.common.rules import Rules, selects
 from dr_ctl.topologies.common.snapshot import Snapshot
-from dr_ctl.topologies.common.view import Broker
+from dr_ctl.topologies.common.view import V
 from dr_ctl.topologies.common.wants import AtBroker, Want
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 S = TypeVar("S")
 T = TypeVar("T")
-V = TypeVar("V", bound=Broker)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,11 +27,10 @@ from dr_ctl.topologies.common.snapshot import Snapshot, V_co, started_since
 from dr_ctl.topologies.common.tools import Listeners, Sender, Tools
 from dr_ctl.topologies.common.verbs import activate, canary, fence, proving, quiesce
 from dr_ctl.topologies.common.verbs.undoing import as_before, guarded, open_again
-from dr_ctl.topologies.common.view import Broker
+from dr_ctl.topologies.common.view import V
 from dr_ctl.topologies.common.wants import listeners_open_as_before
 from dr_ctl.topologies.topology import Cleaner, NoCleaner, TimedReading, Unproven
 
-V = TypeVar("V", bound=Broker)
 S = TypeVar("S", bound=Snapshot[Any])
 MAX_TURNS: Final = 3
 """A step is done at most so often where nodes take over from each other."""

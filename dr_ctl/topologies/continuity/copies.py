@@ -323,19 +323,11 @@ def chosen(names: Iterable[str]) -> str:
     return f"{_ID} IN ({listed})"
 
 
-def duplicates_removed(at: AtBroker) -> Iterator[Call]:
-    return _may_remove(at, (flow.staging for flow in at.view.flows), f"it lies in the queue of {at.view.site} as well")
+def staged_removed(at: AtBroker, when: str | None = None) -> Iterator[Call]:
+    return may_remove(at, (flow.staging for flow in at.view.flows), when)
 
 
-def staged_removed(at: AtBroker) -> Iterator[Call]:
-    return _may_remove(at, (flow.staging for flow in at.view.flows))
-
-
-def done_removed(at: AtBroker) -> Iterator[Call]:
-    return _may_remove(at, (queue for flow in at.view.flows for queue in at.view.lying(flow.queue)))
-
-
-def _may_remove(at: AtBroker, queues: Iterable[Queue], when: str | None = None) -> Iterator[Call]:
+def may_remove(at: AtBroker, queues: Iterable[Queue], when: str | None = None) -> Iterator[Call]:
     """Plan removals, before anything was compared."""
     when = when or f"it was acknowledged at {at.other_site}, or is duplicated at {at.view.site}"
     for queue in queues:

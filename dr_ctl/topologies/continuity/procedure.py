@@ -42,7 +42,7 @@ draft_catch_up: Final = planning(
     SOURCE,
     "{serving}all bridges connected, the outflow small, nothing left to deliver from staging; second copies at "
     "{target} removed by id",
-    (copies.duplicates_removed, TARGET),
+    (lambda at: copies.staged_removed(at, f"it lies in the queue of {at.view.site} as well"), TARGET),
     limits=Rules.catching_up,
 )
 draft_drain: Final = planning(
@@ -50,7 +50,7 @@ draft_drain: Final = planning(
     "everything shipped and applied, in both directions; copies that must not be delivered removed by id; pauses "
     "lifted meanwhile",
     *LIFTED,
-    (copies.done_removed, TARGET),
+    (lambda at: copies.may_remove(at, (q for flow in at.view.flows for q in at.view.lying(flow.queue))), TARGET),
     limits=Rules.draining,
 )
 

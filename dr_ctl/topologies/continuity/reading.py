@@ -228,12 +228,7 @@ def _service(asked: Answer) -> Service:
 
 
 def _bridge(bean: str, fields: Fields) -> Bridge:
-    return Bridge(
-        name=fields.text("Name"),
-        bean=bean,
-        started=fields.flag("Started"),
-        acked=fields.number("MessagesAcknowledged"),
-    )
+    return Bridge(fields.text("Name"), bean, fields.flag("Started"), fields.number("MessagesAcknowledged"))
 
 
 def _flow(fields: Fields, queues: Mapping[str, Queue], bridges: Mapping[str, Bridge]) -> Flow:

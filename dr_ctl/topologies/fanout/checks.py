@@ -19,8 +19,9 @@ from dr_ctl.topologies.classic.operations import LISTS, REMOVES
 from dr_ctl.topologies.common import reasons
 from dr_ctl.topologies.common.checks import Case, Checks, Named, listeners, of_listeners, of_pair, of_queues
 from dr_ctl.topologies.common.rules import Counts, holding
+from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.fanout.counting import Checkpoints, Counted, Counters, QueueAtSite
-from dr_ctl.topologies.fanout.view import BrokerView, FanoutSnapshot
+from dr_ctl.topologies.fanout.view import BrokerView
 
 
 def lacking(source: BrokerView, target: BrokerView, queues: Queues, traffic: Mapping[str, int]) -> list[Counts]:
@@ -130,7 +131,7 @@ def of_failover(case: Case[BrokerView]) -> Iterator[Finding]:
     yield replace(finding, duplicates=count)
 
 
-def nothing_owed(snapshot: FanoutSnapshot, move: Move) -> bool:
+def nothing_owed(snapshot: Snapshot[BrokerView], move: Move) -> bool:
     """Say whether the target is taken in already: no debt is left, and it lacks no message of the serving site."""
     lacks = any(
         peer is None or lacking(view, peer, Queues(), snapshot.traffic.get(view.pair, {}))

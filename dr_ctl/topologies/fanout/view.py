@@ -11,7 +11,6 @@ from typing import Final
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.topologies.classic.broker import ClassicBroker, Connectors
-from dr_ctl.topologies.common import snapshot
 from dr_ctl.topologies.common.calls import debts_of
 from dr_ctl.topologies.common.view import Acceptor, Connection, NoLink, Queue, Residue
 from dr_ctl.topologies.fanout.counting import Counted
@@ -166,6 +165,3 @@ class BrokerView(ClassicBroker):
     def unmatched(self) -> bool:
         """Say whether the peer is known to lack newer messages, because it was lost and not taken in again."""
         return any(debt.kind is DebtKind.QUARANTINE for debt in debts_of(self.documents))
-
-
-FanoutSnapshot = snapshot.Snapshot[BrokerView]

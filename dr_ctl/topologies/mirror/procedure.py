@@ -20,6 +20,7 @@ from dr_ctl.engine.plan import ALL, Call, Goal, PlannedStep
 from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.broker import CREATE_QUEUE, MOVE, internal_queue
+from dr_ctl.topologies.artemis.reading import Origin, identity
 from dr_ctl.topologies.common import wants
 from dr_ctl.topologies.common.calls import call, pause, quarantine_queue, request
 from dr_ctl.topologies.common.reasons import nothing_owed
@@ -36,7 +37,7 @@ from dr_ctl.topologies.common.view import Residue
 from dr_ctl.topologies.common.waiting import Direction, Wait, attached
 from dr_ctl.topologies.common.wants import SOURCE, TARGET, AtBroker, Wants, links_as_before, planning
 from dr_ctl.topologies.mirror.checks import CHECKS
-from dr_ctl.topologies.mirror.reading import READS, RESIDUE_UP_TO, Browsed, Origin, Session, browsed, identity, residue
+from dr_ctl.topologies.mirror.reading import READS, RESIDUE_UP_TO, Browsed, Session, browsed, residue
 from dr_ctl.topologies.mirror.tools import MirrorTools
 from dr_ctl.topologies.mirror.view import ORIGINS_UP_TO, BrokerView, MirrorSnapshot, unexplained
 

@@ -15,7 +15,7 @@ from dr_ctl.settings.artemis import MirrorBroker
 from dr_ctl.topologies.artemis import beans, session
 from dr_ctl.topologies.artemis import reading as artemis
 from dr_ctl.topologies.artemis.broker import is_since
-from dr_ctl.topologies.artemis.reading import Shown
+from dr_ctl.topologies.artemis.reading import Origin, Shown
 from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.calls import ANY_ADDRESS, OUTFLOW_PREFIX
 from dr_ctl.topologies.common.session import A_QUEUE_S, EVERYTHING, ReadScope
@@ -219,8 +219,6 @@ READS: Final[observer.Reads[BrokerView, Session]] = observer.Reads(
 )
 
 
-Origin = tuple[str, int]
-
 RESIDUE_UP_TO: Final = 5000
 _PAGE: Final = 1000
 _SCANNED_A_SECOND: Final = 20_000  # a count by filter looks at each message, paged ones too
@@ -230,11 +228,6 @@ _OF_ADDRESS: Final = "messageAnnotations.x-opt-amq-mr-adr"
 _OF_QUEUE: Final = "messageAnnotations.x-opt-amq-mr-qu"
 _BORN: Final = "x-opt-amq-bkr-id"
 _NUMBER: Final = "x-opt-amq-mr-id"
-
-
-def identity(origin: Origin) -> str:
-    """Return a message's identity as journal, report and operator see it."""
-    return f"{origin[0]}:{origin[1]}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,13 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, brief
 from dr_ctl.core.notation import if_known
 from dr_ctl.engine.ports import Done, Move, Outcome
+from dr_ctl.topologies.artemis.reading import Origin, identity
 from dr_ctl.topologies.common.gate import Gate, PairReading, accepting, refused
 from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.rules import selected
 from dr_ctl.topologies.common.tools import Sender, Tools
 from dr_ctl.topologies.common.view import Queue, Residue
-from dr_ctl.topologies.mirror.reading import Observer, Origin, Session, browsed, identity, scheduled
+from dr_ctl.topologies.mirror.reading import Observer, Session, browsed, scheduled
 from dr_ctl.topologies.mirror.view import ORIGINS_UP_TO, BrokerView, differences, not_accepted
 
 

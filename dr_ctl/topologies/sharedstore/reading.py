@@ -21,13 +21,7 @@ from dr_ctl.topologies.classic import session
 from dr_ctl.topologies.classic.reading import ask
 from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.snapshot import Silent, Snapshot
-from dr_ctl.topologies.sharedstore.store import (
-    BrokerProcess,
-    LockSnapshot,
-    LockUnreadable,
-    SharedStore,
-    SilentAndUnread,
-)
+from dr_ctl.topologies.sharedstore.store import BrokerProcess, LockSnapshot, SharedStore, SilentAndUnread
 from dr_ctl.topologies.sharedstore.view import NOTHING_OPEN, RUN, STOPPED, BrokerView, StoreConfig, both_views
 
 KNOCK_S: Final = 1.0
@@ -80,7 +74,7 @@ class Session(session.Session[BrokerView]):
         try:
             return self._ask(self.own.broker, timeout_s)
         except Passive:
-            lock, unread = self._lock()
+            lock, unread = self.shared.read_lock()
             return self._waiting(lock, unread, runs=True)
         except BadValue as error:
             raise StartingOrEnding(f"{self.site}/{self.pair} is starting or ending: {error}") from error
@@ -90,27 +84,21 @@ class Session(session.Session[BrokerView]):
             stomp = self.settings.stomp
             if stomp is not None and takes_connections(parse_address(stomp), timeout_s=KNOCK_S):
                 raise StartingOrEnding(f"{self.site}/{self.pair} is starting or ending: {error}") from error
-            lock, unread = self._lock()
+            lock, unread = self.shared.read_lock()
             if lock is None:
                 raise SilentAndUnread(str(error), unread) from error
             return self._waiting(lock, unread, runs=self.process.runs())
 
     def _alive_by_its_lease(self, error: BrokerError) -> BrokerError:
         """Report as sick a silent broker whose lease lasts: the broker has lived a moment ago."""
-        lock, _ = self._lock()
+        lock, _ = self.shared.read_lock()
         if lock is None or not lock.held or lock.holder != self.own.holder:
             return error
         return Sick(f"{error}; and {lock.text}", remedy="Wait until that has run out: the other broker then takes it.")
 
-    def _lock(self) -> tuple[LockSnapshot | None, str]:
-        try:
-            return self.shared.lock.read(), ""
-        except LockUnreadable as error:
-            return None, str(error)
-
     def _ask(self, broker: str, timeout_s: float) -> BrokerView:
         values = self.values(ask(self.reader(), broker, timeout_s=timeout_s))
-        lock, unread = self._lock()
+        lock, unread = self.shared.read_lock()
         return BrokerView(**values, own=self.own, lock=lock, unread=unread, runs=True, lag=self.shared.lag())
 
     def _waiting(self, lock: LockSnapshot | None, unread: str, *, runs: bool | None) -> BrokerView:

@@ -344,6 +344,13 @@ class SharedStore:
         replica = opened(store.replica.dsn) if store.replica is not None else None
         return cls(store, RowLock(messages, store.table), messages, replica)
 
+    def read_lock(self) -> tuple[LockSnapshot | None, str]:
+        """Return the lock, or None and why it was not read."""
+        try:
+            return self.lock.read(), ""
+        except LockUnreadable as error:
+            return None, str(error)
+
     def counts(self) -> dict[str, int] | None:
         """Count each queue's messages in the store; return None for a store of files. Raises `LockUnreadable`."""
         if self._messages is None:

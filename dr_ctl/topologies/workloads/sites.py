@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from http import HTTPStatus
-from typing import Any, Final, TypeVar, assert_never
+from typing import Any, Final, assert_never
 
 from dr_ctl.core.errors import BrokerError, LoginRefused, Throttled, Unreachable
 from dr_ctl.core.model import Json
@@ -23,12 +23,10 @@ from dr_ctl.processes.secrets import SecretMissing, variables
 from dr_ctl.settings.model import Installation
 from dr_ctl.settings.parts import CamelRoutes, Commands, HttpService, SystemdUnit, Workload
 from dr_ctl.topologies.common.session import account, change
-from dr_ctl.topologies.common.snapshot import Snapshot
-from dr_ctl.topologies.common.topology import Companion
+from dr_ctl.topologies.common.topology import Companion, S
 from dr_ctl.topologies.topology import PartState, WorkloadSnapshot
 from dr_ctl.topologies.workloads.recipe import systemctl
 
-S = TypeVar("S", bound=Snapshot[Any])
 # Wait longer than the whole time of the call: the late answer says whether it worked.
 ANSWER_S: Final = 10.0
 _STOPPED_EXIT: Final = 3  # `systemctl is-active` exits so, and every status command that keeps to the LSB

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Json, Role, Severity, brief
@@ -16,14 +16,12 @@ from dr_ctl.engine.plan import Call, Goal, PlannedStep
 from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext, Unknown
 from dr_ctl.engine.roles import part_of
 from dr_ctl.settings.model import Installation
-from dr_ctl.topologies.common import snapshot as common
 from dr_ctl.topologies.common.snapshot import starting
-from dr_ctl.topologies.common.topology import PairTopology
+from dr_ctl.topologies.common.topology import PairTopology, S
 from dr_ctl.topologies.topology import WorkloadSnapshot
 from dr_ctl.topologies.workloads import recipe
 from dr_ctl.topologies.workloads.sites import WorkloadSites, WorkloadTimeouts
 
-S = TypeVar("S", bound=common.Snapshot[Any])
 # Workloads stop before these steps, and a workload that does not stop ends the run.
 FIRST: Final = ("quiesce", "residue")
 

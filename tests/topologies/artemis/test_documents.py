@@ -15,7 +15,8 @@ from dr_ctl.engine.lease import Forbidden
 from dr_ctl.jolokia.client import Answer
 from dr_ctl.jolokia.http import BadValue, OperationFailed
 from dr_ctl.jolokia.values import Fields
-from dr_ctl.topologies.artemis.broker import IN_USER, Group, must_be_active, others, read_group
+from dr_ctl.topologies.artemis.broker import IN_USER, Group, others
+from dr_ctl.topologies.artemis.reading import must_be_active, read_group
 from dr_ctl.topologies.artemis.session import Documents
 from dr_ctl.topologies.common.calls import debt_name, debts_of, is_debt, numbered
 from dr_ctl.topologies.common.checks import of_mqtt

@@ -2,7 +2,7 @@
 others are tried again until the time is over: the run cannot go back, and late service is better than none."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
@@ -23,11 +23,10 @@ from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.verbs.proving import shown_open
 from dr_ctl.topologies.common.verbs.quiesce import to_lift
 from dr_ctl.topologies.common.verbs.undoing import named
-from dr_ctl.topologies.common.view import Broker, PeerState
+from dr_ctl.topologies.common.view import Broker, PeerState, V
 from dr_ctl.topologies.common.wants import AtBroker, clients_as_before
 
 SAME_SECOND_S: Final = 1.0
-V = TypeVar("V", bound=Broker)
 
 
 def peer_state(operation: str) -> PeerState:
