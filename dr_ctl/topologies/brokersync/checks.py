@@ -17,7 +17,7 @@ from dr_ctl.topologies.classic.checks import BY_CONSOLE
 from dr_ctl.topologies.classic.operations import LINKS_DOWN, LINKS_UP, LISTS, MOVES, REMOVES
 from dr_ctl.topologies.common import reasons, rules
 from dr_ctl.topologies.common.checks import Case, Checks, Named, listeners, of_listeners, of_pair, of_queues
-from dr_ctl.topologies.common.rules import Rules, holding
+from dr_ctl.topologies.common.rules import Rules, holding, not_accepted
 
 DEEP: Final = 1000
 """The console lists queues up to this depth, because it leaves no trace. A browse counts as a dispatch of each message
@@ -131,12 +131,8 @@ def of_both(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> I
                 yield not_compared(counted, source.site, target.site)
     if source.role is not Role.SERVING:
         return  # both closed: the gate of the run itself judges, over time; or clients of the target have worked since
-    wrong = [
-        counted
-        for counted in lacking(source, target, rules.queues, snapshot.traffic.get(source.pair, {}))
-        if move.spec.accept_difference.get(counted.queue) != counted.size
-    ]
-    if wrong:
+    lacks = lacking(source, target, rules.queues, snapshot.traffic.get(source.pair, {}))
+    if wrong := not_accepted(lacks, move):
         yield found("DR-PARITY-001", differences=brief([finding.text(source.site, target.site) for finding in wrong]))
 
 

@@ -35,7 +35,7 @@ from dr_ctl.topologies.common.calls import call, quarantine_queue, request, swit
 from dr_ctl.topologies.common.consumed import Consumed, IncompleteListing, decided
 from dr_ctl.topologies.common.gate import Gate, PairReading, accepting, refused
 from dr_ctl.topologies.common.recipe import Procedure, Recipe, Undo, VerbHandler
-from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.common.rules import Rules, not_accepted
 from dr_ctl.topologies.common.tools import Sender, StepFailed, Tools, must_be_none
 from dr_ctl.topologies.common.topology import COMMON, PairTopology, TopologyDefinition
 from dr_ctl.topologies.common.verbs import activate, fence, proving, quiesce
@@ -118,12 +118,8 @@ class SyncGate(Gate[BrokerView]):
         self._alike[source.pair, queue] = _counts(source, queue), _counts(target, queue, removed)
 
     def differing(self, now: PairReading[BrokerView], move: Move) -> list[str]:
-        accepted = move.spec.accept_difference
-        return [
-            counted.text(move.source, move.target)
-            for counted in checks.counts(now.source, now.target, self.observer.queues)
-            if counted.more and accepted.get(counted.queue) != counted.size
-        ]
+        wrong = not_accepted(checks.counts(now.source, now.target, self.observer.queues), move)
+        return [counted.text(move.source, move.target) for counted in wrong]
 
     def compare(self, now: PairReading[BrokerView], move: Move) -> Outcome:
         view, peer = now.source, now.target

@@ -65,6 +65,12 @@ def at_both(source: Broker, target: Broker, queues: Queues) -> Iterator[Counts]:
         yield Counts(name, source_depth, target_depth, either)
 
 
+def not_accepted(several: Iterable[Counts], move: Move) -> list[Counts]:
+    """Return the differing counts that were not accepted at exactly their difference."""
+    accepted = move.spec.accept_difference
+    return [counts for counts in several if counts.more and accepted.get(counts.queue) != counts.size]
+
+
 def holding(view: Broker) -> str:
     return f"{view.site} {sum(queue.depth for queue in view.business.values())} message(s)"
 

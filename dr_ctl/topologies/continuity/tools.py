@@ -11,7 +11,7 @@ from dr_ctl.core.model import Finding, Json, Severity, brief, total
 from dr_ctl.engine.ports import Done, Failed, Move, Outcome, StepContext
 from dr_ctl.topologies.common.gate import Gate, PairReading, accepting, refused
 from dr_ctl.topologies.common.recipe import Recipe
-from dr_ctl.topologies.common.rules import selected
+from dr_ctl.topologies.common.rules import Counts, not_accepted, selected
 from dr_ctl.topologies.common.tools import Sender, Tools
 from dr_ctl.topologies.common.view import PeerState
 from dr_ctl.topologies.common.waiting import Barrier, Direction
@@ -55,14 +55,11 @@ class ContinuityGate(Gate[SiteView]):
         super().__init__(observer, poll_s, observer.timeouts.of(PluginTimeouts).window_s)
 
     def differing(self, now: PairReading[SiteView], move: Move) -> list[str]:
-        source, target = now.source, now.target
-        accepted = move.spec.accept_difference
-        differences = []
-        for name, queue in selected(source, self.observer.queues).items():
-            depth = target.depth_of(name)
-            if queue.depth != depth and accepted.get(name) != abs(queue.depth - depth):
-                differences.append(f"{name}: {queue.depth} at {move.source}, {depth} at {move.target}")
-        return differences
+        target, queues = now.target, selected(now.source, self.observer.queues)
+        several = (
+            Counts(name, q.depth, target.depth_of(name), (q, target.by_name.get(name))) for name, q in queues.items()
+        )
+        return [counts.text(move.source, move.target) for counts in not_accepted(several, move)]
 
     def compare(self, now: PairReading[SiteView], move: Move) -> Outcome:
         source, target = now.source, now.target

@@ -18,7 +18,7 @@ from dr_ctl.topologies.classic.checks import BY_CONSOLE
 from dr_ctl.topologies.classic.operations import LISTS, REMOVES
 from dr_ctl.topologies.common import reasons
 from dr_ctl.topologies.common.checks import Case, Checks, Named, listeners, of_listeners, of_pair, of_queues
-from dr_ctl.topologies.common.rules import Counts, holding
+from dr_ctl.topologies.common.rules import Counts, holding, not_accepted
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.fanout.counting import Checkpoints, Counted, Counters, QueueAtSite
 from dr_ctl.topologies.fanout.view import BrokerView
@@ -170,12 +170,8 @@ def of_both(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> I
     if source.role is not Role.SERVING:
         return  # both closed: the gate of the run itself judges, over time; or clients of the target have worked since
     yield from possible_duplicates(undecided(source, target), case.move, target.site)
-    wrong = [
-        counts.text(source.site, target.site)
-        for counts in lacking(source, target, case.rules.queues, case.snapshot.traffic.get(source.pair, {}))
-        if case.move.spec.accept_difference.get(counts.queue) != -counts.more
-    ]
-    if wrong:
+    lacks = lacking(source, target, case.rules.queues, case.snapshot.traffic.get(source.pair, {}))
+    if wrong := [counts.text(source.site, target.site) for counts in not_accepted(lacks, case.move)]:
         yield found("DR-PARITY-001.not_written", target=target.site, differences=brief(wrong))
 
 

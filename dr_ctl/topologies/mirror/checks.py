@@ -11,8 +11,8 @@ from dr_ctl.topologies.common import reasons
 from dr_ctl.topologies.common.calls import CLUSTER_PREFIX
 from dr_ctl.topologies.common.checks import Case, Checks, Named, listeners, of_listeners, of_locks, of_pair, of_queues
 from dr_ctl.topologies.common.reasons import nothing_owed
-from dr_ctl.topologies.common.rules import holding
-from dr_ctl.topologies.mirror.view import BrokerView, differences, not_accepted, unexplained
+from dr_ctl.topologies.common.rules import holding, not_accepted
+from dr_ctl.topologies.mirror.view import BrokerView, differences, unexplained
 
 CLOCK_SKEW_MS = 2000
 # A return itself mends these findings.
@@ -100,7 +100,7 @@ def of_both(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> I
         yield found("DR-PAIR-003", skew=f"{skew / 1000:.1f}")
     if Role.SERVING in (source.role, target.role):
         apart = unexplained(source, target, case.rules.queues, case.snapshot.traffic.get(source.pair, {}))
-        wrong = not_accepted(apart, case.move.spec.accept_difference)
+        wrong = not_accepted(apart, case.move)
     else:
         wrong = []  # both closed: the gate of the run itself judges, over time
     if wrong:

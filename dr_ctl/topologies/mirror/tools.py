@@ -11,11 +11,11 @@ from dr_ctl.engine.ports import Done, Move, Outcome
 from dr_ctl.topologies.artemis.reading import Origin, identity
 from dr_ctl.topologies.common.gate import Gate, PairReading, accepting, refused
 from dr_ctl.topologies.common.recipe import Recipe
-from dr_ctl.topologies.common.rules import selected
+from dr_ctl.topologies.common.rules import not_accepted, selected
 from dr_ctl.topologies.common.tools import Sender, Tools
 from dr_ctl.topologies.common.view import Queue, Residue
 from dr_ctl.topologies.mirror.reading import Observer, Session, browsed, scheduled
-from dr_ctl.topologies.mirror.view import ORIGINS_UP_TO, BrokerView, differences, not_accepted
+from dr_ctl.topologies.mirror.view import ORIGINS_UP_TO, BrokerView, differences
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +32,8 @@ class MirrorGate(Gate[BrokerView]):
     observer: Observer
 
     def differing(self, now: PairReading[BrokerView], move: Move) -> list[str]:
-        differing_queues = differences(now.source, now.target, self.observer.queues)
-        wrong = not_accepted(differing_queues, move.spec.accept_difference)
-        return [finding.text(move.source, move.target) for finding in wrong]
+        wrong = not_accepted(differences(now.source, now.target, self.observer.queues), move)
+        return [counts.text(move.source, move.target) for counts in wrong]
 
     def compare(self, now: PairReading[BrokerView], move: Move) -> Outcome:
         views, pair = {move.source: now.source, move.target: now.target}, now.source.pair

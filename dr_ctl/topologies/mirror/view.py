@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
@@ -213,8 +213,3 @@ def unexplained(source: BrokerView, target: BrokerView, queues: Queues, traffic:
         for difference in differences(source, target, queues)
         if between is None or difference.size > between + traffic.get(difference.queue, 0)
     ]
-
-
-def not_accepted(differing: Sequence[Counts], accepted: Mapping[str, int]) -> list[Counts]:
-    """Return the differences that were not accepted at exactly their size."""
-    return [difference for difference in differing if accepted.get(difference.queue) != difference.size]

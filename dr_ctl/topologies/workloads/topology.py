@@ -104,11 +104,9 @@ class DriverWithWorkloads(Generic[S]):
     def _stopped_late(self, calls: Sequence[Call], outcome: Outcome, context: StepContext) -> Outcome:
         """Stop the rest at a site that is closed or lost. A workload that waits for a lost broker, and does not stop,
         keeps no client from being served."""
-        findings = []
-        for call in calls:
-            snapshot, why = self._made(call, context)
-            if why is not None:
-                findings.append(found("DR-WORK-003", workload=snapshot, why=why, severity=Severity.WARNING))
+        made = [self._made(call, context) for call in calls]
+        warning = partial(found, "DR-WORK-003", severity=Severity.WARNING)
+        findings = [warning(workload=workload, why=why) for workload, why in made if why is not None]
         if not findings:
             return _with(outcome, calls, "stopped")
         text = f"{outcome.text}; {brief([finding.text for finding in findings])}"
@@ -116,11 +114,9 @@ class DriverWithWorkloads(Generic[S]):
 
     def _started(self, calls: Sequence[Call], outcome: Outcome, move: Move, context: StepContext) -> Outcome:
         """Start all of them, whatever becomes of one: clients are served, and there is no way back."""
-        findings = []
-        for call in calls:
-            snapshot, why = self._made(call, context, partial(self._why_not_beside, move=move))
-            if why is not None:
-                findings.append(found("DR-WORK-004", workload=snapshot, why=why, starting=starting(snapshot)))
+        made = [self._made(call, context, partial(self._why_not_beside, move=move)) for call in calls]
+        failed = [(workload, why) for workload, why in made if why is not None]
+        findings = [found("DR-WORK-004", workload=of, why=why, starting=starting(of)) for of, why in failed]
         if not findings:
             return _with(outcome, calls, "running")
         texts = brief([finding.text for finding in findings])

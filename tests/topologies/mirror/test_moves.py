@@ -28,7 +28,7 @@ from dr_ctl.topologies.common import rules
 from dr_ctl.topologies.common.checks import Case
 from dr_ctl.topologies.common.gate import PairReading, clients_of
 from dr_ctl.topologies.common.recipe import Recipe
-from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.common.rules import Rules, not_accepted
 from dr_ctl.topologies.common.session import FOR_GATE, ReadScope, change
 from dr_ctl.topologies.common.snapshot import Silent
 from dr_ctl.topologies.common.view import Acceptor, Config, Connection, Consumer
@@ -43,7 +43,6 @@ from dr_ctl.topologies.mirror.view import (
     BrokerView,
     MirrorSnapshot,
     differences,
-    not_accepted,
     under_way,
     unexplained,
 )
@@ -1011,4 +1010,5 @@ def test_every_difference_is_told_by_name_and_accepted_at_exactly_its_size(
     sizes = {name: abs(source - target) for name, source, target, _ in found}
     for more, left in ((0, []), (1, [*sizes]), (-1, [*sizes])):
         accepted = {name: size + more for name, size in sizes.items()}
-        assert [row.queue for row in not_accepted(changed, accepted)] == left
+        asked = Move(Spec("swapover", "paris", accept_difference=accepted), "london", {})
+        assert [row.queue for row in not_accepted(changed, asked)] == left
