@@ -407,11 +407,11 @@ def restart(tools: SyncTools, step: PlannedStep, move: Move, context: StepContex
     tools.change([call for call in step.calls if call.goal is Goal.LINK_DOWN], context)
     tools.change([call for call in step.calls if call.goal is Goal.LINK_UP], context)
 
-    def away() -> dict[str, str]:
+    def detached() -> dict[str, str]:
         views = tools.observer.read_at(move.source)
         return {str(view): "" for view in views if not view.link.attached}
 
-    return attached(tools, step, move, context, "the network connector", away)
+    return attached(tools, step, move, context, "the network connector", detached)
 
 
 def connected(at: wants.AtBroker) -> list[Call]:
@@ -420,8 +420,8 @@ def connected(at: wants.AtBroker) -> list[Call]:
 
 
 UNDO_SHIPPING: Final = Undo(source=(connected,))
-HERE: Final = "the serving site's counters prove that they were consumed there since"
-UNPROVEN = "they do not lie at the other site, and nothing proves that they were consumed"
+PROVEN: Final = "the serving site's counters prove that they were consumed there since"
+UNPROVEN: Final = "they do not lie at the other site, and nothing proves that they were consumed"
 
 
 def _kept_aside(at: wants.AtBroker) -> list[Call]:
@@ -447,7 +447,7 @@ draft_reinstate: Final = wants.planning(
 draft_reconcile: Final = wants.planning(
     wants.TARGET,
     "copies of what was consumed meanwhile removed; both sites compared",
-    (lambda at: [may_remove(at.view, q, HERE) for q in map(at.view.by_name.get, at.view.copying) if q], wants.TARGET),
+    (lambda at: [may_remove(at.view, q, PROVEN) for q in map(at.view.by_name.get, at.view.copying) if q], wants.TARGET),
 )
 
 
@@ -480,13 +480,13 @@ def _duplicates_aside(tools: SyncTools, returned: Session, serving: Session, con
     lost, serves = returned.site, serving.site
     findings: list[Finding] = []
     for name, copies in returned_view.copying.items():
-        lies, to_ship = (listed(returned, returned_view, queue).complete.ids for queue in (name, copies.name))
-        rejoined.recovered[name] = len(to_ship & lies)
-        if done_there := to_ship - lies:
+        lying, to_ship = (listed(returned, returned_view, queue).complete.ids for queue in (name, copies.name))
+        rejoined.recovered[name] = len(to_ship & lying)
+        if done_there := to_ship - lying:
             rejoined.done_there[name] = len(done_there)
         came_by, arrives_by = ids.shown(serving, serving_view.by_name.get(name)), serving_view.arrives_by(name)
-        shipped = frozenset(id_ for id_, by in came_by.items() if by == arrives_by) - lies - to_ship
-        if shipped and not lies and not to_ship:
+        shipped = frozenset(id_ for id_, by in came_by.items() if by == arrives_by) - lying - to_ship
+        if shipped and not lying and not to_ship:
             count = rejoined.duplicates[name] = len(shipped)
             findings.append(found("DR-SYNC-007.none_there", other_site=lost, site=serves, count=count, queue=name))
             shipped = frozenset()

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
@@ -201,6 +201,14 @@ def _changes(tools: StoreTools, view: BrokerView, snapshot: Snapshot[BrokerView]
     return receipts.changes_since(receipt, [view], move.spec) if receipt is not None else []
 
 
+class _Taking(NamedTuple):
+    """A reading while the target takes the store. `not_yet` says why it does not serve, `never` why it never will."""
+
+    snapshot: Snapshot[BrokerView]
+    not_yet: str | None
+    never: str | None
+
+
 def _until_served(
     tools: StoreTools, step: PlannedStep, holding: Sequence[Call], move: Move, context: StepContext
 ) -> Outcome | None:
@@ -211,8 +219,7 @@ def _until_served(
     before_s: float | None = None
     again_s = context.monotonic() + tools.timeouts.again_s
 
-    def read() -> tuple[Snapshot[BrokerView], str | None, str | None]:
-        """Read both sites, and return also why the target does not serve yet, and why it never will."""
+    def read() -> _Taking:
         nonlocal again_s, before_s
         why_not = tools.listeners.why_not_serving(observer.at(move.target)).values()
         if all(why is None or why.lets_in for why in why_not):
@@ -237,7 +244,7 @@ def _until_served(
         lost = f"{move.source} took the store again, and serves" if role is Role.SERVING else None
         if fails_over and lost is None and was_s is not None and before_s is not None and before_s > was_s:
             lost = f"{move.source} renews its lease of the store: it lives"
-        return snapshot, None if over else closed or f"{move.source} is {role.value}", lost
+        return _Taking(snapshot, None if over else closed or f"{move.source} is {role.value}", lost)
 
     def keeps(snapshot: Snapshot[BrokerView]) -> bool:
         return any(view.has_the_store for view in snapshot.views(move.source))
@@ -246,11 +253,11 @@ def _until_served(
     given_up_s = within_s - tools.timeouts.store_taken_s + tools.timeouts.activate_s
     waited = context.until(
         read,
-        holds=lambda now: now[1] is None,
-        hopeless=lambda now: now[2] is not None or (keeps(now[0]) and context.monotonic() >= began_s + given_up_s),
+        holds=lambda now: now.not_yet is None,
+        hopeless=lambda now: bool(now.never) or (keeps(now.snapshot) and context.monotonic() >= began_s + given_up_s),
         within_s=within_s,
         poll_s=tools.timeouts.link_poll_s,
-        meanwhile=lambda now: context.report_waiting(f"{move.target} takes the store", None, now[1]),
+        meanwhile=lambda now: context.report_waiting(f"{move.target} takes the store", None, now.not_yet),
     )
     snapshot, why, lost = waited.reading
     if waited.satisfied:
