@@ -53,9 +53,9 @@ def sync_folder(folder: Path) -> None:
 
 
 @contextmanager
-def alone(path: Path) -> Iterator[int | None]:
+def alone(path: Path, mode: int = 0o600) -> Iterator[int | None]:
     """Lock a file for this block, and make a missing one; yields None while another process holds the lock."""
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode)
     try:
         held: int | None = file
         try:

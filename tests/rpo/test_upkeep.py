@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dr_ctl.core.model import Role, Severity
+from dr_ctl.engine.disk import alone
 from dr_ctl.rpo.history import files as history
 from dr_ctl.rpo.history import upkeep
 from dr_ctl.rpo.history import writer as writing
@@ -26,8 +27,6 @@ from tests.clocks import FixedClock
 from tests.rpo.files import full_disk, newest_first, tear, usable_files
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
-
-
 QUEUE = Row(site="london", ts=NOON, pair="orders-1", kind="queue", name="orders", depth=2, added=5, removed=3)
 
 
@@ -118,7 +117,7 @@ def test_parts_can_be_read_until_the_step_after_and_after_a_crash_in_between_no_
 
 @pytest.mark.parametrize(
     ("hindrance", "trouble"),
-    [(upkeep._locked, "None"), (full_disk, "File too large")],
+    [(alone, "None"), (full_disk, "File too large")],
     ids=["another tidies", "no room"],
 )
 def test_what_hinders_leaves_the_files_and_of_two_monitors_one_joins_them_afterwards(
@@ -129,8 +128,8 @@ def test_what_hinders_leaves_the_files_and_of_two_monitors_one_joins_them_afterw
     before, now = everything(tmp_path), NOON + timedelta(minutes=76)
     one, other = Upkeep(tmp_path, keep_s=1e9), Upkeep(tmp_path, keep_s=1e9)
 
-    with hindrance(*[tmp_path] * (hindrance is upkeep._locked)) as is_ours:
-        assert is_ours in (True, None)
+    with hindrance(*[tmp_path / upkeep.LOCK] * (hindrance is alone)) as held:
+        assert hindrance is full_disk or held is not None
         assert not one.step(now)
     assert trouble in str(one.trouble)
     assert everything(tmp_path) == before

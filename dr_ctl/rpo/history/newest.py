@@ -251,26 +251,17 @@ class _Reading:
         if self._other is None:
             return {}
         compared = {}
-        for pair, end in self._answered(self._other, {pair: last for pair, (_, last) in spans.items()}).items():
+        for pair, (_, last) in spans.items():
+            is_answer = (pc.field("kind") == "site") & pc.field("start").is_valid() & (pc.field("pair") == pair)
+            is_answer &= pc.field("ts") <= moment(last)
+            if (answered := _last(self._files, self._other, ("ts",), is_answer)) is None:
+                continue
+            end = micros(answered)
             begin = end - COMPARED_US
             both = (self._near(site, begin, end) for site in (self._site, self._other))
             own, peer_rows = (self._rows(sources, begin, end, bad) for sources in both)
             compared[pair] = Recent({pair}, {pair: (begin, end)}, own, peer_rows=peer_rows)
         return compared
-
-    def _answered(self, site: str, until: Mapping[str, int]) -> Mapping[str, int]:
-        """Return when the brokers of the pairs answered last at a site, until a moment each."""
-        answered: dict[str, int] = {}
-        is_answer = (pc.field("kind") == "site") & pc.field("start").is_valid()
-        for few in _newest(self._files, site, _FEW, is_answer):
-            for pair in until.keys() - answered.keys():
-                us = few.filter(pc.equal(few["pair"], pair))["ts"].cast(pa.int64())
-                latest = pc.max(us.filter(pc.less_equal(us, until[pair]))).as_py()
-                if latest is not None:
-                    answered[pair] = latest
-            if answered.keys() == until.keys():
-                break
-        return answered
 
     def _near(self, site: str, begin: int, end: int) -> Iterator[Source]:
         yield from self._files.tails(site)

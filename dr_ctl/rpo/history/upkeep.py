@@ -4,7 +4,6 @@ A joined file names its parts in its footer, and the parts are removed a step la
 crash in between, meet rows twice and count a row once. Only files with a name of the history's own are touched. Ages
 are measured by the readings' own times, not by the machine's clock."""
 
-import fcntl
 import hashlib
 import json
 import math
@@ -12,7 +11,7 @@ import shutil
 import socket
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from datetime import datetime, timedelta
 from fnmatch import fnmatch
 from pathlib import Path
@@ -25,6 +24,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from dr_ctl.core.errors import EnvironmentFault
+from dr_ctl.engine.disk import alone
 from dr_ctl.rpo.history.files import (
     NAMED,
     OPTIONAL,
@@ -119,8 +119,9 @@ class Upkeep:
         """Bring new files to a store elsewhere; remove what is too old or what was joined, or join the files of one
         hour. Return False if there is nothing to do, or another monitor does it."""
         try:
-            with _locked(self._place.near) as is_ours:
-                did = is_ours and self._step(now)
+            self._place.near.mkdir(parents=True, exist_ok=True)
+            with alone(self._place.near / LOCK, 0o666) as held:
+                did = held is not None and self._step(now)
         except (pa.ArrowException, OSError, EnvironmentFault) as error:
             what = "tidied" if self._place.folder is not None else f"brought to {self._place.shown}"
             self.trouble = f"the history cannot be {what}: {str(error).splitlines()[0]}"
@@ -200,18 +201,6 @@ def _uploaded(near: Store, store: Store, files: Mapping[str, fs.FileInfo], curre
     for name in over:
         near.remove(name)
     return bool(new or over)
-
-
-@contextmanager
-def _locked(root: Path) -> Iterator[bool]:
-    root.mkdir(parents=True, exist_ok=True)
-    with (root / LOCK).open("ab") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
 
 
 def _is_file(name: str) -> bool:

@@ -14,7 +14,7 @@ import os
 import socket
 import uuid
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
@@ -272,11 +272,19 @@ class Writer:
             del self._parts[partition]
 
     def _drop(self) -> None:
+        """Let as few rows wait as may: the oldest readings of queues go first, and the rest of their readings last."""
         before = self.waiting
-        tables = {partition: pa.concat_tables(held.waiting) for partition, held in self._parts.items() if held.waiting}
-        kept = without_oldest(tables, MAX_KEPT)
-        for partition, held in self._parts.items():
-            held.waiting = [kept[partition]] if partition in kept else []
+        for spared in (pc.field("kind").isin(OF_OUTFLOWS), pc.scalar(False)):
+            if (over := self.waiting - MAX_KEPT) <= 0:
+                break
+            every = pa.concat_tables([rows for held in self._parts.values() for rows in held.waiting])
+            oldest = every.select(["ts", "kind"]).filter(~spared)["ts"].combine_chunks().sort()
+            if not len(oldest):
+                continue
+            is_kept = spared | (pc.field("ts") > oldest[min(over, len(oldest)) - 1])
+            for held in self._parts.values():
+                kept = (rows.filter(is_kept) for rows in held.waiting)
+                held.waiting = [rows for rows in kept if rows.num_rows]
         self.dropped += before - self.waiting
 
 
@@ -299,22 +307,3 @@ def _thinned(
             kept.append(reading.filter(is_short))
             left_out.append(reading.filter(pc.invert(is_short)))
     return kept, left_out, kept_at
-
-
-def without_oldest(tables: Mapping[Partition, pa.Table], most: int) -> dict[Partition, pa.Table]:
-    """Keep at most so many rows: the oldest readings of queues go first, and the rest of their readings last."""
-    kept = dict(tables)
-    for spared in (OF_OUTFLOWS, OF_OUTFLOWS.slice(0, 0)):
-        over = sum(table.num_rows for table in kept.values()) - most
-        if over <= 0:
-            break
-        is_spared = {partition: pc.is_in(table["kind"], spared) for partition, table in kept.items()}
-        moments = [
-            table["ts"].filter(pc.invert(is_spared[partition])).combine_chunks() for partition, table in kept.items()
-        ]
-        oldest = pa.concat_arrays(moments).sort()
-        if not len(oldest):
-            continue
-        last = oldest[min(over, len(oldest)) - 1]
-        kept = {p: table.filter(pc.or_(is_spared[p], pc.greater(table["ts"], last))) for p, table in kept.items()}
-    return {partition: table for partition, table in kept.items() if table.num_rows}

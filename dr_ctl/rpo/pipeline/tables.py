@@ -68,23 +68,17 @@ class History:
         return None
 
     def _role(self, site: str, since_us: int, until_us: int, role: str | None = None) -> tuple[int, str]:
-        """Return when a site was seen in a role last, or in this one, and in which. Days are looked through backwards,
-        and of a day the files that end last come first."""
+        """Return when a site was seen in a role last, or in this one, and in which. Days are read backwards."""
         which = (pc.field("ts") >= moment(since_us)) & (pc.field("ts") <= moment(until_us))
         which &= (pc.field("kind") == "site") & (pc.scalar(True) if role is None else pc.field("name") == role)
         first, last = (f"date={moment(us):%Y-%m-%d}" for us in (since_us, until_us))
         days = {day: [*files] for day, files in groupby(self._sites[site], lambda name: name.partition("/")[0])}
         for day in sorted((day for day in days if first <= day <= last), reverse=True):
-            newest, sources = (-1, ""), [Source(self.store, name) for name in days[day]]
-            ends = [span[1] for span, _ in in_parallel([source.span for source in sources], "footers", most=READERS)]
-            for last_us, source in sorted(zip(ends, sources, strict=True), key=lambda file: -file[0]):
-                if last_us < newest[0]:
-                    break
-                rows, _ = source.read(("ts", "kind", "name"), which)
-                us, roles = rows["ts"].cast(pa.int64()).to_pylist(), rows["name"].to_pylist()
-                newest = max([newest, *zip(us, roles, strict=True)])
-            if newest[1]:
-                return newest
+            asked = [partial(Source(self.store, name).read, ("ts", "name"), which) for name in days[day]]
+            rows = pa.concat_tables([rows for rows, _ in in_parallel(asked, "roles", most=READERS)])
+            if rows.num_rows:
+                last = rows.filter(pc.field("ts") == pc.max(rows["ts"]))
+                return micros(last["ts"][0].as_py()), max(last["name"].to_pylist())
         return -1, ""
 
 
