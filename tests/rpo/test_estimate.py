@@ -436,7 +436,9 @@ KNOWN: dict[str, Case] = {
     **{f"a role of {pair}": (unnamed(pair), 1000, {},
         lambda it: (it.estimate.site, it.estimate.window.covered_s), ("london", 200.0)) for pair in ("p", None)},
     **{f"nothing is met by looks of {last} s": (looks(range(0, last + 5, 5)), last, limit(100, 60),
-        lambda it: it.verdict, UNKNOWN) for last in (5, 495, 3590)},
+        lambda it: it.verdict, UNKNOWN) for last in (0, 5, 495, 3590)},
+    "a site that stays down for hours has the figures of before": ([*UNREAD, *(site(s, "down") for s in range(
+        2410, 12_000, 60))], 12_000, {}, lambda it: (total(it).loss.now, it.estimate.outage.role), (2100, "down")),
     "an hour of readings meets an objective": (looks(range(0, 3605, 5)), 3600, limit(100, 60),
         lambda it: (it.verdict, it.findings), (MET, ())),
     # Within fifty minutes 250 short stalls, all alike: nobody needs an hour to see how much each loses.

@@ -46,13 +46,13 @@ class Columns(Rows):
     def of(cls, table: pa.Table) -> Self:
         """Take an Arrow table with the columns `READ`, `ts` in microseconds. A thing that was not read whole was not
         read."""
-        chunks = [[c.dictionary_encode() for c in table[column].chunks] for column in ("kind", "pair", "name", "start")]
+        coded = [table[column].combine_chunks().dictionary_encode() for column in ("kind", "pair", "name", "start")]
         # The words stand in one order, whatever the order of the rows.
-        every = sorted({word for of_column in chunks for chunk in of_column for word in chunk.dictionary.to_pylist()})
+        every = sorted({word for column in coded for word in column.dictionary.to_pylist()})
         words = {word: index for index, word in enumerate(every)}
-        kind, pair, name = (_coded(of_column, words) for of_column in chunks[:3])
-        one = one_of_each({word for chunk in chunks[3] for word in chunk.dictionary.to_pylist()})
-        start = _coded(chunks[3], {word: words[first] for word, first in one.items()})
+        kind, pair, name = (_numbered(column, words) for column in coded[:3])
+        one = one_of_each(coded[3].dictionary.to_pylist())
+        start = _numbered(coded[3], {word: words[first] for word, first in one.items()})
         kinds = np.full(len(words) + 1, -1)
         kinds[[words[word] for word in KINDS if word in words]] = [n for n, word in enumerate(KINDS) if word in words]
         counted = {column: _ints(table[column]) for column in ("depth", "added", "removed", "acked", "oldest_ms")}
@@ -65,13 +65,11 @@ class Columns(Rows):
         return self if (self.us[1:] >= self.us[:-1]).all() else self.take(np.argsort(self.us, kind="stable"))
 
 
-def _coded(chunks: Sequence[pa.DictionaryArray], words: Mapping[str, int]) -> Ints:
-    """The index of each row's word; -1 for none."""
-    codes = [np.zeros(0, np.int64)]
-    for chunk in chunks:
-        own = [words[word] for word in chunk.dictionary.to_pylist()]
-        codes.append(np.array([*own, -1], np.int64)[pc.fill_null(chunk.indices, -1).to_numpy()])
-    return np.concatenate(codes)
+def _numbered(column: pa.DictionaryArray, words: Mapping[str, int]) -> Ints:
+    """Return the index of each row's word; -1 stands for none."""
+    own = np.array([*(words[word] for word in column.dictionary.to_pylist()), -1], np.int64)
+    numbers: Ints = own[pc.fill_null(column.indices, -1).to_numpy()]
+    return numbers
 
 
 def _ints(column: pa.ChunkedArray) -> Ints:

@@ -388,7 +388,8 @@ def fold(steps: Steps, acks_only: Flags, gaps: Gaps = NOTHING) -> Steps:
     sums = [{column.name: zero for column in fields(Figures)} | {"urge_ms": zero - 1} for _ in range(3)]
     holds, idles, alive, taken_over, late, floor, stalled = ~none, ~none, none, none, none, none, none
     flows, starts = np.unique(steps.flow, return_index=True)
-    for flow, start, stop in zip(flows, starts, [*starts[1:], len(steps.flow)], strict=True):
+    edges = np.append(starts, len(steps.flow))
+    for flow, start, stop in zip(flows, edges[:-1], edges[1:], strict=True):
         at = np.searchsorted(steps.begin[start:stop], begin, "right") - 1
         born, rows = at >= 0, start + np.maximum(at, 0)
         live = born & (steps.end[rows] > begin)

@@ -409,7 +409,10 @@ class Sources:
         days = {name for store in self._stores for name in store.directly() if name.startswith("date=")}
         for day in sorted(days, reverse=True):
             if first <= day and (not last or day <= last):
-                yield from sorted(self._of(f"{day}/site={site}"), key=lambda source: source.base, reverse=True)
+                folder, stores = f"{day}/site={site}", reversed(self._stores)
+                named = {name: Source(store, name) for store in stores for name in store.directly(folder)}
+                own = (source for name, source in named.items() if NAMED.fullmatch(name))
+                yield from sorted(own, key=lambda source: source.base, reverse=True)
 
     def tails(self, site: str) -> Iterator[Source]:
         """The files with a monitor's last minute, which may not be in the history yet."""
@@ -423,14 +426,6 @@ class Sources:
             with suppress(FileNotFoundError), store.opened(name) as file:
                 return str(file.read().decode())
         return None
-
-    def _of(self, folder: str) -> list[Source]:
-        named: dict[str, Source] = {}
-        for store in self._stores:
-            for name in store.directly(folder):
-                if NAMED.fullmatch(name):
-                    named.setdefault(name, Source(store, name))
-        return [*named.values()]
 
 
 def read(

@@ -318,24 +318,21 @@ def nodes(history: Path | HistoryLocation, site: str) -> Sequence[tuple[str, str
     gone."""
 
     def listed(files: Sources) -> Sequence[tuple[str, str, datetime]]:
-        latest: dict[tuple[str, str], datetime] = {}
-        read_at: dict[str, datetime] = {}
+        tables = []
         for rows in _newest(files, site, ("ts", "pair", "kind", "name")):
-            for (pair, name), at in _latest(rows, "node", "name").items():
-                latest[pair, name] = max(at, latest.get((pair, name), at))
-            for (pair,), at in _latest(rows, "queue").items():
-                read_at[pair] = max(at, read_at.get(pair, at))
-            if read_at:
+            tables.append(rows)
+            if pc.any(pc.equal(rows["kind"], "queue")).as_py():
                 break  # earlier files tell of earlier readings
-        return [(*key, at) for key, at in latest.items() if at >= read_at.get(key[0], at)]
+        latest, read_at = (_latest(tables, kind, *by) for kind, *by in (("node", "name"), ("queue",)))
+        return [(pair, name, at) for (pair, name), at in latest.items() if at >= read_at.get((pair,), at)]
 
     return read(history, listed)[0]
 
 
-def _latest(rows: pa.Table, kind: str, *by: str) -> dict[tuple[str, ...], datetime]:
+def _latest(tables: Sequence[pa.Table], kind: str, *by: str) -> dict[tuple[str, ...], datetime]:
     """Return the latest moment of the rows of a kind, by pair and these columns."""
-    keys = ["pair", *by]
-    of_kind = rows.filter(pc.equal(rows["kind"], kind)).group_by(keys).aggregate([("ts", "max")])
+    keys, rows = ["pair", *by], pa.concat_tables([NO_ROWS, *tables], promote_options="default")
+    of_kind = rows.filter(pc.field("kind") == kind).group_by(keys, use_threads=False).aggregate([("ts", "max")])
     return {tuple(str(row[key]) for key in keys): row["ts_max"] for row in of_kind.to_pylist()}
 
 

@@ -153,14 +153,8 @@ _NEVER_SEEN: Final = "CAST(NULL AS STRUCT<site: STRING, us: BIGINT, ledger: INT>
 
 
 def _as_array(given: Sequence[Snapshot]) -> str:
-    if not given:
-        return "CAST(array() AS ARRAY<STRUCT<site: STRING, ledger: INT, at_us: BIGINT, until_us: BIGINT>>)"
-    structs = (
-        f"named_struct('site', {sql.text(snapshot.site)}, 'ledger', {snapshot.ledger}, 'at_us', {snapshot.at_us}L,"
-        f" 'until_us', {snapshot.until_us}L)"
-        for snapshot in given
-    )
-    return f"array({', '.join(structs)})"
+    kind = "ARRAY<STRUCT<site: STRING, ledger: INT, at_us: BIGINT, until_us: BIGINT>>"
+    return f"from_json({sql.text(json.dumps([snapshot._asdict() for snapshot in given]))}, '{kind}')"
 
 
 BAD: Final = "bad"
