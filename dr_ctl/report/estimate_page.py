@@ -1,8 +1,6 @@
 """The page of an estimate, for whoever decides. A table shows each figure as likely, at most and allowed; the history
 follows. The report of a run has the same table, of the estimate that was made before the move."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType

@@ -50,7 +50,7 @@ WITHOUT: Final = {
     "brokersync/procedure.py:moved_aside": ASIDE,
     "classic/ids.py:may_remove": PLANNED,
     "classic/ids.py:moves": ASIDE,
-    "classic/operations.py:ClassicRequests.remove_queue": OWN,
+    "classic/beans.py:ClassicRequests.remove_queue": OWN,
     "common/verbs/canary.py:draft": OWN,
     "continuity/reinstate.py:reconcile": ASIDE,
     "continuity/copies.py:may_remove": PLANNED,

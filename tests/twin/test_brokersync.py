@@ -12,7 +12,7 @@ from dr_ctl.agents.sync import SyncAgent, SyncStatus
 from dr_ctl.cli.app import run
 from dr_ctl.core.system import boottime_s, in_background, system
 from dr_ctl.topologies.brokersync.sync.brokers import End
-from dr_ctl.topologies.classic.operations import EVERY, MOVES, OPENS, REMOVES_QUEUES, STOPS, Permit
+from dr_ctl.topologies.classic.beans import EVERY, MOVES, OPENS, REMOVES_QUEUES, STOPS, Permit
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.classic.brokersync.broker import BrokerSyncBroker
 from dr_ctl_lab.twin.classic.policy import CONNECTOR, DESTINATION, Policy

@@ -19,7 +19,7 @@ from dr_ctl.stomp_io.client import ConnectionLost, try_login
 from dr_ctl.topologies.brokersync.reading import READS, Observer
 from dr_ctl.topologies.brokersync.sync.brokers import Primary, Standby
 from dr_ctl.topologies.classic import reading
-from dr_ctl.topologies.classic.operations import MOVES, PAUSES, REMOVES, REMOVES_QUEUES, RESUMES, STOPS
+from dr_ctl.topologies.classic.beans import MOVES, PAUSES, REMOVES, REMOVES_QUEUES, RESUMES, STOPS
 from dr_ctl.topologies.common.consumed import Consumed, decided
 from dr_ctl.topologies.fanout.reading import put, read
 from dr_ctl_lab.played import PlayedTwin

@@ -3,8 +3,6 @@ without Spark. Beside them stand the latest moment at which the site can have se
 operator can check. docs/rpo-method.md ("A failover's bounds") says what each bound is made of. Pairs add up; a figure
 that was not read for one pair makes the total unknown, never zero."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime

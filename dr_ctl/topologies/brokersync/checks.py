@@ -13,8 +13,8 @@ from dr_ctl.engine.ports import Move
 from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.brokersync.view import BrokerView, SyncSnapshot
 from dr_ctl.topologies.classic import checks as classic
+from dr_ctl.topologies.classic.beans import LINKS_DOWN, LINKS_UP, LISTS, MOVES, REMOVES
 from dr_ctl.topologies.classic.checks import BY_CONSOLE
-from dr_ctl.topologies.classic.operations import LINKS_DOWN, LINKS_UP, LISTS, MOVES, REMOVES
 from dr_ctl.topologies.common import reasons, rules
 from dr_ctl.topologies.common.checks import Case, Checks, Named, listeners, of_listeners, of_pair, of_queues
 from dr_ctl.topologies.common.rules import Rules, holding, not_accepted

@@ -27,9 +27,8 @@ from dr_ctl.topologies.brokersync.sync.queue import DELETED, SHOWN
 from dr_ctl.topologies.brokersync.view import AGENT, BrokerView, SyncSnapshot
 from dr_ctl.topologies.classic import ids
 from dr_ctl.topologies.classic import verbs as classic
-from dr_ctl.topologies.classic.beans import COUNT, Count
+from dr_ctl.topologies.classic.beans import COUNT, MOVE_MATCHING, Count
 from dr_ctl.topologies.classic.ids import MOST, Listed, may_remove, moves, removes, shown
-from dr_ctl.topologies.classic.operations import MOVE_MATCHING
 from dr_ctl.topologies.common import wants
 from dr_ctl.topologies.common.calls import call, quarantine_queue, request, switched
 from dr_ctl.topologies.common.consumed import Consumed, IncompleteListing, decided

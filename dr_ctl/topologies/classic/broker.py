@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from dr_ctl.topologies.classic.operations import REMOVES_QUEUES, ClassicRequests, Permit
+from dr_ctl.topologies.classic.beans import REMOVES_QUEUES, ClassicRequests, Permit
 from dr_ctl.topologies.common.view import Broker, Connection, Fence, Queue
 
 OWN_CLIENT: Final = "dr-ctl-"

@@ -7,8 +7,8 @@ from typing import Any, Final
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, RefusalScope, Role, Severity, brief
 from dr_ctl.settings.model import Queues
+from dr_ctl.topologies.classic.beans import CLOSES, OPENS, PAUSES, RESUMES, Permit
 from dr_ctl.topologies.classic.broker import ClassicBroker
-from dr_ctl.topologies.classic.operations import CLOSES, OPENS, PAUSES, RESUMES, Permit
 from dr_ctl.topologies.common.checks import Case, Named
 from dr_ctl.topologies.common.rules import Counts, at_both
 

@@ -16,9 +16,8 @@ from dr_ctl.jolokia.http import BadValue
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.stomp_io.address import LoginDenied, StompAccount
 from dr_ctl.stomp_io.client import Connection, Frame, probe
-from dr_ctl.topologies.classic.beans import COUNT, Count
+from dr_ctl.topologies.classic.beans import COUNT, MESSAGE_ID, MOVE_MATCHING, REMOVE_MATCHING, Count, by_ids
 from dr_ctl.topologies.classic.broker import OWN_CLIENT, ClassicBroker
-from dr_ctl.topologies.classic.operations import MESSAGE_ID, MOVE_MATCHING, REMOVE_MATCHING, by_ids
 from dr_ctl.topologies.classic.session import Session
 from dr_ctl.topologies.common.calls import batches, call, request
 from dr_ctl.topologies.common.consumed import CompleteListing, Consumed, IncompleteListing

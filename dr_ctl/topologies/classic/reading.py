@@ -11,8 +11,8 @@ from dr_ctl.jolokia.client import READ_S, Answer, Read, Reader, Search
 from dr_ctl.jolokia.http import BadValue, NoSuchBean, PolicyRefused
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.classic import beans
+from dr_ctl.topologies.classic.beans import EVERY, Permit
 from dr_ctl.topologies.classic.broker import Network
-from dr_ctl.topologies.classic.operations import EVERY, Permit
 from dr_ctl.topologies.common.view import Acceptor, Connection, Consumer, Queue
 from dr_ctl.topologies.proposing import Family, Listener, Probed
 from dr_ctl.topologies.topology import Obstacle

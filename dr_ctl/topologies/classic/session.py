@@ -20,8 +20,8 @@ from dr_ctl.settings.classic import SyncedBroker
 from dr_ctl.settings.model import Installation
 from dr_ctl.stomp_io.address import Login, StompAccount
 from dr_ctl.topologies.classic import beans, reading
+from dr_ctl.topologies.classic.beans import DOCUMENT, TEXT
 from dr_ctl.topologies.classic.broker import B_co
-from dr_ctl.topologies.classic.operations import DOCUMENT, TEXT
 from dr_ctl.topologies.classic.reading import Answered
 from dr_ctl.topologies.common import session
 from dr_ctl.topologies.common.calls import OWN

@@ -13,8 +13,8 @@ from dr_ctl.jolokia.values import Fields
 from dr_ctl.stomp_io.address import Connected, LoginDenied, StompAccount
 from dr_ctl.stomp_io.client import Connection, ConnectionLost, Frame, probe
 from dr_ctl.topologies.classic import reading
+from dr_ctl.topologies.classic.beans import EVERY
 from dr_ctl.topologies.classic.broker import Network
-from dr_ctl.topologies.classic.operations import EVERY
 from dr_ctl.topologies.classic.reading import Answered
 from dr_ctl.topologies.common.view import Acceptor, Consumer, Queue
 

@@ -10,7 +10,7 @@ from dr_ctl.core.model import Json, brief
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
-from dr_ctl.topologies.classic.operations import PAUSES
+from dr_ctl.topologies.classic.beans import PAUSES
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.tools import Tools

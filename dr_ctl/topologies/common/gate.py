@@ -1,7 +1,5 @@
 """The gate waits until its conditions hold together on every pair for a window; then both sites are compared."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace

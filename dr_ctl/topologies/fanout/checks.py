@@ -14,8 +14,8 @@ from dr_ctl.engine.operations import DRAIN, FAILBACK, SWAPOVER
 from dr_ctl.engine.ports import Move
 from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.classic import checks as classic
+from dr_ctl.topologies.classic.beans import LISTS, REMOVES
 from dr_ctl.topologies.classic.checks import BY_CONSOLE
-from dr_ctl.topologies.classic.operations import LISTS, REMOVES
 from dr_ctl.topologies.common import reasons
 from dr_ctl.topologies.common.checks import Case, Checks, Named, listeners, of_listeners, of_pair, of_queues
 from dr_ctl.topologies.common.rules import Counts, holding, not_accepted

@@ -14,8 +14,8 @@ from dr_ctl.engine.plan import Call, Goal, PlannedStep
 from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext
 from dr_ctl.topologies.classic import ids as by_ids
 from dr_ctl.topologies.classic import verbs as classic
+from dr_ctl.topologies.classic.beans import PAUSES
 from dr_ctl.topologies.classic.ids import BATCH, MOST, removes
-from dr_ctl.topologies.classic.operations import PAUSES
 from dr_ctl.topologies.common import wants
 from dr_ctl.topologies.common.calls import batches, call, pause, resume
 from dr_ctl.topologies.common.consumed import Consumed

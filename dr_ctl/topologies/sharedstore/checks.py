@@ -10,8 +10,8 @@ from dr_ctl.core.notation import duration
 from dr_ctl.engine.operations import FAILBACK
 from dr_ctl.engine.plan import Goal
 from dr_ctl.topologies.classic import checks as classic
+from dr_ctl.topologies.classic.beans import STOPS
 from dr_ctl.topologies.classic.checks import BY_CONSOLE
-from dr_ctl.topologies.classic.operations import STOPS
 from dr_ctl.topologies.common import reasons
 from dr_ctl.topologies.common.checks import Case, Checks, Named, of_listeners, of_queues
 from dr_ctl.topologies.common.gate import accepting

@@ -19,8 +19,8 @@ from dr_ctl.topologies.brokersync.procedure import TOPOLOGY
 from dr_ctl.topologies.brokersync.sync.queue import SHOWN, Counters
 from dr_ctl.topologies.brokersync.view import AGENT, BrokerView, SyncConfig
 from dr_ctl.topologies.classic import reading as classic
+from dr_ctl.topologies.classic.beans import CLOSES, PAUSES, REMOVES
 from dr_ctl.topologies.classic.broker import Network
-from dr_ctl.topologies.classic.operations import CLOSES, PAUSES, REMOVES
 from dr_ctl.topologies.classic.reading import Answered
 from dr_ctl.topologies.common.consumed import CompleteListing, Consumed
 from dr_ctl.topologies.common.snapshot import Snapshot

@@ -12,8 +12,7 @@ import pytest
 from dr_ctl.jolokia.client import Answer, MayCall
 from dr_ctl.jolokia.http import BadValue, NoSuchBean, PolicyRefused
 from dr_ctl.topologies.classic import beans, ids, reading, statistics
-from dr_ctl.topologies.classic.beans import Count
-from dr_ctl.topologies.classic.operations import CLOSES, EVERY, PAUSES, by_ids
+from dr_ctl.topologies.classic.beans import CLOSES, EVERY, PAUSES, Count, by_ids
 from dr_ctl.topologies.common.consumed import IncompleteListing
 from dr_ctl_lab.twin.frames import Frame
 

@@ -26,7 +26,7 @@ from dr_ctl.settings.classic import SharedStoreBroker
 from dr_ctl.settings.loader import load
 from dr_ctl.settings.model import Drain, Queues
 from dr_ctl.topologies.classic import beans
-from dr_ctl.topologies.classic.operations import STOPS
+from dr_ctl.topologies.classic.beans import STOPS
 from dr_ctl.topologies.common.snapshot import Silent
 from dr_ctl.topologies.common.view import Acceptor, Config, Queue
 from dr_ctl.topologies.sharedstore import procedure

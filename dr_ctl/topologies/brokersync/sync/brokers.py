@@ -14,9 +14,8 @@ from dr_ctl.topologies.brokersync.reading import Session
 from dr_ctl.topologies.brokersync.sync.queue import COUNTERS, Counters, Listed, Opened, ServingReading, StandbyReading
 from dr_ctl.topologies.brokersync.view import AGENT
 from dr_ctl.topologies.classic import beans
-from dr_ctl.topologies.classic.beans import COUNT, Count
+from dr_ctl.topologies.classic.beans import COUNT, REMOVE_MATCHING, Count, by_ids
 from dr_ctl.topologies.classic.ids import browse, connected
-from dr_ctl.topologies.classic.operations import REMOVE_MATCHING, by_ids
 from dr_ctl.topologies.classic.reading import opened
 from dr_ctl.topologies.common.consumed import CompleteListing, Consumed, IncompleteListing
 

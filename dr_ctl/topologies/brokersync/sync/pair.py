@@ -14,8 +14,7 @@ from dr_ctl.jolokia.http import PolicyRefused
 from dr_ctl.topologies.brokersync.reading import Observer
 from dr_ctl.topologies.brokersync.sync import queue as agent
 from dr_ctl.topologies.brokersync.sync.brokers import Primary, Standby
-from dr_ctl.topologies.classic.beans import Count
-from dr_ctl.topologies.classic.operations import REMOVES
+from dr_ctl.topologies.classic.beans import REMOVES, Count
 from dr_ctl.topologies.common.calls import debts_of
 from dr_ctl.topologies.topology import Progress
 
