@@ -37,7 +37,7 @@ from dr_ctl.engine.ports import Done, Estimator, UnitSnapshot
 from dr_ctl.engine.record import approvers, authors
 from dr_ctl.engine.roles import option
 from dr_ctl.engine.runs import RunFiles, write
-from dr_ctl.processes.hooks import CommandContext, HookRunner
+from dr_ctl.processes.hooks import CommandContext, run_hook
 from dr_ctl.rpo.bounds.result import Bounds
 from dr_ctl.settings.model import DEBT, Installation
 from dr_ctl.topologies.registry import Snapshot
@@ -103,9 +103,10 @@ class Run:
             estimator: Estimator = Preflight(installation, decided.source)
             if exposure is not None or is_out:
                 estimator = NoEstimator(installation, None if exposure is None else exposure.site)
+            of_run = {"run": self.files.name, **_where(self.opened)}
             callbacks = Callbacks(
                 asker=lambda sentence: self.how.yes or people.says_yes(sentence),
-                hooks=HookRunner(installation, {"run": self.files.name, **_where(self.opened)}).run,
+                hooks=lambda name, facts: run_hook(installation, name, {**of_run, **facts}),
                 begun=begun,
             )
             execution.callbacks = replace(callbacks, stepper=people.stepwise) if self.how.step else callbacks

@@ -367,7 +367,7 @@ def _runbooks(installation: Installation) -> Iterator[Check]:
     if not place.exists():
         return  # the check of the files reports that
     whole = True
-    for operation in runbook.OPERATIONS:
+    for operation in runbook.ORDER:
         path = place / f"{operation}.yaml"
         book, problems = runbook.lint(path, installation.settings.order)
         against = [replace(problem, remedy=f"Mend {path}; `dr-ctl runbook lint` checks it.") for problem in problems]

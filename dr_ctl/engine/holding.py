@@ -156,7 +156,7 @@ class Lease:
             now = lease.read_locks(broker.store)
         except BrokerError:
             return None  # the broker is away now; a call to it looks first
-        other = lease.conflict(now, me, broken)
+        other = lease.lost_to(now, me) or lease.against(now, me, broken)  # it won after both were created
         if other is None:
             broker.held = me
             self._note_reading(broker, me, now, at)

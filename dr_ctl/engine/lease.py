@@ -172,11 +172,6 @@ def lost_to(reading: LockReading, me: LockDocument) -> LockDocument | None:
     return None if any(lock.same(me) for lock in reading.documents) else LockDocument(me.epoch, _GONE)
 
 
-def conflict(reading: LockReading, me: LockDocument, broken: Collection[LockDocument] = ()) -> LockDocument | None:
-    """Return the other run's lock that won after both were created, or None if this run has the lock."""
-    return lost_to(reading, me) or against(reading, me, broken)
-
-
 def inherited(reading: LockReading) -> dict[str, tuple[str, ...]]:
     """Return, by run, the queues that no run has resumed since that run paused them. The next run must resume them."""
     paused: dict[str, tuple[str, ...]] = {}

@@ -289,26 +289,15 @@ def _source(snapshot: Observation, spec: Spec, *, by_unit: bool) -> str | Findin
     return found("DR-ROLE-005", roles=summary)
 
 
-def alive(snapshot: Observation, spec: Spec, *, under_way: bool = False, cut_off: bool = False) -> Finding | None:
+def alive(
+    snapshot: Observation, spec: Spec, *, under_way: bool = False, cut_off: bool = False, beside: bool = False
+) -> Finding | None:
     """Report that the source is alive, so that a failover would open a second site. With `under_way`, the failover
     itself is open, and has to end first. With `cut_off`, a hook is to end the signs of life of a silent site."""
     lost = other(snapshot, spec.target)
-    if snapshot.roles[spec.target] is Role.SERVING and snapshot.roles[lost] is not Role.SERVING:
-        return None
-    return _lives(snapshot, spec, under_way=under_way, cut_off=cut_off)
-
-
-def lives_beside(snapshot: Observation, spec: Spec) -> Sequence[Finding]:
-    """Warn that the source is alive, and may serve, beside a target that serves already."""
-    if snapshot.roles[spec.target] is not Role.SERVING:
-        return ()
-    lives = _lives(snapshot, spec, under_way=False, cut_off=False)
-    return () if lives is None else (replace(lives, severity=Severity.WARNING),)
-
-
-def _lives(snapshot: Observation, spec: Spec, *, under_way: bool, cut_off: bool) -> Finding | None:
-    lost = other(snapshot, spec.target)
     role = snapshot.roles[lost]
+    if snapshot.roles[spec.target] is Role.SERVING and role is not Role.SERVING and not beside:
+        return None
     first = "`dr-ctl status` says what ends the open failover; then: " if under_way else ""
     if role is Role.SERVING:
         if silent := [unit.name for unit in snapshot.units if lost not in (*unit.open_at, *unit.closed_at)]:
@@ -321,6 +310,12 @@ def _lives(snapshot: Observation, spec: Spec, *, under_way: bool, cut_off: bool)
     if role is Role.UNKNOWN and not cut_off and (hints := snapshot.hints.get(lost, NO_HINTS)).signs:
         return lives_by(lost, hints)
     return None
+
+
+def lives_beside(snapshot: Observation, spec: Spec) -> Sequence[Finding]:
+    """Warn that the source is alive, and may serve, beside a target that serves already."""
+    lives = alive(snapshot, spec, beside=True) if snapshot.roles[spec.target] is Role.SERVING else None
+    return () if lives is None else (replace(lives, severity=Severity.WARNING),)
 
 
 def lives_by(lost: str, hints: Hints) -> Finding:

@@ -71,7 +71,6 @@ _MOVE: Final = (
 Rule = tuple[str, str, str]
 ORDER: Final[Mapping[str, Sequence[Rule]]] = {
     "swapover": _MOVE,
-    "failback": _MOVE,  # once the lost site is reinstated, it goes back by the same steps
     "failover": (
         ("check", "fence", "a site that still serves would not be noticed"),
         ("fence", "activate", "two sites could serve at the same time"),
@@ -81,8 +80,8 @@ ORDER: Final[Mapping[str, Sequence[Rule]]] = {
         ("point-of-no-return", "activate", "the operator must know when stopping is no longer safe"),
         ("activate", "probe", "the flag of a listener does not prove that clients get in"),
     ),
+    "failback": _MOVE,  # once the lost site is reinstated, it goes back by the same steps
 }
-OPERATIONS: Final = ("swapover", "failover", "failback")
 # A hook before the fence whose name begins so cuts off a silent site; the fence's line then has the word CUT_OFF.
 FENCING: Final = "fence"
 CUT_OFF: Final = "cut-off"
@@ -202,9 +201,9 @@ def _runbook(root: yaml.Node | None, findings: _Findings, more: Sequence[Rule]) 
             findings.add(_line(key), f"unknown key {word!r}; a runbook has runbook, about and steps")
         keys.setdefault(word, value)
     operation = _word(keys["runbook"]) if "runbook" in keys else ""
-    if operation not in OPERATIONS:
+    if operation not in ORDER:
         line = _line(keys["runbook"]) if "runbook" in keys else 1
-        findings.add(line, f"runbook: is {operation!r}; it names one of {', '.join(OPERATIONS)}")
+        findings.add(line, f"runbook: is {operation!r}; it names one of {', '.join(ORDER)}")
     about = keys.get("about")
     if about is None:
         findings.add(1, "about: is missing; say in a sentence what the runbook is for", severity=Severity.WARNING)

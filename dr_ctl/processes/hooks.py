@@ -28,17 +28,10 @@ _KEPT: Final = 2000  # characters of what it said, the last ones
 _READ: Final = 100_000  # bytes: a secret that begins before what is kept is masked whole
 
 
-class HookRunner:
-    """Runs the hooks of the settings; each hook gets `facts` beside those of its step."""
-
-    def __init__(self, installation: Installation, facts: Mapping[str, Json]) -> None:
-        self._hooks, self._facts = installation.settings.hooks, facts
-        self._context = CommandContext.of(installation)
-
-    def run(self, name: str, facts: Mapping[str, Json]) -> Outcome:
-        if (hook := self._hooks.get(name)) is None:
-            return Failed(f"the settings have no hook {name}")
-        return self._context.run(f"hook {name}", hook.run, hook.timeout, {**self._facts, **facts, "hook": name})
+def run_hook(installation: Installation, name: str, facts: Mapping[str, Json]) -> Outcome:
+    if (hook := installation.settings.hooks.get(name)) is None:
+        return Failed(f"the settings have no hook {name}")
+    return CommandContext.of(installation).run(f"hook {name}", hook.run, hook.timeout, {**facts, "hook": name})
 
 
 @dataclass(frozen=True, slots=True)

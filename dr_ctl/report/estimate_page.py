@@ -8,9 +8,10 @@ from typing import Any, ClassVar, Final
 
 from dr_ctl.core.document import items, mapping, number, text
 from dr_ctl.core.model import Finding
+from dr_ctl.core.notation import NOT_KNOWN
 from dr_ctl.report.charts import Chart, Point, over_time
 from dr_ctl.report.story import Story
-from dr_ctl.report.values import NOT_KNOWN, count, seconds
+from dr_ctl.report.values import count, seconds
 from dr_ctl.rpo.core.quantities import Curves
 from dr_ctl.rpo.estimate.result import Verdict, judge
 from dr_ctl.rpo.history.row import moment

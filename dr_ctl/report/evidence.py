@@ -9,10 +9,11 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from dr_ctl.core.document import items, mapping, moment, number, text
+from dr_ctl.core.notation import NOT_KNOWN
 from dr_ctl.engine.plan import Goal
 from dr_ctl.engine.record import Material
 from dr_ctl.report.story import Mark, Story
-from dr_ctl.report.values import NOT_KNOWN, clock, count, many, seconds
+from dr_ctl.report.values import clock, count, many, seconds
 
 _SILENT: Final = "the journal does not say"
 _AT_ONCE_S: Final = 0.25

@@ -10,13 +10,15 @@ from typing import Any, ClassVar, Final, NamedTuple
 from dr_ctl.core.document import items, mapping, number, stamp, text
 from dr_ctl.core.findings import Tone, meanings
 from dr_ctl.core.model import ExitCode
+from dr_ctl.core.notation import NOT_KNOWN
 from dr_ctl.engine.ending import did
+from dr_ctl.engine.operations import NO_RETURN
 from dr_ctl.engine.record import Material
 from dr_ctl.report.charts import Tick, TimeAxis, of_waits
 from dr_ctl.report.estimate_page import of_run
 from dr_ctl.report.evidence import NOT_KEPT, RECOVERY, Fact, Measured, Outage, measured, of_what, outage
-from dr_ctl.report.story import NO_RETURN, Mark, Part, StepRecord, Story, calls_of, story_of
-from dr_ctl.report.values import NOT_KNOWN, clock, count, many, seconds
+from dr_ctl.report.story import Mark, Part, StepRecord, Story, calls_of, story_of
+from dr_ctl.report.values import clock, count, many, seconds
 
 _ORDER: Final = {"error": 0, "warning": 1, "info": 2}
 _PROOFS: Final = {

@@ -14,6 +14,7 @@ from typing import Any, Final
 from dr_ctl.core.document import items, mapping, moment, number, text
 from dr_ctl.engine.context import STOPPED
 from dr_ctl.engine.journal import Entry, StepEvent
+from dr_ctl.engine.operations import NO_RETURN
 from dr_ctl.engine.record import Material, step_id
 
 
@@ -39,7 +40,6 @@ _ENDS: Final = {
     StepEvent.UNDONE.value: Mark.UNDONE,
     StepEvent.UNDO_FAILED.value: Mark.NOT_UNDONE,
 }
-NO_RETURN: Final = "point-of-no-return"
 STARTS: Final = (StepEvent.STARTED.value, StepEvent.UNDO_STARTED.value)
 
 

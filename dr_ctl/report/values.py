@@ -4,9 +4,8 @@ from datetime import datetime
 from typing import Final
 
 from dr_ctl.core.document import number
-from dr_ctl.core.notation import duration
+from dr_ctl.core.notation import NOT_KNOWN, duration
 
-NOT_KNOWN: Final = "not known"
 _FIRM: Final = "\N{NO-BREAK SPACE}"
 _THIN: Final = "\N{NARROW NO-BREAK SPACE}"
 

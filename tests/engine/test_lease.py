@@ -20,7 +20,6 @@ from dr_ctl.engine.lease import (
     LockDocument,
     LockReading,
     against,
-    conflict,
     inherited,
     lost_to,
     next_epoch,
@@ -259,7 +258,8 @@ class TestDecisions:
         ids=["alone", "over a dead one", "beside a live one", "below another", "of another process", "twice", "gone"],
     )
     def test_whether_what_was_created_is_the_lock(self, documents: list[LockDocument], mine: bool) -> None:
-        assert (conflict(snapshot(*documents), MINE) is None) is mine
+        reading = snapshot(*documents)
+        assert ((lost_to(reading, MINE) or against(reading, MINE)) is None) is mine
 
     def test_an_older_lock_does_not_take_it_away(self) -> None:
         assert lost_to(snapshot(OTHER, MINE), MINE) is None

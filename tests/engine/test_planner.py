@@ -17,7 +17,7 @@ from dr_ctl.engine.debts import Debt
 from dr_ctl.engine.journal import RunState, StepPast, StepState
 from dr_ctl.engine.plan import AlreadyThere, Decision, Plan, Refusal, Spec
 from dr_ctl.engine.planner import plan
-from dr_ctl.engine.runbook import OPERATIONS, ORDER, VERBS, Runbook, RunbookStep, lint, load, shipped
+from dr_ctl.engine.runbook import ORDER, VERBS, Runbook, RunbookStep, lint, load, shipped
 from tests.engine.desk import ASK, BOOK, DEBTS, FAILBACK, FAILOVER, LOSS, REINSTATE, Cost, book_of
 from tests.engine.machine import Machine, Recipe, Site, Snapshot, back, lost
 
@@ -352,7 +352,7 @@ class TestWhoReturns:
             assert told(decide(replace(spec, expect_serving=expected), snapshot(STANDBY, SERVING, *DEBTS))) == decision
 
 
-GOOD = {operation: (shipped() / f"{operation}.yaml").read_text(encoding="utf-8") for operation in OPERATIONS}
+GOOD = {operation: (shipped() / f"{operation}.yaml").read_text(encoding="utf-8") for operation in ORDER}
 MOVE_TEXT, LOST_TEXT = GOOD["swapover"], GOOD["failover"]
 
 

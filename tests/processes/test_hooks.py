@@ -15,14 +15,21 @@ import pytest
 from dr_ctl.agents import exposing
 from dr_ctl.core.model import Json
 from dr_ctl.engine.ports import Done, Failed, Outcome
-from dr_ctl.processes.hooks import HookRunner
+from dr_ctl.processes.hooks import run_hook
 from dr_ctl.processes.secrets import resolve
 from dr_ctl.settings.loader import load
 from dr_ctl.settings.model import Installation, Settings
 from dr_ctl.settings.parts import Secret
 from tests.cli.conftest import Shell
 
-FACTS: dict[str, Json] = {"source": "london", "target": "paris", "undoable": True, "nothing": None}
+RUN = "20261121T020000Z"
+FACTS: dict[str, Json] = {
+    "run": "20261121T020000Z",
+    "source": "london",
+    "target": "paris",
+    "undoable": True,
+    "nothing": None,
+}
 
 
 def script(folder: Path, text: str) -> Path:
@@ -34,9 +41,7 @@ def script(folder: Path, text: str) -> Path:
 
 def run(folder: Path, *words: str, timeout: str = "10s", name: str = "tell") -> Outcome:
     written = settings(folder, {"run": list(words or ("./hook.sh",)), "timeout": timeout})
-    return HookRunner(Installation(settings=written, file=folder / "dr-ctl.yaml"), {"run": "20261121T020000Z"}).run(
-        name, FACTS
-    )
+    return run_hook(Installation(settings=written, file=folder / "dr-ctl.yaml"), name, FACTS)
 
 
 def settings(folder: Path, hook: Mapping[str, Any], password: Mapping[str, str] | None = None) -> Settings:
@@ -52,8 +57,8 @@ def test_it_is_told_by_its_environment_and_its_input(tmp_path: Path) -> None:
 
     assert isinstance(outcome, Done), outcome
     words, document = (tmp_path / "told").read_text(encoding="utf-8").split("\n")
-    assert words == "20261121T020000Z london true unset"
-    assert json.loads(document) == {**FACTS, "run": "20261121T020000Z", "hook": "tell"}
+    assert words == f"{RUN} london true unset"
+    assert json.loads(document) == {**FACTS, "hook": "tell"}
 
 
 @pytest.mark.parametrize(
@@ -111,7 +116,7 @@ def test_it_has_no_password_and_none_that_it_prints_is_kept(tmp_path: Path, monk
     written = settings(tmp_path, {}, password={"env": "LONDON_PASSWORD"})
     assert resolve(Secret(env="LONDON_PASSWORD"), tmp_path) == "b1rd-song"
 
-    outcome = HookRunner(Installation(settings=written, file=tmp_path / "dr-ctl.yaml"), {}).run("tell", FACTS)
+    outcome = run_hook(Installation(settings=written, file=tmp_path / "dr-ctl.yaml"), "tell", FACTS)
 
     assert isinstance(outcome, Failed)
     assert outcome.evidence["said"] == "unset kept ***\n"
