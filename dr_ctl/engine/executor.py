@@ -112,8 +112,8 @@ class Execution(Generic[O]):
     @cached_property
     def _move(self) -> ports.Move:
         """The move of this plan, with the activation by an earlier process, if any."""
-        plan, sent = self.plan, self.journal.replay().activation
-        return ports.Move(plan.spec, plan.source, plan.baseline, plan.moved, sent)
+        plan, activation_sent = self.plan, self.journal.replay().activation
+        return ports.Move(plan.spec, plan.source, plan.baseline, plan.moved, activation_sent)
 
     def execute(self, estimator: ports.Estimator, author: Mapping[str, Json]) -> RunResult[O]:
         """Carry out every step in order; after the first failure undo all that was started, if that is still safe."""

@@ -59,8 +59,8 @@ def plan(
             others = [*dict.fromkeys([*chain(*against), *others])]
         return Refusal((source, *others))
     baseline = past.plan.baseline if past is not None else recipe.baseline(snapshot)
-    sent = past is not None and past.activation
-    move = Move(spec, source, baseline, _moved_units(asked, spec.target, past), sent)
+    activation_sent = past is not None and past.activation
+    move = Move(spec, source, baseline, _moved_units(asked, spec.target, past), activation_sent)
     if past is None and not anew and (held_already := _already_there(recipe, snapshot, move)) is not None:
         return held_already
     of_lost = (*roles.lives_beside(asked, spec), *roles.takeover_risks(asked, spec)) if loses else ()

@@ -383,7 +383,7 @@ def _lost(snapshot: Observation, spec: Spec, *, cut_off: bool) -> str | Finding:
         return lost
     if (spec.presume_down == lost and spec.reason) or (cut_off and roles[lost] is Role.UNKNOWN):
         return lost
-    shown = brief(snapshot.hints.get(lost, NO_HINTS).taken) or "nothing shows that it is down"
+    shown = brief(snapshot.hints.get(lost, NO_HINTS).open_ports) or "nothing shows that it is down"
     return found("DR-ALIVE-002", site=lost, shown=shown, summary=summary)
 
 

@@ -294,7 +294,7 @@ class Observer(Generic[V_co, A_co]):
         if not isinstance(view, Silent):
             self._remembered.pop(session.site, None)
             return view
-        name, signs, taken, unnamed = f"{view.site}/{view.pair}", list[str](), list[str](), list[Node]()
+        name, signs, open_ports, unnamed = f"{view.site}/{view.pair}", list[str](), list[str](), list[Node]()
         peer = next(broker for (site, pair), broker in views.items() if site != view.site and pair == view.pair)
         if not isinstance(peer, Silent):
             unnamed += nodes_in_link(peer, view.site, len(session.group.processes))
@@ -303,7 +303,7 @@ class Observer(Generic[V_co, A_co]):
             elif view.ports_refuse:
                 answering = self._where(session, speaks_amqp, peer.link.speaks_amqp_to)
                 signs += [f"a broker answers at {address}" for address in answering]
-                taken += [f"connections are taken at {address}" for address in self._probed(session, peer)]
+                open_ports += [f"connections are taken at {address}" for address in self._probed(session, peer)]
         if isinstance(view.error, Passive):
             unnamed += [Node(view.site, view.pair, at, "by its listing of the cluster") for at in view.error.at]
         if session.group.has_one_node and not unnamed:
@@ -312,7 +312,7 @@ class Observer(Generic[V_co, A_co]):
             unnamed = [node for node in self._remembered[view.site] if node.pair == view.pair]
         if view.error.shows_life:
             signs = []  # the error itself says that the broker lives, and what to do
-        return replace(view, taken=tuple(taken), signs=tuple(signs), unnamed=tuple(unnamed))
+        return replace(view, open_ports=tuple(open_ports), signs=tuple(signs), unnamed=tuple(unnamed))
 
     def _read_back(self, site: str) -> Sequence[Node]:
         """Return the nodes that the history tells of at a site whose brokers do not answer. Each silence asks once."""

@@ -50,7 +50,7 @@ class Silent:
     left_s: float = 0.0
     unnamed: tuple[Node, ...] = ()
     signs: tuple[str, ...] = ()
-    taken: tuple[str, ...] = ()
+    open_ports: tuple[str, ...] = ()
 
     @property
     def role(self) -> Role:
@@ -58,7 +58,7 @@ class Silent:
         can be the broker by now; it is sick when something lives there."""
         states = [node.state for node in self.nodes] or [group.state_of(self.error, refuses=self.ports_refuse)]
         is_down = self.ports_refuse and self.left_s <= 0 and {*states} == {NodeState.REFUSES}
-        if is_down and not (self.unnamed or self.signs or self.taken):
+        if is_down and not (self.unnamed or self.signs or self.open_ports):
             return Role.DOWN
         return Role.SICK if NodeState.SICK in (*states, group.state_of(self.error, refuses=False)) else Role.UNKNOWN
 
@@ -113,7 +113,7 @@ class Snapshot(Generic[V_co]):
             nodes=tuple(str(node) for node in self.unnamed(site)),
             takeovers=tuple(str(broker.error) for broker, nodes in states if group.may_take_over(nodes, broker.left_s)),
             signs=tuple(sign for broker in silent for sign in broker.signs),
-            taken=tuple(text for broker in silent for text in broker.taken),
+            open_ports=tuple(text for broker in silent for text in broker.open_ports),
             remedy=next((broker.error.remedy for broker in silent if broker.error.is_local), ""),
             late=bool(sick) and all(isinstance(error, TimedOut) for error in sick),
         )
