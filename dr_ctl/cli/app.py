@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from dr_ctl import application, cli
 from dr_ctl.application.result import Result
 from dr_ctl.cli.command import UsageErrors, app, command, failed, wants_json
 from dr_ctl.cli.operations import link_app
@@ -71,28 +72,24 @@ def init(
     does: Annotated[Sequence[str], AUTO] = (),
 ) -> Result:
     """Write a settings file from what the brokers behind two or more management addresses say. Never a secret."""
-    from dr_ctl.application import init  # noqa: PLC0415
-
     if examples is not None:
-        return init.write_examples(examples)
+        return application.init.write_examples(examples)
     if systemd is not None or kubernetes is not None:
-        from dr_ctl.application import deploying  # noqa: PLC0415
-
         if systemd is not None:
-            return deploying.systemd(session, systemd, session.state_dir, does)
+            return application.deploying.systemd(session, systemd, session.state_dir, does)
         assert kubernetes is not None
-        return deploying.kubernetes(session, kubernetes, image or deploying.IMAGE, does)
+        return application.deploying.kubernetes(session, kubernetes, image or application.deploying.IMAGE, does)
     if not urls:
         if topology is None:
             remedy = "Name the brokers' management addresses, or --topology ID for its example: see --help."
             raise UsageError("no address and no topology was named", remedy=remedy)
-        return init.write_example(topology, out)
-    begun = init.begin(session, init.Wanted(urls, out, name, username, topology, ca))
+        return application.init.write_example(topology, out)
+    begun = application.init.begin(session, application.init.Wanted(urls, out, name, username, topology, ca))
     if not out.exists():
         return begun
-    from dr_ctl.application import readiness  # noqa: PLC0415
-
-    return init.with_verdict(begun, readiness.validate(replace(session, config=out), None, None, verbose=False))
+    return application.init.with_verdict(
+        begun, application.readiness.validate(replace(session, config=out), None, None, verbose=False)
+    )
 
 
 @command(app, "validate", example="validate --for swapover --to paris")
@@ -108,13 +105,11 @@ def validate(
 ) -> Result:
     """Check the installation: named checks, then what each operation would answer now. The exit code is that of the
     first operation: of `swapover`, or of `--for`."""
-    from dr_ctl.application import readiness  # noqa: PLC0415 - each command imports what it needs
-
     if offline:
         if operation is not None or to is not None:
             raise UsageError("--offline says nothing of an operation", remedy="Leave --for and --to out.")
-        return readiness.validate_offline(session, verbose=verbose or session.verbose)
-    return readiness.validate(session, operation, to, verbose=verbose or session.verbose)
+        return application.readiness.validate_offline(session, verbose=verbose or session.verbose)
+    return application.readiness.validate(session, operation, to, verbose=verbose or session.verbose)
 
 
 @command(app, "status", example="status --watch --every 5s", forms=("wide", "name"))
@@ -130,17 +125,13 @@ def status(
     every: Annotated[str | None, option("--every T", "With --watch: interval between readings; default 2s.")] = None,
 ) -> Result:
     """Serving sites, links, outflows with rates, the last estimate, open runs, pauses, debts (`$`)."""
-    from dr_ctl.cli import show  # noqa: PLC0415
-
     if site is not None:
         session.installation().must_know(site)
     if not watch:
         if every is not None:
             raise UsageError("--every is for --watch", remedy=f"`dr-ctl status --watch --every {every}`.")
-        return show.status(session, site)
-    from dr_ctl.cli import screen  # noqa: PLC0415
-
-    return screen.watch(session, site, seconds_of("--every", every or "2s") or screen.EVERY_S)
+        return cli.show.status(session, site)
+    return cli.screen.watch(session, site, seconds_of("--every", every or "2s") or cli.screen.EVERY_S)
 
 
 @command(app, "check", example="check --within 5s")
@@ -148,13 +139,11 @@ def check(
     session: Session, *, within: Annotated[str, option("--within T", "Its own time limit, as in 3s.")] = "3s"
 ) -> Result:
     """For machines: one line; 0 well, 1 warning, 2 critical, 3 unknown."""
-    from dr_ctl.application import health  # noqa: PLC0415
-
     try:
         within_s = seconds_of("--within", within)
     except UsageError as error:  # 2 would be read as critical
-        return health.unknown(error)
-    return health.check(session, within_s)
+        return application.health.unknown(error)
+    return application.health.check(session, within_s)
 
 
 @command(app, "explain", example="explain 21")
@@ -169,10 +158,8 @@ def explain(
     ],
 ) -> Result:
     """An exit code or a finding at length: meaning, command to type, costs, undo. Or a word: the field's for it."""
-    from dr_ctl.application import explaining  # noqa: PLC0415
-
     del session  # explaining needs neither settings nor brokers
-    return explaining.explain(word)
+    return application.explaining.explain(word)
 
 
 @command(app, "schema", example="schema status")
@@ -182,10 +169,8 @@ def schema(
     words: Annotated[list[str] | None, argument("[COMMAND]", "Of its document; default: of the settings.")] = None,
 ) -> Result:
     """The JSON Schema of the settings file, or of a command's document, made of what dr-ctl itself uses."""
-    from dr_ctl.application import documents  # noqa: PLC0415
-
     del session
-    return documents.shown(" ".join(words) if words else None)
+    return application.documents.shown(" ".join(words) if words else None)
 
 
 @command(app, "monitor", example="monitor --metrics 127.0.0.1:9464")
@@ -200,10 +185,8 @@ def monitor(
     from dr_ctl.core import machine  # noqa: PLC0415
 
     machine.give_back()
-    from dr_ctl.application import monitoring  # noqa: PLC0415
-
     lasting_s = seconds_of("--for", lasting) if lasting is not None else None
-    return monitoring.monitor(session, lasting_s, does, metrics=metrics)
+    return application.monitoring.monitor(session, lasting_s, does, metrics=metrics)
 
 
 @command(app, "maintenance", example='maintenance on --until 04:00 --reason "new disks, CHG-4711"')
@@ -219,15 +202,13 @@ def maintenance(
     reason: Annotated[str | None, option("--reason TEXT", "With on: why; said wherever it shows.")] = None,
 ) -> Result:
     """Let the monitor and `check` wake nobody for what is expected, until T. Never silences split brain."""
-    from dr_ctl.application import maintenance  # noqa: PLC0415
-
     if what != "on":
         if until is not None or reason is not None:
             raise UsageError("--until and --reason are for `maintenance on`")
-        return maintenance.end(session) if what == "off" else maintenance.shown(session)
+        return application.maintenance.end(session) if what == "off" else application.maintenance.shown(session)
     if until is None or not reason:
         raise UsageError("maintenance on needs --until and --reason", remedy="As in --until 90m --reason CHG-4711.")
-    return maintenance.begin(session, moment("--until", until, ahead=True), reason)
+    return application.maintenance.begin(session, moment("--until", until, ahead=True), reason)
 
 
 @command(app, "sync", example='sync --hold "a purge of orders.in, ticket 4711"', asks=NO_DRAIN, changes=CHANGE)
@@ -249,18 +230,16 @@ def sync(
 ) -> Result:
     """The agent that keeps a Classic standby clean of messages already consumed. Ends when its site serves no more."""
     del asked  # the agent drains nothing
-    from dr_ctl.application import syncing  # noqa: PLC0415
-
     if sum((hold is not None, go_on, settle)) > 1:
         raise UsageError("--hold, --go-on and --settle contradict each other")
     if settle:
-        return syncing.settle(session, settling(session, how, site, queues, put_back=put_back), how)
+        return application.syncing.settle(session, settling(session, how, site, queues, put_back=put_back), how)
     if hold is not None:
-        return syncing.hold(session, hold)
+        return application.syncing.hold(session, hold)
     if go_on:
-        return syncing.go_on(session)
+        return application.syncing.go_on(session)
     lasting_s = seconds_of("--for", lasting) if lasting is not None else None
-    return syncing.sync(session, lasting_s, metrics=metrics)
+    return application.syncing.sync(session, lasting_s, metrics=metrics)
 
 
 def main() -> None:
@@ -293,9 +272,7 @@ def run(arguments: list[str], session: Session | None = None) -> int:
         result = Result(ExitCode.USAGE, text, (Finding("DR-USAGE", Severity.ERROR, text, remedy),))
     except Exception as error:  # noqa: BLE001 - before any command: it could not be loaded, or was stopped
         command, result = "", failed(error, verbose="--verbose" in arguments)
-    from dr_ctl.cli.output import end  # noqa: PLC0415
-
-    return end(result, Session(command=command, json=wants_json(arguments)))
+    return cli.output.end(result, Session(command=command, json=wants_json(arguments)))
 
 
 @cache

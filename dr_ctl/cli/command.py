@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup
 from typer.main import get_command
 
-from dr_ctl import __version__
+from dr_ctl import __version__, cli
 from dr_ctl.application.result import Result, of_error
 from dr_ctl.cli.options import FORMS, asked_of, everywhere, run_options, switch
 from dr_ctl.cli.session import Session
@@ -204,9 +204,7 @@ def command(
                     error.remedy = f"See `dr-ctl {whole} --help`."
                 result = failed(error, verbose="--verbose" in session.words)
                 session = replace(session, json=session.json or wants_json(session.words))
-            from dr_ctl.cli.output import end  # noqa: PLC0415
-
-            raise typer.Exit(end(result, session, changes=acts))
+            raise typer.Exit(cli.output.end(result, session, changes=acts))
 
         run.__doc__ = function.__doc__
         run.__name__ = function.__name__

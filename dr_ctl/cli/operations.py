@@ -7,6 +7,7 @@ from inspect import Parameter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
+from dr_ctl import application
 from dr_ctl.cli import options
 from dr_ctl.cli.command import app, command, group
 from dr_ctl.cli.options import argument, option, options_for
@@ -33,13 +34,12 @@ def plan(
     out: Annotated[Path | None, option("--out FILE", "Write the plan as JSON.")] = None,
 ) -> Result:
     """Show the plan of an operation: steps, exact calls, what is undone if it fails."""
-    from dr_ctl.application import estimates, plans, run  # noqa: PLC0415
     from dr_ctl.core.model import ExitCode  # noqa: PLC0415
 
-    planned = run.plan(session, asked, as_if_lost)
+    planned = application.run.plan(session, asked, as_if_lost)
     if out is not None and planned.plan is not None and planned.code is ExitCode.OK:
-        plans.save(planned.plan, out)
-    return estimates.beside_plan(session.installation(), planned)
+        application.plans.save(planned.plan, out)
+    return application.estimates.beside_plan(session.installation(), planned)
 
 
 @command(app, "plan approve", example="plan approve plan.json --key ~/.ssh/id_ed25519")
@@ -51,9 +51,7 @@ def plan_approve(
     yes: Annotated[bool, option("--yes", "Ask nothing.")] = False,
 ) -> Result:
     """Sign a saved plan, where the settings ask for more than one person: `approvals:`."""
-    from dr_ctl.application import plans  # noqa: PLC0415
-
-    return plans.approve(session, file, key, yes=yes)
+    return application.plans.approve(session, file, key, yes=yes)
 
 
 _ABOUT: Final = {
@@ -94,9 +92,7 @@ _OPERATIONS: Final = (
 
 def _operation(name: str, words: str, asks: Sequence[Parameter], changes: Sequence[Parameter]) -> None:
     def run_it(session: Session, asked: Spec, how: RunOptions) -> Result:
-        from dr_ctl.application import run  # noqa: PLC0415
-
-        return run.run(session, asked, how)
+        return application.run.run(session, asked, how)
 
     run_it.__doc__ = _ABOUT[name]
     parent = link_app if " " in name else app
@@ -110,9 +106,7 @@ for _row in _OPERATIONS:
 @command(app, "verify", example="verify --to paris", asks=options.DRAIN)
 def verify(session: Session, asked: Spec) -> Result:
     """Check whether activating SITE now would be safe: 0 yes, 10 no, 22 unknown. Changes nothing."""
-    from dr_ctl.application import readiness  # noqa: PLC0415
-
-    return readiness.verify(session, asked)
+    return application.readiness.verify(session, asked)
 
 
 @command(app, "rehearse", example="rehearse --on canary", asks=options_for("timeout_s"), changes=options.CHANGE)
@@ -132,19 +126,15 @@ def rehearse(
     seed: Annotated[int, option("--seed N", "On a twin: of the first variation.")] = 1,
 ) -> Result:
     """The whole path with nothing at stake: with messages of its own, or on a twin with faults."""
-    from dr_ctl.application import rehearsing  # noqa: PLC0415
-
     if what == "clean" or on == "canary":
-        return rehearsing.on_brokers(session, how, clean=what == "clean", timeout_s=asked.timeout_s)
-    return rehearsing.on_twin(session, variations=variations, seed=seed)
+        return application.rehearsing.on_brokers(session, how, clean=what == "clean", timeout_s=asked.timeout_s)
+    return application.rehearsing.on_twin(session, variations=variations, seed=seed)
 
 
 @command(app, "resume", example="resume --dry-run", asks=options_for("timeout_s"), changes=options.STEPWISE)
 def resume(session: Session, asked: Spec, how: RunOptions) -> Result:
     """Go on with the run that was interrupted."""
-    from dr_ctl.application import run  # noqa: PLC0415
-
-    return run.resume(session, asked.timeout_s, how)
+    return application.run.resume(session, asked.timeout_s, how)
 
 
 @command(app, "abort", example="abort", asks=options.NO_DRAIN, changes=options.CHANGE)
@@ -159,9 +149,7 @@ def abort(
 ) -> Result:
     """Undo the run that was interrupted, where it has not passed the point of no return."""
     del asked  # an undo drains nothing
-    from dr_ctl.application import run  # noqa: PLC0415
-
-    return run.forget(session, forget, how) if forget is not None else run.abort(session, how)
+    return application.run.forget(session, forget, how) if forget is not None else application.run.abort(session, how)
 
 
 @command(
@@ -179,6 +167,4 @@ def escalate(
     run: Annotated[str | None, argument("[RUN]", "The open run, or its beginning.")] = None,
 ) -> Result:
     """Turn an interrupted swapover that cannot finish into a failover; the loss bound is shown first."""
-    from dr_ctl.application import run as running  # noqa: PLC0415
-
-    return running.escalate(session, run, asked, how)
+    return application.run.escalate(session, run, asked, how)

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final, Literal
 
 import typer
 
+from dr_ctl import application
 from dr_ctl.cli.session import Session
 from dr_ctl.core.document import stamp
 from dr_ctl.core.errors import DrCtlError, UsageError
@@ -53,19 +54,16 @@ def _operations(incomplete: str) -> list[str]:
 
 def _explained(incomplete: str) -> list[str]:
     """Complete exit codes by number and by word, findings, and the words of the glossary."""
-    from dr_ctl.application.explaining import findings, words  # noqa: PLC0415
     from dr_ctl.core.findings import meanings  # noqa: PLC0415
 
     codes = [word for code in meanings() for word in (str(int(code)), code.outcome)]
-    return _beginning(incomplete, [*codes, *findings(), *words()])
+    return _beginning(incomplete, [*codes, *application.explaining.findings(), *application.explaining.words()])
 
 
 def _documented(ctx: typer.Context, incomplete: str) -> list[str]:
     """Complete commands that have a document, word by word: `runs`, then `list`."""
-    from dr_ctl.application.documents import data_types  # noqa: PLC0415
-
     typed = list(ctx.params.get("words") or ())
-    commands = [command.split() for command in data_types()]
+    commands = [command.split() for command in application.documents.data_types()]
     then = [words[len(typed)] for words in commands if words[: len(typed)] == typed and len(words) > len(typed)]
     return _beginning(incomplete, dict.fromkeys(then))
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 
 import typer
 
+from dr_ctl import cli
 from dr_ctl.application.result import Group, Result, counted
 from dr_ctl.core.model import MARKS, ExitCode, Finding, Health, Json, Severity
 from dr_ctl.core.notation import line, page
@@ -124,9 +125,7 @@ def _parts(result: Result) -> Iterator[str]:
         yield line(f"{result.summary} | {result.text}" if result.text else result.summary)
         return
     if result.plan is not None:
-        from dr_ctl.cli.plans import plan_text  # noqa: PLC0415 - most commands show no plan
-
-        yield plan_text(result.plan)
+        yield cli.plans.plan_text(result.plan)
     if result.text:
         yield page(result.text.split("\n"))
     if result.groups:

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
+from dr_ctl import cli
 from dr_ctl.application.result import Result
 from dr_ctl.cli.command import command, group
 from dr_ctl.cli.options import argument, option
@@ -27,9 +28,7 @@ def rpo_estimate(
     report: Annotated[Path | None, option("--report FILE", "Write a page with charts too.")] = None,
 ) -> Result:
     """How many messages, and how many seconds of them, a failure would lose. Contacts no broker."""
-    from dr_ctl.cli import rpo  # noqa: PLC0415
-
-    return rpo.estimate(session, rpo.asked_of(session, site, since, until), horizon, report, full=full)
+    return cli.rpo.estimate(session, cli.rpo.asked_of(session, site, since, until), horizon, report, full=full)
 
 
 @command(rpo_app, "backtest", example="rpo backtest --since 30d --horizon 5m")
@@ -44,9 +43,7 @@ def rpo_backtest(
     ] = None,
 ) -> Result:
     """Compare the estimates that past moments would have given with the truth. Contacts no broker."""
-    from dr_ctl.cli import rpo  # noqa: PLC0415
-
-    return rpo.backtest(session, rpo.asked_of(session, site, since, until), horizon)
+    return cli.rpo.backtest(session, cli.rpo.asked_of(session, site, since, until), horizon)
 
 
 @command(rpo_app, "reconcile", example="rpo reconcile london.jsonl paris.jsonl --out ids")
@@ -61,6 +58,4 @@ def rpo_reconcile(
 ) -> Result:
     """Count lost, doubled, recovered, unexpected and unknown messages from ledgers of message ids (Parquet, JSON
     lines), exports of `artemis data exp` (SITE=FILE@MOMENT) and browse snapshots (SITE=FILE). Contacts no broker."""
-    from dr_ctl.cli import rpo  # noqa: PLC0415
-
-    return rpo.reconcile(session, ledgers, out, property_name)
+    return cli.rpo.reconcile(session, ledgers, out, property_name)

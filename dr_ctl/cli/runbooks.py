@@ -4,55 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+from dr_ctl import application
 from dr_ctl.application.result import Result
 from dr_ctl.cli.command import command, group
 from dr_ctl.cli.options import argument
 from dr_ctl.cli.session import Session
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.model import ExitCode, Severity
-
-if TYPE_CHECKING:
-    from dr_ctl.engine.runbook import Rule
+from dr_ctl.engine import runbook
 
 runbook_app = group("runbook", "The runbooks in force: list, show, lint.")
 
 
-def _in_force(session: Session) -> tuple[Path, Sequence[Rule]]:
+def _in_force(session: Session) -> tuple[Path, Sequence[runbook.Rule]]:
     """Return the folder and the order rules of the runbooks in force, without settings those of dr-ctl."""
     if not session.has_settings():
-        from dr_ctl.engine import runbook  # noqa: PLC0415
-
         return runbook.shipped(), ()
-    from dr_ctl.application.installation import folder  # noqa: PLC0415
-
     installation = session.installation()
-    return folder(installation), installation.settings.order
+    return application.installation.folder(installation), installation.settings.order
 
 
 @command(runbook_app, "list", example="runbook list")
 def runbook_list(session: Session) -> Result:
     """The runbooks in force, and what each is for."""
-    from dr_ctl.application.installation import RunbookEntry, RunbooksData  # noqa: PLC0415
-    from dr_ctl.engine import runbook  # noqa: PLC0415
-
     place, order = _in_force(session)
+    entry = application.installation.RunbookEntry
     linted = [(path.stem, *runbook.lint(path, order)) for path in runbook.files(place)]
     rows = [
-        RunbookEntry(name, book.summary if book is not None else f"has {len(findings)} finding(s): see runbook lint")
+        entry(name, book.summary if book is not None else f"has {len(findings)} finding(s): see runbook lint")
         for name, book, findings in linted
     ]
     text = "\n".join(f"{row.name:<12} {row.summary}" for row in rows)
-    return Result(ExitCode.OK, f"{len(rows)} runbook(s) in {place}", data=RunbooksData(rows), text=text)
+    data = application.installation.RunbooksData(rows)
+    return Result(ExitCode.OK, f"{len(rows)} runbook(s) in {place}", data=data, text=text)
 
 
 @command(runbook_app, "show", example="runbook show swapover")
 def runbook_show(session: Session, *, name: Annotated[str, argument("NAME")]) -> Result:
     """Show a runbook as its file has it."""
-    from dr_ctl.application.installation import RunbookData  # noqa: PLC0415
-    from dr_ctl.engine import runbook  # noqa: PLC0415
-
     place, _ = _in_force(session)
     path = place / f"{name}.yaml"
     if path not in runbook.files(place):
@@ -63,18 +54,16 @@ def runbook_show(session: Session, *, name: Annotated[str, argument("NAME")]) ->
     except (OSError, UnicodeDecodeError) as error:
         remedy = f"Mend {path}; `dr-ctl runbook lint` checks it."
         raise UsageError(f"{path} cannot be read: {error}", remedy=remedy) from error
-    return Result(ExitCode.OK, str(path), data=RunbookData(name, text), text=text)
+    return Result(ExitCode.OK, str(path), data=application.installation.RunbookData(name, text), text=text)
 
 
 @command(runbook_app, "lint", example="runbook lint runbooks/swapover.yaml")
 def runbook_lint(session: Session, *, files: Annotated[list[Path] | None, argument("[FILE]...")] = None) -> Result:
     """Everything that is wrong or unsafe in runbooks, in one pass."""
-    from dr_ctl.application.installation import LintData  # noqa: PLC0415
-    from dr_ctl.engine import runbook  # noqa: PLC0415
-
     place, order = _in_force(session)
     paths = files or runbook.files(place)
     findings = [finding for path in paths for finding in runbook.lint(path, order)[1]]
     errors = sum(finding.severity is Severity.ERROR for finding in findings)
     code = ExitCode.PRECHECK_FAILED if errors else ExitCode.OK
-    return Result(code, f"{len(paths)} runbook(s), {errors} error(s)", findings, LintData(paths))
+    data = application.installation.LintData(paths)
+    return Result(code, f"{len(paths)} runbook(s), {errors} error(s)", findings, data)

@@ -4,13 +4,14 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Final
 
+from dr_ctl import application, cli
 from dr_ctl.application.result import Result
 from dr_ctl.cli.command import app, command, group
 from dr_ctl.cli.options import argument, moment, option
 from dr_ctl.cli.session import Session
 from dr_ctl.core.errors import UsageError, writing
 from dr_ctl.core.model import ExitCode
-from dr_ctl.core.notation import page, table
+from dr_ctl.core.notation import duration, page, table
 from dr_ctl.core.system import system
 
 runs_app = group("runs", "Past runs: list, show, report, verify, bundle.")
@@ -29,9 +30,6 @@ def runs_list(
     ] = None,
 ) -> Result:
     """List the runs, by time."""
-    from dr_ctl.application.history import RunsData  # noqa: PLC0415
-    from dr_ctl.cli.output import fits  # noqa: PLC0415
-    from dr_ctl.core.notation import duration  # noqa: PLC0415
     from dr_ctl.engine.record import record  # noqa: PLC0415
 
     known = dict.fromkeys((*(code.outcome for code in ExitCode), "open", "none", "aborted"))
@@ -58,9 +56,10 @@ def runs_list(
     wide = table(_HEADING, rows) if rows else ""
     # A narrow terminal gets the outcome, the run, whose name has time and operation, and the outage.
     narrow = [[row[at] for at in (5, 4, 2)] for row in (_HEADING, *rows)]
-    text = wide if fits(wide) else table(narrow[0], narrow[1:])
+    text = wide if cli.output.fits(wide) else table(narrow[0], narrow[1:])
     names = [run.run for run in records]
-    return Result(ExitCode.OK, f"{len(records)} run(s)", data=RunsData(records), text=text, wide=wide, names=names)
+    data = application.history.RunsData(records)
+    return Result(ExitCode.OK, f"{len(records)} run(s)", data=data, text=text, wide=wide, names=names)
 
 
 @command(runs_app, "show", example="runs show --follow")
@@ -71,13 +70,11 @@ def runs_show(
     follow: Annotated[bool, option("--follow", "As it goes, until the run ends.")] = False,
 ) -> Result:
     """A run with its request, its steps and its end."""
-    from dr_ctl.application.history import RunData, ShownStep  # noqa: PLC0415
-    from dr_ctl.cli import following  # noqa: PLC0415
     from dr_ctl.engine.journal import JournalDamaged, read_entries  # noqa: PLC0415
     from dr_ctl.engine.record import how_ended  # noqa: PLC0415
 
     if follow:
-        return following.follow(session, run)
+        return cli.following.follow(session, run)
     files = session.past().find(run)
     try:
         entries = read_entries(files.journal) if files.journal.exists() else []
@@ -88,11 +85,12 @@ def runs_show(
                 "what can be read."
             )
         raise
-    lines = [text for entry in entries if (text := following.line_of(entry)) is not None]
+    lines = [text for entry in entries if (text := cli.following.line_of(entry)) is not None]
     moves = (entry for entry in entries if entry.kind == "step")
-    steps = [ShownStep(of.time, of.step, of.outcome, str(of.evidence.get("text", ""))) for of in moves]
+    step = application.history.ShownStep
+    steps = [step(of.time, of.step, of.outcome, str(of.evidence.get("text", ""))) for of in moves]
     outcome, summary, _ = how_ended(files)
-    data = RunData(outcome, len(entries), steps)
+    data = application.history.RunData(outcome, len(entries), steps)
     return Result(ExitCode.OK, f"{files.name}: {outcome}: {summary}", data=data, run=files.name, text=page(lines))
 
 
@@ -101,7 +99,6 @@ def runs_verify(
     session: Session, *, run: Annotated[str | None, argument("[RUN]", "A run or its beginning; default: all.")] = None
 ) -> Result:
     """Check that journals and results are as they were written: 10 when one was altered, naming the line."""
-    from dr_ctl.application.history import VerifiedData  # noqa: PLC0415
     from dr_ctl.core.findings import found  # noqa: PLC0415
     from dr_ctl.engine.record import CheckedRun, Verdict, check  # noqa: PLC0415
 
@@ -116,7 +113,8 @@ def runs_verify(
     summary += f", {opens} not ended and so not sealed" if opens else ""
     code = ExitCode.PRECHECK_FAILED if altered else ExitCode.OK
     name = checked[0][0] if run is not None else None
-    return Result(code, summary, findings, VerifiedData([CheckedRun(*row) for row in checked]), name, text)
+    data = application.history.VerifiedData([CheckedRun(*row) for row in checked])
+    return Result(code, summary, findings, data, name, text)
 
 
 @command(runs_app, "report", example="runs report --index --since 365d")
@@ -129,7 +127,6 @@ def runs_report(
     out: Annotated[Path | None, option("--out FILE", "With --index: where; default: beside the runs.")] = None,
 ) -> Result:
     """Write one run's HTML report anew, or one page over all of them, and say where it is."""
-    from dr_ctl.application.history import ReportData  # noqa: PLC0415
     from dr_ctl.report.html import render, write_report  # noqa: PLC0415
 
     runs = session.past()
@@ -143,13 +140,13 @@ def runs_report(
         made = IndexPage(runs.all(), runs.rehearsals, began, now, folder=path.parent)
         with writing(path, "Name a file that can be written: --out FILE."):
             write_text(path, render(made))
-        return Result(ExitCode.OK, f"{made.words}: {path}", data=ReportData(path))
+        return Result(ExitCode.OK, f"{made.words}: {path}", data=application.history.ReportData(path))
     if index or since is not None or out is not None:
         text = "--index is of all runs" if index else "--since and --out are of the page over all runs"
         raise UsageError(text, remedy="`dr-ctl runs report RUN` writes one run's page, `--index` that over all.")
     files = runs.find(run)
     path = write_report(files)
-    return Result(ExitCode.OK, f"report: {path}", data=ReportData(path), run=files.name)
+    return Result(ExitCode.OK, f"report: {path}", data=application.history.ReportData(path), run=files.name)
 
 
 @command(runs_app, "bundle", example="runs bundle 20261121T091512Z --out for-support.tar.gz")
@@ -160,9 +157,7 @@ def runs_bundle(
     out: Annotated[Path | None, option("--out FILE", "Where to write it; default: RUN.tar.gz here.")] = None,
 ) -> Result:
     """Everything of one run in a file to hand on: journal, report, settings, an hour of history; no secret in it."""
-    from dr_ctl.application import bundling  # noqa: PLC0415
-
-    return bundling.bundle(session, session.past().find(run), out, has_settings=session.has_settings())
+    return application.bundling.bundle(session, session.past().find(run), out, has_settings=session.has_settings())
 
 
 @command(app, "history", example="history --since 30d")
@@ -173,8 +168,6 @@ def history(
 ) -> Result:
     """Which site served since when, by whom and why, and how long clients were out: by runs and the monitor's
     samples."""
-    from dr_ctl.application import history  # noqa: PLC0415
-
     installation = session.installation() if session.has_settings() else None
     began = moment("--since", since) if since is not None else None
-    return history.history(session.past().all(), installation, began)
+    return application.history.history(session.past().all(), installation, began)

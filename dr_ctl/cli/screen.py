@@ -21,6 +21,7 @@ from rich.live import Live
 from rich.status import Status
 from rich.text import Text
 
+from dr_ctl import cli
 from dr_ctl.application.result import Result
 from dr_ctl.cli.output import as_line, findings_and_debts, folded, has_reader, text_of
 from dr_ctl.core.document import stamp
@@ -106,13 +107,11 @@ _MARKED: Final = {MARKS[Severity.ERROR]: "bold red", MARKS[Severity.WARNING]: "y
 
 def watch(session: Session, site: str | None, every_s: float) -> Result:
     """Show each reading, until the reader goes away, or Ctrl-C, which is a good end."""
-    from dr_ctl.cli import show  # noqa: PLC0415 - only this draws a status
-
     readings, watched = 0, _Watched(session, every_s)
     try:
         while has_reader():
             began = system().monotonic()
-            watched.show(show.status(session, site), system().now())
+            watched.show(cli.show.status(session, site), system().now())
             readings += 1
             system().sleep(max(0.0, every_s - (system().monotonic() - began)))
     except Stopped as stopped:

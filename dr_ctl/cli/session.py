@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from dr_ctl import cli
 from dr_ctl.application.caller import Caller
 from dr_ctl.core.notation import line
 
@@ -29,33 +30,24 @@ class Session(Caller):
     warn_exit: bool = False
 
     def listener(self) -> EventSink:
-        from dr_ctl.cli.screen import Screen  # noqa: PLC0415
         from dr_ctl.telemetry.events import nobody  # noqa: PLC0415
 
-        return nobody if self.quiet else Screen(color=self.color)
+        return nobody if self.quiet else cli.screen.Screen(color=self.color)
 
     def say(self, text: str) -> None:
         if not self.quiet:
-            from dr_ctl.cli.output import folded  # noqa: PLC0415
-
-            typer.echo(folded(line(text), sys.stderr), err=True)
+            typer.echo(cli.output.folded(line(text), sys.stderr), err=True)
 
     def show(self, plan: Plan) -> None:
         if not self.quiet:
-            from dr_ctl.cli.people import show  # noqa: PLC0415
-
-            show(plan)
+            cli.people.show(plan)
 
     def line(self, document: Mapping[str, Json], text: str) -> None:
         if self.json:
-            from dr_ctl.cli.output import as_line  # noqa: PLC0415
-
-            print(as_line(document), flush=True)  # noqa: T201 - the command's output
+            print(cli.output.as_line(document), flush=True)  # noqa: T201 - the command's output
         else:
             self.say(text)
 
     @property
     def people(self) -> People:
-        from dr_ctl.cli.people import Terminal  # noqa: PLC0415
-
-        return Terminal()
+        return cli.people.Terminal()
