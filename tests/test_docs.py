@@ -13,7 +13,7 @@ from dr_ctl.application import explaining
 from dr_ctl.cli.app import app
 from dr_ctl.core.findings import catalogue
 from dr_ctl.core.model import ExitCode, Health
-from dr_ctl.engine.runbook import OPERATIONS, load, shipped
+from dr_ctl.engine.runbook import ORDER, load, shipped
 
 ROOT = Path(__file__).parents[1]
 KEY = re.compile(r"DR-[A-Z]+-\d{3}(\.\w+)?")
@@ -126,7 +126,7 @@ def test_the_shipped_runbook_is_the_one_shown() -> None:
         return [line.split("#")[0].strip() for line in text.splitlines()]
 
     assert bare(shown[1]) == bare(path.read_text("utf-8"))
-    assert load("swapover", shipped()).operation in OPERATIONS
+    assert load("swapover", shipped()).operation in ORDER
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
+from dr_ctl import engine
 from dr_ctl.core.timeouts import Timeouts
 
 if TYPE_CHECKING:
     from dr_ctl.core.model import Finding, Json
     from dr_ctl.engine.executor import Answer
     from dr_ctl.engine.plan import Plan, PlannedStep
-    from dr_ctl.engine.runs import Owner, Runs
     from dr_ctl.settings.model import Installation
     from dr_ctl.telemetry.events import EventSink
 
@@ -86,28 +86,20 @@ class Caller:
     @property
     def unclaimed(self) -> list[Finding]:
         """Findings on runs of namesakes, which may be this installation's, while its own folder is empty."""
-        from dr_ctl.engine.runs import unclaimed  # noqa: PLC0415
+        return engine.runs.unclaimed(self._namesakes) if self._namesakes else []
 
-        return unclaimed(self._namesakes) if self._namesakes else []
-
-    def runs(self) -> Runs:
+    def runs(self) -> engine.runs.Runs:
         """Open the runs; raises `Foreign` if the place has another installation's runs."""
-        from dr_ctl.engine.runs import Runs  # noqa: PLC0415
-
         state, claimed = self.state(), self.state_dir is not None
-        return Runs(state, self._owner(), claimed=claimed, namesakes=[*self._namesakes])
+        return engine.runs.Runs(state, self._owner(), claimed=claimed, namesakes=[*self._namesakes])
 
-    def past(self) -> Runs:
+    def past(self) -> engine.runs.Runs:
         """Open the runs for reading only, whosever they are."""
-        from dr_ctl.engine.runs import Runs  # noqa: PLC0415
+        return engine.runs.Runs(self.state())
 
-        return Runs(self.state())
-
-    def _owner(self) -> Owner:
-        from dr_ctl.engine.runs import Owner  # noqa: PLC0415
-
+    def _owner(self) -> engine.runs.Owner:
         installation = self.installation()
-        return Owner(installation.settings.name, installation.addresses)
+        return engine.runs.Owner(installation.settings.name, installation.addresses)
 
     @property
     def people(self) -> People:

@@ -25,6 +25,7 @@ from dr_ctl.cli.rpo_app import rpo_app
 from dr_ctl.cli.runbooks import runbook_app
 from dr_ctl.cli.runs import runs_app
 from dr_ctl.cli.session import Session
+from dr_ctl.core import machine
 from dr_ctl.core.errors import Stopped, UsageError
 from dr_ctl.core.model import ExitCode, Finding, Severity
 
@@ -182,8 +183,6 @@ def monitor(
     metrics: METRICS = None,
 ) -> Result:
     """Sample both sites into the history, refresh the stored estimate. Changes nothing, unless an `--auto-` says so."""
-    from dr_ctl.core import machine  # noqa: PLC0415
-
     machine.give_back()
     lasting_s = seconds_of("--for", lasting) if lasting is not None else None
     return application.monitoring.monitor(session, lasting_s, does, metrics=metrics)

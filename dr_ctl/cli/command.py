@@ -22,6 +22,8 @@ from dr_ctl.application.result import Result, of_error
 from dr_ctl.cli.options import FORMS, asked_of, everywhere, run_options, switch
 from dr_ctl.cli.session import Session
 from dr_ctl.core.errors import NO_ROOM, OF_MACHINE, DrCtlError, EnvironmentFault, UsageError
+from dr_ctl.core.findings import meanings
+from dr_ctl.core.machine import parts, without
 from dr_ctl.core.model import ExitCode, Finding, Severity
 
 GROUP: Final = "dr_ctl.commands"
@@ -123,8 +125,6 @@ class RootGroup(Group):
                 formatter.write_dl([(name, rows[name]) for name in names if name in rows])
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        from dr_ctl.core.findings import meanings  # noqa: PLC0415 - the catalogue of all findings stands there too
-
         del ctx
         with formatter.section("Exit codes (`dr-ctl explain CODE` says what to do)"):
             formatter.write_dl([(str(int(code)), meaning.brief) for code, meaning in meanings().items()])
@@ -132,8 +132,6 @@ class RootGroup(Group):
 
 def _version(asked: bool) -> None:
     if asked:
-        from dr_ctl.core.machine import parts  # noqa: PLC0415
-
         typer.echo(f"dr-ctl {__version__}\n{', '.join(parts())}")
         raise typer.Exit
 
@@ -226,8 +224,6 @@ def failed(error: Exception, *, verbose: bool) -> Result:
 
         traceback.print_exc()
     if isinstance(error, ModuleNotFoundError):
-        from dr_ctl.core.machine import without  # noqa: PLC0415
-
         error = without(error) or error
     if isinstance(error, OSError) and error.errno in OF_MACHINE:
         full = error.errno in NO_ROOM

@@ -11,6 +11,7 @@ from dr_ctl import application
 from dr_ctl.cli import options
 from dr_ctl.cli.command import app, command, group
 from dr_ctl.cli.options import argument, option, options_for
+from dr_ctl.core.model import ExitCode
 
 if TYPE_CHECKING:
     from dr_ctl.application.result import Result
@@ -34,8 +35,6 @@ def plan(
     out: Annotated[Path | None, option("--out FILE", "Write the plan as JSON.")] = None,
 ) -> Result:
     """Show the plan of an operation: steps, exact calls, what is undone if it fails."""
-    from dr_ctl.core.model import ExitCode  # noqa: PLC0415
-
     planned = application.run.plan(session, asked, as_if_lost)
     if out is not None and planned.plan is not None and planned.code is ExitCode.OK:
         application.plans.save(planned.plan, out)

@@ -19,6 +19,7 @@ from dr_ctl import application
 from dr_ctl.cli.session import Session
 from dr_ctl.core.document import stamp
 from dr_ctl.core.errors import DrCtlError, UsageError
+from dr_ctl.core.findings import meanings
 from dr_ctl.core.notation import seconds
 from dr_ctl.core.system import system
 from dr_ctl.engine import operations
@@ -54,8 +55,6 @@ def _operations(incomplete: str) -> list[str]:
 
 def _explained(incomplete: str) -> list[str]:
     """Complete exit codes by number and by word, findings, and the words of the glossary."""
-    from dr_ctl.core.findings import meanings  # noqa: PLC0415
-
     codes = [word for code in meanings() for word in (str(int(code)), code.outcome)]
     return _beginning(incomplete, [*codes, *application.explaining.findings(), *application.explaining.words()])
 

@@ -18,6 +18,7 @@ import typer
 
 from dr_ctl import cli
 from dr_ctl.application.result import Group, Result, counted
+from dr_ctl.core.findings import meanings
 from dr_ctl.core.model import MARKS, ExitCode, Finding, Health, Json, Severity
 from dr_ctl.core.notation import line, page
 
@@ -147,8 +148,6 @@ def _parts(result: Result) -> Iterator[str]:
         yield line(result.summary if good else ended if read else f"{ended}: {result.summary}")
     has_error = any(finding.remedy for finding in result.findings if finding.severity is Severity.ERROR)
     if result.code in (ExitCode.REVERTED, ExitCode.DRAIN_TIMEOUT) and not has_error:
-        from dr_ctl.core.findings import meanings  # noqa: PLC0415 - no finding has a remedy
-
         yield _wrapped(meanings()[result.code].do, _width(), "      -> ")
 
 

@@ -4,12 +4,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Final
 
-from dr_ctl import application, cli
+from dr_ctl import application, cli, engine
 from dr_ctl.application.result import Result
 from dr_ctl.cli.command import app, command, group
 from dr_ctl.cli.options import argument, moment, option
 from dr_ctl.cli.session import Session
 from dr_ctl.core.errors import UsageError, writing
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode
 from dr_ctl.core.notation import duration, page, table
 from dr_ctl.core.system import system
@@ -30,15 +31,13 @@ def runs_list(
     ] = None,
 ) -> Result:
     """List the runs, by time."""
-    from dr_ctl.engine.record import record  # noqa: PLC0415
-
     known = dict.fromkeys((*(code.outcome for code in ExitCode), "open", "none", "aborted"))
     if outcome is not None and outcome not in known:
         raise UsageError(f"--outcome {outcome}: no run ends so", remedy=f"One of {', '.join(known)}.")
     began = moment("--since", since) if since is not None else None
     records = [
         run
-        for run in map(record, session.past().all())
+        for run in map(engine.record.record, session.past().all())
         if (began is None or (run.began is not None and run.began >= began)) and outcome in (None, run.outcome)
     ][-(last or 0) :]
     rows = [
@@ -70,15 +69,12 @@ def runs_show(
     follow: Annotated[bool, option("--follow", "As it goes, until the run ends.")] = False,
 ) -> Result:
     """A run with its request, its steps and its end."""
-    from dr_ctl.engine.journal import JournalDamaged, read_entries  # noqa: PLC0415
-    from dr_ctl.engine.record import how_ended  # noqa: PLC0415
-
     if follow:
         return cli.following.follow(session, run)
     files = session.past().find(run)
     try:
-        entries = read_entries(files.journal) if files.journal.exists() else []
-    except JournalDamaged as damaged:
+        entries = engine.journal.read_entries(files.journal) if files.journal.exists() else []
+    except engine.journal.JournalDamaged as damaged:
         if files.result.exists():  # an ended run cannot be given up
             damaged.remedy = (
                 f"`dr-ctl runs verify {files.name}` says what was altered; `dr-ctl runs report {files.name}` writes "
@@ -89,7 +85,7 @@ def runs_show(
     moves = (entry for entry in entries if entry.kind == "step")
     step = application.history.ShownStep
     steps = [step(of.time, of.step, of.outcome, str(of.evidence.get("text", ""))) for of in moves]
-    outcome, summary, _ = how_ended(files)
+    outcome, summary, _ = engine.record.how_ended(files)
     data = application.history.RunData(outcome, len(entries), steps)
     return Result(ExitCode.OK, f"{files.name}: {outcome}: {summary}", data=data, run=files.name, text=page(lines))
 
@@ -99,21 +95,18 @@ def runs_verify(
     session: Session, *, run: Annotated[str | None, argument("[RUN]", "A run or its beginning; default: all.")] = None
 ) -> Result:
     """Check that journals and results are as they were written: 10 when one was altered, naming the line."""
-    from dr_ctl.core.findings import found  # noqa: PLC0415
-    from dr_ctl.engine.record import CheckedRun, Verdict, check  # noqa: PLC0415
-
     runs = session.past()
     chosen = [runs.find(run)] if run is not None else runs.all()
-    checked = [(files.name, check(files)) for files in chosen]
-    altered = [(name, verdict) for name, verdict in checked if verdict.verdict is Verdict.ALTERED]
+    checked = [(files.name, engine.record.check(files)) for files in chosen]
+    altered = [(name, verdict) for name, verdict in checked if verdict.verdict is engine.record.Verdict.ALTERED]
     findings = [found("DR-JOURNAL-001", run=name, said=verdict.text) for name, verdict in altered]
     text = page(f"{name}  {verdict.verdict.value:<12} {verdict.text}" for name, verdict in checked)
-    opens = sum(verdict.verdict is Verdict.OPEN for _, verdict in checked)
+    opens = sum(verdict.verdict is engine.record.Verdict.OPEN for _, verdict in checked)
     summary = f"{len(checked)} run(s) looked at, {len(altered)} altered"
     summary += f", {opens} not ended and so not sealed" if opens else ""
     code = ExitCode.PRECHECK_FAILED if altered else ExitCode.OK
     name = checked[0][0] if run is not None else None
-    data = application.history.VerifiedData([CheckedRun(*row) for row in checked])
+    data = application.history.VerifiedData([engine.record.CheckedRun(*row) for row in checked])
     return Result(code, summary, findings, data, name, text)
 
 
@@ -131,7 +124,6 @@ def runs_report(
 
     runs = session.past()
     if index and run is None:
-        from dr_ctl.engine.runs import write_text  # noqa: PLC0415
         from dr_ctl.report.index_page import IndexPage  # noqa: PLC0415 - only this page needs it
 
         now = system().now()
@@ -139,7 +131,7 @@ def runs_report(
         began = moment("--since", since) if since is not None else now - timedelta(days=365)
         made = IndexPage(runs.all(), runs.rehearsals, began, now, folder=path.parent)
         with writing(path, "Name a file that can be written: --out FILE."):
-            write_text(path, render(made))
+            engine.runs.write_text(path, render(made))
         return Result(ExitCode.OK, f"{made.words}: {path}", data=application.history.ReportData(path))
     if index or since is not None or out is not None:
         text = "--index is of all runs" if index else "--since and --out are of the page over all runs"
