@@ -1,7 +1,5 @@
 """`runbook`: the runbooks in force, shown and linted."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated

@@ -173,12 +173,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 class Runs:
     def __init__(
-        self,
-        state: Path,
-        owner: Owner | None = None,
-        *,
-        claimed: bool = False,
-        namesakes: Sequence[Path] = (),
+        self, state: Path, owner: Owner | None = None, *, claimed: bool = False, namesakes: Sequence[Path] = ()
     ) -> None:
         """Runs without an owner are only read. `claimed` is a place that a person named. Raises `Foreign`."""
         self._state, self._owner, self._namesakes = state, owner, namesakes

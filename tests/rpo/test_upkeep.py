@@ -116,9 +116,7 @@ def test_parts_can_be_read_until_the_step_after_and_after_a_crash_in_between_no_
 
 
 @pytest.mark.parametrize(
-    ("hindrance", "trouble"),
-    [(alone, "None"), (full_disk, "File too large")],
-    ids=["another tidies", "no room"],
+    ("hindrance", "trouble"), [(alone, "None"), (full_disk, "File too large")], ids=["another tidies", "no room"]
 )
 def test_what_hinders_leaves_the_files_and_of_two_monitors_one_joins_them_afterwards(
     tmp_path: Path, hindrance: Callable[..., Any], trouble: str

@@ -154,9 +154,7 @@ def followed(local: Reader, peer: Reader, source: SiteView, target: SiteView) ->
             without_id={queue: here for queue, (here, _) in without_id.items() if here},
         ),
         replace(
-            target,
-            compared=len(flows),
-            without_id={queue: there for queue, (_, there) in without_id.items() if there},
+            target, compared=len(flows), without_id={queue: there for queue, (_, there) in without_id.items() if there}
         ),
     )
 

@@ -558,11 +558,7 @@ def test_one_of_several_brokers_that_was_not_read_makes_the_figures_of_its_site_
     [
         (procedure.catch_up, "was not read: the continuity plugin has not started", True),
         (proving.settle, "which acknowledgements from london are not applied at paris was not read", False),
-        (
-            reinstate.RESIDUE.act,
-            "what paris still holds was not read: the continuity plugin has not started",
-            True,
-        ),
+        (reinstate.RESIDUE.act, "what paris still holds was not read: the continuity plugin has not started", True),
     ],
 )
 def test_a_step_that_rests_on_it_waits_and_never_ends_well(act: Any, text: str, refused: bool) -> None:
