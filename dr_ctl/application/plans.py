@@ -87,10 +87,6 @@ class Saved:
     content: bytes
     plan: Plan
 
-    @property
-    def spec(self) -> Spec:
-        return self.plan.spec
-
 
 def load(path: Path, again: str, *, named: str = "") -> Saved:
     """Read a saved plan; raises `UsageError`, with the remedy `again`, and `named` before the file."""
@@ -105,7 +101,7 @@ def load(path: Path, again: str, *, named: str = "") -> Saved:
         raise UsageError(f"{named}{path}: is not a saved plan: {why}", remedy=again) from problem
     if (lost := saved.plan.as_if_lost) is not None:
         why = f"{named}{path}: was made as if {lost} was lost, to be read, and is never carried out"
-        remedy = f"`dr-ctl plan {saved.spec.operation} --to {saved.spec.target}` plans from what is so now."
+        remedy = f"`dr-ctl plan {saved.plan.spec.operation} --to {saved.plan.spec.target}` plans from what is so now."
         raise UsageError(why, remedy=remedy)
     return saved
 
@@ -114,11 +110,11 @@ def read(path: Path, asked: Spec) -> Saved:
     """Read the saved plan of a command; raises `UsageError`, also for the plan of another command."""
     again = f"`dr-ctl plan {asked.operation} --to {asked.target} --out {path}` writes it anew."
     saved = load(path, again, named="--plan ")
-    if (saved.spec.operation, saved.spec.target) != (asked.operation, asked.target):
-        why = f"--plan {path}: is a plan for {saved.spec.operation} to {saved.spec.target}"
+    if (saved.plan.spec.operation, saved.plan.spec.target) != (asked.operation, asked.target):
+        why = f"--plan {path}: is a plan for {saved.plan.spec.operation} to {saved.plan.spec.target}"
         raise UsageError(why, remedy=again)
-    bare = replace(asked, reason=saved.spec.reason)  # a reason is no part of the plan
-    own = replace(saved.spec, units=None) if saved.spec.queues is not None else saved.spec
+    bare = replace(asked, reason=saved.plan.spec.reason)  # a reason is no part of the plan
+    own = replace(saved.plan.spec, units=None) if saved.plan.spec.queues is not None else saved.plan.spec
     if bare not in (own, Spec(asked.operation, asked.target, max_outage_s=asked.max_outage_s, reason=bare.reason)):
         text = f"--plan {path}: the options of the command are not those of the plan"
         raise UsageError(text, remedy="Leave them out: the plan has its own.")
@@ -247,8 +243,8 @@ def approve(caller: Caller, path: Path, key: Path | None, *, yes: bool) -> Resul
         text = f"{installation.file.name} has no `approvals:`, so no plan needs any"
         raise UsageError(text, remedy="Name signers, how many are needed, and of which operations: docs/settings.md.")
     saved = load(path, "`dr-ctl plan OPERATION --to SITE --out plan.json` writes one.")
-    if saved.spec.operation not in wanted.of:
-        text = f"{path}: is a plan for {saved.spec.operation}, which needs no approval"
+    if saved.plan.spec.operation not in wanted.of:
+        text = f"{path}: is a plan for {saved.plan.spec.operation}, which needs no approval"
         raise UsageError(text, remedy=f"`approvals.of` in {installation.file.name} lists: {', '.join(wanted.of)}.")
     if (blind := why_no_approval(installation)) is not None:
         return _refused(blind)
@@ -266,7 +262,7 @@ def approve(caller: Caller, path: Path, key: Path | None, *, yes: bool) -> Resul
     data = ApproveData(path, beside, signer.name, signer.key, approvals.names, wanted.needed)
     count = f"{len(approvals.by)} of {wanted.needed}"
     summary = f"{signer.name} has signed {title(saved.plan)}: {count} ({beside})"
-    text = "" if len(approvals.by) < wanted.needed else f"Carry it out: `{_with_plan(saved.spec, path)}`"
+    text = "" if len(approvals.by) < wanted.needed else f"Carry it out: `{_with_plan(saved.plan.spec, path)}`"
     return Result(ExitCode.OK, summary, others, data, text=text)
 
 

@@ -60,7 +60,7 @@ def run(caller: Caller, asked: Spec, how: RunOptions) -> Result:
     """Check another run's lock, an open run and a wanted state that holds already; then lock and look again."""
     saved = plans.read(how.saved, asked) if how.saved is not None else None
     if saved is not None:
-        asked = replace(saved.spec, reason=asked.reason or saved.spec.reason)
+        asked = replace(saved.plan.spec, reason=asked.reason or saved.plan.spec.reason)
     asked = replace(asked, expect_serving=how.expect_serving)
 
     def begun(opened: Opened) -> Result:
