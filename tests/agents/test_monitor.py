@@ -252,7 +252,7 @@ def test_a_second_monitor_on_one_history_says_so_at_once_and_records_nothing(
 
 
 def tail_rows(history: Path) -> list[dict[str, Any]]:
-    return [row for tail in Sources(history).tails("london") for row in tail.rows().to_pylist()]
+    return [row for tail in Sources(history).tails("london") for row in tail.read()[0].to_pylist()]
 
 
 def test_a_change_between_two_looks_is_on_disk_at_once(tmp_path: Path, glanced: tuple[Monitor, Glanced]) -> None:

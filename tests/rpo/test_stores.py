@@ -80,7 +80,7 @@ def names(folder: Path) -> list[str]:
 
 def all_rows(place: HistoryLocation) -> int:
     store = Store.of(place.where)
-    return sum(Source(store, name).rows().num_rows for name in store.listed("date=2026-03-01"))
+    return sum(Source(store, name).read()[0].num_rows for name in store.listed("date=2026-03-01"))
 
 
 def asked(where: Path | HistoryLocation, now: datetime = NOW) -> Bounds:
@@ -170,13 +170,13 @@ def test_where_nothing_lies_here_a_slow_store_is_waited_for(
 ) -> None:
     write(rows, tmp_path / "store")
     monkeypatch.setattr(files, "WITHIN_S", 0.01)
-    listed = Store.directly
+    listed = Store.listed
 
-    def slow(store: Store, under: str = "") -> list[str]:
+    def slow(store: Store, under: str = "", **more: bool) -> dict[str, Any]:
         time.sleep(0.05 if store.where == place.where else 0)
-        return listed(store, under)
+        return listed(store, under, **more)
 
-    monkeypatch.setattr(Store, "directly", slow)
+    monkeypatch.setattr(Store, "listed", slow)
 
     assert asked(place) == asked(tmp_path / "store")
     write(rows[-30:], place.near)
@@ -294,7 +294,7 @@ def test_a_file_may_lack_the_columns_that_the_contract_does_not_have(tmp_path: P
     path = write(rows[:9], tmp_path)[0]
     pq.write_table(pq.ParquetFile(path).read().drop_columns([*files.OPTIONAL]), path)
 
-    read = Source(Store.of(HistoryLocation.at(tmp_path).where), str(path.relative_to(tmp_path))).rows()
+    read = Source(Store.of(HistoryLocation.at(tmp_path).where), str(path.relative_to(tmp_path))).read()[0]
 
     assert [read[name].null_count for name in files.OPTIONAL] == [read.num_rows] * 3 != [0] * 3
 

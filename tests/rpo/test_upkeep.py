@@ -283,13 +283,13 @@ def test_a_file_that_goes_while_the_others_are_read_makes_the_list_be_read_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, (other,) = (write([replace(QUEUE, ts=NOON + timedelta(minutes=n))], tmp_path) for n in (0, 1))
-    read = Source.rows
+    read = Source._rows
 
     def gone(source: Source, *given: Any) -> pa.Table:
         other.unlink(missing_ok=True)
         return read(source, *given)
 
-    monkeypatch.setattr(Source, "rows", gone)
+    monkeypatch.setattr(Source, "_rows", gone)
 
     assert newest_reading(tmp_path, ["london"]) == (NOON, [])
 

@@ -91,8 +91,7 @@ class Windows:
     def _asked(self) -> Ints:
         """The moment at which a reading or a later one was asked for first, because readings of two monitors
         overlap."""
-        first: Ints = np.minimum.accumulate(self.asked[::-1])[::-1]
-        return first
+        return np.minimum.accumulate(self.asked[::-1])[::-1]
 
 
 @dataclass(frozen=True)
@@ -123,8 +122,7 @@ class Counters:
         return Counters(*sums)
 
     def most(self, begin: Ints | int, end: Ints | int) -> Ints:
-        most: Ints = self.high[:, end] - self.low[:, begin]
-        return most
+        return self.high[:, end] - self.low[:, begin]
 
     def least(self, begin: Ints | int, end: Ints | int) -> Ints:
         least: Ints = np.maximum(0, self.low[:, end] - self.high[:, begin])
@@ -135,8 +133,7 @@ def _carried(counters: Ints, start_id: Ints) -> Ints:
     """Repeat the last value of the same era where nothing was read."""
     indices = np.maximum.accumulate(np.where(counters == NA, -1, np.arange(counters.shape[1])), axis=1)
     values = np.take_along_axis(counters, np.maximum(indices, 0), axis=1)
-    carried: Ints = np.where((indices >= 0) & (start_id[np.maximum(indices, 0)] == start_id), values, NA)
-    return carried
+    return np.where((indices >= 0) & (start_id[np.maximum(indices, 0)] == start_id), values, NA)
 
 
 def _unwrapped(counters: Ints, start_id: Ints) -> Ints:
@@ -147,8 +144,7 @@ def _unwrapped(counters: Ints, start_id: Ints) -> Ints:
     lost = np.cumsum(np.where(fell, counters[:, :-1], 0), axis=1, dtype=np.int64)
     ahead = np.concatenate([np.zeros_like(counters[:, :1]), lost], axis=1)
     ahead -= ahead[:, np.searchsorted(start_id, start_id)]  # of its own era; eras only grow
-    unwrapped: Ints = np.where(counters == NA, NA, counters + ahead)
-    return unwrapped
+    return np.where(counters == NA, NA, counters + ahead)
 
 
 WANDERS: Final = 1.5

@@ -267,8 +267,7 @@ def grown(counter: Ints, us: Ints, begins: Flags) -> Ints:
     before, took = np.diff(counter, prepend=0)[:-1], np.diff(us, prepend=0)
     pace = np.zeros(len(us))
     pace[1:] = np.where(begins[:-1], 0, before * (took[1:] / np.maximum(1, took[:-1])))
-    likely: Ints = np.maximum(counter, pace.astype(np.int64))
-    return likely
+    return np.maximum(counter, pace.astype(np.int64))
 
 
 def lost_in_restarts(lacks: Ints, restarts: Flags, begins: Flags) -> Ints:

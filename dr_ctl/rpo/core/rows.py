@@ -143,8 +143,7 @@ def covered_blocks(weight: Ints, count: int) -> Ints:
 
 def wall_blocks(begin: Ints, span: tuple[int, int], count: int) -> Ints:
     first, last = span
-    block: Ints = np.clip((begin - first) * count // max(1, last - first + 1), 0, count - 1)
-    return block
+    return np.clip((begin - first) * count // max(1, last - first + 1), 0, count - 1)
 
 
 def weighted_quantile(values: npt.NDArray[np.generic], weights: Ints, probability: float) -> Any:

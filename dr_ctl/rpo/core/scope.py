@@ -86,7 +86,7 @@ class Peak:
 @dataclass(frozen=True, slots=True)
 class ScopeFigures:
     """The time in which the site served: readings cover `covered_us` of it, came late for `late_us`, and nobody read
-    `unseen_us`. Beside it stand takeovers inside the site, and time in which it was idle. For `floor_us` the age is at
+    `unseen_us`. Beside it stand takeovers inside the site. For `floor_us` the age is at
     least the figure; for `above_us` a limit was exceeded, or nobody knows; for `uncompared_us` ids told nothing of some
     messages. `shipped` is things a second while something waited; `came` is the most that came."""
 
@@ -94,7 +94,6 @@ class ScopeFigures:
     covered_us: int
     late_us: int
     taken_over_us: int
-    idle_us: int
     unseen_us: int
     floor_us: int
     above_us: int
@@ -116,7 +115,7 @@ def figures(scope: str, table: pa.Table, query: ScopeQuery) -> ScopeFigures:
     covered, late, taken_over, idle, floor = map(rows.weight, ("covered", "late", "taken over", "idle", "floor"))
     unseen = max(0, query.last_us - query.first_us - covered - late - taken_over - idle)
     peak, curves = rows.peak if is_total else None, rows.curves() if is_total and query.bins else None
-    times = covered, late, taken_over, idle, unseen, floor, rows.above_us, rows.uncompared_us
+    times = covered, late, taken_over, unseen, floor, rows.above_us, rows.uncompared_us
     return ScopeFigures(rows.figures(), *times, *rows.link, peak, curves)
 
 

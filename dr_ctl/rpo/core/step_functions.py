@@ -370,8 +370,7 @@ class Gaps:
 
     def at(self, us: Ints, which: Flags | slice = slice(None)) -> Flags:
         begin, end = np.sort(self.begin[which]), np.sort(self.end[which])
-        is_inside: Flags = np.searchsorted(begin, us, "right") > np.searchsorted(end, us, "right")
-        return is_inside
+        return np.searchsorted(begin, us, "right") > np.searchsorted(end, us, "right")
 
 
 _NONE: Final = np.zeros(0, np.int64)

@@ -84,7 +84,7 @@ def write(rows: Iterable[Row], root: Path) -> list[Path]:
 def tables_of(rows: Iterable[Row]) -> Iterator[tuple[Partition, pa.Table]]:
     partitions: dict[Partition, list[Row]] = defaultdict(list)
     for row in rows:
-        partitions[row.day, row.site].append(row)
+        partitions[row.ts.astimezone(UTC).date(), row.site].append(row)
     for key, partition in partitions.items():
         columns = {column: [getattr(row, column) for row in partition] for column in SCHEMA.names}
         yield key, pa.table(columns, schema=SCHEMA)
@@ -195,18 +195,12 @@ class Store:
     def url(self, name: str) -> str:
         return f"{self.root}/{name}"
 
-    def listed(self, under: str = "", *, recursive: bool = True) -> dict[str, fs.FileInfo]:
-        infos = self._infos(under, recursive=recursive)
-        return {name: info for name, info in infos.items() if info.type is fs.FileType.File}
-
-    def directly(self, under: str = "") -> list[str]:
-        """List the files and folders in a folder itself, by name."""
-        return [*self._infos(under, recursive=False)]
-
-    def _infos(self, under: str, *, recursive: bool) -> dict[str, fs.FileInfo]:
+    def listed(self, under: str = "", *, recursive: bool = True, folders: bool = False) -> dict[str, fs.FileInfo]:
+        """List the files below a folder, or in the folder itself, by name; with `folders` its folders too."""
         folder = fs.FileSelector(self.url(under).rstrip("/"), recursive=recursive, allow_not_found=True)
         infos = sorted(self.files.get_file_info(folder), key=lambda info: str(info.path))
-        return {str(info.path)[len(self.root) + 1 :]: info for info in infos}
+        some = (info for info in infos if folders or info.type is fs.FileType.File)
+        return {str(info.path)[len(self.root) + 1 :]: info for info in some}
 
     def opened(self, name: str) -> pa.NativeFile:
         """Raises FileNotFoundError."""
@@ -324,12 +318,7 @@ class Source:
         """The name for a person; on this machine the path."""
         return Path(self.store.url(self.name))
 
-    def rows(
-        self, columns: Sequence[str] = SCHEMA.names, where: pc.Expression | None = None, schema: pa.Schema = SCHEMA
-    ) -> pa.Table:
-        """Return the rows that match `where`; columns that the file may lack are null. Groups of rows that hold none of
-        them are not read. `schema` is SCHEMA or CODED. Raises FileNotFoundError, and OSError or ArrowException if the
-        file is torn, or none of a history."""
+    def _rows(self, columns: Sequence[str], where: pc.Expression | None, schema: pa.Schema) -> pa.Table:
         if fnmatch(self.base, TAILS):
             rows = rows_of_tail(self.path)
             return (rows if where is None else rows.filter(where)).select([*columns])
@@ -343,9 +332,10 @@ class Source:
     def read(
         self, columns: Sequence[str] = SCHEMA.names, where: pc.Expression | None = None, schema: pa.Schema = SCHEMA
     ) -> tuple[pa.Table, str | None]:
-        """Return the rows, and the reason if these columns (without one, the footer) cannot be read to their ends.
-        Raises FileNotFoundError."""
-        return self._tried(lambda: self.rows(columns, where, schema), schema.empty_table().select([*columns]))
+        """Return the rows that match `where`, and the reason if these columns (without one, the footer) cannot be read
+        to their ends. Columns that the file may lack are null. Groups of rows without a match are not read. `schema` is
+        SCHEMA or CODED. Raises FileNotFoundError."""
+        return self._tried(lambda: self._rows(columns, where, schema), schema.empty_table().select([*columns]))
 
     def span(self) -> tuple[tuple[int, int, int], str | None]:
         """Return the first reading, the last one, and the number of rows, by the footer if that says so; and the reason
@@ -362,7 +352,7 @@ class Source:
         if all(end is not None and end.has_min_max for end in ends):
             times = [micros(moment) for end in ends for moment in (end.min, end.max)]
         else:
-            times = self.rows(["ts"])["ts"].cast(pa.int64()).to_pylist()
+            times = self._rows(["ts"], None, SCHEMA)["ts"].cast(pa.int64()).to_pylist()
         return min(times, default=0), max(times, default=-1), footer.num_rows
 
     def _tried(self, ask: Callable[[], Answer], nothing: Answer) -> tuple[Answer, str | None]:
@@ -406,13 +396,15 @@ class Sources:
         Lists a day's directory only when it is asked for: the last minutes of a long history are found at once.
         """
         first, last = ("" if at is None else f"date={at.astimezone(UTC):%Y-%m-%d}" for at in (since, until))
-        days = {name for store in self._stores for name in store.directly() if name.startswith("date=")}
+        names = {name for store in self._stores for name in store.listed(recursive=False, folders=True)}
+        days = {name for name in names if name.startswith("date=")}
         for day in sorted(days, reverse=True):
             if first <= day and (not last or day <= last):
-                folder, stores = f"{day}/site={site}", reversed(self._stores)
-                named = {name: Source(store, name) for store in stores for name in store.directly(folder)}
-                own = (source for name, source in named.items() if NAMED.fullmatch(name))
-                yield from sorted(own, key=lambda source: source.base, reverse=True)
+                named: dict[str, Source] = {}
+                for store in reversed(self._stores):
+                    own = filter(NAMED.fullmatch, store.listed(f"{day}/site={site}", recursive=False))
+                    named |= {name: Source(store, name) for name in own}
+                yield from sorted(named.values(), key=lambda source: source.base, reverse=True)
 
     def tails(self, site: str) -> Iterator[Source]:
         """The files with a monitor's last minute, which may not be in the history yet."""

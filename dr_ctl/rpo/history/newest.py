@@ -40,8 +40,7 @@ from dr_ctl.settings.model import HistoryLocation
 
 def gaps(us: Ints) -> Flags:
     """Flag each time from a reading to the next that is a gap, by the usual one."""
-    is_gap: Flags = np.diff(us) > longest_us(us)
-    return is_gap
+    return np.diff(us) > longest_us(us)
 
 
 def longest_us(us: Ints) -> int:
@@ -373,12 +372,10 @@ def role_periods(
         # The last minute's readings may stand in a file already; reading them twice changes no period.
         sources = chain(files.newest_first(site, since), files.tails(site))
         readings = rows_of(sources, findings, ["ts", "name"], is_role).sort_by("ts")
-        names = readings["name"].combine_chunks().dictionary_encode()
-        codes, at = names.indices.to_numpy(), readings["ts"].cast(pa.int64()).to_numpy()
-        begins = [0, *(np.flatnonzero(np.diff(codes)) + 1)] if len(at) else []
-        for begin, end in zip(begins, [*begins[1:], len(codes)], strict=False):
-            role = names.dictionary[int(codes[begin])].as_py()
-            yield RolePeriod(site, role, moment(int(at[begin])), moment(int(at[end - 1])))
+        runs, us = pc.run_end_encode(readings["name"].combine_chunks()), readings["ts"].cast(pa.int64()).to_pylist()
+        ends = runs.run_ends.to_pylist()
+        for role, begin, end in zip(runs.values.to_pylist(), [0, *ends][:-1], ends, strict=True):
+            yield RolePeriod(site, role, moment(us[begin]), moment(us[end - 1]))
 
     def listed(files: Sources) -> tuple[list[RolePeriod], list[Finding]]:
         findings: list[Finding] = []

@@ -4,7 +4,7 @@ that."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from dr_ctl.core.document import HIDDEN, derived, key
@@ -58,10 +58,6 @@ class Row:
     took_ms: int | None = None
     queues_added: int | None = None
     queues_acked: int | None = None
-
-    @property
-    def day(self) -> date:
-        return self.ts.astimezone(UTC).date()
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,10 +38,6 @@ UNSEEN: Final = "a task does not see"
 _QUEUES: Final = pc.field("kind") == "queue"
 
 
-def within(from_us: int, to_us: int) -> pc.Expression:
-    return (pc.field("ts") >= moment(from_us)) & (pc.field("ts") < moment(to_us))
-
-
 def grouped(rows: DataFrame, key: str, call: Call, returns: pa.Schema, name: str) -> DataFrame:
     """Call a function of each group of the rows; partitions hold whole groups."""
     wanted = version()
@@ -79,7 +75,8 @@ class Readings:
         self, from_us: int, to_us: int, which: pc.Expression | None = None, columns: Sequence[str] = READ
     ) -> pa.Table:
         """Return the rows of that time that match. Raises RuntimeError that names a file which cannot be read."""
-        which = within(from_us, to_us) if which is None else within(from_us, to_us) & which
+        within = (pc.field("ts") >= moment(from_us)) & (pc.field("ts") < moment(to_us))
+        which = within if which is None else within & which
         names = [name for name, first_us, last_us in self.files if first_us < to_us and last_us >= from_us]
         return pa.concat_tables(
             [CODED.empty_table().select(columns), *(self._of(name, columns, which) for name in names)]

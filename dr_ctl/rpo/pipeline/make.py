@@ -96,7 +96,7 @@ def made(spark: SparkSession, request: Request, now_us: int, say: Say = say_noth
                 text = str(error)
                 folder = _FOLDER.search(text)
                 # A folder that is there, and that Spark does not see, is a fault of its own.
-                if "FILE_NOT_EXIST" in text or (folder and not store.directly(folder[1])):
+                if "FILE_NOT_EXIST" in text or (folder and not store.listed(folder[1], recursive=False, folders=True)):
                     raise FileNotFoundError from error
                 if (file := _FILE.search(text)) is None:
                     raise
@@ -142,7 +142,7 @@ class _Question:
             tables.tidy(query.begin_us, query.end_us, self._now_us)
         span = range(query.from_us - query.from_us % HOUR_US, query.to_us, HOUR_US)
         kept = tables.cached() if is_usual else {}
-        touched = files.touched(query.begin_us, query.end_us, {us: summary.reach_us for us, summary in kept.items()})
+        touched = files.touched(query.begin_us, query.end_us, {us: summary.least for us, summary in kept.items()})
         todo = [hour_us for hour_us in span if hour_us in touched or hour_us not in kept or is_cut(hour_us)]
         hours = Hours(self._spark, request.history, files.read, query, todo)
         fresh = hours.rows() if todo else None

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import groupby
-from typing import Final, NamedTuple
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import fs
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.functions import broadcast
 
 from dr_ctl.core.model import Role
@@ -42,25 +42,18 @@ AHEAD_US: Final = HOUR_US
 
 class History:
     def __init__(self, where: str) -> None:
-        self._sites: dict[str, dict[str, fs.FileInfo]] = {}
+        self.sites: dict[str, dict[str, fs.FileInfo]] = {}
         self.store = Store.of(where)
         for name, info in self.store.listed().items():
             if own := NAMED.fullmatch(name):
-                self._sites.setdefault(own["site"], {})[name] = info
-
-    @property
-    def sites(self) -> list[str]:
-        return sorted(self._sites)
-
-    def files(self, site: str) -> Mapping[str, fs.FileInfo]:
-        return self._sites[site]
+                self.sites.setdefault(own["site"], {})[name] = info
 
     def serving(self, since_us: int, until_us: int | None, now_us: int) -> str | None:
         """Return the site whose newest role is serving; failing that, the one seen serving last. Roles from far in the
         future count if no end is named and there are no others."""
         ends_us = [now_us + AHEAD_US, NEVER] if until_us is None else [until_us]
         for end_us in ends_us:
-            newest = {site: self._role(site, since_us, end_us) for site in self._sites}
+            newest = {site: self._role(site, since_us, end_us) for site in self.sites}
             serving = {site: us for site, (us, role) in newest.items() if role == SERVING}
             served = serving or {site: self._role(site, since_us, end_us, SERVING)[0] for site in newest}
             if any(us >= 0 for us, _ in newest.values()):
@@ -72,7 +65,7 @@ class History:
         which = (pc.field("ts") >= moment(since_us)) & (pc.field("ts") <= moment(until_us))
         which &= (pc.field("kind") == "site") & (pc.scalar(True) if role is None else pc.field("name") == role)
         first, last = (f"date={moment(us):%Y-%m-%d}" for us in (since_us, until_us))
-        days = {day: [*files] for day, files in groupby(self._sites[site], lambda name: name.partition("/")[0])}
+        days = {day: [*files] for day, files in groupby(self.sites[site], lambda name: name.partition("/")[0])}
         for day in sorted((day for day in days if first <= day <= last), reverse=True):
             asked = [partial(Source(self.store, name).read, ("ts", "name"), which) for name in days[day]]
             rows = pa.concat_tables([rows for rows, _ in in_parallel(asked, "roles", most=READERS)])
@@ -107,10 +100,6 @@ class File:
     def is_read(self) -> bool:
         return self.rows > 0 and not self.why
 
-    def torn(self, why: str) -> File:
-        begin_us = day_us(self.name)
-        return replace(self, why=why, first_us=begin_us, last_us=begin_us + DAY_US - 1)
-
 
 @dataclass(slots=True)
 class Files:
@@ -126,7 +115,7 @@ class Files:
         """Spark could not read the `torn` files to their ends. With `anew` no file counts as known."""
         store, rows = history.store, [] if ledger is None else sql.over(_NEWEST, ledger=ledger).collect()
         known = {row.file: File(row.file, *row.was) for row in rows if row.was.length > GONE and not anew}
-        listed = {name: File(name, info.size, info.mtime_ns // 1000) for name, info in history.files(site).items()}
+        listed = {name: File(name, info.size, info.mtime_ns // 1000) for name, info in history.sites[site].items()}
         states = {name: (file.length, file.modified) for name, file in known.items()}
         same = {name for name, file in listed.items() if states.get(name) == (file.length, file.modified)}
         new = [name for name in listed if name not in same or name in torn]
@@ -170,21 +159,15 @@ def _from_footer(store: Store, file: File, *, is_torn: bool) -> File:
         whole, why = source.read()
         if whole.num_rows:
             raise FileNotFoundError(file.name)
-    noted = replace(file, is_new=True, first_us=first_us, last_us=last_us, rows=rows)
-    return noted.torn(why) if why else noted
+    if why:
+        first_us, last_us = day_us(file.name), day_us(file.name) + DAY_US - 1
+    return replace(file, is_new=True, first_us=first_us, last_us=last_us, rows=rows, why=why or "")
 
 
 MAX_FILES: Final = 24
 """More files of a day, or of a ledger, become one."""
 UNUSED_NS: Final = 7 * 86_400 * 1_000_000_000
 """Tables of other code or other patterns are removed if nothing was added to them for so long."""
-
-
-class CachedSummary(NamedTuple):
-    """An hour that is there: its file, and the moment from which readings were read for it."""
-
-    path: str
-    reach_us: int
 
 
 class SummaryTables:
@@ -198,17 +181,16 @@ class SummaryTables:
     def known_files(self) -> DataFrame | None:
         return self._read("files", FILES, torn=True) if self._names("files") else None
 
-    def cached(self, days: Sequence[str] | None = None) -> dict[int, CachedSummary]:
+    def cached(self, days: Sequence[str] | None = None) -> dict[int, Row]:
+        """Return the hours that are there: the file (`path`), and from when on readings were read for it (`least`)."""
         if not self._names("hours"):
             return {}
         hours = self._read("hours", HOURS, torn=True)
         some = hours.where(f"kind = '{REACH}'") if days is None else hours.where(hours.day.isin([*days]))
         newest = "SELECT hour, max(struct(run, path, least)) AS best FROM {hours} WHERE kind = 'reach' GROUP BY hour"
-        return {
-            row.hour: CachedSummary(row.best.path, row.best.least) for row in sql.over(newest, hours=some).collect()
-        }
+        return {row.hour: row.best for row in sql.over(newest, hours=some).collect()}
 
-    def hours(self, kept: Mapping[int, CachedSummary]) -> DataFrame | None:
+    def hours(self, kept: Mapping[int, Row]) -> DataFrame | None:
         if not kept:
             return None
         hours = self._read("hours", HOURS)
