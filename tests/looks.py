@@ -4,8 +4,8 @@ from datetime import timedelta
 from pathlib import Path
 
 from dr_ctl.core.system import system
-from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
+from tests.rpo.files import write
 
 
 def looked(folder: Path, ago_s: float = 0.0) -> None:

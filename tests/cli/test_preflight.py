@@ -24,13 +24,13 @@ from dr_ctl.engine.ports import Done, NotNeeded
 from dr_ctl.rpo.estimate import request
 from dr_ctl.rpo.estimate.request import store, stored_at
 from dr_ctl.rpo.estimate.result import LossClass, LossLimit, Objectives
-from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.ledgers.reconcile import KINDS, Category, Reconciled
 from dr_ctl.settings.loader import load
 from dr_ctl.settings.model import HistoryLocation
 from tests.cli.conftest import Shell
 from tests.cli.conftest import begun as killed_after
 from tests.cli.sites import Sites
+from tests.rpo.files import write
 from tests.rpo.test_estimate import WITHIN_S, history, running, waited
 from tests.rpo.test_result import answer
 from tests.scenarios.stage import NoEstimate

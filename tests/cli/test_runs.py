@@ -31,7 +31,6 @@ from dr_ctl.core.system import ThisMachine, running_on, system
 from dr_ctl.engine.plan import PlannedStep, Spec
 from dr_ctl.engine.record import record
 from dr_ctl.engine.runs import RunFiles
-from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from dr_ctl_lab.twin.console import ADMIN
 from tests.cli.conftest import ACCEPTED, Shell, failover
@@ -39,6 +38,7 @@ from tests.cli.sites import NOT_NOW, Sites
 from tests.report import scribe
 from tests.report.scribe import NAME, Scribe, aborted, call, cut_off, done
 from tests.report.test_page import Form, plain
+from tests.rpo.files import write
 
 OTHER = "20261122T020000Z-swapover-paris-1b2c"
 

@@ -25,7 +25,6 @@ from dr_ctl.core.errors import Unreachable
 from dr_ctl.core.system import stamp, system
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.rpo.history import row
-from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies.common.calls import debt_name
@@ -36,6 +35,7 @@ from tests.cli.sites import Sites
 from tests.clocks import FixedClock
 from tests.report.scribe import NAME
 from tests.rpo.fifo import at
+from tests.rpo.files import write
 from tests.rpo.test_bounds import STEADY, came
 from tests.timeouts import runbooks
 from tests.topologies.mirror.views import PAIR, at_both, broker, snapshot

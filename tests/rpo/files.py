@@ -1,7 +1,7 @@
 """The files of a history on this machine, as tests look into them and spoil them; and a disk that is full."""
 
 import resource
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -18,8 +18,14 @@ from dr_ctl.rpo.core.cut import READ, Columns, Outflows
 from dr_ctl.rpo.core.hour import HourQuery
 from dr_ctl.rpo.core.queues import Queues
 from dr_ctl.rpo.core.step_functions import LagSeries
-from dr_ctl.rpo.history.files import Sources
+from dr_ctl.rpo.history.files import Sources, tables_of, write_table
+from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.model import HistoryLocation
+
+
+def write(rows: Iterable[Row], root: Path) -> list[Path]:
+    """Append the rows, one new file per day and site."""
+    return [write_table(table, partition, root) for partition, table in tables_of(rows)]
 
 
 def usable_files(

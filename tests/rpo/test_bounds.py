@@ -18,12 +18,11 @@ from dr_ctl.rpo.bounds.bounds import latest_end
 from dr_ctl.rpo.bounds.pair import READINGS
 from dr_ctl.rpo.bounds.result import Bound, Bounds, Loss, LostSite
 from dr_ctl.rpo.estimate.result import LossClass, LossLimit, Objectives
-from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.rpo.history.writer import TAIL_EVERY_S, Writer
 from tests.clocks import FixedClock
 from tests.rpo.fifo import FifoSite, at
-from tests.rpo.files import bounds_of
+from tests.rpo.files import bounds_of, write
 
 ONE, TWO = "orders-1", "orders-2"
 

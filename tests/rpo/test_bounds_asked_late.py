@@ -15,13 +15,12 @@ from dr_ctl.core.document import document
 from dr_ctl.core.model import Role
 from dr_ctl.rpo.bounds.bounds import latest_end
 from dr_ctl.rpo.bounds.result import Bounds, LostSite
-from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.rpo.history.upkeep import Upkeep
 from dr_ctl.rpo.history.writer import Writer
 from tests.clocks import FixedClock
 from tests.rpo.fifo import FifoSite, at
-from tests.rpo.files import bounds_of
+from tests.rpo.files import bounds_of, write
 
 PAIR, QUEUE = "orders-1", "orders"
 DIED_S, STEP_S, PACE = 130.0, 0.05, 40

@@ -14,9 +14,8 @@ from dr_ctl.rpo.core.arrays import NA
 from dr_ctl.rpo.core.rows import Histogram, covered_blocks, interval
 from dr_ctl.rpo.core.scope import BLOCKS
 from dr_ctl.rpo.core.step_functions import Steps
-from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row, micros
-from tests.rpo.files import lag_of, usable_files
+from tests.rpo.files import lag_of, usable_files, write
 from tests.rpo.simulator import EPOCH, EVERY_S, LOADS, STEP_S, STRETCHED, Load, Truth, history
 
 METRICS = {"loss": ("loss", 1.0), "duplicates": ("duplicates", 1.0), "age_ms": ("age_s", 1000.0)}

@@ -18,14 +18,14 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.rpo.history.files import Store, write
+from dr_ctl.rpo.history.files import Store
 from dr_ctl.rpo.history.newest import role_periods
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.rpo.history.upkeep import Upkeep
 from dr_ctl.rpo.pipeline.sql import version
 from dr_ctl.settings.model import HistoryLocation
 from tests.rpo.elsewhere import MORE, OTHER
-from tests.rpo.files import bounds_of
+from tests.rpo.files import bounds_of, write
 from tests.rpo.object_store import KEYS, s3_server, s3a
 from tests.rpo.simulator import EPOCH, LOADS, history
 from tests.rpo.test_reconcile import as_lines, lives

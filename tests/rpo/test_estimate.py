@@ -34,12 +34,12 @@ from dr_ctl.rpo.estimate.result import (
     QueueShare,
     Verdict,
 )
-from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.rpo.pipeline import session
 from tests.clocks import FixedClock
 from tests.rpo import by_hand
 from tests.rpo.fifo import at
+from tests.rpo.files import write
 from tests.rpo.test_transforms import outflow, queue
 
 WITHIN_S = 90.0

@@ -20,11 +20,10 @@ import pytest
 
 from dr_ctl.rpo.core.arrays import NA
 from dr_ctl.rpo.core.step_functions import METRICS, Steps
-from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from tests.rpo import fifo
 from tests.rpo.fifo import FifoSite, Truth
-from tests.rpo.files import usable_files
+from tests.rpo.files import usable_files, write
 from tests.rpo.test_coverage import Estimated, estimated_of
 from tests.rpo.test_estimate import estimated
 

@@ -27,13 +27,13 @@ from dr_ctl.rpo.core.rows import SCHEMA
 from dr_ctl.rpo.estimate.estimate import LoadedHistory, LoadHistory, backtest, estimate
 from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.estimate.result import LossClass, LossLimit, Objectives
-from dr_ctl.rpo.history.files import tables_of, write
+from dr_ctl.rpo.history.files import tables_of
 from dr_ctl.rpo.history.row import Row, micros
 from dr_ctl.rpo.history.upkeep import Upkeep
 from tests.clocks import FixedClock
 from tests.rpo import by_hand
 from tests.rpo.fifo import FifoSite, at
-from tests.rpo.files import tear
+from tests.rpo.files import tear, write
 from tests.rpo.simulator import LOADS, history
 
 HOUR_S = 3600

@@ -32,11 +32,10 @@ from dr_ctl.rpo.estimate.result import (
     Verdict,
     verdict_of,
 )
-from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.pipeline.make import reading
 from dr_ctl.settings.model import HistoryLocation
 from tests.rpo import by_hand
-from tests.rpo.files import newest_first, usable_files
+from tests.rpo.files import newest_first, usable_files, write
 from tests.rpo.simulator import LOADS, history
 
 

@@ -22,13 +22,13 @@ from dr_ctl.rpo.estimate.estimate import LoadHistory, estimate
 from dr_ctl.rpo.estimate.request import Request, stored
 from dr_ctl.rpo.history import files
 from dr_ctl.rpo.history import upkeep as keeping
-from dr_ctl.rpo.history.files import Source, Store, write
+from dr_ctl.rpo.history.files import Source, Store
 from dr_ctl.rpo.history.newest import last_seen, newest_reading, role_periods
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.rpo.history.upkeep import Upkeep
 from dr_ctl.settings.model import HistoryLocation
 from tests.rpo import by_hand
-from tests.rpo.files import bounds_of, full_disk, tear
+from tests.rpo.files import bounds_of, full_disk, tear, write
 from tests.rpo.object_store import KEYS, s3_server
 from tests.rpo.simulator import EPOCH, LOADS, history
 

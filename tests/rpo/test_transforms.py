@@ -17,10 +17,9 @@ from dr_ctl.rpo.core.quantities import t_value
 from dr_ctl.rpo.core.rows import MIN_BLOCKS, Histogram, between, bucket_of, interval, quantity, weighted_quantile
 from dr_ctl.rpo.core.scope import ahead
 from dr_ctl.rpo.core.step_functions import METRICS, Figures, LagSeries, Steps, drain_ms, fold
-from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from tests.rpo.fifo import FifoSite, Style, Truth, at
-from tests.rpo.files import lag_of
+from tests.rpo.files import lag_of, write
 
 NOW = 0
 

@@ -18,13 +18,13 @@ from dr_ctl.engine.disk import alone
 from dr_ctl.rpo.history import files as history
 from dr_ctl.rpo.history import upkeep
 from dr_ctl.rpo.history import writer as writing
-from dr_ctl.rpo.history.files import SCHEMA, TAILS, Source, begun, write
+from dr_ctl.rpo.history.files import SCHEMA, TAILS, Source, begun
 from dr_ctl.rpo.history.newest import newest_reading, recent
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.rpo.history.upkeep import Upkeep
 from dr_ctl.rpo.history.writer import AGAIN_S, Writer
 from tests.clocks import FixedClock
-from tests.rpo.files import full_disk, newest_first, tear, usable_files
+from tests.rpo.files import full_disk, newest_first, tear, usable_files, write
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 QUEUE = Row(site="london", ts=NOON, pair="orders-1", kind="queue", name="orders", depth=2, added=5, removed=3)

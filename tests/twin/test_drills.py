@@ -22,7 +22,6 @@ from dr_ctl.cli.app import run
 from dr_ctl.core.system import stamp, system
 from dr_ctl.engine.operations import FAILOVER
 from dr_ctl.engine.record import Record
-from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.kinds import BROKERSYNC, MIRROR, SHARED_STORE
@@ -30,6 +29,7 @@ from dr_ctl_lab.twin.site import PAIR
 from tests.conftest import Command
 from tests.documents import no_none
 from tests.monitoring.test_examples import figures_asked_for, figures_of_the_page, promtool
+from tests.rpo.files import write
 from tests.timeouts import impatient, time_now
 from tests.twin.conftest import LATER
 from tests.twin.matrix import ACCEPTED, done, edited, serving

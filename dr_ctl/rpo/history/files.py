@@ -76,11 +76,6 @@ CODED: Final = pa.schema(
 Partition = tuple[date, str]
 
 
-def write(rows: Iterable[Row], root: Path) -> list[Path]:
-    """Append the rows, one new file per day and site. Raises EnvironmentFault; files written until then stay."""
-    return [write_table(table, partition, root) for partition, table in tables_of(rows)]
-
-
 def tables_of(rows: Iterable[Row]) -> Iterator[tuple[Partition, pa.Table]]:
     partitions: dict[Partition, list[Row]] = defaultdict(list)
     for row in rows:
