@@ -40,7 +40,9 @@ def usable_files(
 
 def bounds_of(where: Path | HistoryLocation, **asked: Any) -> Bounds:
     own = {name: asked.pop(name) for name in LostSite.__dataclass_fields__ if name in asked}
-    return bounds(where, LostSite(**{"site": "london", **own}), **asked)
+    return bounds(
+        HistoryLocation.at(where) if isinstance(where, Path) else where, LostSite(**{"site": "london", **own}), **asked
+    )
 
 
 def newest_first(root: Path, site: str) -> list[Path]:

@@ -20,6 +20,7 @@ from dr_ctl.rpo.bounds.result import Bound, Bounds, Loss, LostSite
 from dr_ctl.rpo.estimate.result import LossClass, LossLimit, Objectives
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.rpo.history.writer import TAIL_EVERY_S, Writer
+from dr_ctl.settings.model import HistoryLocation
 from tests.clocks import FixedClock
 from tests.rpo.fifo import FifoSite, at
 from tests.rpo.files import bounds_of, write
@@ -835,5 +836,5 @@ def test_no_end_of_the_service_keeps_a_loss_within_a_limit_that_nobody_knows(tmp
     write(at_rest({"audit.log": (30, 0)}, MIRROR), tmp_path)
 
     lost = LostSite(site="london", now=at(60), pairs=[PAIR])
-    assert latest_end(tmp_path, replace(lost, other="paris"), 1000) is None
-    assert latest_end(tmp_path, lost, 1000) is not None
+    assert latest_end(HistoryLocation.at(tmp_path), replace(lost, other="paris"), 1000) is None
+    assert latest_end(HistoryLocation.at(tmp_path), lost, 1000) is not None

@@ -18,6 +18,7 @@ from dr_ctl.rpo.bounds.result import Bounds, LostSite
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.rpo.history.upkeep import Upkeep
 from dr_ctl.rpo.history.writer import Writer
+from dr_ctl.settings.model import HistoryLocation
 from tests.clocks import FixedClock
 from tests.rpo.fifo import FifoSite, at
 from tests.rpo.files import bounds_of, write
@@ -154,7 +155,7 @@ def bounds_by_delay(
             restarted_at = None
         recorder.take(_until(looks, asked_s))
         if joined:
-            upkeep = Upkeep(folder, keep_s=10 * DAY_S)
+            upkeep = Upkeep(HistoryLocation.at(folder), keep_s=10 * DAY_S)
             while upkeep.step(at(asked_s)):
                 assert upkeep.trouble is None
         answers[delay_s] = asked(folder, asked_s)
@@ -232,7 +233,7 @@ def test_with_an_end_by_the_moment_that_is_told_the_loss_is_within_what_is_allow
     Recorder(tmp_path, FixedClock(at(0))).take(lived())
     now_s = DIED_S + 43_200
 
-    ended = latest_end(tmp_path, LostSite(site="london", now=at(now_s), pairs=[PAIR]), most)
+    ended = latest_end(HistoryLocation.at(tmp_path), LostSite(site="london", now=at(now_s), pairs=[PAIR]), most)
 
     ends = ended, ended + timedelta(seconds=0.2)
     then, later = (asked(tmp_path, now_s, silent_since=end).lost.at_most for end in ends)
@@ -243,8 +244,9 @@ def test_with_an_end_by_the_moment_that_is_told_the_loss_is_within_what_is_allow
 def test_where_more_lay_there_than_is_allowed_no_moment_is_told(tmp_path: Path) -> None:
     Recorder(tmp_path, FixedClock(at(0))).take(lived())
 
-    assert latest_end(tmp_path, LostSite(site="london", now=at(DIED_S + 600), pairs=[PAIR]), 10) is None
-    assert latest_end(tmp_path, LostSite(site="london", now=at(DIED_S + 600), pairs=[PAIR, "orders-2"]), 10**6) is None
+    for pairs, most in (([PAIR], 10), ([PAIR, "orders-2"], 10**6)):
+        dead = LostSite(site="london", now=at(DIED_S + 600), pairs=pairs)
+        assert latest_end(HistoryLocation.at(tmp_path), dead, most) is None
 
 
 PAIR, QUEUE, OUTFLOW = "orders-1", "orders", ("mixed", "*")

@@ -30,6 +30,7 @@ from dr_ctl.rpo.estimate.result import LossClass, LossLimit, Objectives
 from dr_ctl.rpo.history.files import tables_of
 from dr_ctl.rpo.history.row import Row, micros
 from dr_ctl.rpo.history.upkeep import Upkeep
+from dr_ctl.settings.model import HistoryLocation
 from tests.clocks import FixedClock
 from tests.rpo import by_hand
 from tests.rpo.fifo import FifoSite, at
@@ -252,7 +253,7 @@ def twice(root: Path) -> None:
 
 
 def joined(root: Path) -> None:
-    upkeep = Upkeep(root, keep_s=1e9)
+    upkeep = Upkeep(HistoryLocation.at(root), keep_s=1e9)
     while upkeep.step(at(8 * HOUR_S)):
         pass
 
@@ -380,7 +381,7 @@ def test_days_that_are_over_are_one_file_each(tmp_path: Path, make: LoadHistory)
     days = Counter(path.parent.name for path in tmp_path.glob("summary/*/*/hours/*/*.parquet"))
     assert len(days) > 70
     assert {count for day, count in days.items() if day < "day=2026-04-30"} == {1}
-    upkeep = Upkeep(tmp_path, keep_s=40 * 86_400)
+    upkeep = Upkeep(HistoryLocation.at(tmp_path), keep_s=40 * 86_400)
     while upkeep.step(at(end_s[-1])):
         pass
     both(make, tmp_path)

@@ -107,7 +107,7 @@ def answer(site: str = "london", lost: int = 7) -> EstimateAnswer:
 def test_what_was_stored_is_read_with_its_age(tmp_path: Path) -> None:
     store(HistoryLocation.at(tmp_path), answer(), NOW)
 
-    kept, findings = stored(tmp_path, "london")
+    kept, findings = stored(HistoryLocation.at(tmp_path), "london")
 
     assert findings == []
     told = document(kept.as_of(NOW + timedelta(seconds=90)))
@@ -121,14 +121,15 @@ def test_each_site_has_its_own_and_keeps_it_where_there_is_no_other_and_the_hist
 ) -> None:
     store(HistoryLocation.at(tmp_path), answer("london", 1), NOW)
     store(HistoryLocation.at(tmp_path), answer("paris", 2), NOW)
-    store(HistoryLocation.at(tmp_path), EstimateAnswer(None), NOW + timedelta(hours=1))
+    place = HistoryLocation.at(tmp_path)
+    store(place, EstimateAnswer(None), NOW + timedelta(hours=1))
 
-    assert stored(tmp_path, "01")[0] is None
-    assert [stored(tmp_path, site)[0].data["total"]["loss"]["now"] for site in ("london", "paris")] == [1, 2]
+    assert stored(place, "01")[0] is None
+    assert [stored(place, site)[0].data["total"]["loss"]["now"] for site in ("london", "paris")] == [1, 2]
     assert usable_files(tmp_path) == ([], [])
     assert list(newest_first(tmp_path, "london")) == []
     stored_at(tmp_path, "paris").rename(stored_at(tmp_path, "london"))
-    assert stored(tmp_path, "london")[0] is None, "it is of another site"
+    assert stored(place, "london")[0] is None, "it is of another site"
 
 
 @pytest.mark.parametrize(
@@ -139,7 +140,7 @@ def test_each_site_has_its_own_and_keeps_it_where_there_is_no_other_and_the_hist
 def test_one_that_cannot_be_read_is_named_and_no_estimate(tmp_path: Path, text: str) -> None:
     stored_at(tmp_path, "london").write_text(text)
 
-    kept, [finding] = stored(tmp_path, "london")
+    kept, [finding] = stored(HistoryLocation.at(tmp_path), "london")
 
     assert (kept, finding.id) == (None, "DR-RPO-017")
     assert str(stored_at(tmp_path, "london")) in finding.text

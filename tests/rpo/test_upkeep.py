@@ -23,6 +23,7 @@ from dr_ctl.rpo.history.newest import newest_reading, recent
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.rpo.history.upkeep import Upkeep
 from dr_ctl.rpo.history.writer import AGAIN_S, Writer
+from dr_ctl.settings.model import HistoryLocation
 from tests.clocks import FixedClock
 from tests.rpo.files import full_disk, newest_first, tear, usable_files, write
 
@@ -48,7 +49,7 @@ def an_hour(root: Path, minutes: int) -> list[Path]:
 
 
 def done(root: Path, now: datetime, *, keep_s: float = 30 * 86_400) -> int:
-    keeping, steps = Upkeep(root, keep_s=keep_s), 0
+    keeping, steps = Upkeep(HistoryLocation.at(root), keep_s=keep_s), 0
     while keeping.step(now):
         steps += 1
     return steps
@@ -107,7 +108,7 @@ def test_parts_can_be_read_until_the_step_after_and_after_a_crash_in_between_no_
     listed = an_hour(tmp_path, 60)
     before = everything(tmp_path)
 
-    Upkeep(tmp_path, keep_s=1e9).step(NOON + timedelta(hours=4))
+    Upkeep(HistoryLocation.at(tmp_path), keep_s=1e9).step(NOON + timedelta(hours=4))
 
     assert all(path.exists() for path in listed)
     assert len(newest_first(tmp_path, "london")) == len(listed) + 1
@@ -124,7 +125,7 @@ def test_what_hinders_leaves_the_files_and_of_two_monitors_one_joins_them_afterw
     for minute in range(75):
         write(rows(minute), tmp_path)
     before, now = everything(tmp_path), NOON + timedelta(minutes=76)
-    one, other = Upkeep(tmp_path, keep_s=1e9), Upkeep(tmp_path, keep_s=1e9)
+    one, other = Upkeep(HistoryLocation.at(tmp_path), keep_s=1e9), Upkeep(HistoryLocation.at(tmp_path), keep_s=1e9)
 
     with hindrance(*[tmp_path / upkeep.LOCK] * (hindrance is alone)) as held:
         assert hindrance is full_disk or held is not None
@@ -144,7 +145,7 @@ def test_an_hour_with_a_file_that_is_torn_inside_is_given_up_and_the_others_are_
     for minute in range(60, 75):
         write(rows(minute), tmp_path)
     tear(paths[1])
-    tidy = Upkeep(tmp_path, keep_s=1e9)
+    tidy = Upkeep(HistoryLocation.at(tmp_path), keep_s=1e9)
 
     troubles = []
     while tidy.step(NOON + timedelta(hours=4)) or tidy.trouble is not None:
@@ -209,11 +210,11 @@ def test_of_a_joined_hour_a_failover_reads_the_last_minutes_and_every_role(
     for minute in range(60):
         outflow = replace(rows(minute)[0], kind="mixed", name="*")
         write([*rows(minute), outflow], tmp_path)
-    before = recent(tmp_path, "london")
+    before = recent(HistoryLocation.at(tmp_path), "london")
 
     done(tmp_path, NOON + timedelta(hours=4))
 
-    after = recent(tmp_path, "london")
+    after = recent(HistoryLocation.at(tmp_path), "london")
     assert len(newest_first(tmp_path, "london")) == 1
     assert [*after.roles] == ["serving"]
     assert len(after.saw(Role.SERVING)) == 60
@@ -291,7 +292,7 @@ def test_a_file_that_goes_while_the_others_are_read_makes_the_list_be_read_anew(
 
     monkeypatch.setattr(Source, "_rows", gone)
 
-    assert newest_reading(tmp_path, ["london"]) == (NOON, [])
+    assert newest_reading(HistoryLocation.at(tmp_path), ["london"]) == (NOON, [])
 
 
 def look(second: float) -> list[Row]:

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
-from pathlib import Path
 from typing import Final, TypeVar
 
 import numpy as np
@@ -197,7 +196,7 @@ AHEAD_US: Final = 60 * SECOND_US
 
 
 def bounds(
-    history: Path | HistoryLocation,
+    history: HistoryLocation,
     of: LostSite,
     *,
     objectives: Objectives | None = None,
@@ -262,7 +261,7 @@ def bounds(
     )
 
 
-def latest_end(history: Path | HistoryLocation, of: LostSite, most: int) -> datetime | None:
+def latest_end(history: HistoryLocation, of: LostSite, most: int) -> datetime | None:
     """Return the latest end of the site's service, to a tenth of a second, with which no more than `most` messages are
     lost. The result is None if no end after the last reading allows that, or if the loss is not known."""
     now_us = micros(of.now)

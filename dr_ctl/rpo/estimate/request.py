@@ -196,10 +196,9 @@ def store(history: HistoryLocation, answer: EstimateAnswer, now: datetime) -> No
         raise EnvironmentFault(f"the estimate cannot be stored: {error}") from error
 
 
-def stored(history: Path | HistoryLocation, site: str) -> tuple[Stored | None, list[Finding]]:
+def stored(history: HistoryLocation, site: str) -> tuple[Stored | None, list[Finding]]:
     """Read the estimate that is kept of a site: on this machine, and where the history is if the first is missing or
     old. The finding names a file that cannot be read."""
-    history = HistoryLocation.at(history) if isinstance(history, Path) else history
     path, now = stored_at(history.near, site), system().now()
     near = _kept(partial(path.read_text, encoding="utf-8"), path, site)
     if history.folder is not None or (near[0] is not None and near[0].age_s(now) < FRESH_S):

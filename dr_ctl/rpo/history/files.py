@@ -416,35 +416,30 @@ class Sources:
 
 
 def read(
-    history: Path | HistoryLocation, ask: Callable[[Sources], Answer], *, within_s: float | None = None
+    history: HistoryLocation, ask: Callable[[Sources], Answer], *, within_s: float | None = None
 ) -> tuple[Answer, list[Finding]]:
     """Have the files of a history read, anew if one goes meanwhile. If the store of a history elsewhere does not answer
     in time, the files on this machine alone are read, and the finding says so."""
-    location = HistoryLocation.at(history) if isinstance(history, Path) else history
 
     def here() -> Answer:
-        return listed_anew(lambda: ask(Sources(location.near)))
+        return listed_anew(lambda: ask(Sources(history.near)))
 
     def there() -> Answer:
-        store = Store.of(location.where, hurried=within_s is None)
-        return listed_anew(lambda: ask(Sources(location.near, store)))
+        store = Store.of(history.where, hurried=within_s is None)
+        return listed_anew(lambda: ask(Sources(history.near, store)))
 
-    if location.folder is not None:
+    if history.folder is not None:
         return here(), []
     why = "it did not answer a moment ago"
-    if boottime_s() >= _silent_until.get(location.where, 0.0):
-        is_here = any(location.near.glob("date=*/site=*/*"))
+    if boottime_s() >= _silent_until.get(history.where, 0.0):
+        is_here = any(history.near.glob("date=*/site=*/*"))
         limit_s = within_s or (WITHIN_S if is_here else ALONE_S)
         answers, errors = in_time(there, limit_s)
         if answers:
             return answers[0], []
-        _silent_until[location.where] = boottime_s() + AGAIN_S
+        _silent_until[history.where] = boottime_s() + AGAIN_S
         why = str(errors[0]).splitlines()[0] if errors else f"no answer within {limit_s:g} s"
-    return here(), [found("DR-RPO-032", shown=location.shown, why=why, near=location.near)]
-
-
-def shown(history: Path | HistoryLocation) -> str:
-    return str(history) if isinstance(history, Path) else history.shown
+    return here(), [found("DR-RPO-032", shown=history.shown, why=why, near=history.near)]
 
 
 def in_time(ask: Callable[[], Answer], within_s: float) -> tuple[list[Answer], list[Exception]]:

@@ -32,7 +32,6 @@ from dr_ctl.rpo.history.files import (
     name_of,
     read,
     rows_of,
-    shown,
 )
 from dr_ctl.rpo.history.row import Row, Takeover, micros, moment
 from dr_ctl.settings.model import HistoryLocation
@@ -128,7 +127,7 @@ class Recent:
 
 
 def recent(
-    history: Path | HistoryLocation,
+    history: HistoryLocation,
     site: str,
     pairs: Sequence[str] = (),
     *,
@@ -141,7 +140,7 @@ def recent(
     `until_us` are passed over, and counted. `other` is the site whose content is read beside."""
     rows, findings = read(history, lambda files: _Reading(files, site, frozenset(pairs), until_us, other).recent())
     if rows.is_empty and not rows.findings and not findings:  # an unread history is not an empty one
-        findings.append(found("DR-RPO-001.of_site", site=site, place=shown(history)))
+        findings.append(found("DR-RPO-001.of_site", site=site, place=history.shown))
     return replace(rows, findings=[*findings, *rows.findings])
 
 
@@ -287,20 +286,20 @@ def _begin_us(source: Source) -> int | None:
     return None if begin is None else micros(begin)
 
 
-def last_seen(history: Path | HistoryLocation, site: str, role: Role) -> datetime | None:
+def last_seen(history: HistoryLocation, site: str, role: Role) -> datetime | None:
     """Return the last reading that saw the site in that role, if the newest files hold one."""
     is_so = (pc.field("kind") == "site") & (pc.field("name") == role.value)
     return read(history, lambda files: _last(files, site, ("ts", "kind", "name"), is_so))[0]
 
 
-def newest_reading(history: Path | HistoryLocation, sites: Iterable[str]) -> tuple[datetime | None, list[Finding]]:
+def newest_reading(history: HistoryLocation, sites: Iterable[str]) -> tuple[datetime | None, list[Finding]]:
     """Return the last reading of any of these sites, as a monitor that lives makes several a second; the finding says
     that a store did not answer, which may have later ones."""
     last, findings = read(history, lambda files: [_last(files, site, ("ts",)) for site in sites])
     return max((at for at in last if at is not None), default=None), findings
 
 
-def link_lost(history: Path | HistoryLocation, site: str, pair: str) -> datetime | None:
+def link_lost(history: HistoryLocation, site: str, pair: str) -> datetime | None:
     """Return the last reading that saw the link of a broker connected, if the newest files hold one."""
     is_so = (pc.field("pair") == pair) & pc.field("link")
     return read(history, lambda files: _last(files, site, ("ts", "pair", "link"), is_so))[0]
@@ -311,7 +310,7 @@ def _last(files: Sources, site: str, columns: tuple[str, ...], is_so: pc.Express
     return None if rows is None else pc.max(rows["ts"]).as_py()
 
 
-def nodes(history: Path | HistoryLocation, site: str) -> Sequence[tuple[str, str, datetime]]:
+def nodes(history: HistoryLocation, site: str) -> Sequence[tuple[str, str, datetime]]:
     """Return other nodes of a site's brokers than the settings name: pair, name and latest moment of each that was told
     with the last whole reading of its broker, or since. A node that a later reading of the same broker did not tell has
     gone."""
@@ -360,7 +359,7 @@ class RolePeriod:
 
 
 def role_periods(
-    history: Path | HistoryLocation, sites: Sequence[str], since: datetime | None = None
+    history: HistoryLocation, sites: Sequence[str], since: datetime | None = None
 ) -> tuple[list[RolePeriod], list[Finding]]:
     """The periods of each site, in the order of their first readings; findings name what could not be read. `since`
     leaves out earlier readings."""
@@ -385,7 +384,7 @@ def role_periods(
     return sorted(listed_periods, key=lambda period: period.first), [*silent, *findings]
 
 
-def takeovers(history: Path | HistoryLocation, sites: Sequence[str], since: datetime) -> list[Takeover]:
+def takeovers(history: HistoryLocation, sites: Sequence[str], since: datetime) -> list[Takeover]:
     """Return the takeovers of brokers with several nodes, by time."""
     of_group = (pc.field("kind") == "site") & pc.match_substring(pc.field("start"), "/")
     where = of_group & (pc.field("ts") >= moment(micros(since)))
@@ -409,7 +408,7 @@ def _takeovers(site: str, readings: pa.Table) -> Iterator[Takeover]:
 
 
 def excerpt(
-    history: Path | HistoryLocation, sites: Sequence[str], since: datetime, until: datetime
+    history: HistoryLocation, sites: Sequence[str], since: datetime, until: datetime
 ) -> tuple[dict[str, bytes], list[Finding]]:
     """Return files by their names below a root of their own, one a site; findings name what could not be read."""
     within = (pc.field("ts") >= moment(micros(since))) & (pc.field("ts") <= moment(micros(until)))

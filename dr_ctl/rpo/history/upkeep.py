@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
 from fnmatch import fnmatch
-from pathlib import Path
 from typing import BinaryIO, Final
 
 import pyarrow as pa
@@ -81,8 +80,8 @@ class Upkeep:
     """Upkeep does a little at a time. It raises no fault of the disk or the store: `trouble` tells it, and nothing is
     lost by it."""
 
-    def __init__(self, history: Path | HistoryLocation, *, keep_s: float) -> None:
-        self._place = HistoryLocation.at(history) if isinstance(history, Path) else history
+    def __init__(self, history: HistoryLocation, *, keep_s: float) -> None:
+        self._place = history
         self._keep_days = math.ceil(keep_s / 86_400) + 1
         # Two monitors that write to one folder of one machine have one lock, and one heartbeat file.
         folder = hashlib.sha256(str(self._place.near).encode()).hexdigest()[:8]
