@@ -46,13 +46,13 @@ class Death:
     """The latest moment at which the site can have served. During `unwatched`, after the site was first seen down,
     nobody looked: the site may have been back."""
 
-    us: int
+    at_us: int
     how: EndEvidence
     unwatched: tuple[int, int] | None = None
 
     @property
     def text(self) -> str:
-        return f"{stamp(moment(self.us))}, when {self.how.value}"
+        return f"{stamp(moment(self.at_us))}, when {self.how.value}"
 
     @property
     def grows(self) -> bool:
@@ -88,8 +88,8 @@ def latest(recorded: Recent, now_us: int, *, is_down: bool, supposed: bool = Fal
 def _fenced(recorded: Recent, death: Death) -> Death:
     """Return the end that a fence made before the site was seen down, if readings without a break show the fence."""
     closed = recorded.saw(Role.STANDBY)
-    closed = closed[(closed > max([0, *_others(recorded, Role.DOWN, Role.STANDBY)])) & (closed <= death.us)]
-    full = len(closed) and np.diff(np.append(closed, death.us)).max() <= STALE_US
+    closed = closed[(closed > max([0, *_others(recorded, Role.DOWN, Role.STANDBY)])) & (closed <= death.at_us)]
+    full = len(closed) and np.diff(np.append(closed, death.at_us)).max() <= STALE_US
     return Death(max(int(closed[0]), last_read_us(recorded)), EndEvidence.FENCED, death.unwatched) if full else death
 
 
@@ -114,7 +114,7 @@ def because(pairs: Sequence[Pair], death: Death, likely: int | None, sites: tupl
     apart = f", + {lost.apart}{may} at {sites[0]} alone ({_named(only_at_site, sites)})" if lost.apart else ""
     text = (
         f"{expected}{lost.at_most} = {lost.at_reading} neither shipped nor consumed at the reading of "
-        f"{stamp(moment(lost.us))}{apart}, + {_came(lost, death)}"
+        f"{stamp(moment(lost.at_us))}{apart}, + {_came(lost, death)}"
     )
     if death.grows:
         until = "it is seen down" if death.how is EndEvidence.OPEN else "a monitor reads it again"
@@ -160,7 +160,7 @@ def findings(
     for pair in pairs:
         yield from _of_pair(site, pair, death, is_summed=is_summed)
         if untold := [queue for queue in pair.apart.queues.values() if None in (queue.lost, queue.duplicates)]:
-            at = "" if pair.apart.us is None else f" (reading of {stamp(moment(pair.apart.us))})"
+            at = "" if pair.apart.at_us is None else f" (reading of {stamp(moment(pair.apart.at_us))})"
             key, apart = "DR-PARITY-001.lost_site", _named(untold, sites)
             yield found(key, severity=Severity.WARNING, at=at, site=site, other=other, differences=apart)
 
@@ -172,7 +172,7 @@ def _of_pair(site: str, pair: Pair, death: Death, *, is_summed: bool) -> Iterato
         yield found("DR-RPO-005.not_read", where=where, missing=missing)
     if pair.lost_read_us is None:
         return
-    elapsed_us = death.us - pair.lost_read_us
+    elapsed_us = death.at_us - pair.lost_read_us
     if elapsed_us > STALE_US:
         yield found("DR-RPO-003.at_end", where=where, age=f"{elapsed_us / SECOND_US:.0f}", end=death.text)
     untold = any(None in (queue.lost, queue.duplicates) for queue in pair.apart.queues.values())
@@ -183,7 +183,7 @@ def _of_pair(site: str, pair: Pair, death: Death, *, is_summed: bool) -> Iterato
             why = f"{pair.overtaken} message(s) came to the other site since, more than the rate before explains"
         yield found("DR-RPO-011", where=where, moment=stamp(moment(pair.lost_read_us)), why=why)
     elif pair.lost is not None and not is_summed:
-        yield found("DR-RPO-010", where=where, at=stamp(moment(pair.lost.us)), arrived=_came(pair.lost, death))
+        yield found("DR-RPO-010", where=where, at=stamp(moment(pair.lost.at_us)), arrived=_came(pair.lost, death))
     # Lost acknowledgements left copies of processed messages at the other site.
     if unread := [name for name, number in pair.stale_copies.items() if number is None]:
         yield found("DR-RPO-021", pair=pair.name, site=site, unread=brief(unread))
@@ -220,17 +220,17 @@ def bounds(
     end_us = now_us if down_at is None else max(min(now_us, micros(down_at)), last_read_us(recorded))
     death = latest(recorded, end_us, is_down=down_at is not None, supposed=supposed, fence_ends=fence_ends)
     unsaid = death
-    if silent_since is not None and micros(silent_since) < death.us:
+    if silent_since is not None and micros(silent_since) < death.at_us:
         # Only the time after the last reading is shortened; counts already read stay.
         death = Death(max(micros(silent_since), last_read_us(recorded)), EndEvidence.WORD)
-    bounded = [Pair.of(name, recorded, death.us, of, live) for name in sorted(recorded.pairs)]
+    bounded = [Pair.of(name, recorded, death.at_us, of, live) for name in sorted(recorded.pairs)]
     names = sorted({name for pair in bounded for name in (*pair.delivering, *pair.apart.queues) if of.selects(name)})
-    of_lost, of_duplicates = likely(bounded, death.us)
+    of_lost, of_duplicates = likely(bounded, death.at_us)
     lost = _bound(Loss, [(at_most(pair.lost), pair.lost_read_us) for pair in bounded], of_lost)
     duplicates = _bound(Bound, [(pair.duplicates, pair.duplicates_read_us) for pair in bounded], of_duplicates)
     why = because(bounded, death, lost.likely, sites)
     if lost.at_most is not None and death.how is EndEvidence.WORD:
-        unsaid_lost = total(at_most(pair.until(unsaid.us).lost) for pair in bounded)
+        unsaid_lost = total(at_most(pair.until(unsaid.at_us).lost) for pair in bounded)
         unsaid_text = "an unknown number" if unsaid_lost is None else f"at most {unsaid_lost}"
         why = f"{if_known(why)}; without that word {unsaid_text}"
     ages = [pair.age_us for pair in bounded]

@@ -42,9 +42,9 @@ def copies_without_ack(readings: Readings, name: str, serving: Ints) -> int | No
     come late; and every message that was processed since may have lost its acknowledgement."""
     queue, outflows = readings.index.get(name), readings.outflows
     sends = [row for row in outflows.rows[name] if outflows.names[row][0] == "mirror"]
-    if queue is None or not sends or name not in readings.staged.rows:
+    if queue is None or not sends or name not in readings.peer_queues.rows:
         return None
-    at_peer, at_site = readings.staged.depth[readings.staged.rows[name][0]], readings.queues.depth[queue]
+    at_peer, at_site = readings.peer_queues.depth[readings.peer_queues.rows[name][0]], readings.queues.depth[queue]
     out, us, start_id = (of[readings.full] for of in (outflows.depth[sends[0]], readings.us, readings.start_id))
     read = np.flatnonzero((at_peer != NA) & (at_site != NA) & (out != NA) & np.isin(us, serving))
     if not len(read):
@@ -132,12 +132,12 @@ class Pair:
 
     @property
     def lost_read_us(self) -> int | None:
-        return self.messages.read_us if self.lost is None else self.lost.us
+        return self.messages.read_us if self.lost is None else self.lost.at_us
 
     @property
     def duplicates_read_us(self) -> int | None:
         shipping = self.acknowledgements
-        return shipping.read_us if shipping.full is None else shipping.full.us
+        return shipping.read_us if shipping.full is None else shipping.full.at_us
 
     @property
     def age_us(self) -> int | None:
@@ -190,10 +190,10 @@ def _explained_arrivals(messages: EventStream, then: EventStream) -> int:
     """Count the messages that can have come since: the content of the outflows, and messages put in since at the
     pace."""
     depths = then.readings.outflows.depth[then.rows]
-    full, index = messages.full, then.readings.full[then.readings.met[-1]] if len(then.readings.met) else 0
+    full, index = messages.full, then.readings.full[then.readings.at_both[-1]] if len(then.readings.at_both) else 0
     if full is None:
         return 1 << 60
-    before_us = max(0, full.us - int(then.readings.asked[index]))
+    before_us = max(0, full.at_us - int(then.readings.asked[index]))
     lay = int(np.maximum(0, depths).max(axis=1, initial=0).sum())
     return lay + full.since + math.ceil(full.rate * before_us / SECOND_US)
 

@@ -301,9 +301,9 @@ class Counts:
 
 class Readings:
     """The readings of one pair; there are none if none read an outflow. `full` has the indices of the readings that
-    read queues; the rest read outflows alone. If the other site was read beside, `met` has the readings that read its
-    queues too, `staged` the messages there, and `back` its own outflows. `uncopied` has the messages without a copy
-    there, of the readings at which ids had been compared."""
+    read queues; the rest read outflows alone. If the other site was read beside, `at_both` has the readings that read
+    its queues too, `peer_queues` the messages there, and `peer_outflows` its own outflows. `uncopied` has the messages
+    without a copy there, of the readings at which ids had been compared."""
 
     def __init__(self, pair: str, recorded: Recent) -> None:
         begin, end = recorded.spans.get(pair, (0, -1))
@@ -320,15 +320,15 @@ class Readings:
         peer = rows.slice(0, 0) if recorded.peer_rows is None else recorded.peer_rows
         peer = peer.filter(pc.and_(pc.equal(peer["pair"], pair), pc.is_valid(peer["start"])))
         peer = peer.filter(pc.is_in(peer["us"], pa.array(whole_us)))
-        self.met: Ints = np.flatnonzero(np.isin(whole_us, peer["us"].to_numpy()))
-        self.outflows, self.back = Counts.of(outer, OUTFLOWS, self.us), Counts.of(peer, OUTFLOWS, whole_us)
+        self.at_both: Ints = np.flatnonzero(np.isin(whole_us, peer["us"].to_numpy()))
+        self.outflows, self.peer_outflows = Counts.of(outer, OUTFLOWS, self.us), Counts.of(peer, OUTFLOWS, whole_us)
         # The other site's queues become `staged` rows. A reading's own row of a queue there counts before these.
         peer_rows = peer.filter(pc.equal(peer["kind"], "queue"))
         kinds = pa.repeat(pa.scalar("staged", pa.string()), peer_rows.num_rows)
         peer_rows = peer_rows.set_column(peer_rows.schema.get_field_index("kind"), "kind", kinds).select(
             inner.column_names
         )
-        self.staged = Counts.of(pa.concat_tables([peer_rows, inner]), ("staged",), whole_us)
+        self.peer_queues = Counts.of(pa.concat_tables([peer_rows, inner]), ("staged",), whole_us)
         self.queues, self.uncopied = (Counts.of(inner, (kind,), whole_us) for kind in ("queue", "uncopied"))
         answered = rows.filter(pc.and_(pc.equal(rows["kind"], "site"), pc.is_valid(rows["took_ms"])))
         answered = answered.filter(pc.is_in(answered["us"], pa.array(self.us)))

@@ -29,12 +29,12 @@ _PACE: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class LossTerm:
-    """A term of a bound: at most `at_reading` at the reading of `us`, and `since` in the `took_us` from its question to
-    the end. The term grows by `rate` a second. `apart` counts messages that lay at one site alone beside that."""
+    """A term of a bound: at most `at_reading` at the reading of `at_us`, and `since` in the `took_us` from its question
+    to the end. The term grows by `rate` a second. `apart` counts messages that lay at one site alone beside that."""
 
     at_reading: int
     since: int
-    us: int
+    at_us: int
     took_us: int
     rate: float
     apart: int = 0
@@ -321,18 +321,20 @@ class Divergence:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The queues of a pair that differ, by name; `us` is the last reading of both sites, None where there was none."""
+    """The queues of a pair that differ, by name; `at_us` is the last reading of both sites, None without one."""
 
-    us: int | None
+    at_us: int | None
     queues: Mapping[str, Divergence]
 
     @classmethod
     def of(cls, messages: EventStream, acknowledgements: EventStream, lost_site: LostSite) -> Self:
         readings = messages.readings
-        if not len(readings.met):
+        if not len(readings.at_both):
             return cls(None, {})
-        us = readings.us[readings.full[readings.met]]
-        compared = _Compared(readings, readings.met[us >= us[-1] - LATELY_US], messages, acknowledgements, lost_site)
+        us = readings.us[readings.full[readings.at_both]]
+        compared = _Compared(
+            readings, readings.at_both[us >= us[-1] - LATELY_US], messages, acknowledgements, lost_site
+        )
         return cls(int(us[-1]), {queue.name: queue for queue in compared.queues()})
 
     def lost(self, names: Collection[str] | None = None) -> tuple[int, int] | None:
@@ -368,10 +370,10 @@ class _Compared:
 
     def queues(self) -> Iterator[Divergence]:
         readings = self.readings
-        for name in sorted({*readings.queues.rows, *readings.staged.rows}):
+        for name in sorted({*readings.queues.rows, *readings.peer_queues.rows}):
             if not self.lost_site.selects(name):
                 continue
-            at_site, at_peer = (self._depths(counts, name) for counts in (readings.queues, readings.staged))
+            at_site, at_peer = (self._depths(counts, name) for counts in (readings.queues, readings.peer_queues))
             ids = self.acknowledgements.outflow_of(name)
             acks = None if ids is None else readings.outflows.names[ids]
             # Counts say nothing of a flow with acknowledgements of its own: a message without a copy and a copy whose
@@ -406,7 +408,7 @@ class _Compared:
         """Return the messages on their way to the other site, or None if nothing ships that queue."""
         row, readings = self.messages.outflow_of(name), self.readings
         # Messages that the other site still had to ship are on their way back.
-        back = self._depths(readings.back, name, SHARED)
+        back = self._depths(readings.peer_outflows, name, SHARED)
         return None if row is None else self._of_outflow(readings.outflows.depth, row, _ALL) + back
 
     def _acknowledged(self, name: str) -> Ints | None:
@@ -416,7 +418,7 @@ class _Compared:
             return None if self.messages.outflow_of(name) is None else np.full(len(self.indices), _ALL)
         on_its_way = self._of_outflow(counts.depth, row, _ALL) + self._of_outflow(counts.pending, row, 0)
         lost_acks: Ints = np.maximum(on_its_way, self.acknowledgements.lost_acks.get(name, 0))
-        return lost_acks + self._depths(self.readings.back, name, SHARED)
+        return lost_acks + self._depths(self.readings.peer_outflows, name, SHARED)
 
     def _of_outflow(self, grid: Ints, row: int, unread: int) -> Ints:
         values = grid[row, self.readings.full[self.indices]]

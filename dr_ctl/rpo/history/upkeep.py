@@ -250,6 +250,5 @@ def _in_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
         if sum(table.num_rows for table in held) >= GROUP_ROWS:
             yield pa.concat_tables(held)
             held = []
-    rows = pa.concat_tables(held) if held else None
-    if rows is not None and rows.num_rows:
-        yield rows
+    if any(table.num_rows for table in held):
+        yield pa.concat_tables(held)
