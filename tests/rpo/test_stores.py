@@ -114,7 +114,7 @@ def test_what_is_written_here_is_in_the_store_with_the_hours_joined_and_says_the
         assert asked(whole, moment).lost.at_most > 0
     assert last_seen(place, "london", Role.SERVING) == last_seen(elsewhere, "london", Role.SERVING) == rows[-1].ts
     assert newest_reading(elsewhere, ["london", "paris"]) == (rows[-1].ts, [])
-    assert role_periods(place, ["london"]) == role_periods(whole, ["london"])
+    assert role_periods(place, ["london"]) == role_periods(HistoryLocation.at(whole), ["london"])
     assert same(estimate(Request(history=str(whole)), by_hand.made), from_store)
     of_another_machine = stored(elsewhere, "london")[0]
     assert of_another_machine is not None

@@ -236,10 +236,8 @@ def bounds(
     ages = [pair.age_us for pair in bounded]
     grow = [pair.lost for pair in bounded], [pair.acknowledgements.full for pair in bounded]
     rates = [sum(part.rate for part in parts if part is not None) for parts in grow]
-
-    def lost_of(patterns: Sequence[str]) -> int | None:
-        return total([pair.class_lost(patterns) for pair in bounded] or [None])
-
+    of_classes = () if objectives is None else objectives.classes
+    lost_of = {each.queues: total([pair.class_lost(each.queues) for pair in bounded] or [None]) for each in of_classes}
     return Bounds(
         site=of.site,
         lost=replace(lost, because=why),
@@ -251,8 +249,8 @@ def bounds(
             for name in names
         ),
         classes=tuple(
-            ClassBound(of_class.queues, lost_of(of_class.queues), of_class.loss.messages, of_class.loss.age_s)
-            for of_class in (() if objectives is None else objectives.classes)
+            ClassBound(of_class.queues, lost_of[of_class.queues], of_class.loss.messages, of_class.loss.age_s)
+            for of_class in of_classes
         ),
         findings=(*recorded.findings, *findings(sites, bounded, death, recorded.later, is_summed=why is not None)),
         age_s=max(age_us or 0 for age_us in ages) / SECOND_US if ages and None not in ages else None,

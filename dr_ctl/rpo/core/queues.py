@@ -211,22 +211,26 @@ class Queues:
         if flows.acks is not flows.sends or not np.array_equal(q.acks, q.index):
             acked = _Cut.of(q, flows, flows.acks.cut_us, q.acks, q.series)
             consumed = _Likely.of(q, flows, flows.acks, q.acks)
-        likely, pairs = _likely(q, flows, sent, consumed), _intervals(q)
+        end = np.flatnonzero(~q.new)
+        end = end[q.us[end] - q.us[end - 1] <= LONGEST_GAP_US]
+        likely, pairs = _likely(q, flows, sent, consumed), (end - 1, end)  # the intervals of each queue, by their ends
         queues.within.add(_bounds_between(q, flows, cut, acked, *pairs), counts)
         queues.within.add(_first_readings(q, flows), counts)
         queues.likely.add(likely, counts)
-        queues.last.add(_last_readings(q, flows, cut, acked), counts)
+        # The last reading of each outflow that read a queue too is an interval without length.
+        last = _at_last(q, flows)
+        at_last, flow = _bounds_between(q, flows, cut, acked, last, last), flows.flow[q.index[last]]
+        queues.last.add(replace(at_last, index=flow, wide=np.ones_like(last)), counts)
         queues.accounted += _accounted(q, flows, pairs)
         queues.unread.add(q.new, q.us, q.index, q.depth, counts, flows)
         lost = likely.loss
         if queues.compared.any():
             uncopied = _Uncopied.of(rows, q, queues.compared[flows.flow[q.index]])
-            uncopied_likely, last, first = uncopied.likely(q), _at_last(q, flows), np.flatnonzero(q.new)
+            uncopied_likely, first = uncopied.likely(q), np.flatnonzero(q.new)
             intervals = (np.concatenate([ends, first]) for ends in pairs)
             queues.uncopied_within.add(uncopied.between(q, flows, *intervals), counts)
             queues.uncopied_likely.add(uncopied_likely, counts)
-            at_last = uncopied.between(q, flows, last, last)
-            queues.uncopied_last.add(replace(at_last, index=flows.flow[q.index[last]]), counts)
+            queues.uncopied_last.add(replace(uncopied.between(q, flows, last, last), index=flow), counts)
             lost = lost + np.maximum(uncopied_likely.loss, 0)
         queues.shares = _shares(rows, q, flows, lost * counts[0], within_us)
         return queues
@@ -364,27 +368,12 @@ class _Likely:
         return values + counter[self.low]
 
 
-def _intervals(q: _Readings) -> tuple[Ints, Ints]:
-    """Return the intervals of each queue, by their ends: the rows of both readings."""
-    end = np.flatnonzero(~q.new)
-    end = end[q.us[end] - q.us[end - 1] <= LONGEST_GAP_US]
-    return end - 1, end
-
-
 def _first_readings(q: _Readings, flows: Outflows) -> QueueFigures:
     """Tell nothing of a queue's first reading, because a queue that was just made may have been there before."""
     first = np.flatnonzero(q.new)
     first = first[flows.goes_on[q.index[first]]]
     none = np.zeros(len(first), np.int64)
     return QueueFigures(q.index[first], first, none + 1, none + NA, none, none + NA, none > 0)
-
-
-def _last_readings(q: _Readings, flows: Outflows, cut: _Cut, acked: _Cut) -> QueueFigures:
-    """Bound the last reading of each outflow that read a queue too: an interval without length."""
-    row = _at_last(q, flows)
-    return replace(
-        _bounds_between(q, flows, cut, acked, row, row), index=flows.flow[q.index[row]], wide=np.ones_like(row)
-    )
 
 
 def _at_last(q: _Readings, flows: Outflows) -> Ints:

@@ -102,10 +102,6 @@ class Histogram:
         return cls(numbers, weight, largest, unknown)
 
     @property
-    def whole(self) -> int:
-        return int(self.weights.sum() + self.unknown.sum())
-
-    @property
     def tops(self) -> Ints:
         tops: Ints = self.largest.max(axis=1, initial=NA)
         return tops
@@ -118,7 +114,7 @@ class Histogram:
         """Return the first bucket up to which at least so much of the time lies, or None if it is not known that
         high."""
         below = np.cumsum(self.weights.sum(axis=1))
-        index = int(np.searchsorted(below, probability * self.whole))
+        index = int(np.searchsorted(below, probability * int(self.weights.sum() + self.unknown.sum())))
         return index if index < len(below) else None
 
     def quantile(self, probability: float) -> int | None:

@@ -252,14 +252,12 @@ def _flows(site: str, scopes: Mapping[str, ScopeFigures], facts: Facts) -> list[
 def _classes(request: Request, facts: Facts, scopes: Mapping[str, ScopeFigures]) -> list[ClassEstimate]:
     estimates = []
     for number, loss_class in enumerate(request.objectives.classes if request.objectives is not None else ()):
-        name = class_name(number)
-        if name in facts.classes:
-            estimates.append(
-                ClassEstimate(loss_class.queues, judged(scopes[name], loss_class.loss), scopes[name].figures)
-            )
-        else:  # nobody ever read a queue of it: the figure is unknown, and not zero
-            nothing = Figures(Quantity(), Quantity(), Quantity(), Quantity(), Horizon(request.horizon_s))
-            estimates.append(ClassEstimate(loss_class.queues, Verdict.UNKNOWN, nothing))
+        # If nobody ever read a queue of it the figure is unknown, and not zero.
+        verdict = Verdict.UNKNOWN
+        figures = Figures(Quantity(), Quantity(), Quantity(), Quantity(), Horizon(request.horizon_s))
+        if (name := class_name(number)) in facts.classes:
+            verdict, figures = judged(scopes[name], loss_class.loss), scopes[name].figures
+        estimates.append(ClassEstimate(loss_class.queues, verdict, figures))
     return estimates
 
 

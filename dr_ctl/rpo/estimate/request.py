@@ -87,19 +87,18 @@ class Estimating:
         self._process = subprocess.Popen(
             command(), stdin=subprocess.PIPE, stdout=self._out, stderr=subprocess.DEVNULL, start_new_session=True
         )
-        self._stays, self._asked = stays, 0
+        assert self._process.stdin is not None
+        self._stdin, self._stays, self._asked = self._process.stdin, stays, 0
         self.ask(request)
 
     def ask(self, request: Request) -> None:
         # Values in `conf` may be secrets of the history's store, so no file and no command line holds them.
-        stdin = self._process.stdin
-        assert stdin is not None
         self._asked += 1
         with suppress(OSError):  # a worker that has ended has answered nothing, and that is told
-            stdin.write(f"{request.to_json()}\n".encode())
-            stdin.flush()
+            self._stdin.write(f"{request.to_json()}\n".encode())
+            self._stdin.flush()
             if not self._stays:
-                stdin.close()
+                self._stdin.close()
 
     @property
     def lives(self) -> bool:
@@ -125,10 +124,8 @@ class Estimating:
 
     def end(self) -> None:
         """Kill it if it runs. The worker leads a group of its own, so that its JVM ends with it."""
-        stdin = self._process.stdin
-        assert stdin is not None
         with suppress(OSError):
-            stdin.close()
+            self._stdin.close()
         for signum in (signal.SIGTERM, signal.SIGKILL):
             if not self.lives:
                 break

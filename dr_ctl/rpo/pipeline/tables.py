@@ -218,9 +218,8 @@ class SummaryTables:
         if rows is not None:
             self._append(rows.selectExpr("*", f"{run}L AS run"))
         if changes:
-            columns = zip(*((*change, run) for change in changes), strict=True)
-            arrays = [pa.array(values, field.type) for values, field in zip(columns, FILES, strict=True)]
-            self._note(self._spark.createDataFrame(pa.table(arrays, schema=FILES)))
+            ledger = [dict(zip(FILES.names, (*change, run), strict=True)) for change in changes]
+            self._note(self._spark.createDataFrame(pa.Table.from_pylist(ledger, FILES)))
 
     def _append(self, rows: DataFrame) -> None:
         day = "date_format(timestamp_micros(hour), 'yyyy-MM-dd') AS day"
