@@ -127,12 +127,7 @@ class Recent:
 
 
 def recent(
-    history: HistoryLocation,
-    site: str,
-    pairs: Sequence[str] = (),
-    *,
-    until_us: int = NOW_US,
-    other: str | None = None,
+    history: HistoryLocation, site: str, pairs: Sequence[str] = (), *, until_us: int = NOW_US, other: str | None = None
 ) -> Recent:
     """Read backwards until every pair's outflow has been seen with some minutes before it, or the history is over.
 
