@@ -377,7 +377,7 @@ def test_what_brokers_keep_for_themselves_is_held_by_nobody_and_what_is_staged_b
     assert stored(tmp_path, export) == [("orders", "ID:1"), ("orders", "ID:5")]
     assert stored(tmp_path, browse, property_name="order_id") == [("orders", "m1"), ("orders", "m3")]
     asked = ((export, None), (browse, "order_id"))
-    both = (ledgers([each], tmp_path, property_name=name)[0].left_out for each, name in asked)
+    both = (ledgers([each], tmp_path, property_name=name)[0].export.left_out for each, name in asked)
     names = ("orders.out.acks", "orders.out.mirror", "continuity.cmd.out", "dr-ctl.lock.london")
     assert [*both] == [{"$ACTIVEMQ_ARTEMIS_MIRROR_paris": 2, **dict.fromkeys(names, 1)}, {"orders.out.acks": 1}]
 
@@ -396,9 +396,9 @@ def test_an_exports_moment_is_told_and_a_snapshots_is_between_its_answers(tmp_pa
     [export] = ledgers([f"london={tmp_path}/export.xml@{NOON}"], tmp_path)
     [browsed] = ledgers([f"paris={tmp_path}/browse.json"], tmp_path, property_name="order_id")
 
-    assert (export.looked_at, export.blur_us) == (datetime(2026, 3, 2, 12, tzinfo=UTC), 0)
+    assert (export.export.at, export.export.blur_us) == (datetime(2026, 3, 2, 12, tzinfo=UTC), 0)
     # Two answers two seconds apart, each at some time in its second.
-    assert (browsed.looked_at, browsed.blur_us) == (datetime.fromtimestamp(1795284100, UTC), 2_999_999)
+    assert (browsed.export.at, browsed.export.blur_us) == (datetime.fromtimestamp(1795284100, UTC), 2_999_999)
 
 
 @pytest.mark.spark

@@ -332,9 +332,8 @@ class Comparison:
         if not len(readings.at_both):
             return cls(None, {})
         us = readings.us[readings.full[readings.at_both]]
-        compared = _Compared(
-            readings, readings.at_both[us >= us[-1] - LATELY_US], messages, acknowledgements, lost_site
-        )
+        lately = readings.at_both[us >= us[-1] - LATELY_US]
+        compared = _Compared(readings, lately, messages, acknowledgements, lost_site)
         return cls(int(us[-1]), {queue.name: queue for queue in compared.queues()})
 
     def lost(self, names: Collection[str] | None = None) -> tuple[int, int] | None:

@@ -213,17 +213,14 @@ _REMEDY: Final = f"A ledger is Parquet or JSON lines with {', '.join(COLUMNS)}."
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """A ledger of the command line. `looked_at` is set for an export or a snapshot, in which a missing message was
-    absent; the readings began then and took `blur_us`. `left_out` counts messages in queues that are not clients'."""
+    """A ledger of the command line. `export` is set for an export or a snapshot: a message that it lacks was absent."""
 
     argument: str
     paths: tuple[str, ...]
     is_parquet: bool
     ts_is_text: bool = True
     site: str | None = None
-    looked_at: datetime | None = None
-    blur_us: int = 0
-    left_out: Mapping[str, int] = field(default_factory=dict)
+    export: Export | None = None
 
 
 def ledgers(arguments: Sequence[str], scratch: Path, *, property_name: str | None = None) -> list[Ledger]:
@@ -269,7 +266,7 @@ def _ledger(argument: str, scratch: Path, property_name: str | None) -> Ledger:
             remedy = "Write SITE=FILE@MOMENT: an export or a snapshot does not say whose it is."
             raise UsageError(f"{path}: whose messages are these?", remedy=remedy)
         held = to_ledger(files[0], scratch, site=site, moment=moment, property_name=property_name)
-        return Ledger(argument, (str(scratch),), True, False, site, held.at, held.blur_us, held.left_out)
+        return Ledger(argument, (str(scratch),), True, False, site, held)
     raise UsageError(f"{path}: files of several kinds in one ledger: {', '.join(sorted(kinds))}", remedy=_REMEDY)
 
 

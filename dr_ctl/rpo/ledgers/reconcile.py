@@ -210,7 +210,7 @@ def reconcile_in(spark: SparkSession, given: Sequence[Ledger], out: Path) -> Rec
 
 def _tallied(rows: Iterable[Any], given: Sequence[Ledger]) -> _Tally:
     # Exports and snapshots that held nothing tell that too.
-    moments = {(ledger.site or "", n): micros(ledger.looked_at) for n, ledger in enumerate(given) if ledger.looked_at}
+    moments = {(ledger.site or "", n): micros(ledger.export.at) for n, ledger in enumerate(given) if ledger.export}
     tally = _Tally()
     for row in rows:
         if row.event == BAD:
@@ -221,10 +221,9 @@ def _tallied(rows: Iterable[Any], given: Sequence[Ledger]) -> _Tally:
         if row.event == "stored":
             key = (row.site, row.ledger)
             moments[key] = max(moments.get(key, row.last_us), row.last_us)
-    tally.snapshots = [
-        Snapshot(site, number, at_us, at_us + given[number].blur_us)
-        for (site, number), at_us in sorted(moments.items())
-    ]
+    blur_us = [ledger.export.blur_us if ledger.export else 0 for ledger in given]
+    ordered = sorted(moments.items())
+    tally.snapshots = [Snapshot(site, number, us, us + blur_us[number]) for (site, number), us in ordered]
     return tally
 
 
@@ -241,7 +240,7 @@ def _bad_lines(tally: _Tally, given: Sequence[Ledger]) -> Iterable[Finding]:
 def _gaps(tally: _Tally, given: Sequence[Ledger]) -> Iterable[Finding]:
     """Findings on messages that brokers keep for themselves, which count as held by no queue, and on gaps in the
     ledgers."""
-    if counts := sum((Counter(ledger.left_out) for ledger in given), Counter[str]()):
+    if counts := sum((ledger.export.left_out for ledger in given if ledger.export), Counter[str]()):
         listed = brief([f"{count} of {name}" for name, count in sorted(counts.items())])
         yield found("DR-LEDGER-001", listed=listed)
     sends = {name for name, events in tally.queues.items() if events & SENDS}
