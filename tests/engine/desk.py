@@ -62,10 +62,7 @@ def book_of(operation: str) -> Runbook:
 
 class Clock(SetClock):
     """Every reading of it takes a while, so that no wait is endless. Kills its reader at one reading of the time of
-    day.
-
-    The journal reads the time of day once for each block of lines, right before it writes them.
-    """
+    day, which the journal reads once for each block of lines, right before it writes them."""
 
     def __init__(self, dies_at: int | None = None, each_s: float = 0.01) -> None:
         self._dies_at, self._each_s = dies_at, each_s

@@ -47,7 +47,7 @@ from dr_ctl.engine.journal import (
 from dr_ctl.engine.plan import Plan, Spec
 from dr_ctl.engine.record import Verdict, check
 from dr_ctl.engine.runs import Locked, RunFiles, Runs, write, write_text
-from tests.clocks import SetClock
+from tests.clocks import FixedClock
 from tests.engine.desk import BY, Desk, a_plan
 from tests.engine.machine import Fault
 from tests.report.scribe import Scribe, cut_off, done, plan, resumed, undone
@@ -675,18 +675,12 @@ with Runs(Path(sys.argv[1])).lock("swapover to paris"):
 """
 
 
-class Minutes(SetClock):
+class Minutes(FixedClock):
     """A clock on which every reading is a minute after the last."""
 
-    def __init__(self) -> None:
-        self._at = datetime(2026, 11, 21, 2, 0, tzinfo=UTC)
-
     def now(self) -> datetime:
-        self._at += timedelta(minutes=1)
-        return self._at
-
-    def monotonic(self) -> float:
-        return self._at.timestamp()
+        self.moment += timedelta(minutes=1)
+        return self.moment
 
 
 @pytest.fixture
@@ -696,7 +690,7 @@ def state(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def runs(state: Path) -> Runs:
-    Minutes()
+    Minutes(datetime(2026, 11, 21, 2, 0, tzinfo=UTC))
     return Runs(state)
 
 
