@@ -129,7 +129,8 @@ class Observation(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Source, target and the state before the run, which a recipe needs beside the observation.
+    """Source, target and the state before the run, which a recipe needs beside the observation. In a reinstatement the
+    source is the site that serves, and the target the site that came back.
 
     `moved` are the units that the target serves already; `activation` says whether the run, also by an earlier process,
     has sent a call that opens the target. `spec` names the units to move.

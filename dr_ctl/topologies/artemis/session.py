@@ -76,10 +76,10 @@ class Session(session.Session[B_co]):
         return replace(view, obstacles=(*view.obstacles, *at_addresses), serves_no_role=nobody)
 
     def dispatch(self) -> Mapping[str, tuple[int, bool]]:
-        return reading.dispatch(self.reader(), self.names())
+        return reading.dispatch(self.reader(), self.last_view())
 
     def uncovered(self) -> list[str]:
-        view = self.names()
+        view = self.last_view()
         business = {queue.address for queue in view.business.values()}
         rows = reading.at_addresses(self.reader(), view) if view.config.lasting is not None else ()
         return sorted(name for name, granted in rows if name in business and view.lets_in_by(granted))
@@ -96,7 +96,7 @@ class Documents:
             self._wire.close()
 
     def read(self, kind: str) -> tuple[int, Sequence[tuple[int, str]]]:
-        names = self._session.names()
+        names = self._session.last_view()
         documents = names.document_queue
         asked = [self._session.clock(names.broker), Read(beans.documents(names.broker), documents.attributes)]
         now, listed = Reader(self._open()).read(asked, timeout_s=READ_S)
@@ -114,14 +114,14 @@ class Documents:
         return boottime_s() - began, view.now_ms, numbered(texts, kind)
 
     def create(self, kind: str, number: int, text: str) -> bool:
-        address, documents = f"{OWN}{kind}.{self.site}", self._session.names().document_queue
+        address, documents = f"{OWN}{kind}.{self.site}", self._session.last_view().document_queue
         answer = self._change(*documents.create(f"{address}.{number}", text, kind=address))
         if answer.error is not None and _EXISTS not in str(answer.error):
             raise Forbidden(str(answer.error))
         return answer.error is None
 
     def update(self, kind: str, number: int, text: str) -> None:
-        address, documents = f"{OWN}{kind}.{self.site}", self._session.names().document_queue
+        address, documents = f"{OWN}{kind}.{self.site}", self._session.last_view().document_queue
         self._change(*documents.update(f"{address}.{number}", text, kind=address)).value()
 
     def delete(self, kind: str, number: int) -> None:
@@ -129,13 +129,13 @@ class Documents:
 
     def why_forbidden(self) -> str | None:
         """Ask whether this user may create documents, without trying; return None too where nobody can tell."""
-        server = beans.server(self._session.names().broker)
+        server = beans.server(self._session.last_view().broker)
         asked = Query(beans.SECURITY, Listing.MAY_CALL, (server, "createQueue", ["java.lang.String"]))
         answer = Reader(self._open()).read([asked], timeout_s=READ_S)[0]
         return "this user may not create queues" if answer.error is None and answer.value() is False else None
 
     def _change(self, operation: str, arguments: tuple[Json, ...]) -> Answer:
-        server = beans.server(self._session.names().broker)
+        server = beans.server(self._session.last_view().broker)
         return make_changes(self._open(), [Change(server, operation, arguments)], timeout_s=WRITE_S)[0]
 
     def _open(self) -> Transport:

@@ -278,7 +278,7 @@ def activate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCo
             return [str(error)]
 
     missing = [call for call in wanted if not holds(call, views)]
-    tools.opened = tools.opened or bool(missing)
+    tools.activation_sent = tools.activation_sent or bool(missing)
     outcomes = tools.change([call for call in missing if call in opens], context)
     if outcomes and all(isinstance(outcome, Failed) for outcome in outcomes):
         return Failed(f"{target} could not be opened: {outcomes[0].text}")
@@ -370,7 +370,7 @@ class UnitsDirection(Direction[BrokerView]):
             reasons.append(f"nothing applies the ids that arrive at {peer.site}")
         return reasons
 
-    def repairs(self, view: BrokerView, _peer: object) -> list[Call]:
+    def repair_calls(self, view: BrokerView, _peer: object) -> list[Call]:
         return [call for call in starts(view, self._chosen) if not view.holds(call)]
 
 
@@ -407,7 +407,7 @@ def drain(tools: BridgesTools, step: PlannedStep, move: Move, context: StepConte
     wait = Wait(tools, directions, context, UNDER_WAY)
     # The gate looks again, over its window.
     failed = wait.until(tools.rules.drain.poll, step.limits, lambda view: view.open_among(move.moves), stable_for=1)
-    return failed or Done("nothing is under way", {"started": wait.mended})
+    return failed or Done("nothing is under way", {"started": wait.repairs})
 
 
 def restart(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:

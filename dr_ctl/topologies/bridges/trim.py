@@ -121,7 +121,7 @@ def _stays(comparisons: Sequence[Compared], removed: str, *, none: bool) -> Iter
     remedy, severity = "", Severity.INFO
     if none and any(comparison.serving or comparison.waiting for comparison in comparisons):
         severity = Severity.WARNING
-        serving, waiting = (session.names() for session in comparisons[0].ends)
+        serving, waiting = (session.last_view() for session in comparisons[0].ends)
         at_serving = any(comparison.serving for comparison in comparisons)
         remedy = _lacking(waiting, serving) if at_serving else _lacking(serving, waiting)
     if comparisons:

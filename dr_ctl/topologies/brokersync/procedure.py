@@ -328,7 +328,7 @@ def remove(
     serving, session = ends
     # The note comes first: if this process dies meanwhile, the broker's counters prove too little, not too much.
     serving.noted.note(source.start, DELETED, queue.name, len(gone.ids))
-    outcomes = tools.change(list(removes(session.names(), queue, gone)), context)
+    outcomes = tools.change(list(removes(session.last_view(), queue, gone)), context)
     now = session.read().by_name.get(queue.name)
     if now is None or now.depth == queue.depth - len(gone.ids):
         return
@@ -343,7 +343,7 @@ def moved_aside(
 ) -> None:
     """Move these messages to another queue, else aside. Raises `StepFailed` where some stay in their own."""
     name = to or quarantine_queue(session.site, queue.name)
-    outcomes = tools.change(list(moves(session.names(), queue, ids, name)), context)
+    outcomes = tools.change(list(moves(session.last_view(), queue, ids, name)), context)
     stayed = shown(session, queue).keys() & {*ids}
     must_be_none(stayed, f"message(s) of {queue.name} at {session.site} could not be moved", outcomes)
 
@@ -366,7 +366,7 @@ class Copies(Direction[BrokerView]):
         ships = view.link.attached or not view.copying
         return [] if ships else [f"the network connector of {view.site} is not connected"]
 
-    def repairs(self, view: BrokerView, _peer: object) -> list[Call]:
+    def repair_calls(self, view: BrokerView, _peer: object) -> list[Call]:
         if view.link.attached or not view.copying:
             self._again_at = self._context.monotonic() + self._timeouts.link_lost_s
             return []

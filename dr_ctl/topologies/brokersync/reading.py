@@ -233,7 +233,7 @@ class Session(session.Session[BrokerView]):
         return agents, dict.fromkeys(self.config.clients, isinstance(login_result, Connected))
 
     def note_opening(self) -> None:
-        name = self.names().broker
+        name = self.last_view().broker
         itself, counters = Read(beans.broker(name), ("BrokerId",)), Read(beans.queue(name), COUNTERS)
         broker, rows = self.reader().read([itself, counters])
         start = Fields(name, broker.value()).text("BrokerId")

@@ -119,11 +119,11 @@ class Session(session.Session[B_co]):
         return self.document_files.remove(name) if text is None else self.document_files.write(name, str(text))
 
     def open_listeners(self, *, timeout_s: float) -> tuple[str, ...]:
-        asked = Read(beans.connector(self.names().broker), ("Started",))
+        asked = Read(beans.connector(self.last_view().broker), ("Started",))
         return reading.opened(self.reader().read([asked], timeout_s=timeout_s)[0], self.config.clients)
 
     def dispatch(self) -> Mapping[str, tuple[int, bool]]:
-        return reading.dispatch(self.reader(), self.names().broker)
+        return reading.dispatch(self.reader(), self.last_view().broker)
 
     @staticmethod
     def destination(queue: str) -> str:

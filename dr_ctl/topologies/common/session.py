@@ -274,7 +274,7 @@ class Session(ABC, Generic[V_co]):
         began, count = boottime_s(), len(self._last.queues) if self._last is not None else 0
         # A broker that is known to have very many queues is given time for them, unless the caller cuts the time short.
         enough_s = timeout_s + count * A_QUEUE_S if timeout_s >= READ_S else timeout_s
-        known = self.names() if scope is ReadScope.OUTFLOW else self._last
+        known = self.last_view() if scope is ReadScope.OUTFLOW else self._last
         if known is None or scope not in self.readable_alone or EVERYTHING in scope:
             scope, view = scope | EVERYTHING, self._everything(enough_s)
         else:
@@ -287,7 +287,8 @@ class Session(ABC, Generic[V_co]):
     def _last(self) -> V_co | None:
         return self.newest[1] if self.newest is not None else None
 
-    def names(self) -> V_co:
+    def last_view(self) -> V_co:
+        """Return the last reading, for what seldom changes; read the broker if there is none."""
         return self._last if self._last is not None else self.read()
 
     def stomp_account(self) -> StompAccount | None:

@@ -225,7 +225,7 @@ class Sender:
         site, pair = calls[0].site, calls[0].unit
         if (why := self._lease.why_not(site, pair, CHANGE_S)) is not None:
             return why
-        view = self._observer.brokers[site][pair].names()
+        view = self._observer.brokers[site][pair].last_view()
         pausing = [name for call in calls if call.goal is Goal.PAUSE for name in queues_of(call, view)]
         return self._lease.paused(site, pair, pausing) if pausing else None
 
@@ -274,12 +274,12 @@ def must_be_none(
 
 
 class Tools(Generic[V_co]):
-    """An instance serves one command. `opened` is True once a call that opens the target has gone out, `may_serve` once
-    such a call may have had an effect, `cut_off` where a hook was to cut the lost site off. `no_takeover_at_s` is the
-    last moment at which no other node was known to have taken over. `opening_s` is how long a broker that was told to
-    let clients in may keep them waiting, `link_connects_s` how long a link may need to connect. `not_redelivered` names
-    the messages that do not come again when the clients that hold them are cut. `by_console` says how a person opens a
-    site in its console."""
+    """An instance serves one command. `activation_sent` is True once a call that opens the target has gone out,
+    `may_serve` once such a call may have had an effect, `cut_off` where a hook was to cut the lost site off.
+    `no_takeover_at_s` is the last moment at which no other node was known to have taken over. `opening_s` is how long a
+    broker that was told to let clients in may keep them waiting, `link_connects_s` how long a link may need to connect.
+    `not_redelivered` names the messages that do not come again when the clients that hold them are cut. `by_console`
+    says how a person opens a site in its console."""
 
     by_console = "start its clients' connectors"
     opening_s = 0.0
@@ -292,7 +292,7 @@ class Tools(Generic[V_co]):
         self.observer, self.recipe, self.sender, self.gate = observer, recipe, sender, gate
         self.rules, self.timeouts = recipe.rules, observer.timeouts
         self.listeners = Listeners(observer)
-        self.opened = self.may_serve = self.cut_off = False
+        self.activation_sent = self.may_serve = self.cut_off = False
         self.no_takeover_at_s = 0.0
 
     def by_hand(self, site: str) -> str:

@@ -114,7 +114,7 @@ class PairDriver(Generic[V_co]):
         if not (is_first and isinstance(outcome, Failed)):
             return outcome
         newest = [session.newest[1] for session in tools.observer.all() if session.newest]
-        is_open = tools.opened or any(tools.open_at(view, move) for view in newest)
+        is_open = tools.activation_sent or any(tools.open_at(view, move) for view in newest)
         return replace(outcome, outdated=True) if tools.gate.is_outdated(move, is_open=is_open) else outcome
 
     def _noted(self, context: StepContext) -> None:
@@ -203,7 +203,7 @@ class PairDriver(Generic[V_co]):
             self._noted(context)
 
         def undone() -> Outcome:
-            if tools.observer.takeover_s and not (tools.opened or move.activation):
+            if tools.observer.takeover_s and not (tools.activation_sent or move.activation):
                 tools.shut_again(move, context, move.target)
             return (undo.by or as_before)(tools, step, move, context)
 

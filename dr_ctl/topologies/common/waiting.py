@@ -62,7 +62,7 @@ class Direction(ABC, Generic[R]):
     def why(self, _view: R, _peer: R) -> list[str]:
         return []
 
-    def repairs(self, _view: R, _peer: R | BrokerError) -> list[Call]:
+    def repair_calls(self, _view: R, _peer: R | BrokerError) -> list[Call]:
         return []
 
 
@@ -78,8 +78,8 @@ class _Reading(Generic[R]):
 
 class Wait(Generic[R]):
     """A wait for several directions at once. `subject` says what for, `small` how much may be left, `counts` what is
-    counted. With `must_fall` only a count that falls is movement, because others add to it. A broker is given
-    `timeout_s` for its answer, and longer after each answer that took longer."""
+    counted. With `stalls_unless_falling` only a smaller count is progress, because clients add to it all the time; else
+    any change is. A broker is given `timeout_s` for its answer, and longer after each answer that took longer."""
 
     def __init__(
         self,
@@ -91,21 +91,26 @@ class Wait(Generic[R]):
         *,
         counts: str = "",
         scope: ReadScope = EVERYTHING,
-        must_fall: bool = False,
+        stalls_unless_falling: bool = False,
         timeout_s: float | None = None,
     ) -> None:
         self._tools, self._directions, self._context = tools, directions, context
-        self._subject, self._small, self._counts, self._must_fall = subject, small, counts, must_fall
+        self._subject, self._small, self._counts, self._stalls_unless_falling = (
+            subject,
+            small,
+            counts,
+            stalls_unless_falling,
+        )
         self._scope, self._timeout_s = scope, timeout_s
-        self.began = self._moved_at = context.monotonic()
-        self._mended: dict[tuple[str, str], int] = {}
+        self.began = self._progress_at = context.monotonic()
+        self._repairs: dict[tuple[str, str], int] = {}
         self.first: int | None = None
         self.last: int | None = None
         self.why: list[str] = []
 
     @property
-    def mended(self) -> int:
-        return sum(self._mended.values())
+    def repairs(self) -> int:
+        return sum(self._repairs.values())
 
     def until(
         self,
@@ -124,7 +129,7 @@ class Wait(Generic[R]):
             within_s=self.began + within_s - self._context.monotonic() if within_s is not None else None,
             poll_s=poll_s,
             stable_for=stable_for,
-            meanwhile=lambda now: self._mend(now.readings),
+            meanwhile=lambda now: self._repair(now.readings),
         )
         if waited.satisfied:
             return None
@@ -135,7 +140,7 @@ class Wait(Generic[R]):
         """Wait until so little is `left` that a drain is short; tell what `grow` where clients outrun the link."""
         failed = self.until(self._tools.timeouts.link_poll_s, limits)
         if failed is None:
-            return Done(f"{if_known(self.last)} {left}", {"under_way": self.last, "started": self.mended})
+            return Done(f"{if_known(self.last)} {left}", {"under_way": self.last, "started": self.repairs})
         if self.first is not None and self.last is not None and self.last >= self.first > self._small:
             return Failed(f"{grow} while clients work: {self.first} {left}, then {self.last}")
         return Failed(failed.text)
@@ -155,8 +160,10 @@ class Wait(Generic[R]):
             if not isinstance(reading, BrokerError) and (names := opened(reading)):
                 broken = f"{site} was opened to clients during the drain: {brief(names)}"
                 return _Reading(readings, left, self.why, Failed(broken))
-        if left is not None and (self.last is None or (left < self.last if self._must_fall else left != self.last)):
-            self._moved_at, self.last = self._context.monotonic(), left
+        if left is not None and (
+            self.last is None or (left < self.last if self._stalls_unless_falling else left != self.last)
+        ):
+            self._progress_at, self.last = self._context.monotonic(), left
             self.first = left if self.first is None else self.first
         self._context.report_waiting(self._subject, left, next(iter(self.why), None))
         shown = ((key, error if isinstance(error, BrokerError) else error.link) for key, error in readings.items())
@@ -182,7 +189,7 @@ class Wait(Generic[R]):
         return total(left), list(dict.fromkeys(why))
 
     def _still_s(self) -> float:
-        return self._context.monotonic() - self._moved_at
+        return self._context.monotonic() - self._progress_at
 
     def _late(self, left: int | None, why: Sequence[str], stall_s: float) -> Failed:
         took, still = self._context.monotonic() - self.began, self._still_s()
@@ -191,15 +198,15 @@ class Wait(Generic[R]):
         reason = brief(why) or (f"nothing moved for {duration(still)}" if still > stall_s else "they move too slowly")
         return Failed(f"not drained after {duration(took)}: {under_way}; {reason}", code=ExitCode.DRAIN_TIMEOUT)
 
-    def _mend(self, readings: Readings[R]) -> None:
+    def _repair(self, readings: Readings[R]) -> None:
         """Start links that are stopped or hang. A started link connects by itself."""
         for direction in self._directions:
             key = direction.local.site, direction.local.pair
             view, peer = readings[key], readings[direction.remote.site, direction.remote.pair]
-            if isinstance(view, BrokerError) or self._mended.get(key, 0) >= AT_MOST:
+            if isinstance(view, BrokerError) or self._repairs.get(key, 0) >= AT_MOST:
                 continue
-            if calls := direction.repairs(view, peer):
-                self._mended[key] = self._mended.get(key, 0) + 1
+            if calls := direction.repair_calls(view, peer):
+                self._repairs[key] = self._repairs.get(key, 0) + 1
                 self._context.notice(f"{direction.local.site}: {direction.repairing}")
                 self._tools.change(calls, self._context)
 

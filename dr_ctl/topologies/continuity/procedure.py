@@ -250,7 +250,7 @@ class _BehindFence(BothWays):
             self.removed.setdefault(queue, set()).update(ids)
             self._calm, self.begun = 0, self.begun[:1]
 
-    def repairs(self, _source: SiteView, _target: SiteView | BrokerError) -> list[Call]:
+    def repair_calls(self, _source: SiteView, _target: SiteView | BrokerError) -> list[Call]:
         return self._removals
 
 

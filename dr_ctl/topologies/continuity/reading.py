@@ -274,7 +274,7 @@ class Session(session.Session[SiteView]):
 
     def open_listeners(self, *, timeout_s: float) -> tuple[str, ...]:
         """Give none while the plugin does not deliver: an acceptor whose port is taken says that it is started."""
-        delivers, started = serving(self.reader(), self.names().broker, timeout_s=timeout_s)
+        delivers, started = serving(self.reader(), self.last_view().broker, timeout_s=timeout_s)
         return started if delivers else ()
 
     @staticmethod

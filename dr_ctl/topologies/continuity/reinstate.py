@@ -237,7 +237,7 @@ class _Residue(Direction[SiteView]):
         self._holds = _held(self._tools.at(serving, self._move))
         return [*reasons, *([f"{serving.site} had begun to deliver again"] if self._holds else [])]
 
-    def repairs(self, _serving: SiteView, _returned: SiteView | BrokerError) -> list[Call]:
+    def repair_calls(self, _serving: SiteView, _returned: SiteView | BrokerError) -> list[Call]:
         return self._holds
 
 

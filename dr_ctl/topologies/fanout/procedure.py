@@ -261,7 +261,7 @@ class Reconciler:
         if self._context.read_only:
             self.removed[queue] |= gone.ids
             return
-        view = session.names()
+        view = session.last_view()
         calls = [*removes(view, view.by_name[queue], gone, view.own.id_header)]
         outcomes = self._tools.change(calls, self._context)
         stayed = reading.listed_to_the_end(session, view.by_name[queue]).ids & gone.ids
@@ -274,7 +274,7 @@ class Reconciler:
         source, target = ends
         messages = source.messages(queue, lacks)
         target.carries = {(queue, ident): message for ident, message in messages.items()}
-        view = target.names()
+        view = target.last_view()
         calls = [
             call(view, Goal.COPY, queue, {COPY: queue, IDS: [*batch]}, f"copy {len(batch)} message(s) of {queue}")
             for batch in batches(messages, BATCH)

@@ -339,7 +339,7 @@ class Comparing:
             unmatched = _again(waiting.ids - again.ids - proven.ids, before)
             return QueueDifference(proven, {id_: again.rows[id_] for id_ in lacks}, unmatched)
         sites = [
-            QueueAtSite(session.site, session.names().start, listed.before)
+            QueueAtSite(session.site, session.last_view().start, listed.before)
             for session, listed in zip(ends, (again, waiting), strict=True)
         ]
         since = checkpoints.since(name, *sites)
@@ -349,7 +349,7 @@ class Comparing:
         only = waiting.ids - again.ids - proven.ids
         unmatched = _again(only, before)
         known = since.remote.unmatched if since is not None else _NOTHING
-        works = ends[0].names().open and pace is not ComparisonMode.RESTING
+        works = ends[0].last_view().open and pace is not ComparisonMode.RESTING
         coming = _NOTHING if works else only - unmatched
         marks = _marks(sites, again, waiting, (lacks, only - coming), coming, first.before) if rests else None
         calm = first.before.added == again.after.added and waiting.before.added == waiting.after.added
@@ -470,7 +470,7 @@ def _readings(
     readings: list[tuple[Sequence[Counters], ...]] = []
 
     def read(session: Session) -> Sequence[Counters]:
-        return counters(session.reader(), [session.names().by_name.get(name) for name in names])
+        return counters(session.reader(), [session.last_view().by_name.get(name) for name in names])
 
     while names and len(readings) < READINGS:
         if len(readings) >= RESTS and all(reading == readings[-1] for reading in readings[-RESTS:]):
@@ -488,7 +488,7 @@ def _listed_by_id(ends: tuple[Session, ...], name: str, now: Counted) -> Counted
     if max(at.counters.depth for at in (now.first, now.second)) > LISTED_UP_TO:
         return now
     try:
-        first, second = (listed_to_the_end(session, session.names().by_name.get(name)).ids for session in ends)
+        first, second = (listed_to_the_end(session, session.last_view().by_name.get(name)).ids for session in ends)
     except BrokerError:
         return now
     unmatched = {now.first.site: len(first - second), now.second.site: len(second - first)}

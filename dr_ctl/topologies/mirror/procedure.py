@@ -123,7 +123,7 @@ class LinkDirection(Direction[BrokerView]):
             return [f"the peer has taken nothing from {site} for {idle_s:.0f} s: its link hangs"]
         return []
 
-    def repairs(self, view: BrokerView, peer: BrokerView | BrokerError) -> list[Call]:
+    def repair_calls(self, view: BrokerView, peer: BrokerView | BrokerError) -> list[Call]:
         now, between_s = self._context.monotonic(), self._tools.timeouts.link_between_s * 2**self._restarted
         lost_s = self._tools.timeouts.link_lost_s
         idle = now - self._moved_at > self._tools.waits.hung_s
@@ -139,7 +139,7 @@ class LinkDirection(Direction[BrokerView]):
         what = "ships nothing" if idle else "is not attached"
         self.repairing = f"the link {what} although the peer answers: restarting it"
         # Stop and start travel in one POST, so no call comes between and leaves the link stopped.
-        return restarts(self.local.names())
+        return restarts(self.local.last_view())
 
 
 def why_not_attached(name: str, view: BrokerView) -> str | None:
@@ -164,7 +164,7 @@ def catch_up(tools: MirrorTools, step: PlannedStep, move: Move, context: StepCon
     under_way, first = waited.last or 0, waited.first or 0
     if failed is not None and under_way >= first:
         return Failed(f"the outflow grows while clients work: {first} event(s), then {under_way}")
-    return Done(f"{under_way} event(s) under way", {"under_way": under_way, "restarts": waited.mended})
+    return Done(f"{under_way} event(s) under way", {"under_way": under_way, "restarts": waited.repairs})
 
 
 def drain(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
@@ -177,7 +177,7 @@ def drain(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContex
             step.limits,
             lambda view: [listener.name for listener in view.listeners if listener.started],
         )
-        return failed or Done("nothing is under way", {"restarts": waited.mended})
+        return failed or Done("nothing is under way", {"restarts": waited.repairs})
 
     return with_pauses_lifted(tools, move, context, drained)
 
@@ -390,7 +390,7 @@ def reinstate(tools: MirrorTools, step: PlannedStep, move: Move, context: StepCo
         for local, peer in link_ends
     ]
     subject, events = f"of {move.target}'s residue under way", [event for two in both for event in two]
-    waited = Wait(tools, events, context, subject, counts=EVENTS, scope=ReadScope.OUTFLOW, must_fall=True)
+    waited = Wait(tools, events, context, subject, counts=EVENTS, scope=ReadScope.OUTFLOW, stalls_unless_falling=True)
     failed = waited.until(tools.rules.drain.poll, step.limits, stable_for=QUIET_READINGS)
     if failed is not None:
         return replace(failed, text=f"{move.target} is not taken in: {failed.text}")

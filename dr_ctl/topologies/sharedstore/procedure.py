@@ -163,7 +163,7 @@ def activate(tools: StoreTools, step: PlannedStep, move: Move, context: StepCont
         if isinstance(outcome, Failed):  # only a refusal shows that nothing came of it
             tools.observer.brokers[call.site][call.unit].document_files.remove(STOPPED)
             return Failed(f"{call.summary}: {outcome.text}")
-    tools.opened = tools.opened or bool(holding)
+    tools.activation_sent = tools.activation_sent or bool(holding)
     if (failed := _until_served(tools, step, holding, move, context)) is not None:
         return failed
     took_s = context.monotonic() - began

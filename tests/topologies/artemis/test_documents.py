@@ -35,7 +35,7 @@ def documents(broker: Management) -> Documents:
         clock_ms=Session.clock_ms,
         site=broker.site,
         pair="orders-1",
-        names=lambda: view,
+        last_view=lambda: view,
         wire=lambda: _Direct(broker),
         close=lambda: None,
     )

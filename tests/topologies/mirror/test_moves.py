@@ -310,7 +310,7 @@ class World(made.StepContext):
         assert "restarting it" in text
         assert "although the peer answers" in text
 
-    def names(self) -> BrokerView:
+    def last_view(self) -> BrokerView:
         return flow()
 
     def change(self, calls: Any, context: Any) -> list[Any]:
@@ -396,7 +396,7 @@ class Scripted:
     pair: str = PAIR
     taken: int = 0
 
-    def names(self) -> BrokerView:
+    def last_view(self) -> BrokerView:
         return closed(self.site)
 
     def read(self, scope: ReadScope, *, timeout_s: float) -> BrokerView:

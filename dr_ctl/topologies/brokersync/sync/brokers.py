@@ -51,7 +51,7 @@ class End:
 
     @property
     def broker(self) -> str:
-        return self._session.names().broker
+        return self._session.last_view().broker
 
     def ask(self, *reads: Read | Search) -> list[Answer]:
         return self._session.reader().read(reads, timeout_s=LOOK_S)

@@ -75,7 +75,7 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
         return Failed(kept_out)
     if why is not None:
         return Failed(why)
-    tools.opened, served = tools.opened or bool(starts), tools.may_serve or move.activation
+    tools.activation_sent, served = tools.activation_sent or bool(starts), tools.may_serve or move.activation
     opening = _Opening(tools, starts, move, context)
     failed = opening.not_opened()
     tools.may_serve = tools.may_serve or (bool(starts) and not isinstance(failed, Failed))

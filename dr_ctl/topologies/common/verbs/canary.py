@@ -153,7 +153,7 @@ class _Pair:
         login_result = self._peer.try_login(timeout_s=timeouts.login_s) if self._peer.fenced_by_listener else None
         if isinstance(login_result, Connected):
             return Failed(f"{self._over_there} lets a client in, and waits by its flags")
-        carries = self._local.names().link.carries(self._name)
+        carries = self._local.last_view().link.carries(self._name)
         failed = (
             self._made(SEND, put, "sent_s")
             or (self._seen(MESSAGES, "seen_s") if carries is not ReplicationScope.NOTHING else None)
@@ -212,7 +212,7 @@ class _Pair:
 
     @property
     def _needs(self) -> str:
-        return str(self._local.names().link.needs.format(self._name))
+        return str(self._local.last_view().link.needs.format(self._name))
 
     def _left_out(self, carries: ReplicationScope) -> tuple[Finding, ...]:
         if carries is ReplicationScope.ALL:

@@ -253,7 +253,7 @@ def with_pauses_lifted(tools: Tools[Broker], move: Move, context: StepContext, d
     """Drain, and lift the pauses beside it. The lifting is always waited for: its calls are in the journal."""
 
     def lift() -> list[str]:
-        known = [session.names() for session in tools.observer.at(move.source)]
+        known = [session.last_view() for session in tools.observer.at(move.source)]
         return _lift_all(tools, _paused_now(tools, known), move, context)
 
     lifting = in_background(lift, "lift pauses")
