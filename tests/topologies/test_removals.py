@@ -57,7 +57,7 @@ WITHOUT: Final = {
     "continuity/reinstate.py:_forgotten": COMMANDS,
     "continuity/reinstate.py:_set_aside": PLANNED,
     "mirror/procedure.py:move_calls": ASIDE,
-    "mirror/procedure.py:_left_over_aside": PLANNED,
+    "mirror/procedure.py:_leftovers_aside": PLANNED,
 }
 
 

@@ -36,7 +36,7 @@ def test_the_whole_look_of_the_product_reads_the_same_things(pair: PluginSubject
         assert view.service is not None
         assert (view.service.site_id, view.service.staging_ms, view.service.interval_ms) == (view.site, 500, 500.0)
         assert view.service.prefix == "continuity.cmd"
-        assert all(view.link.ships.values())
+        assert all(view.link.links_started.values())
         assert (list(view.link.unsettled()), view.fence.clients_elsewhere()) == ([], [])
         for flow in view.flows:
             assert (flow.out_mirror.routing, flow.staging.routing) == ("anycast", "anycast")
@@ -277,7 +277,7 @@ def test_a_bridge_starts_again_where_its_peers_listener_opens_or_its_way_is_heal
     pair.execute("paris", listener, "stop()")
 
     until(lambda: not any(queue.consumers for flow in pair.view("london").flows for queue in flow.outflow))
-    assert all(pair.view("london").link.ships.values())
+    assert all(pair.view("london").link.links_started.values())
     pair.send(IN, ["a"])
     assert pair.depths(IN, SHIPPED, STAGED) == [1, 1, 0, 0, 0, 0]
     first = pair.flow("london", IN).out_mirror.oldest_ms

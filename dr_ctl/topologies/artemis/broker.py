@@ -371,7 +371,7 @@ def others(remote: Iterable[Connection], peer: Broker | None) -> list[Connection
     of the peer's earlier start, which a broker lists for up to a minute."""
     doing = [connection for connection in remote if connection.has_session]
     users = Counter(connection.user for connection in doing if connection.protocol == CORE)
-    bridges = sum(peer.link.ships.values()) if peer is not None else None
+    bridges = sum(peer.link.links_started.values()) if peer is not None else None
     # The bridges' user has as many connections as there are bridges, or nearly; without that number, it has the most.
     user = min(users, key=lambda user: -users[user] if bridges is None else abs(users[user] - bridges), default=None)
     return [connection for connection in doing if connection.protocol != CORE or connection.user != user]

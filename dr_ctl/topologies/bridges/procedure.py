@@ -33,7 +33,7 @@ from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import RETURNED, Snapshot
 from dr_ctl.topologies.common.topology import COMMON, TopologyDefinition
 from dr_ctl.topologies.common.verbs.activate import may_open, other_site_open, sides
-from dr_ctl.topologies.common.verbs.fence import acting, drafting, held_for_the_other, paused_as_before
+from dr_ctl.topologies.common.verbs.fence import acting, drafting, paused_as_before, residue_outcome
 from dr_ctl.topologies.common.verbs.undoing import as_before, open_again
 from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.common.waiting import Barrier, Direction, Wait, attached
@@ -165,7 +165,7 @@ def residue(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCon
         return closed
     residues = {view.pair: view.link.residue for view in tools.observer.read_at(move.target)}
     tools.residue = {pair: residue for pair, residue in residues.items() if residue is not None}
-    return held_for_the_other(
+    return residue_outcome(
         move,
         context,
         [*residues.values()],
@@ -319,7 +319,7 @@ def _switched(at: AtBroker, goal: Goal, summary: str) -> list[Call]:
 
 STARTED: Final[Wants] = ((lambda at: starts(at.view, at.move.moves), SOURCE),)
 draft_catch_up: Final = planning(
-    SOURCE, "{serving}the bridges connected, the buffers small", *STARTED, limits=Rules.catching_up
+    SOURCE, "{still_serving}the bridges connected, the buffers small", *STARTED, limits=Rules.catching_up
 )
 draft_drain: Final = planning(
     TARGET, "all messages shipped, all processed ids applied", *STARTED, limits=Rules.draining
@@ -510,7 +510,7 @@ def reinstate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepC
     return Done("what it held has arrived, and its ids are applied", figures, tuple(findings))
 
 
-def applied(tools: BridgesTools, move: Move, context: StepContext) -> Outcome:
+def settle_ids(tools: BridgesTools, move: Move, context: StepContext) -> Outcome:
     """Let the ids that have arrived be applied, and count messages that came in without their ids: these may be
     duplicates."""
     read, within_s = partial(tools.observer.unapplied_at, move.source, timeout_s=5.0), tools.timeouts.settle_s
@@ -557,7 +557,7 @@ def reconcile(tools: BridgesTools, _step: PlannedStep, move: Move, _context: Ste
 
 
 AT_SOURCE: Final = (wants.link_access_as_before, wants.pauses_as_before, wants.debts_as_before)
-UNDO_REINSTATE: Final = Undo(AT_SOURCE, (as_returned,), partial(as_before, settle=applied))
+UNDO_REINSTATE: Final = Undo(AT_SOURCE, (as_returned,), partial(as_before, once_shut=settle_ids))
 PROCEDURE: Final[Procedure[Snapshot[BrokerView], BridgesTools]] = {
     **COMMON,
     "catch-up": VerbHandler(draft_catch_up, catch_up, UNDO_SHIPPING),

@@ -71,7 +71,7 @@ class BridgesLink(Link["BrokerView"]):
         super().__init__(view)
         bridges = [bridge for flow in view.carrying for bridge in flow.bridges]
         self.listeners = self.only_listener(lambda acceptor: "CORE" in acceptor.protocols)
-        self.ships = {bridge.name: bridge.started for bridge in bridges}
+        self.links_started = {bridge.name: bridge.started for bridge in bridges}
         self.peer_nodes = nodes(bridge.connectors for bridge in bridges if len(bridge.connectors) > 1 or not bridge.ha)
         if view.flows:
             self.attached = all(flow.attached for flow in view.carrying)
@@ -150,7 +150,7 @@ class BridgesLink(Link["BrokerView"]):
         )
         if view.role is Role.STANDBY and any(queue.depth for queue in view.business.values()):
             lines.append(f"copies of processed messages stay here until `dr-ctl trim {view.site}`")
-        started = all(self.ships.values()) if self.ships else None
+        started = all(self.links_started.values()) if self.links_started else None
         return LinkSnapshot(
             view.site, view.pair, "bridges", started, self.attached, self.to_ship, self.unapplied, rate, tuple(lines),
             {"ids_to_ship": view.ids_to_ship, "queues": {flow.unit: flow.to_ship for flow in view.flows}},

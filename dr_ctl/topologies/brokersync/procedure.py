@@ -38,7 +38,7 @@ from dr_ctl.topologies.common.rules import Rules, not_accepted
 from dr_ctl.topologies.common.tools import Sender, StepFailed, Tools, must_be_none
 from dr_ctl.topologies.common.topology import COMMON, PairTopology, TopologyDefinition
 from dr_ctl.topologies.common.verbs import activate, fence, proving, quiesce
-from dr_ctl.topologies.common.verbs.fence import held_for_the_other
+from dr_ctl.topologies.common.verbs.fence import residue_outcome
 from dr_ctl.topologies.common.verbs.quiesce import LIFTED, with_pauses_lifted
 from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.common.waiting import Direction, Wait, attached
@@ -216,7 +216,7 @@ def may_move(view: BrokerView, queue: Queue, when: str | None = UNEXPLAINED, to:
 
 draft_catch_up: Final = wants.planning(
     wants.SOURCE,
-    "{serving}the network connector connected, the copy queues small",
+    "{still_serving}the network connector connected, the copy queues small",
     (lambda at: reconnects(at.view), wants.SOURCE),
     limits=Rules.catching_up,
 )
@@ -452,7 +452,7 @@ draft_reconcile: Final = wants.planning(
 
 def residue(tools: SyncTools, move: Move, context: StepContext, _was_open: bool) -> Outcome:
     residues = [view.link.residue for view in tools.views(move.target)]
-    return held_for_the_other(move, context, residues, lambda of: f"{of.messages} message(s) that it did not ship")
+    return residue_outcome(move, context, residues, lambda of: f"{of.messages} message(s) that it did not ship")
 
 
 def reinstate(tools: SyncTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:

@@ -37,7 +37,7 @@ class SyncLink(Link["BrokerView"]):
             # A connector ships where it is connected, and consumes each copy queue that holds something.
             taken = all(queue.consumers for queue in view.copying.values() if queue.depth)
             self.attached = view.network.to is not None and taken
-            self.ships = {view.network.name: view.network.to is not None}
+            self.links_started = {view.network.name: view.network.to is not None}
         elif view.copying:
             self.attached = False
 

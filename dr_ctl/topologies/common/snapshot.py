@@ -434,7 +434,7 @@ def state_to_restore(view: Broker) -> dict[str, Json]:
         "listeners": {listener.name: listener.started for listener in view.listeners},
         "mirror": {listener.name: listener.started for listener in view.link.listeners},
         "barred": view.link.rights_revoked,
-        "link": dict(view.link.ships),
+        "link": dict(view.link.links_started),
         "paused": [name for name in view.paused if name not in by_runs],
         "acceptors": {listener.name: listener.started for listener in view.acceptors},
         "queues": [queue.name for queue in view.business.values()],

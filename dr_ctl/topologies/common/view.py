@@ -229,7 +229,7 @@ class Link(ABC, Generic[V]):
     """The number of the peer's acknowledgements that have arrived and are not applied; None if unknown."""
     shipped: Mapping[str, int] | None = None
     """The number of messages shipped since the broker's start, by part of the link; None if unknown."""
-    ships: Mapping[str, bool] = MappingProxyType({})
+    links_started: Mapping[str, bool] = MappingProxyType({})
     """The connections or bridges that ship, by name, and whether each is started."""
     listeners: tuple[Acceptor, ...] = ()
     """The acceptors that the peer's link uses; a quarantine closes them."""
@@ -300,7 +300,7 @@ class Link(ABC, Generic[V]):
     @property
     def records_changes(self) -> bool:
         """Say whether a configured link brings the peer all that clients send here once they are let in."""
-        return self.missing or (bool(self.ships) and all(self.ships.values()))
+        return self.missing or (bool(self.links_started) and all(self.links_started.values()))
 
     @property
     def hears_peer(self) -> bool:
@@ -350,7 +350,7 @@ class Link(ABC, Generic[V]):
         """Say whether the effect of a call to the link is seen; return None for any other call."""
         if call.goal not in (Goal.LINK_UP, Goal.LINK_DOWN):
             return None
-        return self.ships.get(call.thing, False) is (call.goal is Goal.LINK_UP)
+        return self.links_started.get(call.thing, False) is (call.goal is Goal.LINK_UP)
 
     def at_listeners(self) -> list[Connection]:
         """Return the connections at the link's own listeners, but not those of the site's own brokers."""

@@ -1,6 +1,7 @@
-"""A want is the state that a step wants of a broker, as the calls that lead to it from what was seen. A plan shows what
-is missing by its snapshot. A run sends what is missing by the present reading until nothing is, whichever node of a
-broker is active by then. An undo wants the state of before the run."""
+"""A want is a function named for a state that a step wants of a broker, such as `link_admitted`; it returns the calls
+that lead there from what was read. A plan shows the calls that are missing by its snapshot. A run sends those missing
+by the present reading until none is, whichever node of a broker is active by then. An undo wants the state of before
+the run. `Wants` pair each want with the site at which it holds."""
 
 from __future__ import annotations
 
@@ -75,14 +76,14 @@ def planned(rules: Rules, snapshot: Snapshot[Any], move: Move, wants: Wants) -> 
 def planning(
     site: SiteOf, summary: str, *wants: tuple[Want, SiteOf], limits: Limits | None = None
 ) -> Callable[[Rules, RunbookStep, Snapshot[Any], Move], StepPlan]:
-    """Draft a step that wants these states. `summary` may hold `{source}`, `{target}`, and `{serving}`, which tells
-    that the source still serves its clients while the step waits."""
+    """Draft a step that wants these states. `summary` may hold `{source}`, `{target}`, and `{still_serving}`, a prefix
+    which tells that the source still serves its clients while the step waits."""
 
     def draft(rules: Rules, step: RunbookStep, snapshot: Snapshot[Any], move: Move) -> StepPlan:
         serving = "still serving: " if snapshot.roles[move.source] is Role.SERVING else ""
         return StepPlan(
             site(move),
-            summary.format(source=move.source, target=move.target, serving=serving),
+            summary.format(source=move.source, target=move.target, still_serving=serving),
             planned(rules, snapshot, move, wants),
             limits=limits(rules, step, move) if limits is not None else None,
         )

@@ -82,7 +82,7 @@ def _flows(view: SiteView) -> Iterator[Finding]:
     depths = {flow.queue: view.depth_of(flow.queue) for flow in view.flows}
     if remembered is not None and (deep := [f"{queue}: {n}" for queue, n in depths.items() if n > remembered]):
         yield found("DR-CONT-003", broker=view, remembered=remembered, deep=brief(deep))
-    if stopped := [bridge for bridge, started in view.link.ships.items() if not started]:
+    if stopped := [bridge for bridge, started in view.link.links_started.items() if not started]:
         yield found("DR-CONT-008", broker=view, stopped=brief(stopped))
     elif not view.link.attached:
         yield found("DR-CONT-009", broker=view)
@@ -163,7 +163,9 @@ def _compared(view: SiteView) -> str | None:
 
 def _bridges(view: SiteView) -> str | None:
     return (
-        f"{len(view.link.ships)} bridge(s), {'' if view.link.attached else 'not '}connected" if _started(view) else None
+        f"{len(view.link.links_started)} bridge(s), {'' if view.link.attached else 'not '}connected"
+        if _started(view)
+        else None
     )
 
 

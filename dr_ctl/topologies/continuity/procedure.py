@@ -40,7 +40,7 @@ QUIET_READINGS: Final = 2
 
 draft_catch_up: Final = planning(
     SOURCE,
-    "{serving}all bridges connected, the outflow small, nothing left to deliver from staging; second copies at "
+    "{still_serving}all bridges connected, the outflow small, nothing left to deliver from staging; second copies at "
     "{target} removed by id",
     (lambda at: copies.staged_removed(at, f"it lies in the queue of {at.view.site} as well"), TARGET),
     limits=Rules.catching_up,

@@ -18,7 +18,7 @@ from dr_ctl.topologies.common.calls import call, left_of, pause, quarantine_queu
 from dr_ctl.topologies.common.consumed import Consumed, Evidence, copy_exists
 from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.tools import StepFailed
-from dr_ctl.topologies.common.verbs.fence import counting, held_for_the_other, quarantine
+from dr_ctl.topologies.common.verbs.fence import counting, quarantine, residue_outcome
 from dr_ctl.topologies.common.view import Residue
 from dr_ctl.topologies.common.waiting import Direction, Wait
 from dr_ctl.topologies.common.wants import SOURCE, TARGET, AtBroker, Wants, link_admitted, planning
@@ -135,7 +135,7 @@ def _residues(tools: ContinuityTools, move: Move, context: StepContext, _was_ope
         return f"{text}; at most {if_known(residue.duplicates)} come as duplicates"
 
     residues = [_residue(session) for session in tools.observer.at(move.target)]
-    return held_for_the_other(move, context, residues, summary, ": the continuity plugin has not started")
+    return residue_outcome(move, context, residues, summary, ": the continuity plugin has not started")
 
 
 RESIDUE: Final = counting(_residues)

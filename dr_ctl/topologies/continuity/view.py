@@ -171,11 +171,11 @@ class ContinuityLink(Link["SiteView"]):
         super().__init__(view)
         outflow = [queue for flow in view.flows for queue in flow.outflow]
         self.listeners = self.only_listener(lambda acceptor: acceptor.port is not None)
-        self.ships = {bridge.name: bridge.started for flow in view.flows for bridge in flow.shipping}
+        self.links_started = {bridge.name: bridge.started for flow in view.flows for bridge in flow.shipping}
         if view.commands is not None:
             # A bridge that is connected is a consumer of the queue that it ships.
             self.attached = all(queue.consumers for queue in (*outflow, view.commands.out))
-            self.ships |= {view.commands.bridge.name: view.commands.bridge.started}
+            self.links_started |= {view.commands.bridge.name: view.commands.bridge.started}
         if view.service is not None:
             self.messages = total(flow.out_mirror.known_depth for flow in view.flows)
             self.acks = total(flow.out_acks.known_depth for flow in view.flows)
@@ -246,7 +246,7 @@ class ContinuityLink(Link["SiteView"]):
         ages = [flow.out_mirror.oldest_ms for flow in view.flows if flow.out_mirror.oldest_ms is not None]
         oldest_s = 0.0 if messages == 0 else round(max(ages) / 1000, 3) if ages else None
         even_s = drain_s(total((messages, acks, unapplied)), rate)
-        started = all(self.ships.values()) if view.service is not None else None
+        started = all(self.links_started.values()) if view.service is not None else None
         state = "connected" if self.attached else "started, not connected" if started else "stopped"
         oldest = f", the oldest {duration(oldest_s)} old" if oldest_s else ""
         line = (
@@ -466,7 +466,7 @@ class SiteView(artemis.ArtemisBroker):
         if self.service is None or self.commands is None:
             yield f"{self.site}: the continuity plugin has not started"
             return
-        if stopped := [name for name, started in self.link.ships.items() if not started]:
+        if stopped := [name for name, started in self.link.links_started.items() if not started]:
             yield f"{self.site}: bridge {', '.join(stopped[:3])} is stopped"
         elif not self.link.attached:
             yield f"{self.site}: a bridge is not connected to its peer"

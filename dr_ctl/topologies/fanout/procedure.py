@@ -75,7 +75,7 @@ COPIED: Final = (_copied, wants.TARGET)
 # Consumed messages are removed before the drain, which then has only those that are consumed in between.
 draft_catch_up: Final = wants.planning(
     wants.TARGET,
-    "{serving}what was consumed at {source} is removed at {target} by its ids",
+    "{still_serving}what was consumed at {source} is removed at {target} by its ids",
     REMOVED,
     limits=Rules.catching_up,
 )

@@ -1,6 +1,8 @@
 """The handlers of runbook verbs for a mirrored installation; the table at the end names them. They wait for links,
 reinstate a lost site, and then move aside what lies at one site alone.
 
+In a reinstatement `move.source` serves, and `move.target` is the site that returned. Its residue is what it had not
+shipped when it was lost: messages, and acknowledgements of messages that clients consumed there. An event is either.
 After both directions have drained, a message that lies only at the returned site can be neither shipped nor
 acknowledged, and clients would get it as soon as that site serves. A person has to look: dr-ctl moves the message to a
 queue of its own there, and never removes it.
@@ -30,7 +32,7 @@ from dr_ctl.topologies.common.session import ReadScope
 from dr_ctl.topologies.common.tools import must_be_none
 from dr_ctl.topologies.common.topology import COMMON, TopologyDefinition
 from dr_ctl.topologies.common.verbs import fence
-from dr_ctl.topologies.common.verbs.fence import held_for_the_other
+from dr_ctl.topologies.common.verbs.fence import residue_outcome
 from dr_ctl.topologies.common.verbs.quiesce import LIFTED, with_pauses_lifted
 from dr_ctl.topologies.common.verbs.undoing import as_before
 from dr_ctl.topologies.common.view import Residue
@@ -44,16 +46,17 @@ from dr_ctl.topologies.mirror.view import ORIGINS_UP_TO, BrokerView, MirrorSnaps
 STOP_LINK: Final = "stopBrokerConnection(java.lang.String)"
 START_LINK: Final = "startBrokerConnection(java.lang.String)"
 NOT_ATTACHED: Final = "the link is not attached, or ships nothing, although the peer answers"
-LINK_RESTARTS: Final = 3
+MAX_RESTARTS: Final = 3
 EVENTS: Final = " event(s)"
-CAUGHT_UP: Final = 500
+SMALL_OUTFLOW: Final = 500
 WAITS: Final = "acknowledgements wait to be applied"
 STALE_COUNT: Final = (
-    "if that never falls, a node counts what it had when active before: let another one take over, then start it anew"
+    "if that never falls, the active node carries a count from when it was active before: let another one take over, "
+    "then restart this one"
 )
 
 
-def _link(view: BrokerView, goal: Goal, when: str | None = None, at_most: int = 1) -> list[Call]:
+def _switch_link(view: BrokerView, goal: Goal, when: str | None = None, at_most: int = 1) -> list[Call]:
     if (link := view.broker_connection) is None:
         return []
     operation, does = (START_LINK, "start") if goal is Goal.LINK_UP else (STOP_LINK, "stop")
@@ -61,58 +64,60 @@ def _link(view: BrokerView, goal: Goal, when: str | None = None, at_most: int = 
     return [call(view, goal, link.name, asked, f"{does} link {link.name}", when, at_most)]
 
 
-def restarts(view: BrokerView) -> list[Call]:
+def restart_calls(view: BrokerView) -> list[Call]:
     """Stop and start a link: a hung handshake is otherwise waited out, which takes a minute."""
-    return [call for goal in (Goal.LINK_DOWN, Goal.LINK_UP) for call in _link(view, goal, NOT_ATTACHED, LINK_RESTARTS)]
+    goals = (Goal.LINK_DOWN, Goal.LINK_UP)
+    return [asked for goal in goals for asked in _switch_link(view, goal, NOT_ATTACHED, MAX_RESTARTS)]
 
 
-def started(at: AtBroker) -> list[Call]:
-    return at.missing(_link(at.view, Goal.LINK_UP))
+def link_started(at: AtBroker) -> list[Call]:
+    return at.missing(_switch_link(at.view, Goal.LINK_UP))
 
 
-_RESTARTS: Final[Wants] = tuple((lambda at: restarts(at.view), site) for site in (SOURCE, TARGET))
+_LINKS_RESTARTED: Final[Wants] = tuple((lambda at: restart_calls(at.view), site) for site in (SOURCE, TARGET))
 draft_catch_up: Final = planning(
-    SOURCE, "{serving}both links attached, the outflow small", *_RESTARTS, limits=Rules.catching_up
+    SOURCE, "{still_serving}both links attached, the outflow small", *_LINKS_RESTARTED, limits=Rules.catching_up
 )
 draft_drain: Final = planning(
     TARGET,
     "everything shipped and applied, in both directions; pauses lifted meanwhile",
     *LIFTED,
-    *_RESTARTS,
+    *_LINKS_RESTARTED,
     limits=Rules.draining,
 )
 # An attached link is restarted too, because a link that hangs may say that it is attached.
 draft_restart: Final = planning(
     SOURCE,
     "stop and start the link of {source}, until it is attached; clients stay where they are",
-    (lambda at: at.missing(_link(at.view, Goal.LINK_DOWN)), SOURCE),
-    (started, SOURCE),
+    (lambda at: at.missing(_switch_link(at.view, Goal.LINK_DOWN)), SOURCE),
+    (link_started, SOURCE),
     limits=lambda rules, _, move: {"within": move.spec.timeout_s or rules.timeouts.link_attach_s},
 )
 
 
 class LinkDirection(Direction[BrokerView]):
-    """The events under way from one broker to its peer, and those of the peer that wait there to be applied. A link
-    that stays unattached, or ships nothing, although its peer answers and lets links in, is restarted."""
+    """Counts what is left in one direction: the events that the broker still has to ship or has in hand (`under_way`),
+    and acknowledgements from the peer that wait at this broker to be applied. A link that stays unattached, or ships
+    nothing, although its peer answers and lets links in, is restarted."""
 
     def __init__(self, local: Session, peer: Session, tools: MirrorTools, context: StepContext, small: int = 0) -> None:
         super().__init__(local, peer)
         self._tools, self._context, self._small = tools, context, small
         self._shipped: int | None = None
         self._left: int | None = None
-        self._moved_at = context.monotonic()
-        self._hangs_at: float | None = None
+        self._progress_at = context.monotonic()
+        self._restart_at: float | None = None  # not before, if the link only stays unattached
         self._restarted = 0
 
     def left(self, view: BrokerView, _peer: BrokerView) -> int | None:
         shipped = view.outflow.added - view.outflow.depth if view.outflow is not None else None
         if shipped != self._shipped or not view.link.to_ship or not view.link.attached:
-            self._shipped, self._moved_at = shipped, self._context.monotonic()
+            self._shipped, self._progress_at = shipped, self._context.monotonic()
         self._left = total((view.under_way, view.link.unapplied))
         return self._left
 
     def why(self, view: BrokerView, peer: BrokerView) -> list[str]:
-        site, idle_s = self.local.site, self._context.monotonic() - self._moved_at
+        site, idle_s = self.local.site, self._context.monotonic() - self._progress_at
         if (why := why_not_attached(site, view)) is not None:
             return [why]
         if self._left is not None and self._left <= self._small:
@@ -125,27 +130,30 @@ class LinkDirection(Direction[BrokerView]):
 
     def repair_calls(self, view: BrokerView, peer: BrokerView | BrokerError) -> list[Call]:
         now, between_s = self._context.monotonic(), self._tools.timeouts.link_between_s * 2**self._restarted
-        lost_s = self._tools.timeouts.link_lost_s
-        idle = now - self._moved_at > self._tools.waits.hung_s
-        hangs = any(view.link.ships.values()) and (idle or not view.link.attached)
+        idle = now - self._progress_at > self._tools.waits.hung_s
+        hangs = _is_started(view) and (idle or not view.link.attached)
         if not hangs or isinstance(peer, BrokerError) or not all(listener.started for listener in peer.link.listeners):
-            self._hangs_at = None
+            self._restart_at = None
             return []
-        self._hangs_at = now if self._hangs_at is None else self._hangs_at
-        if (not idle and now - self._hangs_at < lost_s) or self._restarted >= LINK_RESTARTS:
+        self._restart_at = now + self._tools.timeouts.link_lost_s if self._restart_at is None else self._restart_at
+        if (not idle and now < self._restart_at) or self._restarted >= MAX_RESTARTS:
             return []
-        self._hangs_at, self._moved_at = now + between_s - lost_s, now
+        self._restart_at, self._progress_at = now + between_s, now
         self._restarted += 1
         what = "ships nothing" if idle else "is not attached"
         self.repairing = f"the link {what} although the peer answers: restarting it"
         # Stop and start travel in one POST, so no call comes between and leaves the link stopped.
-        return restarts(self.local.last_view())
+        return restart_calls(self.local.last_view())
+
+
+def _is_started(view: BrokerView) -> bool:
+    return view.broker_connection is not None and view.broker_connection.started
 
 
 def why_not_attached(name: str, view: BrokerView) -> str | None:
     if view.link.missing or view.link.attached:
         return None
-    return f"the link of {name} is not {'attached' if any(view.link.ships.values()) else 'started'}"
+    return f"the link of {name} is not {'attached' if _is_started(view) else 'started'}"
 
 
 def _both(tools: MirrorTools, move: Move, context: StepContext, small: int = 0) -> Wait[BrokerView]:
@@ -157,32 +165,32 @@ def _both(tools: MirrorTools, move: Move, context: StepContext, small: int = 0) 
 
 
 def catch_up(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    waited = _both(tools, move, context, CAUGHT_UP)
-    failed = waited.until(tools.timeouts.link_poll_s, step.limits, stable_for=1)
-    if failed is not None and (waited.why or waited.first is None or waited.last is None):
-        return Failed(f"not caught up: {brief(waited.why) or failed.text}")
-    under_way, first = waited.last or 0, waited.first or 0
+    wait = _both(tools, move, context, SMALL_OUTFLOW)
+    failed = wait.until(tools.timeouts.link_poll_s, step.limits, stable_for=1)
+    if failed is not None and (wait.why or wait.first is None or wait.last is None):
+        return Failed(f"not caught up: {brief(wait.why) or failed.text}")
+    under_way, first = wait.last or 0, wait.first or 0
     if failed is not None and under_way >= first:
         return Failed(f"the outflow grows while clients work: {first} event(s), then {under_way}")
-    return Done(f"{under_way} event(s) under way", {"under_way": under_way, "restarts": waited.repairs})
+    return Done(f"{under_way} event(s) under way", {"under_way": under_way, "restarts": wait.repairs})
 
 
 def drain(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Lift the pauses and wait, side by side, until nothing is under way in either direction."""
 
     def drained() -> Outcome:
-        waited = _both(tools, move, context)
-        failed = waited.until(
+        wait = _both(tools, move, context)
+        failed = wait.until(
             tools.rules.drain.poll,
             step.limits,
-            lambda view: [listener.name for listener in view.listeners if listener.started],
+            opened=lambda view: [listener.name for listener in view.listeners if listener.started],
         )
-        return failed or Done("nothing is under way", {"restarts": waited.repairs})
+        return failed or Done("nothing is under way", {"restarts": wait.repairs})
 
     return with_pauses_lifted(tools, move, context, drained)
 
 
-def restart(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+def restart_link(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     tools.change(step.calls, context)  # in one request, so no call comes between and leaves the link stopped
 
     def detached() -> dict[str, str]:
@@ -200,36 +208,34 @@ def restart(tools: MirrorTools, step: PlannedStep, move: Move, context: StepCont
 UNDO_LINK: Final = Undo(source=(links_as_before,), target=(links_as_before,))
 
 
-Numbers = Mapping[Origin, int]
-
-
 @dataclass(frozen=True, slots=True)
 class LeftOver:
-    """The messages of one queue that lie at one side alone, those at the returned broker with the numbers that it gave
-    them."""
+    """The messages of one queue of `view` that are to be moved aside, each with the number that this broker gave it,
+    and those that lie only at the serving site, where they stay."""
 
     view: BrokerView
     queue: str
-    to_move: Numbers
+    to_move: Mapping[Origin, int]
     only_at_serving: frozenset[Origin] = frozenset()
 
 
-def _left_over_aside(at: AtBroker) -> Iterator[Call]:
-    """Plan to take out what lies only at the returned site once all of it has arrived."""
+def _leftovers_aside(at: AtBroker) -> Iterator[Call]:
+    """Want what lies only at the returned site, once everything has arrived, in a queue of dr-ctl's own."""
     view, name = at.view, quarantine_queue(at.view.site, "…")
-    when = f"messages lie only at {view.site} for longer than anything explains"
+    when = f"messages lie only at {view.site} for longer than shipping can take"
     created, moved = (request(beans.server(view.broker), operation, (name,)) for operation in (CREATE_QUEUE, MOVE))
     yield call(view, Goal.WRITE, name, created, f"create {name}", when, len(view.business))
     yield call(view, Goal.MOVE, ALL, moved, f"move each of them to {name}", when, ORIGINS_UP_TO)
 
 
 draft_reconcile: Final = planning(
-    SOURCE, "what was recovered, duplicated, or left over at one side", (_left_over_aside, TARGET)
+    SOURCE, "what was recovered, duplicated, or left over at one side", (_leftovers_aside, TARGET)
 )
 
 
 def reconcile(tools: MirrorTools, _step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    """Name queues that stay different, and move their messages aside: messages under way explain a short difference."""
+    """Report queues that stay different, and move aside what only the returned site has: messages under way explain a
+    short difference."""
     first: dict[tuple[str, str], LeftOver] = {}
 
     def read() -> tuple[MirrorSnapshot, dict[tuple[str, str], Counts]]:
@@ -257,10 +263,10 @@ def reconcile(tools: MirrorTools, _step: PlannedStep, move: Move, context: StepC
     ]
     differing = [finding.text(move.source, move.target) for finding in wrong.values()]
     findings = [found("DR-RECONCILE-001", queues=brief(differing))] if differing else []
-    if moved := moved_aside(tools, leftovers, context):
+    if moved := move_aside(tools, leftovers, context):
         count, queues = sum(moved.values()), ", ".join(moved)
         findings.append(found("DR-RECONCILE-002.kept_aside", target=move.target, count=count, queues=queues))
-    text = f"{tools.rejoined.text}{tools.rejoined.duplicates(move.target)}"
+    text = f"{tools.return_result.text}{tools.return_result.duplicates(move.target)}"
     ids: Json = {
         leftover.queue: {
             move.target: [identity(origin) for origin in sorted(leftover.to_move)],
@@ -269,7 +275,7 @@ def reconcile(tools: MirrorTools, _step: PlannedStep, move: Move, context: StepC
         for leftover in leftovers
     }
     own: dict[str, Json] = {"left_over": [*differing], "left_over_ids": ids, "quarantined": dict(moved)}
-    return Done(text, {**document(tools.rejoined), **own}, tuple(findings))
+    return Done(text, {**document(tools.return_result), **own}, tuple(findings))
 
 
 def _left_over(
@@ -297,7 +303,7 @@ def _messages(tools: MirrorTools, view: BrokerView, name: str) -> Browsed:
     return browsed(reader, view, [queue], limit=RESIDUE_UP_TO)[0] if queue is not None else Browsed({})
 
 
-def moved_aside(tools: MirrorTools, leftovers: Iterable[LeftOver], context: StepContext) -> dict[str, int]:
+def move_aside(tools: MirrorTools, leftovers: Iterable[LeftOver], context: StepContext) -> dict[str, int]:
     moved: dict[str, int] = {}
     for leftover in leftovers:
         if not leftover.to_move:
@@ -307,13 +313,13 @@ def moved_aside(tools: MirrorTools, leftovers: Iterable[LeftOver], context: Step
         after = _messages(tools, tools.observer.brokers[leftover.view.site][leftover.view.pair].read(), leftover.queue)
         stayed = leftover.to_move.keys() & after.ids
         done = len(leftover.to_move) - len(stayed) + sum(moved.values())
-        what = f"message(s) of {leftover.queue} could not be moved to {name} ({done} were moved and stay there)"
+        what = f"message(s) of {leftover.queue} could not be moved to {name} ({done}, of all queues, were moved)"
         must_be_none(stayed, what, outcomes)
         moved[name] = moved.get(name, 0) + len(leftover.to_move)
     return moved
 
 
-def move_calls(view: BrokerView, queue: str, messages: Numbers) -> list[Call]:
+def move_calls(view: BrokerView, queue: str, messages: Mapping[Origin, int]) -> list[Call]:
     name, bean = quarantine_queue(view.site, queue), view.business[queue].bean
     made = request(beans.server(view.broker), CREATE_QUEUE, (json.dumps(internal_queue(name, "")), True))
     moves = [
@@ -327,20 +333,21 @@ def move_calls(view: BrokerView, queue: str, messages: Numbers) -> list[Call]:
 
 
 QUIET_READINGS: Final = 5
-BACKLOG: Final = 500  # events of the serving site's producers, which go on, are always under way and are no residue
+# Producers go on at the serving site: so many of its events are always under way, and more of them hold the residue up.
+BACKLOG: Final = 500
 
 
 def _queues_paused(at: AtBroker) -> list[Call]:
-    """Want every queue paused, whatever the settings narrow: a queue that goes on delivering would meet the residue.
-    The pauses last, because a restart must not let residue meet consumers."""
+    """Want every queue paused, also those that the settings leave out: a consumer would get residue whose
+    acknowledgement has yet to arrive. The pauses outlast a restart of the broker."""
     return at.missing(pause(at.view, queue, lasting=True) for queue in at.view.business.values())
 
 
 QUEUES_PAUSED: Final[Wants] = ((_queues_paused, wants.SOURCE),)
-# If both sites were lost in turn, the returning one still keeps the other out.
+# A returned site still keeps the other out if it was itself the survivor of an earlier failover.
 LINK_ADMITTED: Final[Wants] = (
     (wants.link_admitted, wants.SOURCE),
-    (lambda at: [*wants.link_admitted(at), *started(at)], wants.TARGET),
+    (lambda at: [*wants.link_admitted(at), *link_started(at)], wants.TARGET),
 )
 RESUMED_AND_CLEARED: Final[Wants] = ((wants.delivery_resumed, wants.SOURCE), *wants.DEBTS_CLEARED)
 draft_reinstate: Final = wants.planning(
@@ -358,7 +365,7 @@ def _activity(views: Sequence[BrokerView]) -> str:
         for queue in view.business.values()
         if queue.added or queue.acked
     ]
-    return f"; since its start, by them and by the mirror: {brief(done) or 'nothing came or went'}"
+    return f"; since its start, by clients and by the mirror: {brief(done) or 'nothing came or went'}"
 
 
 def count_residue(tools: MirrorTools, move: Move, context: StepContext, was_open: bool) -> Outcome:
@@ -369,7 +376,7 @@ def count_residue(tools: MirrorTools, move: Move, context: StepContext, was_open
     since = sum(len(ids) for residue in tools.residue.values() for ids in residue.since.values())
     late = f", {since} of these written since it is back" if since else ""
     residues = [*tools.residue.values()]
-    return held_for_the_other(
+    return residue_outcome(
         move, context, residues, lambda held: f"{held.messages} message(s) and {held.acks} acknowledgement(s){late}"
     )
 
@@ -378,27 +385,27 @@ def reinstate(tools: MirrorTools, step: PlannedStep, move: Move, context: StepCo
     if nothing_owed(tools.observer.observe(), move):
         # A process may have died right after striking out the debts: delivery is not paused once more.
         if all(not residue.messages and not residue.acks for residue in tools.residue.values()):
-            tools.rejoined.begin()
+            tools.return_result.start_counting()
         return NotNeeded(f"{move.target} is taken in already")
     if left := tools.send_missing(QUEUES_PAUSED, move, context):
         return Failed(f"could not pause {brief([call.thing for call in left])}")
     before = {view.pair: (view, _origins(tools, view)) for view in tools.observer.read_at(move.source)}
-    tools.send_missing(LINK_ADMITTED, move, context)  # the wait tells what keeps it out
+    tools.send_missing(LINK_ADMITTED, move, context)  # the wait below shows what failed
     link_ends = tools.observer.between(move.target, move.source)
     both = [
         (_FromReturned(local, peer, tools, context), _FromServing(peer, local, tools, context))
         for local, peer in link_ends
     ]
     subject, events = f"of {move.target}'s residue under way", [event for two in both for event in two]
-    waited = Wait(tools, events, context, subject, counts=EVENTS, scope=ReadScope.OUTFLOW, stalls_unless_falling=True)
-    failed = waited.until(tools.rules.drain.poll, step.limits, stable_for=QUIET_READINGS)
+    wait = Wait(tools, events, context, subject, counts=EVENTS, scope=ReadScope.OUTFLOW, stalls_unless_falling=True)
+    failed = wait.until(tools.rules.drain.poll, step.limits, stable_for=QUIET_READINGS)
     if failed is not None:
         return replace(failed, text=f"{move.target} is not taken in: {failed.text}")
-    tools.rejoined.begin()
+    tools.return_result.start_counting()
     for view in tools.observer.read_at(move.source):
         _compare(tools, view, *before[view.pair])
     tools.reach(RESUMED_AND_CLEARED, move, context)
-    return Done(tools.rejoined.text, document(tools.rejoined))
+    return Done(tools.return_result.text, document(tools.return_result))
 
 
 def _origins(tools: MirrorTools, view: BrokerView) -> dict[str, frozenset[Origin] | None]:
@@ -413,36 +420,37 @@ def _origins(tools: MirrorTools, view: BrokerView) -> dict[str, frozenset[Origin
 def _compare(
     tools: MirrorTools, view: BrokerView, was: BrokerView, origins: Mapping[str, frozenset[Origin] | None]
 ) -> None:
-    """Compare with what a broker `was` before the residue was let in, while no queue delivers. New messages with an
-    origin at the other site came out of the residue. A message that was acknowledged at the returned site, and is gone
-    at the serving one too, was delivered twice, unless its acknowledgement was applied there before."""
-    rejoined, counted = tools.rejoined, tools.residue.get(view.pair)
+    """Compare the serving broker with what it `was` before the residue was let in; no queue delivers meanwhile.
+    Recovered are the messages that are new here and were born at the returned broker. Consumed at both sites may be
+    those acknowledged there that did not lie here before, unless their acknowledgements had been applied before the
+    loss. Where acknowledgements name no messages, those are counted that took no message out here."""
+    result, counted = tools.return_result, tools.residue.get(view.pair)
     for name, ids in _origins(tools, view).items():
         before = origins.get(name, frozenset())  # a queue that came with the residue was not there
         if ids is None or before is None:
-            rejoined.not_read.append(name)
+            result.not_read.append(name)
         else:
-            rejoined.add_recovered(name, [id_ for id_ in ids - before if id_[0] != view.node])
+            result.add_recovered(name, [(node, number) for node, number in ids - before if node != view.node])
     if counted is None:
-        rejoined.acks = None
+        result.acks = None
     elif counted.acked is None:
         now, then = (sum(queue.removed for queue in at.business.values()) for at in (view, was))
-        rejoined.add_acks(max(0, counted.acks - (now - then)))
-        rejoined.acks_by_id = None
+        result.add_unmatched_count(max(0, counted.acks - (now - then)))
+        result.acks_by_id = None
     else:
         for name, acked in counted.acked.items():
             gone, echoes = acked - (origins.get(name) or frozenset()), counted.since.get(name, frozenset())
-            rejoined.add_acked(name, gone - echoes)
-            rejoined.echoes += len(gone & echoes)
+            result.add_unmatched(name, gone - echoes)
+            result.echoes += len(gone & echoes)
 
 
 class _FromReturned(LinkDirection):
     def left(self, local: BrokerView, peer: BrokerView) -> int | None:
         super().left(local, peer)
-        attached = not any(why_not_attached(view.site, view) for view in (local, peer))
+        is_attached = not any(why_not_attached(view.site, view) for view in (local, peer))
         backlog = peer.under_way or 0
-        residue = total((local.under_way, peer.link.unapplied, backlog if backlog > BACKLOG else 0))
-        self._left = residue if attached else None
+        left = total((local.under_way, peer.link.unapplied, backlog if backlog > BACKLOG else 0))
+        self._left = left if is_attached else None
         return self._left
 
 
@@ -456,24 +464,25 @@ class _FromServing(LinkDirection):
 
 
 def move_consumed_aside(tools: MirrorTools, move: Move, context: StepContext) -> Outcome:
-    """Move aside at the serving site what was consumed at the returned one. The way between is shut. Idempotent."""
-    partial_return = tools.partial_return
-    partial_return.duplicates, partial_return.why = 0, None
-    _settled(tools, move, context)
+    """Undo a reinstatement half done, once the way between the sites is shut again: move aside at the serving site
+    what was consumed at the returned one. Idempotent."""
+    undone_return = tools.undone_return
+    undone_return.duplicates, undone_return.why = 0, None
+    _wait_until_settled(tools, move, context)
     for view in tools.observer.read_at(move.source):
         held, why = _still_held(tools, move.target, view.pair)
         if held is None or held.consumed is None:
             # Duplicates are no more than the messages here, and than those acknowledged there, where that is known.
             lying = sum(max(0, queue.depth) for queue in view.business.values())
-            partial_return.duplicates += lying if held is None else min(lying, held.acks)
-            partial_return.why = why
+            undone_return.duplicates += lying if held is None else min(lying, held.acks)
+            undone_return.why = why
             continue
-        for name, count in moved_aside(tools, _consumed_here(tools, view, held.consumed), context).items():
-            partial_return.taken_out[name] = partial_return.taken_out.get(name, 0) + count
-    return Done("as it was", document(partial_return), partial_return.findings(move))
+        for name, count in move_aside(tools, _consumed_here(tools, view, held.consumed), context).items():
+            undone_return.taken_out[name] = undone_return.taken_out.get(name, 0) + count
+    return Done("as it was", document(undone_return), undone_return.findings(move))
 
 
-def _settled(tools: MirrorTools, move: Move, context: StepContext) -> None:
+def _wait_until_settled(tools: MirrorTools, move: Move, context: StepContext) -> None:
     """Wait until events that have arrived are applied, and events that the link held lie in its outflow again."""
 
     def applied() -> bool:
@@ -489,38 +498,40 @@ def _settled(tools: MirrorTools, move: Move, context: StepContext) -> None:
 
 
 def _still_held(tools: MirrorTools, site: str, pair: str) -> tuple[Residue | None, str]:
-    """Return the returned broker's residue, as read now or as counted before: a closed broker does no more."""
+    """Return the returned broker's residue as read now, else as counted before, because a closed broker's residue does
+    not grow; and the reason for which it may not name each message."""
     session = tools.observer.brokers[site][pair]
     counted = tools.residue.get(pair)
     try:
         now = residue(session.reader(), session.read())
     except BrokerError as error:
-        return counted, f"which were done there could not be read: {error}"
-    too_deep = f"which of them were done there is not known: {now.messages + now.acks} events are too many to look at"
-    return (counted if now.consumed is None and counted is not None and counted.consumed is not None else now), too_deep
+        return counted, f"which messages were consumed at {site} could not be read: {error}"
+    too_deep = f"which were consumed at {site} is not known: {now.messages + now.acks} events are too many to look at"
+    counted_by_id = now.consumed is None and counted is not None and counted.consumed is not None
+    return counted if counted_by_id else now, too_deep
 
 
 def _consumed_here(tools: MirrorTools, view: BrokerView, consumed: Mapping[str, frozenset[Origin]]) -> list[LeftOver]:
     """Return what lies here of the messages consumed at the returned site; a queue too deep is only counted."""
-    done, partial_return = [], tools.partial_return
+    done, undone_return = [], tools.undone_return
     for name in [name for name in consumed if name in view.business and view.business[name].depth]:
         queue = view.business[name]
         if queue.depth > RESIDUE_UP_TO:
-            partial_return.duplicates += min(queue.depth, len(consumed[name]))
-            partial_return.why = f"{name} is too deep to look at each message"
+            undone_return.duplicates += min(queue.depth, len(consumed[name]))
+            undone_return.why = f"{name} is too deep to look at each message"
             continue
         local = _messages(tools, view, name)
         lying_here = {origin: number for origin, number in local.numbers.items() if origin in consumed[name]}
-        if may_be := min(local.unnamed, len(consumed[name]) - len(lying_here)):
-            partial_return.duplicates += may_be
-            partial_return.why = f"the broker does not show where messages of {name} come from"
+        if unnamed := min(local.unnamed, len(consumed[name]) - len(lying_here)):
+            undone_return.duplicates += unnamed
+            undone_return.why = f"the broker does not show where messages of {name} come from"
         done.append(LeftOver(view, name, lying_here))
     return done
 
 
 UNDO_REINSTATE: Final = Undo(
     source=(wants.link_access_as_before, wants.pauses_as_before, wants.debts_as_before),
-    by=partial(as_before, settle=move_consumed_aside),
+    by=partial(as_before, once_shut=move_consumed_aside),
 )
 
 
@@ -528,14 +539,14 @@ PROCEDURE: Final[Procedure[MirrorSnapshot, MirrorTools]] = {
     **COMMON,
     "catch-up": VerbHandler(draft_catch_up, catch_up, UNDO_LINK),
     "drain": VerbHandler(draft_drain, drain, UNDO_LINK),
-    "restart-link": VerbHandler(draft_restart, restart, UNDO_LINK),
+    "restart-link": VerbHandler(draft_restart, restart_link, UNDO_LINK),
     # These verbs take a lost site in again.
     "residue": fence.counting(count_residue, _activity),
     "reinstate": VerbHandler(draft_reinstate, reinstate, UNDO_REINSTATE),
     "reconcile": VerbHandler(draft_reconcile, reconcile),
 }
-BY_COUNT: Final = (
+WHETHER_THE_SAME: Final = (
     f"whether messages are the same, and not only as many: in queues deeper than {ORIGINS_UP_TO}, beside delayed "
     "messages, and where a broker does not show a message's origin"
 )
-TOPOLOGY: Final = TopologyDefinition(PROCEDURE, CHECKS, READS, MirrorTools, cannot_tell=(BY_COUNT,))
+TOPOLOGY: Final = TopologyDefinition(PROCEDURE, CHECKS, READS, MirrorTools, cannot_tell=(WHETHER_THE_SAME,))

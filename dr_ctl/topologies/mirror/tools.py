@@ -102,7 +102,7 @@ class ReturnResult:
         """The ids of the messages that were recovered, by queue."""
         return self.recovered or {}
 
-    def begin(self) -> None:
+    def start_counting(self) -> None:
         """Count from here on: all that is let in is seen."""
         self.recovered, self.acks, self.acks_by_id, self.echoes = {}, 0, {}, 0
 
@@ -110,12 +110,12 @@ class ReturnResult:
         if self.recovered is not None and (new := sorted(identity(origin) for origin in origins)):
             self.recovered[queue] = self.recovered.get(queue, []) + new
 
-    def add_acks(self, count: int) -> None:
+    def add_unmatched_count(self, count: int) -> None:
         self.acks = self.acks + count if self.acks is not None else None
 
-    def add_acked(self, queue: str, origins: Iterable[Origin]) -> None:
+    def add_unmatched(self, queue: str, origins: Iterable[Origin]) -> None:
         names = sorted(identity(origin) for origin in origins)
-        self.add_acks(len(names))
+        self.add_unmatched_count(len(names))
         if self.acks_by_id is not None and names:
             self.acks_by_id[queue] = self.acks_by_id.get(queue, []) + names
 
@@ -152,7 +152,7 @@ class ReturnResult:
 
 
 @dataclass
-class PartialReturn:
+class UndoneReturn:
     """The messages of a half return that were taken out of the serving site, by queue of dr-ctl's own."""
 
     taken_out: dict[str, int] = field(default_factory=dict)
@@ -172,8 +172,8 @@ class PartialReturn:
 
 
 class MirrorTools(Tools[BrokerView]):
-    """`residue` is what each pair's returned broker held when it was counted, `rejoined` what became of it,
-    `partial_return` what an undo has taken out of it."""
+    """`residue` is what each pair's returned broker held when it was counted, `return_result` what became of it,
+    `undone_return` what the undo of a reinstatement has moved aside."""
 
     observer: Observer
     by_console = "start its client acceptors"
@@ -182,5 +182,5 @@ class MirrorTools(Tools[BrokerView]):
         super().__init__(observer, recipe, sender, MirrorGate(observer, recipe.rules.drain.poll))
         self.waits = self.timeouts.of(MirrorTimeouts)
         self.residue: dict[str, Residue] = {}
-        self.rejoined = ReturnResult()
-        self.partial_return = PartialReturn()
+        self.return_result = ReturnResult()
+        self.undone_return = UndoneReturn()

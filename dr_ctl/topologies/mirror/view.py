@@ -34,7 +34,7 @@ class MirrorLink(Link["BrokerView"]):
         self.shipped = {outflow.name: outflow.removed} if outflow is not None else None
         self.unapplied = view.pending_acks if view.pending_acks >= 0 else None
         if link is not None:
-            self.ships = {link.name: link.started}
+            self.links_started = {link.name: link.started}
             addresses = [urlsplit(address) for address in link.uri.split("#")]
             self.speaks_amqp_to = [Address(url.hostname, url.port) for url in addresses if url.hostname and url.port]
             self.peer_nodes = [f"{address.host}:{address.port}" for address in self.speaks_amqp_to]

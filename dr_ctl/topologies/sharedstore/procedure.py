@@ -81,7 +81,7 @@ def _planning(
     return lambda rules, step, snapshot, move: (nothing if snapshot.one_store else waits)(rules, step, snapshot, move)
 
 
-draft_catch_up: Final = _planning(SOURCE, "{serving}the replica of the store not far behind", Rules.catching_up)
+draft_catch_up: Final = _planning(SOURCE, "{still_serving}the replica of the store not far behind", Rules.catching_up)
 draft_drain: Final = _planning(TARGET, "the replica of the store has all of it", Rules.draining)
 # Only debts are cleared: the returned broker waits by itself.
 draft_reinstate: Final = planning(TARGET, "{target} waits for the store; debts are cleared", *DEBTS_CLEARED)

@@ -207,7 +207,7 @@ def test_a_node_that_was_active_and_waits_now_is_no_broker(policy: str, error: t
 
 
 # Two bridges of its link are at work.
-PEER = SimpleNamespace(link=SimpleNamespace(ships={"one": True, "two": True, "three": False}))
+PEER = SimpleNamespace(link=SimpleNamespace(links_started={"one": True, "two": True, "three": False}))
 
 
 def conn(user: str, protocol: str = "CORE") -> Connection:

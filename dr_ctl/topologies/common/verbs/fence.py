@@ -182,7 +182,7 @@ def counting(
     return VerbHandler(draft, act)
 
 
-def held_for_the_other(
+def residue_outcome(
     move: Move,
     context: StepContext,
     residues: Sequence[Residue | None],

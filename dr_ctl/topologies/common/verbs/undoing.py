@@ -18,18 +18,18 @@ from dr_ctl.topologies.common.tools import ROLES, WAYS_IN, StepFailed, Tools
 from dr_ctl.topologies.common.view import Broker
 
 # A return does this about all that has come in, once the way is shut again and before anything else is put back.
-Settle = Callable[[Any, Move, StepContext], Outcome]
+OnceShut = Callable[[Any, Move, StepContext], Outcome]
 
 
 def as_before(
-    tools: Tools[Any], step: PlannedStep, move: Move, context: StepContext, settle: Settle | None = None
+    tools: Tools[Any], step: PlannedStep, move: Move, context: StepContext, once_shut: OnceShut | None = None
 ) -> Outcome:
     opens, ships, others = list[Call](), list[Call](), list[Call]()
     for call in step.inverse:
         lets_in = call.site == move.source and call.goal in (*ROLES, *WAYS_IN)
         (opens if lets_in else ships if call.goal in (Goal.LINK_UP, Goal.LINK_DOWN) else others).append(call)
     at_target, at_source = ([call for call in others if call.site == site] for site in (move.target, move.source))
-    put_back = partial(_put_back, settle=settle)
+    put_back = partial(_put_back, once_shut=once_shut)
     # A broker that opens late is waited for, because another call may make it begin anew.
     opened = partial(open_again, within_s=tools.opening_s)
     parts = ((put_back, at_target), (put_back, at_source), (_shipping, ships), (opened, opens))
@@ -50,23 +50,23 @@ def guarded(act: Callable[[], Outcome]) -> Outcome:
 
 
 def _put_back(
-    tools: Tools[Any], calls: Sequence[Call], move: Move, context: StepContext, settle: Settle | None
+    tools: Tools[Any], calls: Sequence[Call], move: Move, context: StepContext, once_shut: OnceShut | None
 ) -> Outcome:
     views = tools.views_of(calls)
     if not _left(calls, views):
         return NotNeeded("as it was")
-    settled: Outcome = Done("as it was")
-    if settle is not None:
+    outcome_once_shut: Outcome = Done("as it was")
+    if once_shut is not None:
         shut = [call for call in calls if call.goal is Goal.CLOSE]
         now = tools.views(calls[0].site)
         tools.change([call for call in shut if not holds(call, now)], context)
         if (open_still := still(shut, tools.views(calls[0].site))) is not None:
             return open_still
-        settled = settle(tools, move, context)
+        outcome_once_shut = once_shut(tools, move, context)
         views = tools.views_of(calls)
     tools.change(_left(calls, views), context)
     outcome = still(calls, tools.views_of(calls)) or Done("as it was")
-    return replace(outcome, evidence=settled.evidence, findings=settled.findings)
+    return replace(outcome, evidence=outcome_once_shut.evidence, findings=outcome_once_shut.findings)
 
 
 def _left(calls: Sequence[Call], views: Sequence[Broker]) -> list[Call]:
