@@ -18,7 +18,7 @@ from dr_ctl.core.errors import StartingOrEnding
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role, brief
 from dr_ctl.engine import roles
-from dr_ctl.engine.debts import Debt, DebtKind, lost_alone
+from dr_ctl.engine.debts import Debt, DebtKind, only_lost_site
 from dr_ctl.engine.operations import FAILOVER
 from dr_ctl.engine.plan import Spec
 from dr_ctl.engine.planner import against_fences
@@ -149,7 +149,7 @@ def serving_problems(assessment: Assessment) -> Iterator[Finding]:
         else:
             yield roles.both_open(snapshot) if fenced is None else found("DR-ROLE-001.rights", site=fenced)
         yield from chain(*against)
-    elif roles.is_split(snapshot) and not assessment.opened.topology.recipe.moves_parts:
+    elif roles.units_divided(snapshot) and not assessment.opened.topology.recipe.moves_parts:
         yield found("DR-ROLE-014.pairs", units=roles.served_where(snapshot))
     elif not serving:
         yield from _none_serves(assessment)
@@ -196,7 +196,7 @@ def _one_waits(assessment: Assessment, site: str) -> Finding:
 def _closed(assessment: Assessment) -> Finding:
     """Report that both sites are closed, with the commands that would open one now."""
     snapshot, (first, second) = assessment.snapshot, assessment.snapshot.roles
-    away = lost_alone(snapshot.debts)
+    away = only_lost_site(snapshot.debts)
     both = f"{first} and {second}"
     if snapshot.debts and away is None:
         return found("DR-ROLE-015.each_lost", sites=both)

@@ -35,7 +35,7 @@ from dr_ctl.engine.operations import FAILBACK, FAILOVER, SWAPOVER
 from dr_ctl.engine.plan import Plan, RunOptions
 from dr_ctl.engine.ports import Done, Estimator, UnitSnapshot
 from dr_ctl.engine.record import approvers, authors
-from dr_ctl.engine.roles import option
+from dr_ctl.engine.roles import queues_option
 from dr_ctl.engine.runs import RunFiles, write
 from dr_ctl.processes.hooks import CommandContext, run_hook
 from dr_ctl.rpo.bounds.result import Bounds
@@ -107,7 +107,7 @@ class Run:
             callbacks = Callbacks(
                 asker=lambda sentence: self.how.yes or people.says_yes(sentence),
                 hooks=lambda name, facts: run_hook(installation, name, {**of_run, **facts}),
-                begun=begun,
+                on_begun=begun,
             )
             execution.callbacks = replace(callbacks, stepper=people.stepwise) if self.how.step else callbacks
             execution.exposure = exposure
@@ -332,7 +332,7 @@ def installation_facts(installation: Installation) -> dict[str, Json]:
 def next_steps(plan: Plan, ended: RunResult[Snapshot]) -> list[str]:
     """Return the facts and the commands that a person needs after a move; empty for any other operation."""
     source, target = plan.source, plan.target
-    which = option(plan.spec) if plan.untouched else ""
+    which = queues_option(plan.spec) if plan.untouched else ""
     unconfirmed = f"Unconfirmed sends to {source}: clients repeat them, which may make duplicates."
     of = f" of {brief([*(plan.spec.units or ())])}" if which else ""
     standby = f"Standby{of}: {source}. Keep it running: it holds the only other copy."

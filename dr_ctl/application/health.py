@@ -20,7 +20,7 @@ from dr_ctl.core.model import ExitCode, Finding, Health, Role, total
 from dr_ctl.core.notation import duration
 from dr_ctl.core.system import system
 from dr_ctl.engine.ports import UnitSnapshot
-from dr_ctl.engine.roles import is_split, served_where
+from dr_ctl.engine.roles import served_where, units_divided
 from dr_ctl.rpo.bounds.result import Bounds
 from dr_ctl.topologies.registry import Snapshot
 
@@ -77,7 +77,7 @@ def _judged(caller: Caller, opened: Opened, snapshot: Snapshot) -> Result:
     texts = [
         assessment.maintenance.text if assessment.maintenance is not None else "",
         f"{serves} serves" if serves is not None else "",
-        f"both sites serve: {served_where(snapshot)}" if is_split(snapshot) else "",
+        f"both sites serve: {served_where(snapshot)}" if units_divided(snapshot) else "",
         *(problem.text for problem in problems[:NAMED]),
         f"{len(problems) - NAMED} more by `dr-ctl status`" if len(problems) > NAMED else "",
         "failover ready" if site is not None and not problems else "",

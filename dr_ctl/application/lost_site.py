@@ -20,7 +20,7 @@ from dr_ctl.engine.operations import ACTIVATE, FAILOVER, UNFENCE
 from dr_ctl.engine.plan import AlreadyThere, Decision, Plan, Refusal, Spec, plan_of
 from dr_ctl.engine.ports import NO_HINTS
 from dr_ctl.engine.record import OutageBounds
-from dr_ctl.engine.roles import lives_by, serves_all, sites_serving, word_not_believed
+from dr_ctl.engine.roles import alive_by_signs, presumption_overruled, serves_all, sites_serving
 from dr_ctl.engine.runs import Runs
 from dr_ctl.rpo.history.row import Takeover, micros, moment
 from dr_ctl.settings.model import Installation
@@ -78,7 +78,7 @@ def _answered(decided: Decision, spec: Spec, snapshot: Snapshot, lost: str) -> R
     for broker in snapshot.brokers if is_open and (worded or silent) else ():
         if broker.site == lost and broker.silent is not None and broker.silent.shows_life:
             answers = found("DR-ALIVE-001.answers", remedy=broker.silent.remedy, site=lost, why=broker.silent)
-            return Refusal((answers, *word_not_believed(snapshot, spec)), ExitCode.SERVING_SITE_ALIVE)
+            return Refusal((answers, *presumption_overruled(snapshot, spec)), ExitCode.SERVING_SITE_ALIVE)
     return None
 
 
@@ -92,7 +92,7 @@ def not_read(snapshot: Snapshot, site: str) -> Finding | None:
     if (hints := snapshot.hints.get(site, NO_HINTS)).takeovers:
         return found("DR-NODE-004", accepted=True, site=site, nodes="; ".join(hints.takeovers))
     if hints.signs:
-        lives = lives_by(site, hints)
+        lives = alive_by_signs(site, hints)
         return found("DR-ROLE-019", text=lives.text, remedy=lives.remedy)
     return None
 

@@ -29,11 +29,11 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity, brief
 from dr_ctl.core.system import system
 from dr_ctl.engine import runbook
-from dr_ctl.engine.debts import lost_alone
+from dr_ctl.engine.debts import only_lost_site
 from dr_ctl.engine.operations import ALL, HOOK, SWAPOVER, VERIFY
 from dr_ctl.engine.plan import PlannedStep, Spec
 from dr_ctl.engine.ports import Check, Done, Move, StepContext, UnitSnapshot, Unknown
-from dr_ctl.engine.roles import is_split, part_of, roles_text, served_where, sites_serving, unserved, with_queues
+from dr_ctl.engine.roles import part_of, roles_text, served_where, sites_serving, units_divided, unserved, with_queues
 from dr_ctl.rpo.bounds.result import IF_LOST, Bounds
 from dr_ctl.settings import model
 from dr_ctl.settings.model import Installation
@@ -118,7 +118,7 @@ def validate(caller: Caller, operation: str | None, to: str | None = None, *, ve
 
 def _since_the_loss(snapshot: Snapshot, findings: Sequence[Finding]) -> list[Finding]:
     """Make expected errors after a failover milder: the lost site is away, and no move goes there yet."""
-    lost = lost_alone(snapshot.debts)
+    lost = only_lost_site(snapshot.debts)
     if lost is None or sites_serving(snapshot) in ([], [lost]):
         return [*findings]
     expected = {"DR-SITE-001": Severity.WARNING, "DR-ROLE-004": Severity.INFO, "DR-RETURN-008": Severity.INFO}
@@ -193,7 +193,7 @@ def _nothing_to_verify(opened: Opened, snapshot: Snapshot, asked: Spec, data: Ve
     part, named = part_of(snapshot, asked), "" if asked.units is None else f" {brief(asked.units)}"
     if part.roles[asked.target] is Role.SERVING and list(part.roles.values()).count(Role.SERVING) == 1:
         return Result(ExitCode.OK, f"{asked.target} serves{named}; there is nothing to verify", (), data)
-    if opened.topology.recipe.moves_parts and is_split(snapshot):
+    if opened.topology.recipe.moves_parts and units_divided(snapshot):
         moved = found("DR-VERIFY-001.as_moved", target=asked.target, units=served_where(part))
         return Result.of(ExitCode.PRECHECK_FAILED, *with_queues([moved], asked), data=data)
     if all(role is Role.SERVING for role in snapshot.roles.values()):
@@ -256,7 +256,7 @@ def _installed(assessment: Assessment, forbidden: Mapping[tuple[str, str], Findi
     name, roles = opened.installation.settings.name, roles_text(snapshot)
     known = all(role in (Role.SERVING, Role.STANDBY, Role.DOWN) for role in snapshot.roles.values())
     yield Check("the roles of both sites are known", name, roles if known else None)
-    moved = opened.topology.recipe.moves_parts and is_split(snapshot)
+    moved = opened.topology.recipe.moves_parts and units_divided(snapshot)
     who = f"each queue at one site: {served_where(snapshot)}" if moved else roles
     yield Check("one site serves", name, who if site is not None or known else None, list(serving_problems(assessment)))
     yield Check("no run is open", name, run.files.name if run else "none", open_run_findings(run))

@@ -20,7 +20,7 @@ from dr_ctl.engine.executor import to_undo
 from dr_ctl.engine.journal import Journal, RunState, is_held, read_entries, replay
 from dr_ctl.engine.operations import ACTIVATE, ALONE, CLOSING, FAILOVER, REINSTATE, REINSTATING
 from dr_ctl.engine.plan import RunOptions, Spec
-from dr_ctl.engine.roles import alive, as_resumed, open_again, part_of, sites_serving, source_of
+from dr_ctl.engine.roles import as_resumed, open_again, part_of, sites_serving, source_alive, source_of
 from dr_ctl.engine.runs import RunFiles, Runs
 from dr_ctl.topologies.registry import Snapshot
 from dr_ctl.topologies.topology import LinkSnapshot
@@ -155,13 +155,13 @@ def why_not_undone(past: RunState, snapshot: Snapshot, run: str) -> Finding | No
     """Report why a run cannot be undone: the run or another party may have opened its target."""
     target = past.plan.spec.target
     role = part_of(snapshot, past.plan.spec).roles[target]
-    if not past.activation and (role is Role.STANDBY or target in past.plan.serving):
+    if not past.activation_sent and (role is Role.STANDBY or target in past.plan.serving):
         return None
     if refused_onward(past, snapshot):
         return found("DR-RUN-005.given_up", target=target, role=role.value, run=run)
-    if not past.activation and role is Role.SERVING:
+    if not past.activation_sent and role is Role.SERVING:
         return found("DR-RUN-005.opened", target=target, source=past.plan.source)
-    if not past.activation:
+    if not past.activation_sent:
         return found("DR-RUN-005.silent", target=target, role=role.value)
     return found("DR-RUN-005", target=target, role=role.value)
 
@@ -179,7 +179,7 @@ def refused_onward(past: RunState, snapshot: Snapshot) -> bool:
     spec = replace(past.plan.spec, expect_serving=None)
     part = part_of(snapshot, spec)
     if spec.operation == FAILOVER:
-        return not open_again(snapshot, past) and alive(part, spec) is not None
+        return not open_again(snapshot, past) and source_alive(part, spec) is not None
     answer = all(role in (Role.SERVING, Role.STANDBY) for role in part.roles.values())
     return spec.operation in (*ALONE, REINSTATE) and answer and isinstance(source_of(part, spec, past), Finding)
 

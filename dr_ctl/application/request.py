@@ -24,7 +24,7 @@ from dr_ctl.engine.journal import RunState
 from dr_ctl.engine.plan import AlreadyThere, Decision, Plan, Refusal, Spec, plan_of
 from dr_ctl.engine.planner import plan
 from dr_ctl.engine.ports import NO_HINTS
-from dr_ctl.engine.roles import is_split, with_queues
+from dr_ctl.engine.roles import units_divided, with_queues
 from dr_ctl.topologies.registry import Snapshot
 
 LOST_S: Final = 5.0
@@ -102,7 +102,7 @@ class Request:
             return self
         if spec.queues is not None:
             units = tuple(unit.name for unit in snapshot.units if matches((spec.queues,), unit.name))
-        elif spec.operation in (operations.QUIESCE, operations.FENCE, operations.UNFENCE) and is_split(snapshot):
+        elif spec.operation in (operations.QUIESCE, operations.FENCE, operations.UNFENCE) and units_divided(snapshot):
             units = tuple(unit.name for unit in snapshot.units if unit.serving != spec.target)
         else:
             return self

@@ -33,7 +33,7 @@ from dr_ctl.engine.operations import FAILBACK, FAILOVER, SWAPOVER, TRIM
 from dr_ctl.engine.plan import AlreadyThere, Call, Decision, Plan, Refusal, RunOptions, Spec
 from dr_ctl.engine.ports import Failed, Move, StepContext
 from dr_ctl.engine.record import record
-from dr_ctl.engine.roles import other_brokers, other_sites, part_of, roles_text, unexpected
+from dr_ctl.engine.roles import brokers_changed, part_of, roles_text, sites_changed, unexpected
 from dr_ctl.engine.runs import RunFiles, Runs
 from dr_ctl.topologies.registry import Snapshot
 
@@ -100,7 +100,7 @@ def escalate(caller: Caller, name: str | None, asked: Spec, how: RunOptions) -> 
         return no_open_run()
     with runs.lock("escalate", held=how.dry_run):
         past = recovery_options.past(files, how)
-    if past.plan.spec.operation not in _PLANNED or past.activation:
+    if past.plan.spec.operation not in _PLANNED or past.activation_sent:
         return Result.of(ExitCode.PRECHECK_FAILED, found("DR-RUN-006", run=files.name), run=files.name)
     asked = replace(
         asked,
@@ -206,7 +206,7 @@ def _await_readiness(request: Request) -> Snapshot:
     """Read both sites; for a planned move again until the target's brokers know whether clients could work there."""
     caller, snapshot, shown = request.opened.caller, request.read(), ""
     until = system().monotonic() + caller.timeouts.measured_s
-    is_planned = request.spec.operation in _PLANNED and not (request.past and request.past.activation)
+    is_planned = request.spec.operation in _PLANNED and not (request.past and request.past.activation_sent)
     while is_planned and system().monotonic() < until:
         target = (broker for broker in snapshot.brokers if broker.site == request.site)
         obstacles = ((f"{own.site}/{own.pair}", obstacle) for own in target for obstacle in own.obstacles)
@@ -316,7 +316,7 @@ def _aborted(caller: Caller, opened: Opened, how: RunOptions) -> Result:
             lock.refuse_if_held(snapshot, runs)
         asked = replace(past.plan.spec, expect_serving=how.expect_serving)
         opened.installation.must_know(asked.target, asked.expect_serving, asked.presume_down)
-        others = other_sites(snapshot, past) or other_brokers(opened.topology.recipe.basis(snapshot), past)
+        others = sites_changed(snapshot, past) or brokers_changed(opened.topology.recipe.basis(snapshot), past)
         if (others := others or unexpected(part_of(snapshot, asked), asked)) is not None:
             return Result.of(ExitCode.PRECHECK_FAILED, others, run=files.name)
         if (refused := _past_no_return(past, snapshot, files)) is not None:

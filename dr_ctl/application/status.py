@@ -19,7 +19,7 @@ from dr_ctl.core.errors import LoginRefused, Throttled
 from dr_ctl.core.model import ExitCode, Role, brief, total
 from dr_ctl.core.system import system
 from dr_ctl.engine.ports import UnitSnapshot
-from dr_ctl.engine.roles import by_site, is_split, role_text, served_where, sites_serving
+from dr_ctl.engine.roles import by_site, role_text, served_where, sites_serving, units_divided
 from dr_ctl.rpo.bounds.result import IF_LOST, Bounds
 from dr_ctl.rpo.estimate.request import AgedEstimate
 from dr_ctl.rpo.history.row import Takeover
@@ -81,7 +81,7 @@ def status(caller: Caller, opened: Opened, snapshot: Snapshot) -> Status:
     last_sample = lost_site.last_sample(opened.installation)
     findings = diagnose(assessment, last_sample, now)
     estimated, line, stale = with_age(opened.installation, site) if site is not None else (None, "", [])
-    exposed = None if is_split(snapshot) else site
+    exposed = None if units_divided(snapshot) else site
     bounds = assessment.if_lost(exposed).now() if exposed is not None else None
     unsure = [role_text(snapshot, site) for site, role in snapshot.roles.items() if role in (Role.UNKNOWN, Role.SICK)]
     out = None if serving else lost_site.unserved(opened.installation, caller.runs(), sure=not unsure)
@@ -125,7 +125,7 @@ def status(caller: Caller, opened: Opened, snapshot: Snapshot) -> Status:
         if lost_site.keeps_roles_out(snapshot, site):
             summary = f"clients can connect at {site}; its lasting fence keeps their roles out"
         summary = split_brain(findings) or summary
-    elif is_split(snapshot):
+    elif units_divided(snapshot):
         summary, code = f"both sites serve: {served_where(snapshot)}", ExitCode.OK
     else:
         nobody_serves = f"no site was seen to serve: {', '.join(unsure)}" if unsure else "no site serves"

@@ -26,7 +26,7 @@ from dr_ctl.engine.ending import bounds_text
 from dr_ctl.engine.operations import ACTIVATE, FAILBACK, FAILOVER, REINSTATING, SWAPOVER, UNFENCE
 from dr_ctl.engine.plan import AlreadyThere, Decision, Goal, Plan, Refusal, Spec
 from dr_ctl.engine.ports import Move
-from dr_ctl.engine.roles import by_site, is_split, role_text, sites_serving
+from dr_ctl.engine.roles import by_site, role_text, sites_serving, units_divided
 from dr_ctl.topologies.registry import Snapshot
 from dr_ctl.topologies.topology import LinkSnapshot
 
@@ -218,7 +218,7 @@ class Assessment:
         if spec.operation in (SWAPOVER, FAILBACK) and stuck:
             waits = brief([f"{if_known(link.outflow)} to ship from {link.site}/{link.pair}" for link in stuck])
             text += f"; {waits}, and none moved during this reading: a move is undone if its drain does not end"
-        if spec.operation == SWAPOVER and is_split(self.snapshot):
+        if spec.operation == SWAPOVER and units_divided(self.snapshot):
             served = by_site(self.snapshot.units)
             text += f"; moves {brief(served.get(decided.source, []))}, and {spec.target} serves the others already"
         return replace(_verdict(spec, text, decided.findings, ExitCode.OK), needs=needs)

@@ -56,7 +56,7 @@ class StopRequest:
         self._over = True
 
     @contextmanager
-    def question(self) -> Iterator[None]:
+    def interruptible(self) -> Iterator[None]:
         """Let a signal end the question of this block, instead of waiting for the answer."""
         self._question_open = True
         try:
@@ -67,7 +67,7 @@ class StopRequest:
     @contextmanager
     def breakable(self) -> Iterator[None]:
         """Let a signal end the work of this block, an earlier signal too: raises `Stopped`."""
-        with self.question():
+        with self.interruptible():
             if self.signum is not None:
                 raise Stopped(self.signum)
             yield
@@ -113,16 +113,16 @@ class Outage:
     run counts the time since its predecessor's fence too, but has the whole limit anew; otherwise a late resume could
     only undo. The outage of a lost site is not `known`: it began with the loss, at a moment that nobody wrote down."""
 
-    def __init__(self, journal: Journal, limit_s: float | None, *, known: bool) -> None:
-        self.limit_s, self._known = limit_s, known
+    def __init__(self, journal: Journal, limit_s: float | None, *, start_known: bool) -> None:
+        self.limit_s, self._start_known = limit_s, start_known
         self._since: float | None = None
         self._counted_from: float | None = None
-        if known and (fenced := fenced_at(journal.entries())) is not None:
+        if start_known and (fenced := fenced_at(journal.entries())) is not None:
             self._counted_from = system().monotonic()
             self._since = self._counted_from - (system().now() - fenced).total_seconds()
 
     def begins(self) -> None:
-        if self._known and self._since is None:
+        if self._start_known and self._since is None:
             self._since = self._counted_from = system().monotonic()
 
     def ends(self) -> None:

@@ -59,7 +59,7 @@ class Debt:
         return f"`dr-ctl reinstate {self.lost_site}` once it is back: {compares}"
 
 
-def lost_alone(debts: Iterable[Debt]) -> str | None:
+def only_lost_site(debts: Iterable[Debt]) -> str | None:
     """Return the lost site that is not reinstated; None without a debt, or with debts of both sites: no debt tells
     which of them was lost last, since a debt that stands already keeps its time."""
     lost = {debt.lost_site for debt in debts}

@@ -14,7 +14,7 @@ from dr_ctl.core.notation import duration
 from dr_ctl.engine import operations
 from dr_ctl.engine.plan import Spec
 from dr_ctl.engine.ports import UnitSnapshot
-from dr_ctl.engine.roles import CLOSED, by_site, option, with_queues
+from dr_ctl.engine.roles import CLOSED, by_site, queues_option, with_queues
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class End:
     findings: tuple[Finding, ...] = ()
 
 
-def shut_beside(units: Sequence[UnitSnapshot], served: Mapping[str, str]) -> Mapping[str, str]:
+def units_no_longer_served(units: Sequence[UnitSnapshot], served: Mapping[str, str]) -> Mapping[str, str]:
     """Return the units, with the site that served each before a run, that are seen closed there and open nowhere."""
     shut = (unit.name for unit in units if served.get(unit.name) in unit.closed_at and not unit.open_at)
     return {name: served[name] for name in shut}
@@ -229,7 +229,7 @@ def _closed(facts: Facts) -> tuple[ExitCode, str]:
             return ExitCode.OK, f"{clients} are kept out of {site}{facts.goes_on}"
     elif out and not facts.serving:
         target, of = facts.spec.target, f" of{facts.named}" if facts.named else ""
-        after = f"`dr-ctl activate {target}{option(facts.spec)}` is next"
+        after = f"`dr-ctl activate {target}{queues_option(facts.spec)}` is next"
         return ExitCode.OK, f"nothing{of} is under way to {target}; {after}{facts.goes_on}"
     return ExitCode.UNKNOWN, f"every step succeeded, but {facts.roles_text}: look at {site} first"
 

@@ -60,11 +60,11 @@ class Answer(Enum):
 @dataclass(frozen=True, slots=True)
 class Callbacks:
     """The person who is asked during a run, and the installation's own commands, called by name with facts. By default
-    every question is answered no, and no step waits. `begun` is called once the run is written, before any step."""
+    every question is answered no, and no step waits. `on_begun` is called once the run is written, before any step."""
 
     asker: Callable[[str], bool] = lambda _: False
     stepper: Callable[[PlannedStep, bool], Answer] = lambda _, __: Answer.YES
-    begun: Callable[[], None] = lambda: None
+    on_begun: Callable[[], None] = lambda: None
     hooks: Callable[[str, Mapping[str, Json]], ports.Outcome] | None = None
 
 
@@ -107,18 +107,18 @@ class Execution(Generic[O]):
     def __post_init__(self) -> None:
         spec, limit_s = self.plan.spec, self.plan.spec.max_outage_s
         self._spec = spec
-        self._outage = Outage(self.journal, limit_s, known=spec.operation != FAILOVER)
+        self._outage = Outage(self.journal, limit_s, start_known=spec.operation != FAILOVER)
 
     @cached_property
     def _move(self) -> ports.Move:
         """The move of this plan, with the activation by an earlier process, if any."""
-        plan, activation_sent = self.plan, self.journal.replay().activation
-        return ports.Move(plan.spec, plan.source, plan.baseline, plan.moved, activation_sent)
+        plan, activation_sent = self.plan, self.journal.replay().activation_sent
+        return ports.Move(plan.spec, plan.source, plan.baseline, plan.already_moved, activation_sent)
 
     def execute(self, estimator: ports.Estimator, author: Mapping[str, Json]) -> RunResult[O]:
         """Carry out every step in order; after the first failure undo all that was started, if that is still safe."""
         self.journal.run(self.plan, author)
-        self.callbacks.begun()
+        self.callbacks.on_begun()
         if any(step.verb == operations.ESTIMATE for step in self.plan.steps):
             estimator.begin()
         try:
@@ -150,7 +150,7 @@ class Execution(Generic[O]):
                 )
             self._findings += outcome.findings
             if isinstance(outcome, ports.Failed | ports.Unknown):
-                again = self._from_drain(step) if isinstance(outcome, ports.Failed) and outcome.outdated else []
+                again = self._from_drain(step) if isinstance(outcome, ports.Failed) and outcome.proof_outdated else []
                 if not again or drains == MAX_DRAINS:
                     return self._failed(step, outcome)
                 self.listener(Notice(f"{outcome.text}: back to the {again[0].verb}"))
@@ -171,7 +171,7 @@ class Execution(Generic[O]):
         if may_stop and self.stop.asked():
             return self._interrupted()
         try:
-            with self.stop.question():
+            with self.stop.interruptible():
                 answer = self.callbacks.stepper(step, may_stop)
         except Stopped:
             if may_stop:
@@ -225,7 +225,7 @@ class Execution(Generic[O]):
             return step.undoable
         if isinstance(outcome, ports.Failed):
             return self._revertible
-        return self._revertible and not self.journal.replay().activation
+        return self._revertible and not self.journal.replay().activation_sent
 
     def _apply(self, step: PlannedStep, estimator: ports.Estimator, last: int) -> ports.Outcome:
         self.listener(StepStarted(step.number, last, step.verb, step.summary, step.undoable))
@@ -279,7 +279,7 @@ class Execution(Generic[O]):
 
     def _asked(self, step: PlannedStep) -> ports.Outcome:
         """Ask a person. A signal counts as a no while all can be undone; later the question waits."""
-        with self.stop.question() if step.undoable else nullcontext():
+        with self.stop.interruptible() if step.undoable else nullcontext():
             agreed = self.callbacks.asker(step.summary)
         if agreed:
             return ports.Done("yes")
@@ -288,7 +288,7 @@ class Execution(Generic[O]):
     def _snapshot(self) -> ports.Outcome:
         if self.exposure is None:
             return ports.NotNeeded("nothing is lost in a planned move")
-        bounds = self._bounds() if self.journal.replay().activation else None
+        bounds = self._bounds() if self.journal.replay().activation_sent else None
         if bounds is not None:
             return ports.Done(bounds_text(bounds), {"bounds": dict(bounds)})  # clients have worked at the target since
         bounds = dict(self.exposure.bounds())
@@ -377,7 +377,7 @@ class Execution(Generic[O]):
             outage_s=outage,
             bounds=bounds,
             by_hand=self.driver.by_hand(self._move.source),
-            shut=ending.shut_beside(snapshot.units, self.plan.served),
+            shut=ending.units_no_longer_served(snapshot.units, self.plan.served),
             others=tuple(unit for unit in snapshot.units if not self._spec.includes(unit.name)),
             outcome=done[-1] if done else "",
         )

@@ -240,11 +240,11 @@ class StepPast:
 @dataclass(frozen=True, slots=True)
 class RunState:
     """The state of a run by its journal. `plan` is the first plan, with the state before the run; `steps` has the steps
-    of later plans too. `activation` is true once an activating call went out and was not disproved."""
+    of later plans too. `activation_sent` is true once an activating call went out and was not disproved."""
 
     plan: Plan
     steps: tuple[StepPast, ...]
-    activation: bool
+    activation_sent: bool
 
     @property
     def last_number(self) -> int:

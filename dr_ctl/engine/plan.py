@@ -207,17 +207,16 @@ class PlannedStep:
 class Plan:
     """Every step in order. `baseline` has the settings that dr-ctl may change, as before the run; undo restores them.
 
-    `serving` lists the sites that served before the run, `moved` the units that the target serves already. `untouched`
-    lists units that nobody asked to move, and `served` the site of each. `basis` is the state that the plan was decided
-    from, without counters. A plan with `as_if_lost` takes that site for lost although it is not, and is never carried
-    out.
+    `serving` lists the sites that served before the run, `already_moved` the units that the target serves before it.
+    `untouched` lists units that nobody asked to move, and `served` the site of each. `basis` is the state that the plan
+    was decided from, without counters. A plan with `as_if_lost` is never carried out: that site is not lost.
     """
 
     schema: Literal["dr-ctl/plan/1"] = field(default="dr-ctl/plan/1", init=False)
     spec: Spec = field(metadata=key("ask"))
     source: str
     serving: tuple[str, ...] = ()
-    moved: tuple[str, ...] = ()
+    already_moved: tuple[str, ...] = field(default=(), metadata=key("moved"))
     untouched: tuple[str, ...] = ()
     served: Mapping[str, str] = field(default_factory=dict)
     steps: tuple[PlannedStep, ...]

@@ -33,7 +33,7 @@ def plan(
 ) -> Decision:
     """Decide every step, or refuse with all reasons. A plan `anew` replaces a run, even in the wanted state."""
     renamed = roles.renamed_sites(snapshot) if spec.operation != operations.FENCE else None
-    if (nothing := roles.not_there(snapshot, spec) or renamed) is not None:
+    if (nothing := roles.missing_units(snapshot, spec) or renamed) is not None:
         return Refusal((nothing,))
     asked = roles.as_resumed(roles.part_of(snapshot, spec), spec, past)
     source_reopened = past is not None and roles.open_again(asked, past)
@@ -47,7 +47,7 @@ def plan(
     ):
         return Refusal(reasons, ExitCode.SERVING_SITE_ALIVE)
     if past is not None:
-        elsewhere = roles.other_sites(asked, past) or roles.other_brokers(recipe.basis(snapshot), past)
+        elsewhere = roles.sites_changed(asked, past) or roles.brokers_changed(recipe.basis(snapshot), past)
         if elsewhere is not None:
             return Refusal((elsewhere,))
     source = roles.source_of(asked, spec, past, cut_off=cuts_off, reopened=source_reopened, by_unit=recipe.moves_parts)
@@ -59,11 +59,11 @@ def plan(
             others = [*dict.fromkeys([*chain(*against), *others])]
         return Refusal((source, *others))
     baseline = past.plan.baseline if past is not None else recipe.baseline(snapshot)
-    activation_sent = past is not None and past.activation
+    activation_sent = past is not None and past.activation_sent
     move = Move(spec, source, baseline, _moved_units(asked, spec.target, past), activation_sent)
     if past is None and not anew and (held_already := _already_there(recipe, snapshot, move)) is not None:
         return held_already
-    of_lost = (*roles.lives_beside(asked, spec), *roles.takeover_risks(asked, spec)) if loses else ()
+    of_lost = (*roles.alive_beside_target(asked, spec), *roles.takeover_risks(asked, spec)) if loses else ()
     findings = [*of_lost, *recipe.why_not(snapshot, move)]
     if source_reopened:
         # Findings cannot stop a move that is already made, and the second site must be closed.
@@ -92,7 +92,7 @@ def plan(
         not_replicated=tuple(recipe.not_replicated(snapshot, move)),
         cannot_know=tuple(recipe.cannot_know(move)),
         serving=past.plan.serving if past is not None else tuple(roles.sites_serving(asked)),
-        moved=move.moved,
+        already_moved=move.already_moved,
         untouched=tuple(unit.name for unit in not_asked),
         served={unit.name: unit.serving for unit in not_asked if unit.serving} if past is None else past.plan.served,
         basis=_basis(runbook, recipe, snapshot),
@@ -134,7 +134,7 @@ def _already_there(recipe: Recipe[O], snapshot: O, move: Move) -> AlreadyThere |
     findings = [replace(finding, severity=_milder(finding)) for finding in kept]
     are_all = all(move.spec.includes(unit.name) for unit in snapshot.units)
     serves = f"{target} serves{'' if are_all else f' {brief(move.spec.units or ())}'}"
-    beside = roles.lives_beside(snapshot, move.spec) if operation == operations.FAILOVER else ()
+    beside = roles.alive_beside_target(snapshot, move.spec) if operation == operations.FAILOVER else ()
     return AlreadyThere(f"{serves} already; nothing was changed", (*beside, *findings))
 
 
@@ -152,8 +152,8 @@ def _keeps_out(snapshot: Observation, target: str) -> bool:
 
 def _moved_units(snapshot: Observation, target: str, past: RunState | None) -> tuple[str, ...]:
     """Return the units that need no drain any more; a resumed run that has opened nothing keeps its plan's."""
-    if past is not None and not past.activation and not roles.serves_all(snapshot, target):
-        return past.plan.moved
+    if past is not None and not past.activation_sent and not roles.serves_all(snapshot, target):
+        return past.plan.already_moved
     return tuple(unit.name for unit in snapshot.units if unit.serving == target)
 
 

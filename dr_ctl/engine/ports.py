@@ -54,13 +54,13 @@ class NotNeeded(_OutcomeBase):
 
 @dataclass(frozen=True, slots=True)
 class Failed(_OutcomeBase):
-    """Certainly not reached: journals call that refused. The undone run ends with `code`. `outdated` says that the
-    proofs since the drain do not hold any more, and can be made again with the clients kept out."""
+    """Certainly not reached: journals call that refused. The undone run ends with `code`. If `proof_outdated`, what was
+    proven since the drain does not hold any more, and can be proven again with the clients kept out."""
 
     word = "refused"
 
     code: ExitCode = ExitCode.REVERTED
-    outdated: bool = False
+    proof_outdated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +79,14 @@ class UnitSnapshot:
 
     `serving` is None if no site serves, or the answer is unknown. `open_at` lists the sites that let clients in;
     `closed_at` lists the sites that answered and let no client in. A lasting fence keeps the clients' roles out at the
-    sites `kept_out_at`, which are open.
+    sites `lasting_fence_at`, which are open.
     """
 
     name: str
     serving: str | None = field(metadata=key(description="the site that serves it; null where none is seen to"))
     open_at: tuple[str, ...] = field(default=(), metadata=HIDDEN)
     closed_at: tuple[str, ...] = field(default=(), metadata=HIDDEN)
-    kept_out_at: tuple[str, ...] = field(default=(), metadata=HIDDEN)
+    lasting_fence_at: tuple[str, ...] = field(default=(), metadata=HIDDEN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,15 +132,15 @@ class Move:
     """Source, target and the state before the run, which a recipe needs beside the observation. In a reinstatement the
     source is the site that serves, and the target the site that came back.
 
-    `moved` are the units that the target serves already; `activation` says whether the run, also by an earlier process,
-    has sent a call that opens the target. `spec` names the units to move.
+    `spec` names the units to move, of which the target serves `already_moved` before the run. `activation_sent` says
+    whether the run, also by an earlier process, has sent a call that opens the target.
     """
 
     spec: Spec
     source: str
     baseline: Mapping[str, Json]
-    moved: tuple[str, ...] = ()
-    activation: bool = False
+    already_moved: tuple[str, ...] = ()
+    activation_sent: bool = False
 
     @property
     def target(self) -> str:
@@ -148,7 +148,7 @@ class Move:
 
     def moves(self, unit: str | None) -> bool:
         """Say whether a unit is to move: asked for, and not yet served by the target. False for None."""
-        return self.spec.includes(unit) and unit not in self.moved
+        return self.spec.includes(unit) and unit not in self.already_moved
 
 
 T = TypeVar("T")

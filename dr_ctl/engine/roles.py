@@ -1,5 +1,5 @@
-"""Finds the site that an operation leaves, by the roles that were seen, or says why it cannot be told; and works out
-the site of each unit where units move by themselves. Pure.
+"""Finds the source of an operation, the site that it leaves, by the roles that were seen, or says why it cannot be
+told; and works out the site of each unit where units move by themselves. Pure.
 
 "Cannot tell" is never "no": a site that does not answer is neither closed nor gone.
 """
@@ -15,34 +15,35 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role, Severity, brief
 from dr_ctl.core.notation import if_known
 from dr_ctl.engine import operations
-from dr_ctl.engine.debts import Debt, lost_alone
+from dr_ctl.engine.debts import Debt, only_lost_site
 from dr_ctl.engine.journal import RunState
 from dr_ctl.engine.plan import Spec
 from dr_ctl.engine.ports import NO_HINTS, Hints, Observation, UnitSnapshot
 
-# This matches a command in a remedy that takes queues and names none yet.
-_WHOLE: Final = re.compile(
+# This matches a command in a remedy that could take `--queues` and does not yet.
+_COMMAND_WITHOUT_QUEUES: Final = re.compile(
     r"`(dr-ctl (?:plan )?(?:swapover|failback|quiesce|fence|drain|verify|activate|unfence|trim)"
     r" (?![^`]*--queues)[^`]*)`"
 )
 
 
-def option(spec: Spec) -> str:
+def queues_option(spec: Spec) -> str:
     """Return the option that names the same queues in another command; empty if none were named."""
     return "" if spec.queues is None else f" --queues {quote(spec.queues)}"
 
 
 def with_queues(findings: Iterable[Finding], spec: Spec) -> tuple[Finding, ...]:
     """Name the queues of the request in the remedies of its findings."""
-    more = option(spec).replace("\\", r"\\")
-    return tuple(
-        replace(finding, remedy=_WHOLE.sub(rf"`\1{more}`", finding.remedy)) if more else finding for finding in findings
-    )
+    more = queues_option(spec).replace("\\", r"\\")
+    if not more:
+        return tuple(findings)
+    named = ((finding, _COMMAND_WITHOUT_QUEUES.sub(rf"`\1{more}`", finding.remedy)) for finding in findings)
+    return tuple(replace(finding, remedy=remedy) for finding, remedy in named)
 
 
 @dataclass(frozen=True, slots=True)
 class PartialObservation:
-    """An `Observation` of some units only; a site that serves none of these units counts as closed."""
+    """An `Observation` of some units only, as if there were no others: a site that serves none of them is standby."""
 
     roles: Mapping[str, Role]
     units: Sequence[UnitSnapshot]
@@ -61,11 +62,12 @@ def part_of(snapshot: Observation, spec: Spec) -> Observation:
 
 
 def as_resumed(snapshot: Observation, spec: Spec, past: RunState | None) -> Observation:
-    """Return the observation for a resumed swapover, which closes listeners that opened behind a lasting fence."""
+    """Return the observation for a resumed swapover. Its target counts as standby where listeners opened behind a
+    lasting fence, which lets no client work there: the run closes them."""
     target = spec.target
     opened = [unit for unit in snapshot.units if target in unit.open_at]
-    is_swapover = past is not None and not past.activation and spec.operation == operations.SWAPOVER
-    if not (is_swapover and opened and all(target in unit.kept_out_at for unit in opened)):
+    is_swapover = past is not None and not past.activation_sent and spec.operation == operations.SWAPOVER
+    if not (is_swapover and opened and all(target in unit.lasting_fence_at for unit in opened)):
         return snapshot
     units = [
         replace(unit, serving=next(iter(others), None), open_at=others, closed_at=(*unit.closed_at, target))
@@ -81,8 +83,8 @@ def sites_serving(snapshot: Observation) -> list[str]:
     return [site for site, role in snapshot.roles.items() if role is Role.SERVING]
 
 
-def is_split(snapshot: Observation) -> bool:
-    """Say whether both sites serve, but no unit is open at both."""
+def units_divided(snapshot: Observation) -> bool:
+    """Say whether both sites serve without a split brain: no unit is open at both."""
     serving = sites_serving(snapshot)
     return len(serving) > 1 and not any(len(unit.open_at) > 1 for unit in snapshot.units)
 
@@ -117,15 +119,15 @@ def by_site(units: Sequence[UnitSnapshot]) -> Mapping[str, list[str]]:
     return {site: [unit.name for unit in units if unit.serving == site] for site in sites}
 
 
-NODES: Final = "nodes"
-"""The part of a plan's basis that identifies the brokers, by site and unit. A topology whose brokers have no identity
-leaves this part out."""
+BROKER_IDS: Final = "nodes"
+"""The part of a plan's basis with the id of each broker, by site and pair. A topology whose brokers have no id leaves
+this part out."""
 PAIRS: Final = "pairs"  # the part that names the pairs of the settings, by site, those of silent brokers too
 CLOSED = (Role.STANDBY, Role.DOWN)
 _ANSWERING = (Role.SERVING, Role.STANDBY)
 
 
-def not_there(snapshot: Observation, spec: Spec) -> Finding | None:
+def missing_units(snapshot: Observation, spec: Spec) -> Finding | None:
     missing = sorted({*(spec.units or ())} - {unit.name for unit in snapshot.units})
     if not missing and spec.units != ():
         return None
@@ -145,7 +147,7 @@ def serves_all(snapshot: Observation, site: str) -> bool:
 def open_again(snapshot: Observation, past: RunState) -> bool:
     """Say whether the site that a run has left lets clients in beside the one that it opened."""
     roles = {snapshot.roles.get(past.plan.source), snapshot.roles.get(past.plan.spec.target)}
-    return past.activation and past.plan.spec.operation in operations.MOVING and roles == {Role.SERVING}
+    return past.activation_sent and past.plan.spec.operation in operations.MOVING and roles == {Role.SERVING}
 
 
 def source_of(
@@ -159,12 +161,12 @@ def source_of(
 ) -> str | Finding:
     """Return the source: the site that the service leaves, that was lost, or that serves beside a returned site.
 
-    With `cut_off`, a hook will show that a silent site keeps no client, or end the run. With `reopened`, the site that
-    the run has left is open again. With `by_unit`, units move by themselves.
+    `past` is the run that is resumed. With `cut_off`, a hook will show that a silent site keeps no client, or end the
+    run. With `reopened`, the site that the run has left is open again. With `by_unit`, units move by themselves.
     """
     if past is not None:
         asked = past.plan.spec
-        has_moved = past.activation and asked.operation in operations.MOVING and serves_all(snapshot, asked.target)
+        has_moved = past.activation_sent and asked.operation in operations.MOVING and serves_all(snapshot, asked.target)
         # The remaining steps open no site, so that the site which the run left may be down.
         if reopened or (has_moved and snapshot.roles[past.plan.source] is Role.DOWN):
             return unexpected(snapshot, spec) or past.plan.source
@@ -208,18 +210,18 @@ def unexpected(snapshot: Observation, spec: Spec) -> Finding | None:
     serving = sites_serving(snapshot)
     if spec.expect_serving is None or serving == [spec.expect_serving]:
         return None
-    return _surprise(snapshot, spec, "run again with the site that serves")
+    return _unexpected(snapshot, spec, "run again with the site that serves")
 
 
-def _surprise(snapshot: Observation, spec: Spec, then: str) -> Finding:
+def _unexpected(snapshot: Observation, spec: Spec, then: str) -> Finding:
     return found("DR-ROLE-002", site=if_known(spec.expect_serving), roles=roles_text(snapshot), then=then)
 
 
 def _single_step(snapshot: Observation, spec: Spec, *, cut_off: bool, under_way: bool) -> str | Finding:
-    """Find the source of a single step: a table has the needs of steps at one site, every other step needs both."""
+    """Find the source of a single step. The table `needs` has the steps at one site; the others need both to answer."""
     source, target, summary = other(snapshot, spec.target), spec.target, roles_text(snapshot)
-    if (surprise := unexpected(snapshot, spec)) is not None:
-        return surprise
+    if (refusal := unexpected(snapshot, spec)) is not None:
+        return refusal
     roles = snapshot.roles[source], snapshot.roles[target]
     answers = roles[0] in _ANSWERING
     needs = {
@@ -234,27 +236,28 @@ def _single_step(snapshot: Observation, spec: Spec, *, cut_off: bool, under_way:
     }
     if spec.operation not in needs:
         first = "`dr-ctl status` says what ends the open run; then: " if under_way else ""
-        return _refusal_of_both(snapshot, spec, first) or source
+        return _refused_to_open(snapshot, spec, first) or source
     holds, key = needs[spec.operation]
     return source if holds else found(key, source=source, target=target, site=source, roles=summary, summary=summary)
 
 
-def _refusal_of_both(snapshot: Observation, spec: Spec, first: str) -> Finding | None:
-    """Refuse to let clients in while the other site is open or silent. The remedies begin with `first`."""
+def _refused_to_open(snapshot: Observation, spec: Spec, first: str) -> Finding | None:
+    """Refuse to let clients in at one site while the other site is open or silent. An unfence opens its source, any
+    other step its target. The remedies begin with `first`."""
     source, target, summary = other(snapshot, spec.target), spec.target, roles_text(snapshot)
     source_role, target_role = snapshot.roles[source], snapshot.roles[target]
-    opened, shut = (source, target) if spec.operation == operations.UNFENCE else (target, source)
+    to_open, must_be_shut = (source, target) if spec.operation == operations.UNFENCE else (target, source)
     if spec.operation == operations.DRAIN and source_role is Role.SERVING:
         return found("DR-ROLE-010", source=source, first=first, target=target, roles=summary)
     if spec.operation == operations.UNFENCE and target_role is Role.SERVING and source_role is Role.STANDBY:
         return None  # the unfence opens no listener, but may lift pauses that runs left there
-    if snapshot.roles[shut] is Role.SERVING:
-        way = f"{first}{moves_it(snapshot, opened)}"
-        return found("DR-ROLE-011", opened=opened, other=shut, roles=summary, way=way)
-    if spec.operation == operations.UNFENCE and any({opened, shut} <= {*unit.closed_at} for unit in snapshot.units):
+    if snapshot.roles[must_be_shut] is Role.SERVING:
+        way = f"{first}{moves_it(snapshot, to_open)}"
+        return found("DR-ROLE-011", opened=to_open, other=must_be_shut, roles=summary, way=way)
+    if spec.operation == operations.UNFENCE and any({source, target} <= {*unit.closed_at} for unit in snapshot.units):
         return None  # units that answer at both sites are enough; the result names the others
     if source_role not in _ANSWERING or target_role not in _ANSWERING:
-        return found("DR-ROLE-006.both", opened=opened, roles=summary)
+        return found("DR-ROLE-006.both", opened=to_open, roles=summary)
     if spec.operation == operations.DRAIN and target_role is Role.SERVING:
         return found("DR-ROLE-012", target=target, roles=summary)
     return None
@@ -262,7 +265,7 @@ def _refusal_of_both(snapshot: Observation, spec: Spec, first: str) -> Finding |
 
 def moves_it(snapshot: Observation, site: str) -> str:
     """Name the command that moves the service to `site` while the other site serves: a failback to a lost site."""
-    if lost_alone(snapshot.debts) == site:
+    if only_lost_site(snapshot.debts) == site:
         failback = f"`dr-ctl failback --to {site}` reinstates it and moves the service"
         return f"{failback}; `dr-ctl reinstate {site}` moves nothing."
     return f"`dr-ctl swapover --to {site}` moves the service."
@@ -271,13 +274,13 @@ def moves_it(snapshot: Observation, site: str) -> str:
 def _source(snapshot: Observation, spec: Spec, *, by_unit: bool) -> str | Finding:
     source, roles = other(snapshot, spec.target), snapshot.roles
     serving, summary = sites_serving(snapshot), roles_text(snapshot)
-    if is_split(snapshot):
+    if units_divided(snapshot):
         split = found("DR-ROLE-014.before_move", units=served_where(snapshot), source=source, target=spec.target)
         return (unexpected(snapshot, spec) or source) if by_unit else split
     if len(serving) > 1:
         return both_open(snapshot)
-    if (surprise := unexpected(snapshot, spec)) is not None:
-        return surprise
+    if (refusal := unexpected(snapshot, spec)) is not None:
+        return refusal
     if serving and {*roles.values()} == {Role.SERVING, Role.STANDBY}:
         return source
     if serving == [spec.target]:
@@ -289,37 +292,39 @@ def _source(snapshot: Observation, spec: Spec, *, by_unit: bool) -> str | Findin
     return found("DR-ROLE-005", roles=summary)
 
 
-def alive(
-    snapshot: Observation, spec: Spec, *, under_way: bool = False, cut_off: bool = False, beside: bool = False
+def source_alive(
+    snapshot: Observation, spec: Spec, *, under_way: bool = False, cut_off: bool = False, even_if_served: bool = False
 ) -> Finding | None:
-    """Report that the source is alive, so that a failover would open a second site. With `under_way`, the failover
-    itself is open, and has to end first. With `cut_off`, a hook is to end the signs of life of a silent site."""
-    lost = other(snapshot, spec.target)
-    role = snapshot.roles[lost]
-    if snapshot.roles[spec.target] is Role.SERVING and role is not Role.SERVING and not beside:
+    """Report that the source is alive, so that a failover would open a second site. If the target serves alone already,
+    a sick or silent source is reported only with `even_if_served`. With `under_way`, the failover itself is
+    open, and has to end first. With `cut_off`, a hook is to end the signs of life of a silent site."""
+    source = other(snapshot, spec.target)
+    role = snapshot.roles[source]
+    if snapshot.roles[spec.target] is Role.SERVING and role is not Role.SERVING and not even_if_served:
         return None
     first = "`dr-ctl status` says what ends the open failover; then: " if under_way else ""
     if role is Role.SERVING:
-        if silent := [unit.name for unit in snapshot.units if lost not in (*unit.open_at, *unit.closed_at)]:
-            return found("DR-ALIVE-001.partly_serves", site=lost, silent=", ".join(silent), first=first)
-        return found("DR-ALIVE-001.serves", site=lost, target=spec.target, first=first)
-    if role is Role.SICK and snapshot.hints.get(lost, NO_HINTS).late:
-        return found("DR-ALIVE-001.late", state=role_text(snapshot, lost), target=spec.target, first=first)
+        if silent := [unit.name for unit in snapshot.units if source not in (*unit.open_at, *unit.closed_at)]:
+            return found("DR-ALIVE-001.partly_serves", site=source, silent=", ".join(silent), first=first)
+        return found("DR-ALIVE-001.serves", site=source, target=spec.target, first=first)
+    if role is Role.SICK and snapshot.hints.get(source, NO_HINTS).late:
+        return found("DR-ALIVE-001.late", state=role_text(snapshot, source), target=spec.target, first=first)
     if role is Role.SICK:
-        return found("DR-ALIVE-001.sick", site=lost, target=spec.target, first=first)
-    if role is Role.UNKNOWN and not cut_off and (hints := snapshot.hints.get(lost, NO_HINTS)).signs:
-        return lives_by(lost, hints)
+        return found("DR-ALIVE-001.sick", site=source, target=spec.target, first=first)
+    if role is Role.UNKNOWN and not cut_off and (hints := snapshot.hints.get(source, NO_HINTS)).signs:
+        return alive_by_signs(source, hints)
     return None
 
 
-def lives_beside(snapshot: Observation, spec: Spec) -> Sequence[Finding]:
+def alive_beside_target(snapshot: Observation, spec: Spec) -> Sequence[Finding]:
     """Warn that the source is alive, and may serve, beside a target that serves already."""
-    lives = alive(snapshot, spec, beside=True) if snapshot.roles[spec.target] is Role.SERVING else None
+    is_served = snapshot.roles[spec.target] is Role.SERVING
+    lives = source_alive(snapshot, spec, even_if_served=True) if is_served else None
     return () if lives is None else (replace(lives, severity=Severity.WARNING),)
 
 
-def lives_by(lost: str, hints: Hints) -> Finding:
-    """Report the signs that a silent site lives, which no word of a person overrules."""
+def alive_by_signs(lost: str, hints: Hints) -> Finding:
+    """Report the signs that a silent site lives, which no `--presume-down` overrules."""
     signs = "; ".join((*hints.signs, *hints.nodes))
     return found("DR-ALIVE-001.lives", remedy=hints.remedy or None, site=lost, signs=signs)
 
@@ -327,22 +332,22 @@ def lives_by(lost: str, hints: Hints) -> Finding:
 def takeover_risks(snapshot: Observation, spec: Spec) -> Sequence[Finding]:
     """Report other nodes of a site taken for lost that may serve, or take over, after all."""
     lost = other(snapshot, spec.target)
-    hints, word = snapshot.hints.get(lost, NO_HINTS), spec.presume_down == lost and spec.reason is not None
+    hints, presumed_down = snapshot.hints.get(lost, NO_HINTS), spec.presume_down == lost and spec.reason is not None
     if serves_all(snapshot, spec.target):
         return ()
     risks = (("DR-NODE-004", hints.takeovers), ("DR-NODE-001.lost", hints.nodes))
-    return [found(id_, accepted=word, nodes="; ".join(nodes), site=lost) for id_, nodes in risks if nodes]
+    return [found(id_, accepted=presumed_down, nodes="; ".join(nodes), site=lost) for id_, nodes in risks if nodes]
 
 
 def why_not_lost(snapshot: Observation, spec: Spec, *, under_way: bool, cut_off: bool) -> tuple[Finding, ...]:
-    """Say why the source is not taken for lost: it is alive, or another node may. See `alive`."""
-    if (lives := alive(snapshot, spec, under_way=under_way, cut_off=cut_off)) is not None:
-        return (lives, *word_not_believed(snapshot, spec))
+    """Say why the source is not taken for lost: it is alive, or another node may take over. See `source_alive`."""
+    if (lives := source_alive(snapshot, spec, under_way=under_way, cut_off=cut_off)) is not None:
+        return (lives, *presumption_overruled(snapshot, spec))
     return tuple(finding for finding in takeover_risks(snapshot, spec) if finding.severity is Severity.ERROR)
 
 
-def word_not_believed(snapshot: Observation, spec: Spec) -> Sequence[Finding]:
-    """Report that a person's word on a site with signs of life is not believed."""
+def presumption_overruled(snapshot: Observation, spec: Spec) -> Sequence[Finding]:
+    """Report that `--presume-down` is not believed of a site that is alive."""
     lost = other(snapshot, spec.target)
     if spec.presume_down != lost:
         return ()
@@ -354,7 +359,7 @@ def _serving_beside(snapshot: Observation, spec: Spec, past: RunState | None, *,
     site only if a run wrote down its loss. If both sites are closed, the resumed run had moved half way."""
     beside, roles, summary = other(snapshot, spec.target), snapshot.roles, roles_text(snapshot)
     if past is None and spec.expect_serving is not None and roles[spec.expect_serving] is not Role.SERVING:
-        return _surprise(snapshot, spec, "run again with the site that serves")
+        return _unexpected(snapshot, spec, "run again with the site that serves")
     was_lost = any(debt.lost_site == spec.target for debt in snapshot.debts)
     open_ = roles[spec.target] is Role.SERVING
     if roles[beside] is Role.SERVING and (roles[spec.target] is Role.STANDBY or (open_ and was_lost)):
@@ -362,7 +367,7 @@ def _serving_beside(snapshot: Observation, spec: Spec, past: RunState | None, *,
     interrupted = past is not None and roles[spec.target] is Role.STANDBY
     if spec.operation == operations.FAILBACK and (open_ or interrupted) and roles[beside] is Role.STANDBY:
         return beside
-    if roles[beside] is Role.SERVING and open_ and by_unit and is_split(snapshot):
+    if roles[beside] is Role.SERVING and open_ and by_unit and units_divided(snapshot):
         # Units were moved one by one: the remedy brings those that the other site serves to this one.
         away = [unit.name for unit in snapshot.units if unit.serving not in (spec.target, None)]
         one = f" --queues {quote(away[0])}" if len(away) == 1 else ""
@@ -376,7 +381,7 @@ def _lost(snapshot: Observation, spec: Spec, *, cut_off: bool) -> str | Finding:
     """Return the lost site, or what is missing to take it for lost. The target must answer itself."""
     lost, roles, summary = other(snapshot, spec.target), snapshot.roles, roles_text(snapshot)
     if spec.expect_serving is not None and roles[spec.expect_serving] is not Role.SERVING:
-        return _surprise(snapshot, spec, "a failover is for a site that does not serve any more")
+        return _unexpected(snapshot, spec, "a failover is for a site that does not serve any more")
     if roles[spec.target] not in (Role.SERVING, Role.STANDBY):
         return found("DR-ROLE-004.failover", target=spec.target, roles=summary)
     if roles[lost] in CLOSED or serves_all(snapshot, spec.target):
@@ -396,35 +401,35 @@ def renamed_sites(snapshot: Observation) -> Finding | None:
     )
 
 
-def other_sites(snapshot: Observation, past: RunState) -> Finding | None:
+def sites_changed(snapshot: Observation, past: RunState) -> Finding | None:
     if set(snapshot.roles) == {past.plan.source, past.plan.spec.target}:
         return None
     summary = roles_text(snapshot)
     return found("DR-ROLE-007", source=past.plan.source, target=past.plan.spec.target, roles=summary)
 
 
-def other_brokers(basis: Mapping[str, Any], past: RunState) -> Finding | None:
+def brokers_changed(basis: Mapping[str, Any], past: RunState) -> Finding | None:
     """Refuse a run of other brokers, whatever the names of the sites. Brokers without an identity are not compared."""
     before: Mapping[str, Any] = past.plan.basis
     if (renamed := _renamed(basis, before)) is not None:
         return renamed
-    now = basis.get(NODES, {})
-    for site, units in before.get(NODES, {}).items():
+    now = basis.get(BROKER_IDS, {})
+    for site, units in before.get(BROKER_IDS, {}).items():
         for unit, node in units.items():
-            today = now.get(site, {}).get(unit)
-            if today is not None and today != node:
-                return found("DR-ROLE-017.other_broker", site=site, unit=unit, today=today, node=node)
+            current = now.get(site, {}).get(unit)
+            if current is not None and current != node:
+                return found("DR-ROLE-017.other_broker", site=site, unit=unit, today=current, node=node)
     return None
 
 
 def _renamed(basis: Mapping[str, Any], before: Mapping[str, Any]) -> Finding | None:
     """Refuse a run of a pair that the settings do not name any more, and name its broker's present pair."""
-    now, nodes = basis.get(PAIRS, {}), basis.get(NODES, {})
+    now, nodes = basis.get(PAIRS, {}), basis.get(BROKER_IDS, {})
     for site, units in before.get(PAIRS, {}).items():
         for unit in sorted({*units} - {*now.get(site, units)}):
-            node = before.get(NODES, {}).get(site, {}).get(unit)
-            today = [name for name, identity in nodes.get(site, {}).items() if node is not None and identity == node]
-            is_now = f"; that broker is called {today[0]} now" if today else ""
+            node = before.get(BROKER_IDS, {}).get(site, {}).get(unit)
+            current = [name for name, identity in nodes.get(site, {}).items() if node is not None and identity == node]
+            is_now = f"; that broker is called {current[0]} now" if current else ""
             return found("DR-ROLE-017.renamed", site=site, unit=unit, is_now=is_now)
     return None
 
@@ -434,6 +439,6 @@ def _resumed_source(snapshot: Observation, past: RunState, *, by_unit: bool) -> 
     summary = roles_text(snapshot)
     if any(role not in (Role.SERVING, Role.STANDBY) for role in roles.values()):
         return found("DR-ROLE-006.resumed", roles=summary)
-    if all(role is Role.SERVING for role in roles.values()) and not (by_unit and is_split(snapshot)):
+    if all(role is Role.SERVING for role in roles.values()) and not (by_unit and units_divided(snapshot)):
         return both_open(snapshot)
     return past.plan.source

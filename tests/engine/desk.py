@@ -190,7 +190,7 @@ class Desk:
     def may_abort(self) -> bool:
         """The rule of `abort`: no activating call may have had its effect."""
         past = self.past()
-        return past is not None and not past.activation and self.machine.read().roles["paris"] is Role.STANDBY
+        return past is not None and not past.activation_sent and self.machine.read().roles["paris"] is Role.STANDBY
 
     def abort(self) -> RunResult[Snapshot]:
         past = self.past()

@@ -8,7 +8,7 @@ import pytest
 
 from dr_ctl.core.model import ExitCode, Role
 from dr_ctl.engine import ending
-from dr_ctl.engine.ending import End, Facts, shut_beside
+from dr_ctl.engine.ending import End, Facts, units_no_longer_served
 from dr_ctl.engine.plan import Spec
 from dr_ctl.engine.ports import UnitSnapshot
 
@@ -156,4 +156,4 @@ def test_a_unit_is_shut_that_was_served_there(
         UnitSnapshot("orders.in", None, open_at, closed_at),
         UnitSnapshot("orders.out", None, (), ("london", "paris")),
     ]
-    assert shut_beside(units, {"orders.in": "london"}) == ({"orders.in": "london"} if is_shut else {})
+    assert units_no_longer_served(units, {"orders.in": "london"}) == ({"orders.in": "london"} if is_shut else {})

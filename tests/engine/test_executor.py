@@ -139,7 +139,7 @@ LATE = ExitCode.DRAIN_TIMEOUT
         ("verify", Unknown("silence"), REVERTED),
         ("activate", Failed("london is open"), REVERTED),
         ("activate", Unknown("silence before any call"), REVERTED),
-        ("activate", Failed("nodes take over for ever", outdated=True), REVERTED),
+        ("activate", Failed("nodes take over for ever", proof_outdated=True), REVERTED),
         ("probe", Failed("nothing came back"), INCOMPLETE),
         ("probe", Unknown("silence"), INCOMPLETE),
     ],
@@ -154,7 +154,7 @@ def test_how_a_step_ends_says_how_the_run_ends(at: Desk, verb: str, outcome: Out
 
 
 def test_what_a_takeover_outdates_is_proven_again(at: Desk) -> None:
-    answers: dict[str, Outcome] = {"activate": Failed("another node is active", outdated=True)}
+    answers: dict[str, Outcome] = {"activate": Failed("another node is active", proof_outdated=True)}
     ended = at.go(answers=answers, listener=lambda event: answers.clear() if isinstance(event, Notice) else None)
     assert (ended.code, at.machine.dump(), at.machine.effects) == (OK, MOVED, EFFECTS)
     again = ["07-drain started", "08-verify started", "09-point-of-no-return started", "10-activate started"]
@@ -240,7 +240,7 @@ def test_a_long_wait_is_sampled_once_a_second_after_its_first_minute(path: Path)
     clock, step = Clock(each_s=0.1), a_plan().steps[0]
     with closing(Journal(path)) as journal:
         journal.run(a_plan(), {})
-        context = JournalledStep(journal, step, None, nobody, Outage(journal, None, known=False), [])
+        context = JournalledStep(journal, step, None, nobody, Outage(journal, None, start_known=False), [])
         while clock.monotonic() < 120:
             context.sample({"outflow": 1})
 

@@ -30,7 +30,7 @@ from dr_ctl.core.document import document
 from dr_ctl.core.errors import EnvironmentFault, UsageError
 from dr_ctl.core.model import ExitCode, Json
 from dr_ctl.core.system import ThisMachine, running_on
-from dr_ctl.engine.debts import Debt, DebtKind, known, lost_alone, merged, remember
+from dr_ctl.engine.debts import Debt, DebtKind, known, merged, only_lost_site, remember
 from dr_ctl.engine.disk import PIECE_BYTES, RESERVE, RESERVED_BYTES, CannotWrite
 from dr_ctl.engine.journal import (
     GENESIS,
@@ -518,7 +518,7 @@ def test_an_activation_counts_from_its_intent(
             else:
                 journal.step(activate, event, {})
 
-    assert replay(read_entries(path)).activation is activation
+    assert replay(read_entries(path)).activation_sent is activation
 
 
 def test_a_journal_without_a_run_says_that_nothing_was_changed(path: Path) -> None:
@@ -883,6 +883,6 @@ def test_a_damaged_file_is_a_fault_of_this_machine_with_what_to_do(tmp_path: Pat
 
 def test_which_of_two_sites_was_lost_last_no_debt_tells() -> None:
     theirs = replace(QUARANTINE, lost_site=OWED.kept_at, kept_at=OWED.lost_site)
-    assert lost_alone([OWED, QUARANTINE]) == OWED.lost_site
-    assert lost_alone([QUARANTINE, theirs]) is None
-    assert lost_alone([]) is None
+    assert only_lost_site([OWED, QUARANTINE]) == OWED.lost_site
+    assert only_lost_site([QUARANTINE, theirs]) is None
+    assert only_lost_site([]) is None

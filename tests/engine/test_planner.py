@@ -93,7 +93,7 @@ def past(spec: Spec = ASK, sites: dict[str, Site] | None = None, reached: str = 
     before = planned(decide(spec, machine.read()))
     last = next(step.number for step in before.steps if step.verb == reached)
     steps = tuple(StepPast(step, StepState.DONE if step.number <= last else StepState.PENDING) for step in before.steps)
-    return RunState(before, steps, activation=False)
+    return RunState(before, steps, activation_sent=False)
 
 
 class TestWhoIsLeft:
@@ -213,7 +213,7 @@ class TestGoingOn:
 
     @pytest.mark.parametrize(("activation", "decision"), [(True, PLAN), (False, SILENT)])
     def test_once_it_has_moved_the_site_that_it_left_may_be_down(self, activation: bool, decision: str) -> None:
-        before = replace(past(), activation=activation)
+        before = replace(past(), activation_sent=activation)
         assert told(decide(ASK, snapshot(DOWN, SERVING), before)) == decision
         assert told(decide(ASK, snapshot(UNKNOWN, SERVING), before)) == SILENT
         assert told(decide(ASK, snapshot(DOWN), before)) == SILENT

@@ -163,7 +163,7 @@ class ListenersAndRoles(Fence):
     def __init__(self, view: ArtemisBroker) -> None:
         super().__init__(view)
         contenders = [coordinator for coordinator in view.coordinators if coordinator.contends]
-        self.contenders = [coordinator.name for coordinator in contenders]
+        self.lock_contenders = [coordinator.name for coordinator in contenders]
         self.awaits = [coordinator.name for coordinator in contenders if not coordinator.holds]
         self.passive = [coordinator.name for coordinator in view.coordinators if not coordinator.contends]
 
@@ -173,7 +173,7 @@ class ListenersAndRoles(Fence):
 
     def yielding(self, when: str | None = None) -> list[Call]:
         """Stop lock coordinators, because stopping one of their acceptors would hand the lock over."""
-        names = self.contenders if when is None else [coordinator.name for coordinator in self.view.coordinators]
+        names = self.lock_contenders if when is None else [coordinator.name for coordinator in self.view.coordinators]
         return [self._of_lock(Goal.STOP, name, when) for name in names if self.view.drives_locks]
 
     def closing(self, listeners: Iterable[Acceptor], when: str | None = None) -> tuple[Call, ...]:
@@ -238,7 +238,7 @@ class ListenersAndRoles(Fence):
 
     def holds(self, call: Call) -> bool | None:
         if call.goal in (Goal.START, Goal.STOP):
-            return (call.thing in self.contenders) is (call.goal is Goal.START)
+            return (call.thing in self.lock_contenders) is (call.goal is Goal.START)
         if call.goal is not Goal.RESTORE:
             return super().holds(call)
         wanted = self._saying(call.thing, self.view.grants.get(call.thing, {}))

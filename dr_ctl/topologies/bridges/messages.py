@@ -117,7 +117,7 @@ def forwarded(reader: Reader, view: BrokerView) -> Mapping[str, int]:
         for unit in view.open_among(lambda _: True)
         if (origin := view.origin_of(unit)) is not None
         for queue in view.queues_of(unit)
-        if queue.counted
+        if queue.depth_known
     ]
     counts = {unit: 0 for unit, queue, _ in served if not queue.depth}
     asked, left = dict[Query, str](), COUNTED_UP_TO

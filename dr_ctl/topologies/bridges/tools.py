@@ -94,7 +94,7 @@ def copies_done(ends: LinkEnds, copies: BrokerView, ids: Lacking, spec: Spec, *,
     for name, lost in ids.items():
         copy, most = copies.business[name], len(lost)
         # All of them may lie in a copy that cannot be listed whole.
-        if copy.depth <= PAGES * PAGE and not copy.scheduled and copy.counted:
+        if copy.depth <= PAGES * PAGE and not copy.scheduled and copy.depth_known:
             own = copies.origin_of(copy.address) or peer.site
             lying = listed(peer.reader(), copy, own, timeout_s=timeout_s)
             most = sum(message.id(peer.id_header) in lost for message in lying) if lying is not None else most
@@ -148,7 +148,7 @@ class BridgesGate(Gate[BrokerView]):
             reasons.append(f"{peer.site}: {count_text(left)} id(s) not applied yet")
         if before is not None:
             for was, view in ((before.source, local), (before.target, peer)):
-                reasons += counters_changed(was, view, move.moves)
+                reasons += counters_changed(view, was, move.moves)
                 units = view.among(move.moves) if was.start == view.start else ()
                 unrouted = (unit for unit in units if view.unrouted.get(unit) != was.unrouted.get(unit))
                 reasons += (f"{view.site}: messages for {unit} find no queue there" for unit in unrouted)
@@ -205,7 +205,7 @@ def _closed(view: BrokerView, move: Move) -> Iterator[str]:
         if view.units[unit]:
             yield f"{view.site} lets clients of {unit} in"
         for queue in view.queues_of(unit):
-            if not queue.counted:
+            if not queue.depth_known:
                 yield f"{view.site}: what lies in {queue.name} cannot be told"
             elif queue.delivering:
                 yield f"{view.site} has {queue.delivering} message(s) of {queue.name} in delivery"

@@ -29,7 +29,7 @@ class Queues(ListenersAndRoles):
     def __init__(self, view: BrokerView) -> None:
         super().__init__(view)
         # No lock opens a queue that is closed by rights, whoever holds it.
-        self.contenders = self.awaits = self.passive = []
+        self.lock_contenders = self.awaits = self.passive = []
 
     @property
     def open(self) -> bool:
@@ -162,12 +162,12 @@ class BridgesLink(Link["BrokerView"]):
         counts as one that waits for ever."""
         view = self.view
         for flow in view.flows:
-            if flow.buffer is not None and flow.buffer.counted:
+            if flow.buffer is not None and flow.buffer.depth_known:
                 uncopied = view.uncopied(flow)
                 depth, added = flow.buffer.depth + uncopied, flow.buffer.added + uncopied
                 row = replace(flow.buffer.row(view, at), kind="mirror", name=flow.unit, link=flow.attached)
                 yield replace(row, depth=depth, added=added)
-        if view.ids is not None and view.ids.buffer is not None and view.ids.buffer.counted:
+        if view.ids is not None and view.ids.buffer is not None and view.ids.buffer.depth_known:
             pending = peer.link.unapplied if peer is not None else None
             row = view.ids.buffer.row(view, at)
             yield replace(row, kind="acks", name="*", link=view.ids.attached, pending=pending)

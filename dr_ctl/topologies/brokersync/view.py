@@ -83,7 +83,7 @@ class SyncLink(Link["BrokerView"]):
         copies, here = self.view.copying.get(name), self.view.by_name.get(name)
         there = peer.by_name.get(name) if peer is not None else None
         to_ship, local, remote = (queue.depth if queue is not None else 0 for queue in (copies, here, there))
-        unread = [queue for queue in (copies, here, there) if queue is not None and not queue.counted]
+        unread = [queue for queue in (copies, here, there) if queue is not None and not queue.depth_known]
         if peer is None and copies not in unread:
             lacks = to_ship if copies is not None else local
             return None if unread else lacks, 0 if copies is None else None

@@ -63,5 +63,5 @@ def dead_letters(views: Iterable[Broker]) -> Mapping[str, int]:
         f"{view} {queue.name}": queue.depth
         for view in views
         for queue in view.queues
-        if queue.dead_letter_address is not None and queue.counted
+        if queue.dead_letter_address is not None and queue.depth_known
     }

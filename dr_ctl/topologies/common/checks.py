@@ -111,7 +111,7 @@ def of_link_listeners(view: Broker, peer: Broker | None) -> Iterator[Finding]:
 def of_queues(view: Broker) -> Iterator[Finding]:
     if view.prepared:
         yield found("DR-TX-001", broker=view, count=len(view.prepared), prepared=brief(view.prepared))
-    if wrong := [queue for queue in view.queues if not queue.counted]:
+    if wrong := [queue for queue in view.queues if not queue.depth_known]:
         figures = brief([f"{queue.name}: {queue.depth} message(s), {queue.delivering} in delivery" for queue in wrong])
         yield found("DR-QUEUE-003", broker=view, queues=figures)
     if view.forged:

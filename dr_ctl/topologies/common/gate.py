@@ -1,4 +1,7 @@
-"""The gate waits until its conditions hold together on every pair for a window; then both sites are compared."""
+"""The gate waits until its conditions hold together on every pair for a window; then both sites are compared.
+
+A topology adds conditions in `Gate.blockers`. `view.business` are the queues of clients, none of a broker's own.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -36,7 +39,7 @@ def common_blockers(now: PairReading[Any], before: PairReading[Any] | None) -> l
     if now.source.link.missing:
         reasons.append(f"{now.source.site} has no link to {now.target.site}: nothing is shipped")
     for view in (now.source, now.target):
-        reasons += list(clients_of(view))
+        reasons += list(why_clients_are_not_out(view))
         reasons += list(view.link.unsettled())
         between = [queue for queue in view.queues if queue.name.startswith(CLUSTER_PREFIX) and queue.depth]
         reasons += [f"{view.site}: {queue.depth} between brokers of the site in {queue.name}" for queue in between]
@@ -45,21 +48,22 @@ def common_blockers(now: PairReading[Any], before: PairReading[Any] | None) -> l
             f"{view.site} has a client on the listener of the link: {client}"
             for client in view.fence.clients_at_link(peer)
         ]
+    # An obstacle keeps clients from working at an open broker. At some addresses alone, the plan's checks judge it.
     reasons += [f"{now.target.site}: {obstacle.text}" for obstacle in now.target.obstacles if not obstacle.addresses]
-    return reasons + (pair_counters_changed(before, now) if before is not None else [])
+    return reasons + (pair_counters_changed(now, before) if before is not None else [])
 
 
-def pair_counters_changed(before: PairReading[Any], now: PairReading[Any]) -> list[str]:
-    both = ((before.source, now.source), (before.target, now.target))
-    return [reason for was, view in both for reason in counters_changed(was, view)]
+def pair_counters_changed(now: PairReading[Any], before: PairReading[Any]) -> list[str]:
+    both = ((now.source, before.source), (now.target, before.target))
+    return [reason for view, was in both for reason in counters_changed(view, was)]
 
 
-def clients_of(view: Broker) -> Iterator[str]:
-    """Say what ties clients to a broker yet: a way in, a connection, messages that may come back to a queue."""
+def why_clients_are_not_out(view: Broker) -> Iterator[str]:
+    """Give the reasons why clients can still change a broker: a way in, a connection, a message that they hold."""
     if view.open:
         yield f"{view.site} lets clients in"
-    elif contenders := view.fence.contenders:
-        yield f"{view.site} may open at any moment: lock coordinator {', '.join(contenders)} is not stopped"
+    elif locks := view.fence.lock_contenders:
+        yield f"{view.site} may open at any moment: lock coordinator {', '.join(locks)} is not stopped"
     listeners = {listener.port for listener in (*view.listeners, *view.fence.leaves_open) if listener.port is not None}
     if connections := [connection for connection in view.from_outside if connection.port in listeners]:
         yield f"{view.site} has {len(connections)} client connection(s), the first from {connections[0].remote}"
@@ -67,16 +71,16 @@ def clients_of(view: Broker) -> Iterator[str]:
         yield f"{view.site} has a consumer of {held[0].queue}: {held[0].who}"
     if busy := [queue.name for queue in view.business.values() if queue.delivering > 0]:
         yield f"{view.site} has messages in delivery: {', '.join(busy[:3])}"
-    if unknown := [queue.name for queue in view.business.values() if not queue.counted]:
+    if unknown := [queue.name for queue in view.business.values() if not queue.depth_known]:
         yield f"{view.site}: what lies in {', '.join(unknown[:3])} cannot be told"
     if view.prepared:
         yield f"{view.site} has {len(view.prepared)} prepared transaction(s)"
 
 
 def counters_changed(
-    before: Broker, now: Broker, moves: Callable[[str | None], bool] = lambda _: True
+    now: Broker, before: Broker, moves: Callable[[str | None], bool] = lambda _: True
 ) -> Iterator[str]:
-    """Say of a broker what changed between two readings, of the units that are moved."""
+    """Say what changed at a broker between two readings, in the units that are moved."""
     if before.start != now.start:
         yield f"{now.site} was restarted"
         return
@@ -99,35 +103,37 @@ def accepting(counts: Mapping[str, int]) -> str:
 
 
 class Gate(ABC, Generic[V]):
-    """The gate of one command. `samples` holds by pair the last reading at which the gate passed, `begun` the readings
-    of an earlier wait. The window starts at the first of these readings, because no counter changed since."""
+    """The gate of one command. `samples` holds by pair the last reading at which the gate held. A drain may leave
+    `drain_readings` by pair: the reading since which nothing was under way, then those at which the common conditions
+    held. The gate's window starts at the first of them, unless a counter has changed since."""
 
     def __init__(self, observer: Observer[V, Any], poll_s: float, min_window_s: float | None = None) -> None:
         self.observer = observer
         self.min_window_s = observer.timeouts.window_s if min_window_s is None else min_window_s
-        # A slightly longer interval lets three readings span a short window, where four were needed.
-        spans_s = self.min_window_s / 2
-        self._poll_s = spans_s if poll_s < spans_s < 2 * poll_s else poll_s
+        # An interval just short of half the window is stretched to half of it: three readings then span the window.
+        half_s = self.min_window_s / 2
+        self._poll_s = half_s if poll_s < half_s < 2 * poll_s else poll_s
         self.timeouts = observer.timeouts
         self.samples: dict[str, PairReading[V]] = {}
-        self.begun: dict[str, list[PairReading[V]]] = {}
+        self.drain_readings: dict[str, list[PairReading[V]]] = {}
 
-    def is_outdated(self, move: Move, *, is_open: bool) -> bool:
-        """Say whether the gate has to be proven again: another node of a broker is active since, or a message came or
-        went at the same brokers and no client was let in."""
+    def is_outdated(self, move: Move, *, clients_let_in: bool) -> bool:
+        """Say whether the gate has to be proven again. After it held, another node of a broker became active, or a
+        message came or went at the same brokers. The latter is expected once clients are let in."""
         both = list[tuple[V, V]]()
         for view in (view for sample in self.samples.values() for view in (sample.source, sample.target)):
-            newest = self.observer.brokers[view.site][view.pair].newest
-            both.append((view, newest[1] if newest is not None else view))
+            both.append((view, self.observer.brokers[view.site][view.pair].newest_view or view))
         if any(was.nodes and not same_start(was.start, view.start) for was, view in both):
             return True
-        return not is_open and any(was.start == view.start and changes(was, view, move.moves) for was, view in both)
+        came_or_went = any(was.start == view.start and changes(was, view, move.moves) for was, view in both)
+        return came_or_went and not clients_let_in
 
     def blockers(self, now: PairReading[V], before: PairReading[V] | None, _move: Move) -> list[str]:
         return common_blockers(now, before)
 
     @abstractmethod
-    def differing(self, now: PairReading[V], move: Move) -> list[str]: ...
+    def differing(self, now: PairReading[V], move: Move) -> list[str]:
+        """Name the queues whose counts differ between the sites, beyond what the command accepts."""
 
     @abstractmethod
     def compare(self, now: PairReading[V], move: Move) -> Outcome:
@@ -139,6 +145,7 @@ class Gate(ABC, Generic[V]):
         while going_on := [wait for wait in waits if wait.outcome is None]:
             began = context.monotonic()
             answers = self.observer.answers([session for wait in going_on for session in wait.ends], FOR_GATE)
+            # The answers alternate: source, target, source, target.
             readings = list(zip(answers[::2], answers[1::2], strict=True))
             views = [view for both in readings for view in both if isinstance(view, Broker)]
             if len(views) == 2 * len(readings):
@@ -155,8 +162,8 @@ class Gate(ABC, Generic[V]):
                     named = f"{wait.pair}: " if len(waits) > 1 else ""
                     return replace(wait.outcome, text=f"{named}{wait.outcome.text}")
             if left := [wait for wait in going_on if wait.outcome is None]:
-                context.until_next(began, max(self._poll_s, min(wait.due_s() for wait in left) - began))
-        self.samples = {wait.pair: wait.window[-1] for wait in waits}
+                context.until_next(began, max(self._poll_s, min(wait.next_reading_s() for wait in left) - began))
+        self.samples = {wait.pair: wait.stable_readings[-1] for wait in waits}
         compared: dict[str, Json] = {wait.pair: dict(wait.outcome.evidence) for wait in waits if wait.outcome}
         findings = tuple(finding for wait in waits if wait.outcome for finding in wait.outcome.findings)
         return Done("the gate holds, and both sites hold the same", compared, findings)
@@ -174,59 +181,62 @@ class _PairAtGate(Generic[V]):
         self.pair = self.ends[0].pair
         self.outcome: Outcome | None = None
         self.reasons: list[str] = []
-        begun = self.gate.begun.get(self.pair, [])
-        self.window: list[PairReading[V]] = begun[1:]
-        self._begun = begun[0] if begun else None
+        earlier = self.gate.drain_readings.get(self.pair, [])
+        # All conditions hold at the stable readings. The window may begin before them, with the drain.
+        self.stable_readings: list[PairReading[V]] = earlier[1:]
+        self._window_start = earlier[0] if earlier else None
         self._until = self.context.monotonic() + self.step.limits["within"]
-        self._differing: tuple[list[str], float] | None = None
+        self._differing: tuple[list[str], float] | None = None  # the counts that differ, and since when
 
     def read(self, source: V | BrokerError, target: V | BrokerError, began_s: float) -> None:
         if not isinstance(source, BrokerError) and not isinstance(target, BrokerError):
             now = PairReading(began_s, source, target)
-            self.reasons = self.gate.blockers(now, self._begun, self.move)
-            self.window = [*self.window, now] if not self.reasons else []
-            self._begun = None if self.reasons else self._begun or now
+            self.reasons = self.gate.blockers(now, self._window_start, self.move)
+            self.stable_readings = [*self.stable_readings, now] if not self.reasons else []
+            self._window_start = None if self.reasons else self._window_start or now
         else:
             self._begin_anew(*(error for error in (source, target) if isinstance(error, BrokerError)))
         self.outcome = self._judge()
 
     def _begin_anew(self, *errors: BrokerError) -> None:
         self.reasons = [str(error) for error in errors]
-        self.window, self._begun = [], None
+        self.stable_readings, self._window_start = [], None
 
-    def due_s(self) -> float:
-        """Return the time of the next reading: the end of the window, where only time is missing. More readings slow a
-        small broker, and counters tell what came in between."""
-        if self._begun is None or len(self.window) + 1 < self._wanted:
+    def next_reading_s(self) -> float:
+        """Return the moment of the next reading, 0 for at once. If that reading alone is missing, it waits for the end
+        of the window: readings slow a small broker, and counters show what came in between."""
+        if self._window_start is None or len(self.stable_readings) + 1 < self._readings_needed:
             return 0.0
-        return self._begun.at_s + self.gate.min_window_s
+        return self._window_start.at_s + self.gate.min_window_s
 
     @property
-    def _wanted(self) -> int:
+    def _readings_needed(self) -> int:
         return max(int(self.step.limits["stable"]), 2)
 
     def _judge(self) -> Outcome | None:
-        now = self.window[-1] if len(self.window) >= self._wanted else None
-        if now is not None and self._begun is not None and now.at_s - self._begun.at_s >= self.gate.min_window_s:
+        now, start = self.stable_readings[-1] if self.stable_readings else None, self._window_start
+        enough = len(self.stable_readings) >= self._readings_needed
+        if enough and now and start and now.at_s - start.at_s >= self.gate.min_window_s:
             wrong = self.gate.differing(now, self.move)
             if not wrong:
-                return self._same(now)
+                return self._compare_messages(now)
             if self._differing is None or self._differing[0] != wrong:
                 self._differing = (wrong, self.context.monotonic())
+            # Counts settle late, so that only a difference which stays fails.
             self.reasons = ["; ".join(wrong)]
             if self.context.monotonic() - self._differing[1] > self.gate.timeouts.differs_s:
                 return Failed.of(found("DR-PARITY-003", reasons=brief(self.reasons)))
         if self.context.monotonic() > self._until:
             why = brief(self.reasons) if self.reasons else "it was not stable for long enough"
-            return Failed(f"the gate did not open in time: {why}", code=ExitCode.DRAIN_TIMEOUT)
+            return Failed(f"the gate did not hold in time: {why}", code=ExitCode.DRAIN_TIMEOUT)
         return None
 
-    def _same(self, now: PairReading[V]) -> Outcome | None:
+    def _compare_messages(self, now: PairReading[V]) -> Outcome | None:
         try:
             outcome = self.gate.compare(now, self.move)
-        except (TimedOut, Unreachable) as error:  # a slow broker is waited for, as by a reading
+        except (TimedOut, Unreachable) as error:  # as at a reading, the wait goes on for a slow broker
             self._begin_anew(error)
             return None
         except BrokerError as error:
             return Failed(f"the messages could not be compared by their ids: {error}")
-        return replace(outcome, evidence={"samples": len(self.window), **outcome.evidence})
+        return replace(outcome, evidence={"samples": len(self.stable_readings), **outcome.evidence})

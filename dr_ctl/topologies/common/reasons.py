@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, RefusalScope, Role, Severity, brief
-from dr_ctl.engine.debts import DebtKind, lost_alone
+from dr_ctl.engine.debts import DebtKind, only_lost_site
 from dr_ctl.engine.operations import ACTIVATE, DRAIN, FAILBACK, FENCE, QUIESCE, RESTART, UNFENCE
 from dr_ctl.engine.ports import Move
 from dr_ctl.engine.roles import moves_it, part_of, roles_text
@@ -146,7 +146,7 @@ def against_step(case: Case[V], checks: Checks[V]) -> Iterator[Finding]:
             peer = snapshot.view(move.target, view.pair)
             yield from (weighed(finding, weight) for finding in of_nodes(view, peer, Severity.WARNING))
             yield from of_link_listeners(view, peer)
-            if peer is None and (locks := view.fence.contenders):
+            if peer is None and (locks := view.fence.lock_contenders):
                 yield found("DR-DOOR-008.silent", broker=view, locks=brief(locks), peer=move.target)
         for reason in [finding for view in snapshot.views(move.source) for finding in checks.of_broker(view)]:
             if restarts and reason.id in _MENDED:
@@ -170,7 +170,7 @@ def against_step(case: Case[V], checks: Checks[V]) -> Iterator[Finding]:
 
 def not_taken_in(snapshot: Snapshot[Broker], move: Move) -> Iterator[Finding]:
     """Refuse a move to a lost site that is not taken in again: without a link nothing else stops it."""
-    if lost_alone(snapshot.debts) == move.target and not move.activation:
+    if only_lost_site(snapshot.debts) == move.target and not move.activation_sent:
         yield found("DR-RETURN-008.move", lost=move.target, served=move.source)
 
 
@@ -178,7 +178,7 @@ def _replaced(snapshot: Snapshot[Broker], move: Move) -> Iterator[Finding]:
     """Find that the site which was lost last lacks what clients of the other site did since, where both are closed."""
     unfence = move.spec.operation == UNFENCE
     opened, other = (move.source, move.target) if unfence else (move.target, move.source)
-    if lost_alone(snapshot.debts) == opened and part_of(snapshot, move.spec).roles[other] is Role.STANDBY:
+    if only_lost_site(snapshot.debts) == opened and part_of(snapshot, move.spec).roles[other] is Role.STANDBY:
         yield found("DR-RETURN-008.open", lost=opened, served=other)
 
 
@@ -213,7 +213,7 @@ def _moved_on(snapshot: Snapshot[Broker], move: Move) -> Iterator[Finding]:
         if view.open:
             continue
         # A lost site's messages are kept out, and come in when the site is taken in again.
-        holds = [] if lost_alone(snapshot.debts) == move.target else peer.link.left_to_ship()
+        holds = [] if only_lost_site(snapshot.debts) == move.target else peer.link.left_to_ship()
         if left := [*holds, *_unapplied(view)]:
             key = "DR-UNFENCE-001.no_link" if peer.link.missing else "DR-UNFENCE-001"
             yield found(key, left=brief(left), source=move.source, target=move.target)
@@ -225,7 +225,7 @@ def surplus_at_closed_sites(case: Case[V], surplus: Callable[[Case[V], V, V], Ma
     receipt that stands makes the comparison unnecessary."""
     snapshot, move = case.snapshot, case.move
     unfence = move.spec.operation == UNFENCE
-    if not (unfence or move.spec.operation == ACTIVATE) or lost_alone(snapshot.debts) == move.target:
+    if not (unfence or move.spec.operation == ACTIVATE) or only_lost_site(snapshot.debts) == move.target:
         return
     opened, other = (move.source, move.target) if unfence else (move.target, move.source)
     for view, peer in snapshot.both(opened, other):

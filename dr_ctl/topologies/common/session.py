@@ -271,10 +271,10 @@ class Session(ABC, Generic[V_co]):
         return self._read(scope | EVERYTHING, timeout_s)
 
     def _read(self, scope: ReadScope, timeout_s: float) -> V_co:
-        began, count = boottime_s(), len(self._last.queues) if self._last is not None else 0
+        began, count = boottime_s(), len(self.newest_view.queues) if self.newest_view is not None else 0
         # A broker that is known to have very many queues is given time for them, unless the caller cuts the time short.
         enough_s = timeout_s + count * A_QUEUE_S if timeout_s >= READ_S else timeout_s
-        known = self.last_view() if scope is ReadScope.OUTFLOW else self._last
+        known = self.last_view() if scope is ReadScope.OUTFLOW else self.newest_view
         if known is None or scope not in self.readable_alone or EVERYTHING in scope:
             scope, view = scope | EVERYTHING, self._everything(enough_s)
         else:
@@ -284,12 +284,12 @@ class Session(ABC, Generic[V_co]):
         return self._read_extra(view, scope, timeout_s)
 
     @property
-    def _last(self) -> V_co | None:
+    def newest_view(self) -> V_co | None:
         return self.newest[1] if self.newest is not None else None
 
     def last_view(self) -> V_co:
         """Return the last reading, for what seldom changes; read the broker if there is none."""
-        return self._last if self._last is not None else self.read()
+        return self.newest_view if self.newest_view is not None else self.read()
 
     def stomp_account(self) -> StompAccount | None:
         return self._listener(self.stomp, self._active)

@@ -17,7 +17,7 @@ from dr_ctl.engine.debts import Debt, DebtKind
 from dr_ctl.engine.lease import LOCK, LockDocument, LockReading
 from dr_ctl.engine.operations import FAILBACK, SWAPOVER
 from dr_ctl.engine.ports import Hints, Move, UnitSnapshot
-from dr_ctl.engine.roles import NODES, PAIRS
+from dr_ctl.engine.roles import BROKER_IDS, PAIRS
 from dr_ctl.rpo.core.starts import same_start
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.topologies.common import group
@@ -141,12 +141,12 @@ class Snapshot(Generic[V_co]):
         }
         open_at = tuple(site for site, opens in flags.items() if True in opens)
         closed_at = tuple(site for site, opens in flags.items() if all(flag is False for flag in opens))
-        kept_out_at = tuple(
+        lasting_fence_at = tuple(
             site
             for site in open_at
             if all(not isinstance(broker, Silent) and broker.fence.roles_revoked for broker in brokers[site])
         )
-        return UnitSnapshot(name, open_at[0] if len(open_at) == 1 else None, open_at, closed_at, kept_out_at)
+        return UnitSnapshot(name, open_at[0] if len(open_at) == 1 else None, open_at, closed_at, lasting_fence_at)
 
     def view(self, site: str, pair: str) -> V_co | None:
         broker = self.sites[site][pair]
@@ -190,7 +190,7 @@ class Snapshot(Generic[V_co]):
         rows: list[Row] = []
         for view in self._all():
             rows += view.link.rows(self.peer(view), at)
-            queues = [queue.row(view, at, acked=queue.acked) for queue in view.business.values() if queue.counted]
+            queues = [queue.row(view, at, acked=queue.acked) for queue in view.business.values() if queue.depth_known]
             rows += queues if view.link.redelivers else [replace(row, delivering=0) for row in queues]
         return rows + [
             Row(ts=at, site=node.site, pair=node.pair, kind="node", name=node.at or node.shown_by)
@@ -325,7 +325,7 @@ def _clients(view: Broker) -> int | None:
 
 def _traffic(view: Broker, before: Broker, took_s: float) -> tuple[float, float] | None:
     both = [(before.business[name], queue) for name, queue in view.business.items() if name in before.business]
-    if took_s <= 0 or not all(was.counted and now.counted for was, now in both):
+    if took_s <= 0 or not all(was.depth_known and now.depth_known for was, now in both):
         return None
     came = sum(max(0, now.added - was.added) for was, now in both)
     went = sum(max(0, now.acked - was.acked) for was, now in both)
@@ -402,7 +402,7 @@ def before(move: Move, view: Broker) -> dict[str, Any]:
 
 def reopened(move: Move, view: Broker) -> bool:
     """Say whether a restart or a takeover has opened the target of this run behind its own lasting fence."""
-    is_target = view.site == move.target and move.spec.operation == SWAPOVER and not move.activation
+    is_target = view.site == move.target and move.spec.operation == SWAPOVER and not move.activation_sent
     return is_target and view.open and view.fence.roles_revoked and not any(before(move, view)["listeners"].values())
 
 
@@ -423,13 +423,13 @@ def basis(snapshot: Snapshot[Broker]) -> Mapping[str, Json]:
             for site in snapshot.sites
         },
         PAIRS: {site: [*sorted(brokers)] for site, brokers in snapshot.sites.items()},
-        NODES: {site: {view.pair: view.node for view in snapshot.views(site)} for site in snapshot.sites},
+        BROKER_IDS: {site: {view.pair: view.node for view in snapshot.views(site)} for site in snapshot.sites},
     }
 
 
 def state_to_restore(view: Broker) -> dict[str, Json]:
     by_runs, fence = paused_by_runs(view), view.fence
-    locks: dict[str, Json] = {name: name in fence.contenders for name in (*fence.contenders, *fence.passive)}
+    locks: dict[str, Json] = {name: name in fence.lock_contenders for name in (*fence.lock_contenders, *fence.passive)}
     return {
         "listeners": {listener.name: listener.started for listener in view.listeners},
         "mirror": {listener.name: listener.started for listener in view.link.listeners},

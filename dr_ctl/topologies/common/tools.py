@@ -78,7 +78,7 @@ class Listeners:
             views = self._answering(site)
             if opened := [listener.name for view in views for listener in view.listeners if listener.started]:
                 return views, f"acceptor {', '.join(opened)} says it is open"
-            if contenders := [name for view in views for name in view.fence.contenders]:
+            if contenders := [name for view in views for name in view.fence.lock_contenders]:
                 return views, f"lock coordinator {', '.join(contenders)} is not stopped"
             if self.accept_client(probed):
                 return views, "a client is still let in"

@@ -107,15 +107,16 @@ class PairDriver(Generic[V_co]):
                 break
             if not self._taken_over(outcome, step, move, context):
                 break
-        sent = tools.may_serve or move.activation
+        sent = tools.may_serve or move.activation_sent
         is_kept = step.verb not in READ_ONLY_VERBS and (sent or isinstance(outcome, Done | NotNeeded))
         self._last = (step.verb, context) if is_kept else None
         is_first = step.verb == ACTIVATE and not sent
         if not (is_first and isinstance(outcome, Failed)):
             return outcome
-        newest = [session.newest[1] for session in tools.observer.all() if session.newest]
+        newest = [session.newest_view for session in tools.observer.all() if session.newest_view]
         is_open = tools.activation_sent or any(tools.open_at(view, move) for view in newest)
-        return replace(outcome, outdated=True) if tools.gate.is_outdated(move, is_open=is_open) else outcome
+        is_outdated = tools.gate.is_outdated(move, clients_let_in=is_open)
+        return replace(outcome, proof_outdated=True) if is_outdated else outcome
 
     def _noted(self, context: StepContext) -> None:
         self._turns, self._tools.no_takeover_at_s = self._tools.observer.turns(), context.monotonic()
@@ -144,7 +145,7 @@ class PairDriver(Generic[V_co]):
         """Bring about anew, after this verb, what calls had done at the node before: keep clients out of a fenced
         source and of a target that is not opened yet, keep out what a lost site holds, and let clients in where they
         were. Say whether anything was missing. Raises `BrokerError`."""
-        tools, sent = self._tools, verb != UNDONE and (self._tools.may_serve or move.activation)
+        tools, sent = self._tools, verb != UNDONE and (self._tools.may_serve or move.activation_sent)
         context.until(
             lambda: [view for site in (move.source, move.target) for view in tools.observer.answering(site)],
             # A node may close its listeners by itself after its start, as the continuity plugin does.
@@ -203,7 +204,7 @@ class PairDriver(Generic[V_co]):
             self._noted(context)
 
         def undone() -> Outcome:
-            if tools.observer.takeover_s and not (tools.activation_sent or move.activation):
+            if tools.observer.takeover_s and not (tools.activation_sent or move.activation_sent):
                 tools.shut_again(move, context, move.target)
             return (undo.by or as_before)(tools, step, move, context)
 

@@ -45,13 +45,13 @@ class Queue:
     oldest_ms: int | None = None  # the age of an outflow's oldest message, where the broker can tell
 
     @property
-    def counted(self) -> bool:
+    def depth_known(self) -> bool:
         """Say whether the figures can be believed: brokers count below zero at times."""
         return self.depth >= 0 and self.delivering >= 0
 
     @property
     def known_depth(self) -> int | None:
-        return self.depth if self.counted else None
+        return self.depth if self.depth_known else None
 
     @property
     def business(self) -> bool:
@@ -390,7 +390,7 @@ AnyLink = Link[Any]
 class Fence:
     """A fence keeps clients out of a broker and lets them in, by one reading: here by listeners alone."""
 
-    contenders: Sequence[str] = ()
+    lock_contenders: Sequence[str] = ()
     """The locks that may open the broker at any moment, or hold it open."""
     awaits: Sequence[str] = ()
     """The contending locks that another process holds."""

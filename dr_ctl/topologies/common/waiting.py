@@ -41,7 +41,7 @@ class Barrier:
         return self._to_go(arrived)
 
     def _to_go(self, queues: Sequence[Queue]) -> int | None:
-        if not all(queue.counted for queue in queues):
+        if not all(queue.depth_known for queue in queues):
             return None
         goals = [self._goals.setdefault(queue.bean, queue.removed + queue.depth) for queue in queues]
         return sum(max(0, min(queue.depth, goal - queue.removed)) for queue, goal in zip(queues, goals, strict=True))

@@ -17,7 +17,7 @@ from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepCont
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.artemis.reading import policies
 from dr_ctl.topologies.common.consumed import IncompleteListing
-from dr_ctl.topologies.common.gate import PairReading, clients_of, common_blockers, pair_counters_changed
+from dr_ctl.topologies.common.gate import PairReading, common_blockers, pair_counters_changed, why_clients_are_not_out
 from dr_ctl.topologies.common.recipe import Procedure, VerbHandler
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.topology import COMMON, TopologyDefinition
@@ -173,7 +173,7 @@ def drain(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepCo
 
     def drained() -> Outcome:
         failed = wait.until(tools.waits.poll_s, step.limits, stable_for=1)
-        tools.gate.begun = {pair.local.pair: pair.begun for pair in pairs if pair.begun}
+        tools.gate.drain_readings = {pair.local.pair: pair.begun for pair in pairs if pair.begun}
         removed: dict[str, Json] = {queue: len(ids) for pair in pairs for queue, ids in pair.removed.items()}
         count = sum(len(ids) for pair in pairs for ids in pair.removed.values())
         suffix = f"; {count} message(s) removed that had been done" if removed else ""
@@ -206,7 +206,7 @@ class _BehindFence(BothWays):
         views = (source, target)
         reasons = [reason for view in views for reason in view.link.unsettled()]
         reasons += [f"{view.site} was opened" for view in views if view.open]
-        still = not reasons or not any([*view.uncomparable(), *clients_of(view)] for view in views)
+        still = not reasons or not any([*view.uncomparable(), *why_clients_are_not_out(view)] for view in views)
         self._calm, self._same, self._removals = self._calm + 1 if still else 0, self._same and still, []
         if self._same or self._calm < QUIET_READINGS:
             return reasons if self._same else reasons or ["it was not still for long enough"]
@@ -217,7 +217,7 @@ class _BehindFence(BothWays):
         now, was = PairReading(self._context.monotonic(), source, target), self.begun
         if not all(view.link.attached and not view.open and not [*view.under_way()] for view in (source, target)):
             self.begun = []
-        elif not was or pair_counters_changed(was[0], now):
+        elif not was or pair_counters_changed(now, was[0]):
             self.begun = [now]
         else:
             self.begun = [*was, now] if not common_blockers(now, was[0]) else was[:1]

@@ -283,7 +283,7 @@ class ContinuityLink(Link["SiteView"]):
                 ("mirror", flow.out_mirror, flow.mirror_bridge),
                 ("acks", flow.out_acks, flow.acks_bridge),
             ):
-                if not queue.counted:
+                if not queue.depth_known:
                     continue
                 pending = other.in_acks.known_depth if kind == "acks" and other is not None else None
                 connected = bridge.started and queue.consumers > 0

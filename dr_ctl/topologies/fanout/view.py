@@ -80,7 +80,7 @@ class FanoutLink(NoLink["BrokerView"]):
             yield Row(site=view.site, pair=view.pair, ts=at, kind="acks", name="*", start=start,
                       depth=0, added=0, removed=0)  # fmt: skip
         for name, queue in view.without_dead_letters.items():
-            if not queue.counted:
+            if not queue.depth_known:
                 continue
             row = replace(queue.row(view, at), kind="mirror", delivering=0)
             if peer is None or unmatched:
@@ -108,14 +108,14 @@ class FanoutLink(NoLink["BrokerView"]):
     @property
     def residue(self) -> Residue | None:
         """Tell no duplicates: ids alone show which messages were consumed elsewhere, and the return compares them."""
-        depths = [queue.depth for queue in self.view.without_dead_letters.values() if queue.counted]
+        depths = [queue.depth for queue in self.view.without_dead_letters.values() if queue.depth_known]
         return Residue(sum(depths), 0) if self.view.queues else None
 
 
 def _apart(local: Queue, peer: Queue | None, *, shared: bool) -> tuple[int | None, int | None]:
     """Count the messages that the peer lacks, and those that it has and that are not here any more. No message lies at
     both sites unless they are `shared`."""
-    if not local.counted or (peer is not None and not peer.counted):
+    if not local.depth_known or (peer is not None and not peer.depth_known):
         return None, None
     depth = peer.depth if peer is not None else 0
     return (max(0, local.depth - depth), max(0, depth - local.depth)) if shared else (local.depth, depth)

@@ -200,7 +200,7 @@ class Session(session.Session[BrokerView]):
             return ask(timeout_s=timeout_s)
         except TimedOut:
             # A broker is not sick because it has more queues than it can tell of in that time on a busy machine.
-            if self._last is not None or timeout_s < READ_S:
+            if self.newest_view is not None or timeout_s < READ_S:
                 raise
             [answer] = self.reader().read([Read(beans.server(broker), ("QueueCount",))], timeout_s=SMALL_S)
             if (count := Fields(broker, answer.value()).count("QueueCount")) < MANY:

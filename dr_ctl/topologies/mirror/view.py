@@ -30,7 +30,7 @@ class MirrorLink(Link["BrokerView"]):
         self.listeners = self.only_listener(lambda acceptor: "AMQP" in acceptor.protocols)
         # A link ships if its flag says that it is connected, and its outflow has it as consumer.
         self.attached = link is not None and link.connected and outflow is not None and outflow.consumers > 0
-        self.to_ship = outflow.depth if outflow is not None and outflow.counted else None
+        self.to_ship = outflow.depth if outflow is not None and outflow.depth_known else None
         self.shipped = {outflow.name: outflow.removed} if outflow is not None else None
         self.unapplied = view.pending_acks if view.pending_acks >= 0 else None
         if link is not None:
@@ -114,7 +114,7 @@ class MirrorLink(Link["BrokerView"]):
     def rows(self, peer: BrokerView | None, at: datetime) -> Iterator[Row]:
         """Return one row, because a single stream carries messages and acknowledgements of all queues."""
         view = self.view
-        if view.outflow is not None and view.outflow.counted and view.broker_connection is not None:
+        if view.outflow is not None and view.outflow.depth_known and view.broker_connection is not None:
             pending = peer.link.unapplied if peer is not None else None
             row = view.outflow.row(view, at)
             yield replace(row, kind="mixed", name="*", pending=pending, link=self.attached)
@@ -174,7 +174,7 @@ class BrokerView(ArtemisBroker):
         if self.link.missing:
             return 0
         outflow = self.outflow
-        return max(outflow.depth, outflow.delivering) if outflow is not None and outflow.counted else None
+        return max(outflow.depth, outflow.delivering) if outflow is not None and outflow.depth_known else None
 
 
 MirrorSnapshot = Snapshot[BrokerView]

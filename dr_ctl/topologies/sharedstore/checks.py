@@ -43,8 +43,8 @@ def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterato
         yield from _of_broker(view, {})
         return
     # A broker that gave up the store by ending itself is started after the move.
-    gave_up = case.move.activation and view.site == case.move.source
-    needed = view.site == case.move.target and not case.move.activation
+    gave_up = case.move.activation_sent and view.site == case.move.source
+    needed = view.site == case.move.target and not case.move.activation_sent
     for finding in _of_broker(view, case.move.spec.accept_difference):
         if needed and finding.id == "DR-STORE-007":  # a target that cannot be shown to run gets no store
             yield replace(finding, severity=Severity.ERROR)

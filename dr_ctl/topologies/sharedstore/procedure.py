@@ -40,7 +40,7 @@ class StoreGate(Gate[BrokerView]):
         reasons = super().blockers(now, before, move)
         source = now.source
         # In a resumed run, the source may have given up the store already, and is closed by then.
-        if not source.has_the_store and not (move.activation and not source.answered):
+        if not source.has_the_store and not (move.activation_sent and not source.answered):
             lock = source.lock.text if source.lock is not None else "the lock was not read"
             reasons.append(f"{source.site} does not hold the store: {lock}")
         return reasons
@@ -364,7 +364,7 @@ NOT_IN_THE_STORE: Final = (
 class StoreRecipe(common.Recipe[BrokerView]):
     def why_not(self, snapshot: Snapshot[BrokerView], move: Move) -> Sequence[Finding]:
         findings = super().why_not(snapshot, move)
-        if move.spec.operation == ACTIVATE and _holds_closed(snapshot, move.target) and not move.activation:
+        if move.spec.operation == ACTIVATE and _holds_closed(snapshot, move.target) and not move.activation_sent:
             return [found("DR-STORE-011.target", target=move.target), *findings]
         if move.spec.operation != FAILOVER or not _holds_closed(snapshot, move.source):
             return findings

@@ -76,7 +76,7 @@ class StoreLink(NoLink["BrokerView"]):
             depth=self.to_ship, delivering=0, added=0, removed=0, link=True,
         )  # fmt: skip
         for name, queue in view.business.items():
-            if queue.counted:
+            if queue.depth_known:
                 yield replace(
                     queue.row(view, at), kind="acks", name=name, depth=queue.delivering, delivering=0,
                     added=queue.removed, removed=queue.removed - queue.delivering, link=True,

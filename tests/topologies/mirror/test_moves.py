@@ -26,7 +26,7 @@ from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.broker import Coordinator, Group
 from dr_ctl.topologies.common import rules
 from dr_ctl.topologies.common.checks import Case
-from dr_ctl.topologies.common.gate import PairReading, clients_of
+from dr_ctl.topologies.common.gate import PairReading, why_clients_are_not_out
 from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.rules import Rules, not_accepted
 from dr_ctl.topologies.common.session import FOR_GATE, ReadScope, change
@@ -447,7 +447,7 @@ class Gate:
         )
         observer.answers = partial(Observer.answers, observer)
         verifying = MirrorGate(cast("Observer", observer), drain.poll)
-        verifying.begun = more.get("begun", {})
+        verifying.drain_readings = more.get("begun", {})
         step = PlannedStep(8, "verify", "paris", "", limits={"within": 10.0, "stable": more.get("stable", 3)})
         ask = Spec("swapover", "paris", accept_difference=more.get("accepted", {}))
         self.outcome: Outcome = verifying.verify(step, Move(ask, "london", {}), cast("Any", self.context))
@@ -513,7 +513,7 @@ def test_a_gate_that_does_not_open_in_time_says_what_kept_it_shut(looks: list[Lo
     gate = Gate([HERE], looks, poll=1.0)
     assert isinstance(gate.outcome, Failed)
     assert gate.outcome.code is ExitCode.DRAIN_TIMEOUT
-    assert gate.outcome.text.startswith("the gate did not open in time")
+    assert gate.outcome.text.startswith("the gate did not hold in time")
     assert any(why in item for item in gate.context.whys if item is not None)
     assert gate.context.now_s == pytest.approx(11.0)
 
@@ -752,7 +752,7 @@ def test_brokers_of_the_same_site_are_no_clients_and_whoever_else_comes_by_their
 
     assert view.fence.clients_elsewhere() == []
     closed = (listener("clients", CLIENTS, started=False), *view.acceptors[1:])
-    assert list(clients_of(replace(view, acceptors=closed))) == []
+    assert list(why_clients_are_not_out(replace(view, acceptors=closed))) == []
     # One with a user that consumes nothing of the broker's own, and one that speaks otherwise.
     assert [
         len(replace(alone, connections=(c,)).fence.clients_elsewhere()) for c in (core("app"), connection(ADMIN))

@@ -243,7 +243,7 @@ def test_the_brokers_own_lease_is_judged_and_not_what_the_settings_say() -> None
 def test_of_a_run_that_goes_on_who_gave_up_the_store_may_have_ended() -> None:
     ended = waiting("london", runs=False, lock=replace(FRESH, holder="paris"))
     assert [item.id for item in of_move(ended, broker("paris"))] == ["DR-STORE-004"]
-    assert of_move(ended, broker("paris"), activation=True) == []
+    assert of_move(ended, broker("paris"), activation_sent=True) == []
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
         return Failed(kept_out)
     if why is not None:
         return Failed(why)
-    tools.activation_sent, served = tools.activation_sent or bool(starts), tools.may_serve or move.activation
+    tools.activation_sent, served = tools.activation_sent or bool(starts), tools.may_serve or move.activation_sent
     opening = _Opening(tools, starts, move, context)
     failed = opening.not_opened()
     tools.may_serve = tools.may_serve or (bool(starts) and not isinstance(failed, Failed))
@@ -98,11 +98,11 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
 
 def _of_locks(tools: Tools[Broker], opened: Sequence[Broker], move: Move) -> Iterator[Finding]:
     """Report locks that have `opened` the target by themselves, and those that a move leaves stopped."""
-    if locks := [name for view in opened for name in view.fence.contenders]:
+    if locks := [name for view in opened for name in view.fence.lock_contenders]:
         yield found("DR-DOOR-008.done", target=move.target, locks=brief(locks))
     for session in tools.observer.at(move.source) if move.spec.operation != FAILOVER else ():
-        if session.newest is not None:
-            yield from of_locks(session.newest[1])
+        if session.newest_view is not None:
+            yield from of_locks(session.newest_view)
 
 
 def _as_at_the_gate(tools: Tools[Broker], move: Move, context: StepContext) -> list[Broker] | None:
@@ -152,14 +152,14 @@ def other_site_open(tools: Tools[V], sources: Sequence[V], move: Move) -> str | 
 
 def may_open(tools: Tools[V], move: Move) -> tuple[list[V], str | None]:
     """Return the target's brokers, and the first reason not to open them: the source is or may become open; the link
-    back would capture nothing; a counter changed since the gate passed."""
+    back would capture nothing; a counter changed since the gate held."""
     targets, sources, lives = sides(tools, move)
     closed = [view for view in targets if not tools.open_at(view, move)]
     if lives is not None and len(closed) == len(targets):
         return targets, f"{move.source} lives, and may serve clients: {lives}"
     if (why := other_site_open(tools, sources, move) or let_in_again(targets, move.source)) is not None:
         return targets, why
-    if contenders := [name for view in sources for name in view.fence.contenders]:
+    if contenders := [name for view in sources for name in view.fence.lock_contenders]:
         return targets, f"{move.source} may open at any moment: lock coordinator {brief(contenders)} is not stopped"
     if tools.may_serve:
         return targets, None  # clients have worked there since the gate
@@ -172,7 +172,7 @@ def may_open(tools: Tools[V], move: Move) -> tuple[list[V], str | None]:
 
 def _not_drained(tools: Tools[Broker], move: Move) -> str | None:
     """Say what a site that somebody else opened lacks: no gate was seen to hold for it."""
-    if move.spec.operation == FAILOVER or move.activation or tools.gate.samples:
+    if move.spec.operation == FAILOVER or move.activation_sent or tools.gate.samples:
         return None
     views = tools.observer.read_once().views(move.source)
     left = [f"{view.link.to_ship} to ship at {view.site}" for view in views if view.link.to_ship]

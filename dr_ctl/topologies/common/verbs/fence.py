@@ -119,11 +119,11 @@ def _close(tools: Tools[Broker], move: Move, context: StepContext) -> Outcome:
     # The quiesce ended with a reading, and every moment from here on keeps clients waiting. A fence that is no step of
     # a move closes the brokers that answer, whichever others are silent.
     views, others = (
-        [session.newest[1] for session in tools.observer.at(site) if session.newest is not None]
+        [session.newest_view for session in tools.observer.at(site) if session.newest_view is not None]
         for site in (move.source, move.target)
     )
-    is_closed = move.spec.operation != FENCE and not any(view.open or view.fence.contenders for view in views)
-    if any(reopened(move, view) or (view.fence.contenders and not is_closed) for view in others):
+    is_closed = move.spec.operation != FENCE and not any(view.open or view.fence.lock_contenders for view in views)
+    if any(reopened(move, view) or (view.fence.lock_contenders and not is_closed) for view in others):
         tools.reach(YIELDED, move, context, f"{move.target} would let clients in")
     if is_closed:
         return NotNeeded(f"{move.source} is closed to clients already", {"proof": "flag"})

@@ -91,7 +91,7 @@ def check(tools: Tools[Broker], _step: PlannedStep, move: Move, _context: StepCo
         opened = [
             unit.name
             for unit in snapshot.units
-            if move.target in {*unit.open_at} - {*unit.kept_out_at} and move.moves(unit.name)
+            if move.target in {*unit.open_at} - {*unit.lasting_fence_at} and move.moves(unit.name)
         ]
         if opened:
             finding = found("DR-ROLE-001.meanwhile", target=move.target, source=move.source, units=brief(opened))
@@ -141,7 +141,7 @@ def verify(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepCon
     ]
     if changes := [why for was, now in since for why in receipts.changes(was, now, move.spec.includes)]:
         # A broker that was restarted, and no other node of it, may have let clients in.
-        return Failed(brief(changes), outdated=all(was.start == now.start or was.nodes for was, now in since))
+        return Failed(brief(changes), proof_outdated=all(was.start == now.start or was.nodes for was, now in since))
     written = {
         pair: receipts.of(sources[pair], targets[pair], tools.sender.epoch, move.spec) for pair in tools.gate.samples
     }

@@ -106,7 +106,7 @@ def open_again(
     tools: Tools[Any], calls: Sequence[Call], move: Move, context: StepContext, within_s: float = 0.0
 ) -> Outcome:
     """Let clients in again at the source, pair by pair: a silent pair is named, and keeps no other one shut."""
-    sent = tools.activation_sent or move.activation  # the run has tried to open the other site
+    sent = tools.activation_sent or move.activation_sent  # the run has tried to open the other site
     snapshot = tools.observer.read_once()
     views = snapshot.views(move.source)
     pairs = {view.pair for view in views}
