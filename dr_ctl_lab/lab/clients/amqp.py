@@ -7,9 +7,10 @@ message is marked as clients of JMS over AMQP mark theirs.
 import time
 from collections import deque
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, Final, cast
 
-from proton import Delivery, Link, Message, Sender, byte, symbol
+from proton import Delivery, Link, Message, Sender, _reactor, byte, symbol
 from proton.handlers import MessagingHandler, TransactionHandler
 from proton.reactor import Container, LinkOption, Selector, Transaction
 
@@ -34,6 +35,10 @@ URGENT: Final = 8
 _QUEUE: Final = byte(0)  # a destination, of JMS
 _TEXT: Final = byte(5)  # a kind of message, of JMS
 _TURN_S: Final = 0.01
+
+# Each container would read all certificates of this machine twice, for TLS that nobody uses here: a tenth of a second
+# of processor for each connection.
+_reactor.SSLConfig = cache(_reactor.SSLConfig)  # type: ignore[misc,assignment]
 
 
 class AmqpClient(MessagingHandler, TransactionHandler):
