@@ -34,7 +34,7 @@ OPERATION: Final = re.compile(
     r"(removeM|removeAllM|removeQueue|removeDest|destroyQ|destroyA|deleteA|move\w*M|purge|expireM|sendM\w+ToDead|drop)"
 )
 # Functions that take any ids.
-MOVING: Final = {"topologies/classic/ids.py": {"moves"}, "topologies/brokersync/procedure.py": {"moved_aside"}}
+MOVING: Final = {"topologies/classic/ids.py": {"move_calls"}, "topologies/brokersync/procedure.py": {"move_messages"}}
 PLANNED: Final = "plans that a run may do so, and sends nothing: the run asks for evidence"
 OWN: Final = "dr-ctl's own document or probe, and no client's message"
 ASIDE: Final = "moves messages within their broker, loses none, and a finding names the queue: a person looks there"
@@ -44,16 +44,16 @@ WITHOUT: Final = {
     "artemis/session.py:Documents.delete": OWN,
     "artemis/broker.py:ArtemisRequests.remove": OWN,
     "bridges/trim.py:draft": PLANNED,
-    "brokersync/procedure.py:_duplicates_aside": ASIDE,
+    "brokersync/procedure.py:_move_duplicates": ASIDE,
     "brokersync/procedure.py:put_back": BACK,
-    "brokersync/procedure.py:may_move": PLANNED,
-    "brokersync/procedure.py:moved_aside": ASIDE,
-    "classic/ids.py:may_remove": PLANNED,
-    "classic/ids.py:moves": ASIDE,
+    "brokersync/procedure.py:plan_move": PLANNED,
+    "brokersync/procedure.py:move_messages": ASIDE,
+    "classic/ids.py:plan_removal": PLANNED,
+    "classic/ids.py:move_calls": ASIDE,
     "classic/beans.py:ClassicRequests.remove_queue": OWN,
     "common/verbs/canary.py:draft": OWN,
     "continuity/reinstate.py:reconcile": ASIDE,
-    "continuity/copies.py:may_remove": PLANNED,
+    "continuity/copies.py:planned_removals": PLANNED,
     "continuity/reinstate.py:_forgotten": COMMANDS,
     "continuity/reinstate.py:_set_aside": PLANNED,
     "mirror/procedure.py:move_calls": ASIDE,

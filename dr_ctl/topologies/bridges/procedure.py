@@ -45,7 +45,7 @@ PAUSED: Final = "it is paused"
 NEW: Final[Mapping[str, Any]] = {"kept_out": False, "gated": []}
 
 
-def closes(view: BrokerView, units: Sequence[str]) -> list[Call]:
+def close_calls(view: BrokerView, units: Sequence[str]) -> list[Call]:
     """Keep the clients' roles out of the addresses first, so that no client that is cut comes back; then stop dispatch,
     and end the connections of consumers. The bridges' role keeps its rights, because a refused bridge stops all of
     them. Queues that a quiesce has paused stay paused."""
@@ -68,8 +68,8 @@ def clients(at: AtBroker) -> Iterator[Call]:
     queues = [(unit, queue) for unit in before for queue in view.queues_of(unit)]
     held = {q.name for unit, q in queues if RETURNED in was or q.name in (*before[unit]["gated"], *was["paused"])}
     out = [unit for unit, state in before.items() if RETURNED in was or state["kept_out"]]
-    let_in = [unit for unit in before if unit not in out and (unit in at.named(Goal.REVOKE) or view.kept_out(unit))]
-    out = [unit for unit in out if unit in at.named(Goal.GRANT) or not view.kept_out(unit)]
+    let_in = [unit for unit in before if unit not in out and (unit in at.things(Goal.REVOKE) or view.kept_out(unit))]
+    out = [unit for unit in out if unit in at.things(Goal.GRANT) or not view.kept_out(unit)]
     yield from view.fence.keeping_out(out, "they are let in")
     yield from at.missing(_dispatch(view, Goal.CLOSE, queue, NOT_PAUSED) for _, queue in queues if queue.name in held)
     yield from (_cut(view, unit) for unit in out)  # a client that came meanwhile would wait there for ever
@@ -95,7 +95,7 @@ def _chosen(move: Move) -> Chosen:
 
 
 draft_fence: Final = drafting(
-    lambda at: closes(at.view, at.view.among(_chosen(at.move))),
+    lambda at: close_calls(at.view, at.view.among(_chosen(at.move))),
     lambda _: "the clients of each queue are kept out, restarts included",
     "its queues are closed already",
     lambda view, move: all(move.spec.includes(unit) or view.kept_out(unit) for unit in view.fence.matches),
@@ -113,7 +113,7 @@ def draft_of_returned(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[Brok
             for unit in view.fence.matches
             if serving is None or serving.units.get(unit) or move.spec.includes(unit)
         ]
-        calls += closes(view, units)
+        calls += close_calls(view, units)
     return StepPlan(move.target, "what it still holds is counted; its queues are closed first", tuple(calls))
 
 
@@ -121,7 +121,7 @@ fence: Final = acting(lambda tools, move, context: _closed(tools, move.source, _
 
 
 def _closed(tools: BridgesTools, site: str, chosen: Chosen, move: Move, context: StepContext) -> Outcome:
-    send = tools.sending(lambda at: closes(at.view, at.view.among(chosen)), move, context)
+    send = tools.sending(lambda at: close_calls(at.view, at.view.among(chosen)), move, context)
     if not (outcomes := send(tools.observer.read_at(site))):
         return NotNeeded(f"{site} is closed to clients already", {"proof": "flag"})
     refused = any(isinstance(outcome, Failed) for outcome in outcomes)
@@ -187,7 +187,7 @@ def draft_unfence(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerVi
             closed = (listener for listener in view.listeners if not listener.started)
             calls += in_phase("listeners", (switch_listener(view, Goal.OPEN, listener) for listener in closed))
     paused = [(view, queue) for view, queue in paused_at(snapshot, move.source) if queue.name in view.paused]
-    calls += receipts.strikes(snapshot) if calls else []
+    calls += receipts.removals(snapshot) if calls else []
     summary = "clients let in again, and what runs have paused lifted"
     return StepPlan(move.source, summary, (*calls, *(resume(view, queue) for view, queue in paused)))
 
@@ -236,7 +236,7 @@ def draft_activate(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerV
             "listeners",
             (switch_listener(view, Goal.OPEN, listener, again) for listener in view.listeners if not listener.started),
         )
-    calls += in_phase("strikes", receipts.strikes(snapshot))
+    calls += in_phase("strikes", receipts.removals(snapshot))
     return StepPlan(move.target, "the queues deliver, their clients are let in", tuple(calls))
 
 
@@ -299,11 +299,11 @@ def activate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCo
 
 STOPS_S: Final = 75.0  # a bridge whose link had failed takes no start for a minute after its stop
 UNDER_WAY: Final = "messages and processed ids under way between the sites"
-SMALL: Final = 500
+SMALL_OUTFLOW: Final = 500
 AGAIN_S: Final = 2.0
 
 
-def starts(view: BrokerView, chosen: Chosen) -> list[Call]:
+def start_calls(view: BrokerView, chosen: Chosen) -> list[Call]:
     """Start stopped bridges of the chosen queues and of the ids. A bridge that is not connected is left to its own
     retries: after a failed link a stop takes ten seconds, and the bridge takes no start for a minute."""
     return [switched(view, Goal.LINK_UP, bridge, "start bridge", "it is stopped") for bridge in _bridges(view, chosen)]
@@ -317,7 +317,7 @@ def _switched(at: AtBroker, goal: Goal, summary: str) -> list[Call]:
     return at.missing(switched(at.view, goal, bridge, summary) for bridge in _bridges(at.view, at.move.spec.includes))
 
 
-STARTED: Final[Wants] = ((lambda at: starts(at.view, at.move.moves), SOURCE),)
+STARTED: Final[Wants] = ((lambda at: start_calls(at.view, at.move.moves), SOURCE),)
 draft_catch_up: Final = planning(
     SOURCE, "{still_serving}the bridges connected, the buffers small", *STARTED, limits=Rules.catching_up
 )
@@ -371,13 +371,13 @@ class UnitsDirection(Direction[BrokerView]):
         return reasons
 
     def repair_calls(self, view: BrokerView, _peer: object) -> list[Call]:
-        return [call for call in starts(view, self._chosen) if not view.holds(call)]
+        return [call for call in start_calls(view, self._chosen) if not view.holds(call)]
 
 
 def catch_up(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     link_ends = tools.observer.link_ends(move)
     before = {ends: _lacking(ends, move) for ends in link_ends}
-    wait = Wait(tools, [UnitsDirection(ends, move.moves) for ends in link_ends], context, UNDER_WAY, SMALL)
+    wait = Wait(tools, [UnitsDirection(ends, move.moves) for ends in link_ends], context, UNDER_WAY, SMALL_OUTFLOW)
     outcome = wait.caught_up(step.limits, "the buffers grow", "under way")
     findings: list[Finding] = []
     # A move is refused before clients are locked out if ids were lacking already before the wait, and are more than
@@ -410,7 +410,7 @@ def drain(tools: BridgesTools, step: PlannedStep, move: Move, context: StepConte
     return failed or Done("nothing is under way", {"started": wait.repairs})
 
 
-def restart(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+def restart_link(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     stops = [call for call in step.calls if call.goal is Goal.LINK_DOWN]
     tools.change(stops, context)
     again_at = 0.0
@@ -454,7 +454,7 @@ QUEUES_PAUSED: Final[Wants] = ((lambda at: at.missing(pause(at.view, queue, HOLD
 LET_IN: Final[Wants] = (
     (wants.link_admitted, SOURCE),
     (_ways_in, TARGET),
-    *((lambda at: starts(at.view, every_unit), site) for site in (SOURCE, TARGET)),
+    *((lambda at: start_calls(at.view, every_unit), site) for site in (SOURCE, TARGET)),
 )
 DELIVERED: Final[Wants] = (
     (lambda at: at.missing(resume(at.view, queue, None if queue.paused else HELD) for queue in _served(at)), SOURCE),
@@ -565,7 +565,7 @@ PROCEDURE: Final[Procedure[Snapshot[BrokerView], BridgesTools]] = {
     "drain": VerbHandler(draft_drain, drain, UNDO_SHIPPING),
     "activate": VerbHandler(draft_activate, activate, Undo(target=(clients,))),
     "unfence": VerbHandler(draft_unfence, unfence, Undo(source=(clients, paused_as_before))),
-    "restart-link": VerbHandler(draft_restart, restart, UNDO_SHIPPING),
+    "restart-link": VerbHandler(draft_restart, restart_link, UNDO_SHIPPING),
     "trim": VerbHandler(trim.draft, trim.act),
     # These rows take a lost site in again.
     "residue": VerbHandler(draft_of_returned, residue),

@@ -19,9 +19,9 @@ from dr_ctl.topologies.common import reasons, rules
 from dr_ctl.topologies.common.checks import Case, Checks, Named, listeners, of_listeners, of_pair, of_queues
 from dr_ctl.topologies.common.rules import Rules, holding, not_accepted
 
-DEEP: Final = 1000
-"""The console lists queues up to this depth, because it leaves no trace. A browse counts as a dispatch of each message
-that it shows, as for a client."""
+STOMP_ABOVE: Final = 1000
+"""The console lists queues up to this depth, because it leaves no trace. A browse over STOMP is faster, but counts as a
+dispatch of each message that it shows, as for a client."""
 BY_STOMP_S: Final = 0.0002  # a message; 40 000 of 500 bytes took 1.7 s
 BY_CONSOLE_S: Final = 0.001  # 40 000 took 20 s
 SHARE: Final = 0.5
@@ -40,7 +40,7 @@ class Counts(rules.Counts):
 
 
 def counts(source: BrokerView, target: BrokerView, queues: Queues) -> list[Counts]:
-    to_ship = {name: copies.depth for name, copies in source.copying.items()}
+    to_ship = {name: copies.depth for name, copies in source.copy_queues.items()}
     return [
         Counts(counted.queue, counted.source, counted.target, counted.at, to_ship.get(counted.queue, 0))
         for counted in classic.counts(source, target, queues)
@@ -60,13 +60,14 @@ def unproven(
     for counted in counts(source, target, queues):
         copies = counted.target + counted.to_ship - counted.source
         sure = copies - traffic.get(counted.queue, 0)
-        if counted.queue in source.copying and sure > 0 and (why := source.why_kept(counted.queue, sure)) is not None:
+        is_sure = counted.queue in source.copy_queues and sure > 0
+        if is_sure and (why := source.why_kept(counted.queue, sure)) is not None:
             differences.append((counted, copies, why))
     return differences
 
 
 def takes_s(view: BrokerView, depth: int) -> float:
-    return depth * (BY_STOMP_S if depth > DEEP and view.own.agent is not None else BY_CONSOLE_S)
+    return depth * (BY_STOMP_S if depth > STOMP_ABOVE and view.own.agent is not None else BY_CONSOLE_S)
 
 
 def too_deep(rules: Rules, source: BrokerView, target: BrokerView, move: Move) -> frozenset[str]:
@@ -74,7 +75,7 @@ def too_deep(rules: Rules, source: BrokerView, target: BrokerView, move: Move) -
     left_s, deep = rules.within(move) * SHARE, set[str]()
     for counted in sorted(counts(source, target, rules.queues), key=lambda counts: max(counts.source, counts.target)):
         left_s -= max(takes_s(source, counted.source), takes_s(target, counted.target))
-        if left_s < 0 and counted.queue in source.copying:
+        if left_s < 0 and counted.queue in source.copy_queues:
             deep.add(counted.queue)
     return frozenset(deep)
 
@@ -161,19 +162,20 @@ def not_compared(counted: Counts, source: str, target: str) -> Finding:
 
 
 def _copies(source: BrokerView, target: BrokerView) -> Iterator[Finding]:
-    if not source.copying:
+    if not source.copy_queues:
         yield found("DR-SYNC-001.no_copies", broker=source, target=target.site, source=source.site)
     elif source.network is None and not source.networks:
         yield found("DR-SYNC-001.no_connector", broker=source, target=target.site, source=source.site)
-    left_out = [name for name in source.without_dead_letters if name not in source.copying and source.copying]
+    left_out = [name for name in source.without_dead_letters if name not in source.copy_queues and source.copy_queues]
     if left_out:
         yield found("DR-SYNC-002", broker=source, site=target.site, left_out=brief(sorted(left_out)))
-    if not target.networks or (not target.copying and target.network is not None and target.network.to is None):
+    if not target.networks or (not target.copy_queues and target.network is not None and target.network.to is None):
         yield found("DR-SYNC-003", site=target.site, pair=target.pair, other_site=source.site)
 
 
 def _shown_copies(view: BrokerView) -> str:
-    return f"{view.site} {brief([f'{name} {queue.depth} to ship' for name, queue in view.copying.items()]) or 'none'}"
+    to_ship = [f"{name} {queue.depth} to ship" for name, queue in view.copy_queues.items()]
+    return f"{view.site} {brief(to_ship) or 'none'}"
 
 
 BY_BROKER: Final[Sequence[Named[BrokerView]]] = (

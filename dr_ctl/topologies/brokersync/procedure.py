@@ -1,8 +1,10 @@
 """The handlers of runbook verbs for a BrokerSync installation; the table at the end names them.
 
-Messages consumed at one site that still lie at the other are found by id, removed by evidence, and looked for again.
-The messages of a returned site are compared by id before they come in. A person decides of copies that nothing proves:
-they are moved aside within the broker, or put back, and none is lost. Whatever asks a broker raises `BrokerError`.
+Messages consumed at one site that still lie at the other are found by id, removed only with proof, and looked for
+again. The messages of a returned site are compared by id before they come in. A person decides about copies that
+nothing proves: they are moved aside within the broker, or put back, and none is lost. `move.source` is the site that a
+move leaves, the one that serves in a reinstatement, and the one whose copies are kept aside or put back. Whatever asks
+a broker raises `BrokerError`.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -20,15 +22,15 @@ from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.jolokia.client import READ_S, Read
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.brokersync import checks
-from dr_ctl.topologies.brokersync.checks import CHECKS, DEEP, not_compared, nothing_owed
-from dr_ctl.topologies.brokersync.reading import READS, LinkEnds, Observer, Session, covered, for_agent
+from dr_ctl.topologies.brokersync.checks import CHECKS, STOMP_ABOVE, not_compared, nothing_owed
+from dr_ctl.topologies.brokersync.reading import READS, LinkEnds, Observer, Session, for_agent, proven
 from dr_ctl.topologies.brokersync.sync.pair import cleaner
 from dr_ctl.topologies.brokersync.sync.queue import DELETED, SHOWN
 from dr_ctl.topologies.brokersync.view import AGENT, BrokerView, SyncSnapshot
 from dr_ctl.topologies.classic import ids
 from dr_ctl.topologies.classic import verbs as classic
 from dr_ctl.topologies.classic.beans import COUNT, MOVE_MATCHING, Count
-from dr_ctl.topologies.classic.ids import MOST, Listed, may_remove, moves, removes, shown
+from dr_ctl.topologies.classic.ids import MAX_IDS, Listed, move_calls, plan_removal, removal_calls, shown
 from dr_ctl.topologies.common import wants
 from dr_ctl.topologies.common.calls import call, quarantine_queue, request, switched
 from dr_ctl.topologies.common.consumed import Consumed, IncompleteListing, decided
@@ -48,12 +50,12 @@ ORIGINAL_DESTINATION: Final = "original-destination"
 
 
 def listed(session: Session, view: BrokerView, name: str, *, tries: int = 1) -> Listed:
-    """List a queue of that broker whole. A closed site may get copies of the peer meanwhile."""
+    """List a queue of that broker whole, in one of `tries`. A closed site's queue may grow by copies meanwhile."""
     queue, grows = view.by_name.get(name), not view.open and not view.prepared
-    if queue is None or queue.depth <= DEEP or (listener := session.agents_listener()) is None:
+    if queue is None or queue.depth <= STOMP_ABOVE or (listener := session.agents_listener()) is None:
         return ids.listed(session, queue, tries=tries, grows=grows)
     before = _count(session, queue)
-    # The note comes first: if this process dies meanwhile, the broker's counters prove too little, not too much.
+    # A browse raises the counters as a client does, and is noted first: if this process dies, they prove too little.
     session.noted.note(view.start, SHOWN, queue.name, before.depth)
     origins: dict[str, str | None] = {}
     for frame in ids.browsed(listener, queue.name, client=AGENT):
@@ -75,10 +77,10 @@ def _counts(view: BrokerView, queue: str, removed: int = 0) -> tuple[str, int, i
 
 def not_shipped(session: Session, view: BrokerView, queue: str, listing: Listed) -> frozenset[str]:
     """Find the messages that only this broker ever had: it did not ship them yet, or never ships what is sent here."""
-    if queue in view.copying:
-        copies = view.copying[queue]
-        return listed(session, view, copies.name).complete.ids if copies.depth else frozenset()
-    arrives = view.arrives_by(queue)
+    if queue in view.copy_queues:
+        copy_queue = view.copy_queues[queue]
+        return listed(session, view, copy_queue.name).complete.ids if copy_queue.depth else frozenset()
+    arrives = view.arrives_by(queue)  # a copy keeps, as its original destination, the queue by which it arrived
     return frozenset(id_ for id_, by in listing.came_by.items() if by != arrives)
 
 
@@ -91,7 +93,7 @@ def copies_alone(
     there = listed(waiting, peer, queue, tries=ids.TRIES)
     copies = there.complete.ids - not_shipped(waiting, peer, queue, there)
     listing = listed(serving, view, queue, tries=ids.TRIES).complete
-    return copies - listing.ids, covered(view, queue, copies, listing)
+    return copies - listing.ids, proven(view, queue, copies, listing)
 
 
 def both_listed(observer: Observer, views: Sequence[BrokerView], queue: str) -> list[Listed]:
@@ -135,12 +137,12 @@ class SyncGate(Gate[BrokerView]):
                 if counted.queue in deep:
                     findings.append(not_compared(counted, view.site, peer.site))
                     continue
-                if (failed := self._differ(counted.queue, view, peer)) is not None:
+                if (failed := self._differ_by_id(counted.queue, view, peer)) is not None:
                     return failed
             compared += counted.source
         return Done("the gate holds", {"ids_compared": compared, "depths": depths}, tuple(findings))
 
-    def _differ(self, queue: str, local: BrokerView, peer: BrokerView) -> Failed | None:
+    def _differ_by_id(self, queue: str, local: BrokerView, peer: BrokerView) -> Failed | None:
         serving, waiting = (lists.complete.ids for lists in both_listed(self.observer, (local, peer), queue))
         if serving == waiting:
             return None
@@ -153,8 +155,8 @@ class SyncGate(Gate[BrokerView]):
 class ReturnResult:
     """Messages of the returned site, sorted by a return, by queue. `recovered` ones were shipped late. `done_there`
     ones were not shipped, had left their queue there, and are kept aside. `done_here` ones still lay there, were
-    consumed at the other site since, and were removed. `duplicates` counts more messages, of which nothing proves
-    anything."""
+    consumed at the other site since, and were removed. `duplicates` counts further messages, of which
+    nothing proves that they were consumed, or were not."""
 
     recovered: dict[str, int] = field(default_factory=dict, metadata=key(of="recovered_in_all"))
     done_there: dict[str, int] = field(default_factory=dict, metadata=key("consumed_before_the_loss"))
@@ -182,16 +184,16 @@ class SyncTools(Tools[BrokerView]):
 
     def __init__(self, observer: Observer, recipe: Recipe[BrokerView], sender: Sender) -> None:
         super().__init__(observer, recipe, sender, SyncGate(observer, recipe.rules))
-        self.rejoined = ReturnResult()
+        self.return_result = ReturnResult()
         self.link_connects_s = self.timeouts.link_attach_s
 
 
 NOT_CONNECTED: Final = "it is not connected"
-RESTARTS: Final = 3
+MAX_RESTARTS: Final = 3
 UNEXPLAINED: Final = "they were consumed at the other site before, or nothing explains why they lie only there"
 CONSUMED: Final = "copies of what was consumed lie there"
 ATTACH_S: Final = 30.0  # a network connector that lost its peer tries again after up to half a minute
-SMALL: Final = 500
+SMALL_OUTFLOW: Final = 500
 UNDER_WAY: Final = "copies under way between the sites"
 
 
@@ -202,44 +204,44 @@ def _switched(view: BrokerView, goal: Goal, when: str | None = None, at_most: in
     return [switched(view, goal, view.network, summary, when, at_most)]
 
 
-def reconnects(view: BrokerView) -> list[Call]:
+def reconnect_calls(view: BrokerView) -> list[Call]:
     """Let a connector that is not connected try at once, instead of after up to half a minute."""
     goals = (Goal.LINK_DOWN, Goal.LINK_UP)
-    return [call for goal in goals for call in _switched(view, goal, NOT_CONNECTED, RESTARTS)]
+    return [call for goal in goals for call in _switched(view, goal, NOT_CONNECTED, MAX_RESTARTS)]
 
 
-def may_move(view: BrokerView, queue: Queue, when: str | None = UNEXPLAINED, to: str | None = None) -> Call:
+def plan_move(view: BrokerView, queue: Queue, when: str | None = UNEXPLAINED, to: str | None = None) -> Call:
     name = to or quarantine_queue(view.site, queue.name)
     asked = request(queue.bean, MOVE_MATCHING, ("JMSMessageID IN (…)", name))
-    return call(view, Goal.MOVE, queue.name, asked, f"move them from {queue.name} to {name}", when, MOST)
+    return call(view, Goal.MOVE, queue.name, asked, f"move them from {queue.name} to {name}", when, MAX_IDS)
 
 
 draft_catch_up: Final = wants.planning(
     wants.SOURCE,
     "{still_serving}the network connector connected, the copy queues small",
-    (lambda at: reconnects(at.view), wants.SOURCE),
+    (lambda at: reconnect_calls(at.view), wants.SOURCE),
     limits=Rules.catching_up,
 )
-SHIPPED: Final = wants.planning(
+_draft_shipping: Final = wants.planning(
     wants.TARGET,
     "all copies shipped; copies of what was consumed removed; pauses lifted meanwhile",
     *LIFTED,
-    (lambda at: reconnects(at.view), wants.SOURCE),
+    (lambda at: reconnect_calls(at.view), wants.SOURCE),
     limits=Rules.draining,
 )
 
 
 def draft_drain(rules: Rules, step: RunbookStep, snapshot: SyncSnapshot, move: Move) -> StepPlan:
     """Consumed messages are removed by id: the removal needs no undo, whoever serves afterwards."""
-    shipped = SHIPPED(rules, step, snapshot, move)
-    removes = (
-        may_remove(peer, peer.by_name[name], CONSUMED)
+    shipping = _draft_shipping(rules, step, snapshot, move)
+    removals = (
+        plan_removal(peer, peer.by_name[name], CONSUMED)
         for view in snapshot.views(move.source)
         if (peer := snapshot.view(move.target, view.pair)) is not None
-        for name in view.copying
+        for name in view.copy_queues
         if name in peer.by_name
     )
-    return replace(shipped, calls=(*shipped.calls, *removes))
+    return replace(shipping, calls=(*shipping.calls, *removals))
 
 
 # A connected connector is restarted too: a connector that hangs may say that it is connected.
@@ -254,12 +256,12 @@ draft_restart: Final = wants.planning(
 
 @dataclass(frozen=True, slots=True)
 class QueueDifference:
-    """The target `lacks` some messages by id. The copies `gone` may be removed there. Others lie there alone too, and
-    `why` says why each of them `stays`."""
+    """The target `lacks` some messages by id. Of the copies that lie only there, those that were `consumed`, which is
+    proven, may be removed, and each other one `stays`, for the reason `why`."""
 
     counted: checks.Counts
     lacks: frozenset[str]
-    gone: Consumed | None
+    consumed: Consumed | None
     stays: frozenset[str]
     why: str
 
@@ -271,15 +273,15 @@ def _compared(
     view, peer = both_listed(tools.observer, (source, target), queue)
     copies = peer.complete.ids - not_shipped(ends[1], target, queue, peer)
     lacks, alone = view.complete.ids - peer.complete.ids, peer.complete.ids - view.complete.ids
-    gone = covered(source, queue, copies, view.complete)
-    if not isinstance(gone, Consumed):
-        return QueueDifference(counted, lacks, None, alone, gone)
-    stays = alone - gone.ids
+    consumed = proven(source, queue, copies, view.complete)
+    if not isinstance(consumed, Consumed):
+        return QueueDifference(counted, lacks, None, alone, consumed)
+    stays = alone - consumed.ids
     why = f"{len(stays)} were sent at {target.site}, and never shipped"
-    return QueueDifference(counted, lacks, gone if gone.ids else None, stays, why)
+    return QueueDifference(counted, lacks, consumed if consumed.ids else None, stays, why)
 
 
-def _cleared(
+def _remove_at_pair(
     tools: SyncTools, ends: LinkEnds, move: Move, context: StepContext, removed: dict[str, int]
 ) -> list[Finding]:
     """Remove the target's copies of messages that the fenced source has consumed, where its counters cover these, and
@@ -290,33 +292,33 @@ def _cleared(
     differences: list[QueueDifference] = []
     deep, accepted = checks.too_deep(tools.rules, source, target, move), move.spec.accept_difference
     for counted in checks.counts(source, target, tools.observer.queues):
-        if counted.queue not in source.copying or not (counted.source or counted.target):
+        if counted.queue not in source.copy_queues or not (counted.source or counted.target):
             continue
         if counted.queue not in deep:
             differences.append(_compared(tools, source, target, ends, counted))
-        elif counted.more and counted.size != accepted.get(counted.queue):  # equal numbers are the gate's
+        elif counted.more and counted.size != accepted.get(counted.queue):  # the gate compares queues of equal counts
             text = f"{counted.text(source.site, target.site)}: too many to compare by id in time"
             raise StepFailed(Failed(text, findings=(not_compared(counted, source.site, target.site),)))
-    for apart in differences:
-        queue, lacks, stays = apart.counted.queue, len(apart.lacks), len(apart.stays)
+    for difference in differences:
+        queue, lacks, stays = difference.counted.queue, len(difference.lacks), len(difference.stays)
         if lacks and lacks != accepted.get(queue):
-            ids, options = {queue: {f"only at {source.site}": apart.lacks}}, accepting({queue: lacks})
-            key = "DR-PARITY-004.one_queue_by_id"
-            failed = refused(key, ids, count=lacks, queue=queue, source=source, target=target, accepting=options)
+            missing, options = {queue: {f"only at {source.site}": difference.lacks}}, accepting({queue: lacks})
+            case = "DR-PARITY-004.one_queue_by_id"
+            failed = refused(case, missing, count=lacks, queue=queue, source=source, target=target, accepting=options)
             raise StepFailed(failed)
         if stays and stays != accepted.get(queue):
-            finding = checks.unproven_copies(apart.counted, stays, apart.why, source, target)
-            raise StepFailed(Failed(f"{queue}: {apart.why}", findings=(finding,)))
+            finding = checks.unproven_copies(difference.counted, stays, difference.why, source, target)
+            raise StepFailed(Failed(f"{queue}: {difference.why}", findings=(finding,)))
         if stays:
             findings.append(found("DR-SYNC-005.left", queue=queue, site=target.site, count=stays))
-    if any(apart.gone for apart in differences) and ends[0].read().start != source.start:
+    if any(difference.consumed for difference in differences) and ends[0].read().start != source.start:
         raise StepFailed(Failed(f"the broker of {source.site} was restarted: its counters prove nothing any more"))
-    for apart in differences:
-        queue = apart.counted.queue
-        if apart.gone is not None:
-            remove(tools, ends, source, target.by_name[queue], apart.gone, context)
-            removed[queue] = len(apart.gone.ids)
-        if not apart.lacks and not apart.stays:
+    for difference in differences:
+        queue = difference.counted.queue
+        if difference.consumed is not None:
+            remove(tools, ends, source, target.by_name[queue], difference.consumed, context)
+            removed[queue] = len(difference.consumed.ids)
+        if not difference.lacks and not difference.stays:
             tools.gate.note_alike(source, target, queue, removed.get(queue, 0))
     return findings
 
@@ -326,24 +328,24 @@ def remove(
 ) -> None:
     """Remove copies at the second broker that clients of the first, the `source`, consumed. Raises `StepFailed`."""
     serving, session = ends
-    # The note comes first: if this process dies meanwhile, the broker's counters prove too little, not too much.
+    # The counters prove as many copies fewer from now on. The note comes first here too.
     serving.noted.note(source.start, DELETED, queue.name, len(gone.ids))
-    outcomes = tools.change(list(removes(session.last_view(), queue, gone)), context)
+    outcomes = tools.change(list(removal_calls(session.last_view(), queue, gone)), context)
     now = session.read().by_name.get(queue.name)
     if now is None or now.depth == queue.depth - len(gone.ids):
         return
     stayed = shown(session, now).keys() & gone.ids
     serving.noted.note(source.start, DELETED, queue.name, -len(stayed))
-    why = f"of {len(gone.ids)} message(s) could not be removed from {queue.name} at {session.site}"
-    must_be_none(stayed, why, outcomes)
+    what = f"of {len(gone.ids)} message(s) could not be removed from {queue.name} at {session.site}"
+    must_be_none(stayed, what, outcomes)
 
 
-def moved_aside(
+def move_messages(
     tools: SyncTools, session: Session, queue: Queue, ids: Collection[str], context: StepContext, to: str | None = None
 ) -> None:
-    """Move these messages to another queue, else aside. Raises `StepFailed` where some stay in their own."""
+    """Move these messages to the queue `to`, else aside. Raises `StepFailed` where some stay in their own queue."""
     name = to or quarantine_queue(session.site, queue.name)
-    outcomes = tools.change(list(moves(session.last_view(), queue, ids, name)), context)
+    outcomes = tools.change(list(move_calls(session.last_view(), queue, ids, name)), context)
     stayed = shown(session, queue).keys() & {*ids}
     must_be_none(stayed, f"message(s) of {queue.name} at {session.site} could not be moved", outcomes)
 
@@ -363,23 +365,24 @@ class Copies(Direction[BrokerView]):
         return view.link.to_ship
 
     def why(self, view: BrokerView, _peer: BrokerView) -> list[str]:
-        ships = view.link.attached or not view.copying
+        ships = view.link.attached or not view.copy_queues
         return [] if ships else [f"the network connector of {view.site} is not connected"]
 
     def repair_calls(self, view: BrokerView, _peer: object) -> list[Call]:
-        if view.link.attached or not view.copying:
+        if view.link.attached or not view.copy_queues:
             self._again_at = self._context.monotonic() + self._timeouts.link_lost_s
             return []
-        if self._restarted >= RESTARTS or self._context.monotonic() < self._again_at:
+        if self._restarted >= MAX_RESTARTS or self._context.monotonic() < self._again_at:
             return []
         self._restarted += 1
         self._again_at = self._context.monotonic() + self._timeouts.link_between_s * 2**self._restarted
-        return reconnects(view)
+        return reconnect_calls(view)
 
 
 def catch_up(tools: SyncTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     directions = [Copies(*ends, context, tools.timeouts) for ends in tools.observer.link_ends(move)]
-    return Wait(tools, directions, context, UNDER_WAY, SMALL).caught_up(step.limits, "the copy queues grow", "to ship")
+    wait = Wait(tools, directions, context, UNDER_WAY, SMALL_OUTFLOW)
+    return wait.caught_up(step.limits, "the copy queues grow", "to ship")
 
 
 def drain(tools: SyncTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
@@ -387,35 +390,35 @@ def drain(tools: SyncTools, step: PlannedStep, move: Move, context: StepContext)
         directions = [Copies(*ends, context, tools.timeouts) for ends in tools.observer.link_ends(move)]
         wait = Wait(tools, directions, context, UNDER_WAY)
         failed = wait.until(tools.rules.drain.poll, step.limits, lambda view: [view.pair] if view.open else [])
-        return failed or _consumed_removed(tools, move, context)
+        return failed or _remove_consumed(tools, move, context)
 
     return with_pauses_lifted(tools, move, context, drained)
 
 
-def _consumed_removed(tools: SyncTools, move: Move, context: StepContext) -> Outcome:
+def _remove_consumed(tools: SyncTools, move: Move, context: StepContext) -> Outcome:
     removed: dict[str, dict[str, int]] = {}
     findings: list[Finding] = []
     for ends in tools.observer.link_ends(move):
-        findings += _cleared(tools, ends, move, context, removed.setdefault(ends[0].pair, {}))
+        findings += _remove_at_pair(tools, ends, move, context, removed.setdefault(ends[0].pair, {}))
     count = sum(sum(counts.values()) for counts in removed.values())
     suffix = f"; {count} copies of what was consumed removed" if count else ""
     return Done(f"nothing to ship{suffix}", {"removed": document(removed)}, tuple(findings))
 
 
-def restart(tools: SyncTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+def restart_link(tools: SyncTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     tools.change([call for call in step.calls if call.goal is Goal.LINK_DOWN], context)
     tools.change([call for call in step.calls if call.goal is Goal.LINK_UP], context)
 
     def detached() -> dict[str, str]:
         views = tools.observer.read_at(move.source)
-        return {str(view): "" for view in views if not view.link.attached}
+        return {str(view): "" for view in views if not view.link.attached}  # the broker tells no reason
 
     return attached(tools, step, move, context, "the network connector", detached)
 
 
 def connected(at: wants.AtBroker) -> list[Call]:
-    """Start what a step stops, however it was before: a stopped connector and an absent peer look the same."""
-    return _switched(at.view, Goal.LINK_UP, NOT_CONNECTED) if at.named(Goal.LINK_UP) else []
+    """Want a connector started if the step stops it: a connector that was stopped, or had no peer, looks the same."""
+    return _switched(at.view, Goal.LINK_UP, NOT_CONNECTED) if at.things(Goal.LINK_UP) else []
 
 
 UNDO_SHIPPING: Final = Undo(source=(connected,))
@@ -423,30 +426,34 @@ PROVEN: Final = "the serving site's counters prove that they were consumed there
 UNPROVEN: Final = "they do not lie at the other site, and nothing proves that they were consumed"
 
 
-def _kept_aside(at: wants.AtBroker) -> list[Call]:
-    """Keep aside at the returned site what it did not ship, and at the other what it shipped and had no more."""
+def _consumed_kept_aside(at: wants.AtBroker) -> list[Call]:
+    """Want aside the copies of messages that were consumed at the returned site: there those that it did not ship, and
+    at the serving site those that it shipped."""
     view = at.view
     if view.site == at.move.target:
-        return [may_move(view, queue) for queue in view.copying.values()]
-    return [may_move(view, view.by_name[name]) for name in view.copying if name in view.by_name]
+        return [plan_move(view, queue) for queue in view.copy_queues.values()]
+    return [plan_move(view, view.by_name[name]) for name in view.copy_queues if name in view.by_name]
 
 
 BOTH: Final = (wants.SOURCE, wants.TARGET)
-LISTENING: Final[wants.Wants] = tuple((wants.link_admitted, site) for site in BOTH)
-# An undo shuts the way again, as no client has consumed what came in.
+LINK_ADMITTED: Final[wants.Wants] = tuple((wants.link_admitted, site) for site in BOTH)
+# An undo shuts the way again. What came in until then stays, because its duplicates were kept aside before.
 draft_reinstate: Final = wants.planning(
     wants.TARGET,
     "what was consumed before the loss is kept aside by id; the rest is let in, and both directions ship",
-    *((_kept_aside, site) for site in (wants.TARGET, wants.SOURCE)),
-    *LISTENING,
-    *((lambda at: reconnects(at.view), site) for site in BOTH),
+    *((_consumed_kept_aside, site) for site in (wants.TARGET, wants.SOURCE)),
+    *LINK_ADMITTED,
+    *((lambda at: reconnect_calls(at.view), site) for site in BOTH),
     *wants.DEBTS_CLEARED,
     limits=Rules.while_moving,
 )
 draft_reconcile: Final = wants.planning(
     wants.TARGET,
     "copies of what was consumed meanwhile removed; both sites compared",
-    (lambda at: [may_remove(at.view, q, PROVEN) for q in map(at.view.by_name.get, at.view.copying) if q], wants.TARGET),
+    (
+        lambda at: [plan_removal(at.view, q, PROVEN) for q in map(at.view.by_name.get, at.view.copy_queues) if q],
+        wants.TARGET,
+    ),
 )
 
 
@@ -461,41 +468,41 @@ def reinstate(tools: SyncTools, step: PlannedStep, move: Move, context: StepCont
     findings: list[Finding] = []
     link_ends = tools.observer.between(move.source, move.target)
     for serving, returned in link_ends:
-        findings += _duplicates_aside(tools, returned, serving, context)
-    tools.reach(LISTENING, move, context)
+        findings += _move_duplicates(tools, returned, serving, context)
+    tools.reach(LINK_ADMITTED, move, context)
     back = [Copies(returned, serving, context, tools.timeouts) for serving, returned in link_ends]
     forth = [Copies(*ends, context, tools.timeouts) for ends in link_ends]
-    for wait in (Wait(tools, back, context, UNDER_WAY), Wait(tools, forth, context, UNDER_WAY, SMALL)):
+    for wait in (Wait(tools, back, context, UNDER_WAY), Wait(tools, forth, context, UNDER_WAY, SMALL_OUTFLOW)):
         if (failed := wait.until(tools.rules.drain.poll, step.limits)) is not None:
             return replace(failed, text=f"{move.target} is not taken in: {failed.text}")
     tools.reach(wants.DEBTS_CLEARED, move, context)
-    return Done(tools.rejoined.text, document(tools.rejoined), tuple(findings))
+    return Done(tools.return_result.text, document(tools.return_result), tuple(findings))
 
 
-def _duplicates_aside(tools: SyncTools, returned: Session, serving: Session, context: StepContext) -> list[Finding]:
+def _move_duplicates(tools: SyncTools, returned: Session, serving: Session, context: StepContext) -> list[Finding]:
     """Keep aside the sure duplicates of one pair of a returned site before its messages are let in. The counters from
     before the loss are gone, and nothing proves what was consumed then, so no message is removed."""
-    returned_view, serving_view, rejoined = returned.read(), serving.read(), tools.rejoined
+    returned_view, serving_view, result = returned.read(), serving.read(), tools.return_result
     lost, serves = returned.site, serving.site
     findings: list[Finding] = []
-    for name, copies in returned_view.copying.items():
-        lying, to_ship = (listed(returned, returned_view, queue).complete.ids for queue in (name, copies.name))
-        rejoined.recovered[name] = len(to_ship & lying)
+    for name, copy_queue in returned_view.copy_queues.items():
+        lying, to_ship = (listed(returned, returned_view, queue).complete.ids for queue in (name, copy_queue.name))
+        result.recovered[name] = len(to_ship & lying)
         if done_there := to_ship - lying:
-            rejoined.done_there[name] = len(done_there)
+            result.done_there[name] = len(done_there)
         came_by, arrives_by = ids.shown(serving, serving_view.by_name.get(name)), serving_view.arrives_by(name)
         shipped = frozenset(id_ for id_, by in came_by.items() if by == arrives_by) - lying - to_ship
         if shipped and not lying and not to_ship:
-            count = rejoined.duplicates[name] = len(shipped)
+            count = result.duplicates[name] = len(shipped)
             findings.append(found("DR-SYNC-007.none_there", other_site=lost, site=serves, count=count, queue=name))
             shipped = frozenset()
         for case, session, queue, messages in (
-            ("DR-RECONCILE-002.not_shipped", returned, returned_view.by_name.get(copies.name), done_there),
+            ("DR-RECONCILE-002.not_shipped", returned, returned_view.by_name.get(copy_queue.name), done_there),
             ("DR-RECONCILE-002.shipped", serving, serving_view.by_name.get(name), shipped),
         ):
             if queue is None or not messages:
                 continue
-            moved_aside(tools, session, queue, messages, context)
+            move_messages(tools, session, queue, messages, context)
             count = len(messages)
             findings.append(found(case, count=count, queue=name, lost=lost, serving=serves, session=session))
     return findings
@@ -507,7 +514,7 @@ def reconcile(tools: SyncTools, _step: PlannedStep, move: Move, context: StepCon
     for serving, returned in tools.observer.between(move.source, move.target):
         local, view = serving.read(), returned.read()
         for name, queue in view.business.items():
-            if name not in view.copying or not queue.depth:
+            if name not in view.copy_queues or not queue.depth:
                 continue
             try:
                 _, gone = copies_alone((serving, returned), (local, view), name)
@@ -516,18 +523,18 @@ def reconcile(tools: SyncTools, _step: PlannedStep, move: Move, context: StepCon
             if isinstance(gone, Consumed):
                 if gone.ids:
                     remove(tools, (serving, returned), local, queue, gone, context)
-                tools.rejoined.done_here[name] = len(gone.ids)
+                tools.return_result.done_here[name] = len(gone.ids)
             elif (more := queue.depth - (local.by_name[name].depth if name in local.by_name else 0)) > 0:
-                tools.rejoined.duplicates[name] = tools.rejoined.duplicates.get(name, 0) + more
+                tools.return_result.duplicates[name] = tools.return_result.duplicates.get(name, 0) + more
                 findings.append(found("DR-SYNC-007.unproven", view=view, local=local, count=more, queue=name, why=gone))
-    return Done(tools.rejoined.text, document(tools.rejoined), (*findings, *_lacking(tools, move)))
+    return Done(tools.return_result.text, document(tools.return_result), (*findings, *_lacking(tools, move)))
 
 
 def _lacking(tools: SyncTools, move: Move) -> Iterator[Finding]:
     snapshot = tools.observer.observe()
     for pair in snapshot.sites[move.source]:
         view, peer = snapshot.view(move.source, pair), snapshot.view(move.target, pair)
-        if view is None or peer is None or not view.copying:
+        if view is None or peer is None or not view.copy_queues:
             continue
         if wrong := checks.lacking(view, peer, tools.observer.queues, snapshot.traffic.get(pair, {})):
             yield found("DR-RECONCILE-001", queues=brief([finding.text(move.source, move.target) for finding in wrong]))
@@ -535,7 +542,7 @@ def _lacking(tools: SyncTools, move: Move) -> Iterator[Finding]:
 
 def _unproven(at: wants.AtBroker) -> list[Call]:
     queues = at.view.without_dead_letters.items()
-    return [may_move(at.view, queue, UNPROVEN) for name, queue in queues if named(at.move, name) and queue.depth]
+    return [plan_move(at.view, queue, UNPROVEN) for name, queue in queues if named(at.move, name) and queue.depth]
 
 
 draft_keep_aside: Final = wants.planning(
@@ -544,7 +551,7 @@ draft_keep_aside: Final = wants.planning(
 draft_put_back: Final = wants.planning(
     wants.SOURCE,
     "what was kept aside at {source} goes where clients get it",
-    (lambda at: [may_move(at.view, queue, None, to) for queue, to in kept(at.view, at.move) if to], wants.SOURCE),
+    (lambda at: [plan_move(at.view, queue, None, to) for queue, to in aside_at(at.view, at.move) if to], wants.SOURCE),
 )
 
 
@@ -552,27 +559,31 @@ def named(move: Move, queue: str) -> bool:
     return move.spec.queues is None or matches((move.spec.queues,), queue)
 
 
-def kept(view: BrokerView, move: Move) -> Iterator[tuple[Queue, str | None]]:
+def aside_at(view: BrokerView, move: Move) -> Iterator[tuple[Queue, str | None]]:
     """Name each queue in which messages were kept aside, and the queue by which clients get them. A serving site puts
     them back in their own queue, and a standby site in the queue that ships copies. Messages that lie at a standby site
     alone go nowhere (None)."""
-    copying = {copies.name: name for name, copies in view.copying.items()}
+    shipped_from = {copy_queue.name: name for name, copy_queue in view.copy_queues.items()}
     prefix = quarantine_queue(view.site, "")
     for queue in view.queues:
         name = queue.name.removeprefix(prefix)
-        if name == queue.name or not queue.depth or not named(move, copying.get(name, name)):
+        own = shipped_from.get(name, name)
+        if name == queue.name or not queue.depth or not named(move, own):
             continue
-        yield queue, copying.get(name, name) if view.open else name if name in copying else None
+        if view.open:
+            yield queue, own
+        else:
+            yield queue, name if name in shipped_from else None
 
 
-def _nothing_proves(
+def _unproven_copies(
     observer: Observer, serving: str, waiting: str, pattern: str | None
 ) -> Iterator[tuple[Session, Queue, Unproven]]:
     for pair, session in observer.brokers[waiting].items():
         ends = observer.brokers[serving][pair], session
         views = ends[0].read(), session.read()
         for name, queue in views[1].business.items():
-            if not (queue.depth and name in views[0].copying and (pattern is None or matches((pattern,), name))):
+            if not (queue.depth and name in views[0].copy_queues and (pattern is None or matches((pattern,), name))):
                 continue
             try:
                 alone, gone = copies_alone(ends, views, name)
@@ -585,18 +596,19 @@ def _nothing_proves(
 
 def keep_aside(tools: SyncTools, _step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     kept_aside: dict[str, Json] = {}
-    for session, queue, copies in _nothing_proves(tools.observer, move.target, move.source, move.spec.queues):
+    serving, waiting = move.target, move.source
+    for session, queue, copies in _unproven_copies(tools.observer, serving, waiting, move.spec.queues):
         if copies.why_not is not None:
             text = f"which copies of {copies.name} nothing proves cannot be told: {copies.why_not}"
             return Failed(text, kept_aside)
         messages = frozenset(copies.ids)
-        by_word = Consumed(messages, decided(messages, move.spec.reason or ""))
-        moved_aside(tools, session, queue, by_word.ids, context)
+        decided_on = Consumed(messages, decided(messages, move.spec.reason or ""))  # raises without a reason
+        move_messages(tools, session, queue, decided_on.ids, context)
         kept_aside[copies.name] = [*copies.ids]
     if not kept_aside:
-        return NotNeeded(f"{move.source} has no copies that nothing proves")
+        return NotNeeded(f"{waiting} has no copies that nothing proves")
     counts = [f"{len(ids)} of {name}" for name, ids in kept_aside.items() if isinstance(ids, list)]
-    return Done(f"kept aside at {move.source}: {brief(counts)}", {"kept_aside": kept_aside})
+    return Done(f"kept aside at {waiting}: {brief(counts)}", {"kept_aside": kept_aside})
 
 
 def put_back(tools: SyncTools, _step: PlannedStep, move: Move, context: StepContext) -> Outcome:
@@ -604,12 +616,12 @@ def put_back(tools: SyncTools, _step: PlannedStep, move: Move, context: StepCont
     findings: list[Finding] = []
     for session in tools.observer.at(move.source):
         view = session.read()
-        for queue, to in kept(view, move):
+        for queue, to in aside_at(view, move):
             if to is None:
                 findings.append(found("DR-SYNC-008", depth=queue.depth, name=queue.name, site=view.site))
                 continue
             messages = ids.listed(session, queue).complete.ids
-            moved_aside(tools, session, queue, messages, context, to)
+            move_messages(tools, session, queue, messages, context, to)
             back[to] = len(messages)
             findings.append(found("DR-SYNC-007.put_back", site=view.site, count=len(messages), queue=to))
     if findings and not back:
@@ -627,7 +639,7 @@ NOT_COPIED: Final = (
 
 
 def _activate(tools: SyncTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    """Note the counters before clients are let in, since an agent worked there."""
+    """Note the counters as the zero of what clients consume, before they are let in: an agent removed copies here."""
     for session in tools.observer.at(move.target):
         if not session.open_listeners(timeout_s=READ_S):
             session.note_opening()
@@ -641,7 +653,7 @@ PROCEDURE: Final[Procedure[SyncSnapshot, SyncTools]] = {
     "drain": VerbHandler(draft_drain, drain, UNDO_SHIPPING),
     "activate": VerbHandler(activate.draft, _activate, activate.UNDO),
     "probe": VerbHandler(proving.draft_probe, classic.probe),
-    "restart-link": VerbHandler(draft_restart, restart, UNDO_SHIPPING),
+    "restart-link": VerbHandler(draft_restart, restart_link, UNDO_SHIPPING),
     "keep-aside": VerbHandler(draft_keep_aside, keep_aside),
     "put-back": VerbHandler(draft_put_back, put_back),
     # These rows take a lost site in again.
@@ -656,13 +668,13 @@ PROCEDURE: Final[Procedure[SyncSnapshot, SyncTools]] = {
 class SyncTopology(PairTopology[BrokerView]):
     observer: Observer
 
-    def cleaner(self, primary: str, remembered: Mapping[str, Any]) -> Cleaner:
-        known = for_agent(self.observer.documents, primary, remembered)
-        return cleaner(self.observer, primary, known)
+    def cleaner(self, serving: str, remembered: Mapping[str, Any]) -> Cleaner:
+        known = for_agent(self.observer.documents, serving, remembered)
+        return cleaner(self.observer, serving, known)
 
     def unproven(self, waiting: str, pattern: str | None) -> Sequence[Unproven]:
         serving = next(site for site in self.observer.brokers if site != waiting)
-        return [copies for _, _, copies in _nothing_proves(self.observer, serving, waiting, pattern)]
+        return [copies for _, _, copies in _unproven_copies(self.observer, serving, waiting, pattern)]
 
 
 TOPOLOGY: Final = TopologyDefinition(PROCEDURE, CHECKS, READS, SyncTools, NOT_COPIED, made=SyncTopology)

@@ -123,11 +123,11 @@ def _shown_before(opened: Mapping[str, Sequence[int]], queue: str) -> int:
     return dispatched + expired
 
 
-def covered(serving: BrokerView, queue: str, copies: frozenset[str], listing: CompleteListing) -> Consumed | str:
+def proven(serving: BrokerView, queue: str, copies: frozenset[str], listing: CompleteListing) -> Consumed | str:
     """Give the copies that were consumed, or say why nothing proves that. `serving` was read before the listing."""
     lacking = copies - listing.ids
     # Copies that are still to be shipped may be of consumed messages, too.
-    counted = serving.consumed.get(queue, 0) - (serving.copying[queue].depth if queue in serving.copying else 0)
+    counted = serving.consumed.get(queue, 0) - (serving.copy_queues[queue].depth if queue in serving.copy_queues else 0)
     why = serving.why_kept(queue, len(lacking))
     if why is None and len(lacking) > counted:
         why = f"copies are under way to the other site, and clients of {serving.site} consumed at most {counted} others"
@@ -187,7 +187,7 @@ class Session(session.Session[BrokerView]):
 
     def _reread(self, known: BrokerView, _wanted: ReadScope, timeout_s: float) -> BrokerView:
         """Read a broker's listeners, link, copy queues and clients' queues again; other queues stay as they were."""
-        own = [*known.copying.values(), *known.business.values()]
+        own = [*known.copy_queues.values(), *known.business.values()]
         answers = self.reader().read(
             [
                 Read(beans.broker(known.broker), ("BrokerId", "Slave")),
@@ -213,7 +213,7 @@ class Session(session.Session[BrokerView]):
             ),
             networks=tuple(classic.networks(answers[2], answers[3])),
             queues=tuple(queues.get(queue.name, queue) for queue in known.queues),
-            copying={name: queues[queue.name] for name, queue in known.copying.items()},
+            copy_queues={name: queues[queue.name] for name, queue in known.copy_queues.items()},
         )
 
     def _seen(self, answer: Answered) -> BrokerView:
@@ -247,21 +247,21 @@ class Session(session.Session[BrokerView]):
 
 def as_view(values: Mapping[str, Any], answer: Answered, own: SyncConfig) -> BrokerView:
     named = {queue.name: queue for queue in values["queues"]}
-    copying = {name: replace(queue, internal=True) for name, queue in _copying(named, answer.bridged, own).items()}
+    copy_queues = {name: replace(queue, internal=True) for name, queue in _copies(named, answer.bridged, own).items()}
     # Queues that carry copies are no client's. An arriving message is passed on at once to its own queue.
-    internal = {queue.name for queue in copying.values()} | {
+    internal = {queue.name for queue in copy_queues.values()} | {
         own.arrives.replace(QUEUE, name) for name in named if QUEUE in own.arrives
     }
     own_values = {
         "own": own,
-        "copying": copying,
+        "copy_queues": copy_queues,
         "queues": tuple(replace(queue, internal=queue.name in internal) for queue in values["queues"]),
         "consumers": tuple(value for value in values["consumers"] if not value.client.startswith(AGENT)),
     }
     return BrokerView(**{**values, **own_values})
 
 
-def _copying(named: Mapping[str, Queue], bridged: frozenset[str], own: SyncConfig) -> dict[str, Queue]:
+def _copies(named: Mapping[str, Queue], bridged: frozenset[str], own: SyncConfig) -> dict[str, Queue]:
     """Find the copy queue of each queue: the settings name it, or a bridge reads it and its name begins with that of
     the queue."""
     before, after = own.copies.split(QUEUE)

@@ -31,14 +31,14 @@ class SyncLink(Link["BrokerView"]):
     def __init__(self, view: BrokerView) -> None:
         super().__init__(view)
         self.listeners = self.only_listener(lambda acceptor: "OPENWIRE" in acceptor.protocols)
-        self.to_ship = total(queue.known_depth for queue in view.copying.values())
-        self.shipped = {name: queue.removed for name, queue in view.copying.items()}
+        self.to_ship = total(queue.known_depth for queue in view.copy_queues.values())
+        self.shipped = {name: queue.removed for name, queue in view.copy_queues.items()}
         if view.network is not None:
             # A connector ships where it is connected, and consumes each copy queue that holds something.
-            taken = all(queue.consumers for queue in view.copying.values() if queue.depth)
+            taken = all(queue.consumers for queue in view.copy_queues.values() if queue.depth)
             self.attached = view.network.to is not None and taken
             self.links_started = {view.network.name: view.network.to is not None}
-        elif view.copying:
+        elif view.copy_queues:
             self.attached = False
 
     def carries(self, _queue: str) -> ReplicationScope:
@@ -46,7 +46,7 @@ class SyncLink(Link["BrokerView"]):
         return ReplicationScope.MESSAGES
 
     def unsettled(self) -> Iterator[str]:
-        for name, copies in self.view.copying.items():
+        for name, copies in self.view.copy_queues.items():
             if copies.depth:
                 yield f"{self.view.site}: {copies.depth} to ship of {name}"
 
@@ -58,7 +58,7 @@ class SyncLink(Link["BrokerView"]):
         view = self.view
         rate, name = self.rate(before, took_s), view.network.name if view.network is not None else None
         line = self._line(drain_s(self.to_ship, rate))
-        queues: Json = {queue: copies.depth for queue, copies in view.copying.items()}
+        queues: Json = {queue: copies.depth for queue, copies in view.copy_queues.items()}
         figures = (self.attached, self.attached, self.to_ship, self.unapplied, rate)
         return LinkSnapshot(view.site, view.pair, name, *figures, (line,), {"queues": queues})
 
@@ -74,13 +74,14 @@ class SyncLink(Link["BrokerView"]):
     def _flows(self) -> Mapping[str, Queue | None]:
         """Give every queue of clients, and the queue of its copies if it has one; dead letters are each site's own."""
         view = self.view
-        return {name: view.copying.get(name) for name in dict.fromkeys((*view.copying, *view.without_dead_letters))}
+        names = dict.fromkeys((*view.copy_queues, *view.without_dead_letters))
+        return {name: view.copy_queues.get(name) for name in names}
 
     def _apart(self, name: str, peer: BrokerView | None) -> tuple[int | None, int | None]:
         """Count the messages here that the peer lacks, and the messages that it holds, shipped or not, and that are not
         here any more. Beside a peer that was not read, messages that nothing has copied count as lacking. A figure is
         None if a queue was not counted."""
-        copies, here = self.view.copying.get(name), self.view.by_name.get(name)
+        copies, here = self.view.copy_queues.get(name), self.view.by_name.get(name)
         there = peer.by_name.get(name) if peer is not None else None
         to_ship, local, remote = (queue.depth if queue is not None else 0 for queue in (copies, here, there))
         unread = [queue for queue in (copies, here, there) if queue is not None and not queue.depth_known]
@@ -134,12 +135,12 @@ class SyncConfig:
 
 @dataclass(frozen=True, slots=True)
 class BrokerView(ClassicBroker):
-    """A broker as it answered. `copying` gives by a queue's name the queue that holds its copies until they are
+    """A broker as it answered. `copy_queues` gives by a queue's name the queue that holds its copies until they are
     shipped. `consumed` counts by queue the messages that clients consumed here since the start and whose copies are not
     deleted yet. `held` says who forbids the deletion of copies."""
 
     own: SyncConfig = field(kw_only=True)
-    copying: Mapping[str, Queue] = field(default_factory=dict, kw_only=True)
+    copy_queues: Mapping[str, Queue] = field(default_factory=dict, kw_only=True)
     consumed: Mapping[str, int] = field(default_factory=dict, kw_only=True)
     held: str | None = field(default=None, kw_only=True)
 

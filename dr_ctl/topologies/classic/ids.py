@@ -69,26 +69,26 @@ def browse(connection: Connection, queue: str, name: str) -> Iterator[Frame]:
 
 
 BATCH: Final = 100  # ids in one call; 19 000 messages a second were removed so
-MOST: Final = 100_000
+MAX_IDS: Final = 100_000
 BROWSE_S: Final = 30.0  # 20 000 messages take 6 s
 TRIES: Final = 6
 QUEUE: Final = "queue://"
 
 
-def may_remove(view: ClassicBroker, queue: Queue, when: str, named: str = MESSAGE_ID) -> Call:
+def plan_removal(view: ClassicBroker, queue: Queue, when: str, named: str = MESSAGE_ID) -> Call:
     """Plan a removal; the run finds out which messages. `named` is the property with the id of a message."""
     asked = request(queue.bean, REMOVE_MATCHING, (f"{named} IN (…)",))
-    return call(view, Goal.REMOVE, queue.name, asked, f"remove them from {queue.name} by their ids", when, MOST)
+    return call(view, Goal.REMOVE, queue.name, asked, f"remove them from {queue.name} by their ids", when, MAX_IDS)
 
 
-def removes(view: ClassicBroker, queue: Queue, gone: Consumed, named: str = MESSAGE_ID) -> Iterator[Call]:
+def removal_calls(view: ClassicBroker, queue: Queue, gone: Consumed, named: str = MESSAGE_ID) -> Iterator[Call]:
     for batch in batches(gone.ids, BATCH):
         asked = request(queue.bean, REMOVE_MATCHING, (by_ids(batch, named),))
         text = f"remove {len(batch)} message(s) of {queue.name}: {gone.by.text}"
         yield call(view, Goal.REMOVE, queue.name, asked, text)
 
 
-def moves(view: ClassicBroker, queue: Queue, ids: Collection[str], name: str) -> Iterator[Call]:
+def move_calls(view: ClassicBroker, queue: Queue, ids: Collection[str], name: str) -> Iterator[Call]:
     for batch in batches(ids, BATCH):
         asked = request(queue.bean, MOVE_MATCHING, (by_ids(batch), name))
         yield call(view, Goal.MOVE, queue.name, asked, f"move {len(batch)} message(s) of {queue.name} to {name}")

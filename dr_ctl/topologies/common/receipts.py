@@ -108,5 +108,5 @@ def strike(view: Broker, when: str | None = None) -> tuple[Call, ...]:
     return (remove_document(view, name(view.site), f"remove the receipt {name(view.site)}", when),)
 
 
-def strikes(snapshot: Snapshot[Broker]) -> list[Call]:
+def removals(snapshot: Snapshot[Broker]) -> list[Call]:
     return [call for site in snapshot.sites for view in snapshot.views(site) for call in strike(view)]

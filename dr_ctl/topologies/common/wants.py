@@ -50,7 +50,8 @@ class AtBroker:
     def other_site(self) -> str:
         return self.move.target if self.view.site == self.move.source else self.move.source
 
-    def named(self, *goals: Goal) -> set[str]:
+    def things(self, *goals: Goal) -> set[str]:
+        """Name what the step's calls of these goals are about: listeners, queues, roles."""
         return {call.thing for call in self.calls if call.goal in goals}
 
     def missing(self, wanted: Iterable[Call]) -> list[Call]:
@@ -93,7 +94,7 @@ def planning(
 
 def clients_as_before(at: AtBroker) -> Iterator[Call]:
     """Want the clients' ways in as before: their listeners, and the rights of their roles."""
-    was, fence, named = at.was["listeners"], at.view.fence, at.named(Goal.OPEN, Goal.CLOSE)
+    was, fence, named = at.was["listeners"], at.view.fence, at.things(Goal.OPEN, Goal.CLOSE)
     changed = [
         listener
         for listener in at.view.listeners
@@ -101,9 +102,9 @@ def clients_as_before(at: AtBroker) -> Iterator[Call]:
     ]
     if shut := [listener for listener in changed if not was.get(listener.name)]:
         yield from fence.closing(shut, "it is open")
-    if at.was["shut_out"] and (at.named(Goal.GRANT) or not fence.roles_revoked):
+    if at.was["shut_out"] and (at.things(Goal.GRANT) or not fence.roles_revoked):
         yield from fence.revoking("they are let in")
-    if not at.was["shut_out"] and (at.named(Goal.REVOKE) or fence.roles_revoked):
+    if not at.was["shut_out"] and (at.things(Goal.REVOKE) or fence.roles_revoked):
         yield from fence.granting("they are kept out")
     if opened := [listener for listener in changed if was.get(listener.name)]:
         yield from fence.opening(opened, PeerState.NOT_DRAINED, "it is closed")

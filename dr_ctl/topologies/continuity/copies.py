@@ -322,10 +322,10 @@ def chosen(names: Iterable[str]) -> str:
 
 
 def staged_removed(at: AtBroker, when: str | None = None) -> Iterator[Call]:
-    return may_remove(at, (flow.staging for flow in at.view.flows), when)
+    return planned_removals(at, (flow.staging for flow in at.view.flows), when)
 
 
-def may_remove(at: AtBroker, queues: Iterable[Queue], when: str | None = None) -> Iterator[Call]:
+def planned_removals(at: AtBroker, queues: Iterable[Queue], when: str | None = None) -> Iterator[Call]:
     """Plan removals, before anything was compared."""
     when = when or f"it was acknowledged at {at.other_site}, or is duplicated at {at.view.site}"
     for queue in queues:

@@ -34,7 +34,7 @@ from dr_ctl.topologies.continuity.tools import BothWays, ContinuityTools, compar
 from dr_ctl.topologies.continuity.view import WAITS_MS, ContinuitySnapshot, Flow, SiteView
 
 UNDER_WAY: Final = "under way between the sites"
-SMALL: Final = 500
+SMALL_OUTFLOW: Final = 500
 QUIET_READINGS: Final = 2
 
 
@@ -50,7 +50,7 @@ draft_drain: Final = planning(
     "everything shipped and applied, in both directions; copies that must not be delivered removed by id; pauses "
     "lifted meanwhile",
     *LIFTED,
-    (lambda at: copies.may_remove(at, (q for flow in at.view.flows for q in at.view.lying(flow.queue))), TARGET),
+    (lambda at: copies.planned_removals(at, (q for flow in at.view.flows for q in at.view.lying(flow.queue))), TARGET),
     limits=Rules.draining,
 )
 
@@ -110,7 +110,7 @@ class _WhileServing(BothWays):
 
 def catch_up(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     link_ends = tools.observer.link_ends(move)
-    wait = Wait(tools, [_WhileServing(ends, tools, context) for ends in link_ends], context, UNDER_WAY, SMALL)
+    wait = Wait(tools, [_WhileServing(ends, tools, context) for ends in link_ends], context, UNDER_WAY, SMALL_OUTFLOW)
     failed, removed = wait.until(tools.waits.poll_s, step.limits, stable_for=1), 0
     if failed is None and (removed := _without_echoes(tools, link_ends, context)):
         # The removal took a moment, in which clients worked on.

@@ -15,7 +15,7 @@ from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepCont
 from dr_ctl.topologies.classic import ids as by_ids
 from dr_ctl.topologies.classic import verbs as classic
 from dr_ctl.topologies.classic.beans import PAUSES
-from dr_ctl.topologies.classic.ids import BATCH, MOST, removes
+from dr_ctl.topologies.classic.ids import BATCH, MAX_IDS, removal_calls
 from dr_ctl.topologies.common import wants
 from dr_ctl.topologies.common.calls import batches, call, pause, resume
 from dr_ctl.topologies.common.consumed import Consumed
@@ -41,13 +41,14 @@ IDLE: Final = 3  # rounds in which no client was shown what lacks
 
 def _removed(at: wants.AtBroker) -> list[Call]:
     queues = at.view.without_dead_letters.values()
-    return [by_ids.may_remove(at.view, queue, CONSUMED, at.view.own.id_header) for queue in queues]
+    return [by_ids.plan_removal(at.view, queue, CONSUMED, at.view.own.id_header) for queue in queues]
 
 
 def _copied(at: wants.AtBroker) -> list[Call]:
+    view = at.view
     return [
-        call(at.view, Goal.COPY, name, {COPY: name, IDS: ["…"]}, f"copy them to {name} by their ids", LACKING, MOST)
-        for name in at.view.without_dead_letters
+        call(view, Goal.COPY, name, {COPY: name, IDS: ["…"]}, f"copy them to {name} by their ids", LACKING, MAX_IDS)
+        for name in view.without_dead_letters
     ]
 
 
@@ -61,7 +62,7 @@ def _stands_still(at: wants.AtBroker) -> list[Call]:
 
 
 def _goes_on(at: wants.AtBroker) -> list[Call]:
-    rested = at.named(Goal.PAUSE)
+    rested = at.things(Goal.PAUSE)
     return [resume(at.view, queue, "it is paused") for name, queue in at.view.business.items() if name in rested]
 
 
@@ -262,7 +263,7 @@ class Reconciler:
             self.removed[queue] |= gone.ids
             return
         view = session.last_view()
-        calls = [*removes(view, view.by_name[queue], gone, view.own.id_header)]
+        calls = [*removal_calls(view, view.by_name[queue], gone, view.own.id_header)]
         outcomes = self._tools.change(calls, self._context)
         stayed = reading.listed_to_the_end(session, view.by_name[queue]).ids & gone.ids
         self.removed[queue] |= gone.ids - stayed

@@ -140,7 +140,7 @@ def draft_activate(rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerVi
     takes_s = max((view.own.lease_s * (2 if view.own.by_row else 1) for view in (*sources, *targets)), default=0.0)
     summary = "the target takes the store" if fails_over else f"{move.source} gives up the store, the target takes it"
     proven = "the lock and a test login" if any(view.can_try_login for view in targets) else "the lock"
-    phases = {HANDOVER: gives_up, "strikes": receipts.strikes(snapshot), WAITS_AGAIN: waits_again, RESCUE: rescues}
+    phases = {HANDOVER: gives_up, "strikes": receipts.removals(snapshot), WAITS_AGAIN: waits_again, RESCUE: rescues}
     calls = tuple(call for phase, made in phases.items() for call in in_phase(phase, made))
     limits = {"within": takes_s + rules.timeouts.store_taken_s}
     return StepPlan(move.target, f"{summary}; proven by {proven}", calls, limits=limits)

@@ -63,7 +63,7 @@ def broker(site: str, *, serves: bool, depth: int = 0, to_ship: int = 0, **more:
         ),
         "queues": (queue("orders", depth), copies),
         "networks": (Network(f"to-{peer}", f"{BROKER}={site},connector=networkConnectors", peer),),
-        "copying": {"orders": copies},
+        "copy_queues": {"orders": copies},
     }
     return made.view(BrokerView, site, **{**options, **more})
 
@@ -103,7 +103,7 @@ def made_of(told: Answered) -> dict[str, Any]:
 def note_counters(told: Answered, copies: str = "{queue}.DR") -> dict[str, str]:
     own = SyncConfig(copies, copies, "sync")
     view = reading.as_view(made_of(told), told, own)
-    return {name: value.name for name, value in view.copying.items()}
+    return {name: value.name for name, value in view.copy_queues.items()}
 
 
 def test_copy_queues_are_those_that_the_settings_name_or_that_a_bridge_takes_from() -> None:
@@ -163,8 +163,8 @@ def test_a_site_lacks_what_it_neither_has_nor_gets(source: int, target: int, to_
         ({"to_ship": 3}, True),
         ({"networks": ()}, False),
         ({"networks": (Network("to-paris", "b", None),)}, False),
-        ({"copying": {"orders": queue("c", 3)}}, False),
-        ({"networks": (), "copying": {}}, None),
+        ({"copy_queues": {"orders": queue("c", 3)}}, False),
+        ({"networks": (), "copy_queues": {}}, None),
     ],
 )
 def test_it_ships_only_where_its_connector_is_connected_and_its_copies_have_a_consumer(
@@ -221,7 +221,7 @@ def test_what_is_told_of_a_move(london: Any, paris: Any, spec: Any, found: dict[
         ({"denied": frozenset({REMOVES})}, "DR-POLICY-001"),
         ({"denied": frozenset({PAUSES})}, "DR-POLICY-002"),
         ({"managed": False}, "DR-POLICY-003"),
-        ({"copying": {}}, "DR-SYNC-001"),
+        ({"copy_queues": {}}, "DR-SYNC-001"),
         ({"networks": ()}, "DR-SYNC-001"),
         ({"networks": TWO}, "DR-LINK-001"),
         ({"bridges": (connection("to-london", 1, "stomp"),)}, "DR-DOOR-003"),
@@ -250,13 +250,13 @@ HERE = CompleteListing("orders", frozenset({"c"}), before=1, after=1)
 def test_copies_go_where_the_counters_cover_all_of_them(consumed: int, to_ship: int, is_proven: bool) -> None:
     """A copy that is still to be shipped may be of a consumed message: it leaves less for the others."""
     serving = broker("london", serves=True, depth=1, to_ship=to_ship, consumed={"orders": consumed})
-    covered = reading.covered(serving, "orders", COPIES, HERE)
+    covered = reading.proven(serving, "orders", COPIES, HERE)
     assert (covered.ids if isinstance(covered, Consumed) else None) == ({"a", "b"} if is_proven else None)
 
 
 def test_nothing_goes_while_somebody_holds() -> None:
     serving = broker("london", serves=True, consumed={"orders": 9}, held="an operator")
-    assert "an operator" in str(reading.covered(serving, "orders", COPIES, HERE))
+    assert "an operator" in str(reading.proven(serving, "orders", COPIES, HERE))
 
 
 def test_an_agent_is_handed_how_a_run_opened_that_start_and_keeps_its_own_memory(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def draft(rules: Rules, _step: RunbookStep, snapshot: Snapshot[Broker], move: Mo
             calls += [resume(view, queue) for queue in to_lift(AtBroker.of(rules, move, view))]
     # Queues that runs have left paused there would deliver nothing.
     calls += [resume(view, queue) for view, queue in paused_at(snapshot, move.target)]
-    calls += in_phase("strikes", receipts.strikes(snapshot))
+    calls += in_phase("strikes", receipts.removals(snapshot))
     return StepPlan(move.target, f"the listeners open, {shown_open(snapshot, move)}", tuple(calls))
 
 

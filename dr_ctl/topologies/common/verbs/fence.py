@@ -75,13 +75,13 @@ def draft_unfence(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[Broker],
                 shut = [listener for listener in view.listeners if not listener.started]
                 calls += in_phase("admit", view.fence.granting() if view.fence.roles_revoked else ())
                 listeners += in_phase("listeners", view.fence.opening(shut, PeerState.CLOSED))
-        calls += [*listeners, *receipts.strikes(snapshot)]
+        calls += [*listeners, *receipts.removals(snapshot)]
     calls += (resume(view, queue) for view, queue in paused_at(snapshot, move.source))
     return StepPlan(move.source, "clients let in again, and what runs have paused lifted", tuple(calls))
 
 
 def paused_as_before(at: AtBroker) -> Iterator[Call]:
-    lifted = at.named(Goal.RESUME)
+    lifted = at.things(Goal.RESUME)
     return (pause(at.view, queue, "it is not paused") for queue in at.view.business.values() if queue.name in lifted)
 
 
