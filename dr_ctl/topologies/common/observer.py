@@ -188,7 +188,7 @@ class Observer(Generic[V_co, A_co]):
         return self.ask_all(read, sessions)
 
     def answering(self, site: str) -> list[V_co]:
-        views = self.ask_all(partial(self._view, min_s=0.0), self.at(site))
+        views = self.ask_all(partial(self._view, min_timeout_s=0.0), self.at(site))
         return [view for view in views if not isinstance(view, Silent)]
 
     def link_ends(self, move: Move) -> Sequence[tuple[A_co, A_co]]:
@@ -209,17 +209,17 @@ class Observer(Generic[V_co, A_co]):
         """Ask several brokers at the same time; raise the first error after all have answered."""
         return in_parallel([partial(ask, session) for session in sessions], "read", most=MAX_AT_ONCE)
 
-    def observe(self, *, min_s: float = 0.0) -> Snapshot[V_co]:
+    def observe(self, *, min_timeout_s: float = 0.0) -> Snapshot[V_co]:
         """Read both sites, and again where counts differ by more than one reading can explain."""
-        return self._reads.observed(self, partial(self._observed, min_s))
+        return self._reads.observed(self, partial(self._observed, min_timeout_s))
 
-    def _observed(self, min_s: float) -> Snapshot[V_co]:
-        snapshot = self.read_once(min_s=min_s)
+    def _observed(self, min_timeout_s: float) -> Snapshot[V_co]:
+        snapshot = self.read_once(min_timeout_s=min_timeout_s)
         for _ in range(MAX_READINGS - 1):
             if not self._puzzling(snapshot):
                 break
             system().sleep(self.timeouts.apart_s)
-            before, after = snapshot, self.read_once(min_s=min_s)
+            before, after = snapshot, self.read_once(min_timeout_s=min_timeout_s)
             snapshot = self._with_movement(before, self._reads.snapshot(_heard_from(before, after)))
         return snapshot
 
@@ -233,9 +233,9 @@ class Observer(Generic[V_co, A_co]):
         seen_twice = self._with_movement(before, after)
         return replace(seen_twice, before=before, took_s=again - began)
 
-    def read_once(self, *, min_s: float = 0.0) -> Snapshot[V_co]:
-        """Read both sites once. A site that may be lost is given `min_s`, whatever was spent on it before."""
-        return self._snapshot(self.ask_all(partial(self._view, min_s=min_s), self.all()))
+    def read_once(self, *, min_timeout_s: float = 0.0) -> Snapshot[V_co]:
+        """Read both sites once. A site that may be lost is given `min_timeout_s`, whatever was spent on it before."""
+        return self._snapshot(self.ask_all(partial(self._view, min_timeout_s=min_timeout_s), self.all()))
 
     def poll(self, *, full: bool) -> TimedReading[Snapshot[V_co]] | None:
         """Read everything for a watch, or the outflows alone; return None if some broker cannot tell so little."""
@@ -256,16 +256,16 @@ class Observer(Generic[V_co, A_co]):
         }
         return self._reads.snapshot(sites)
 
-    def _view(self, session: Session[V_co], min_s: float) -> V_co | Silent:
+    def _view(self, session: Session[V_co], min_timeout_s: float) -> V_co | Silent:
         if (left_s := self._left_s.get(session.site)) is None:
             return self._answer(session, FOR_PEOPLE, READ_S)
-        within_s = max(left_s, min_s)
+        within_s = max(left_s, min_timeout_s)
         text = f"{session.site}/{session.pair}: no answer in the time that a site which may be lost is given"
         given_up = Silent(session.pair, session.site, Unreachable(text, refused=False))
         if within_s <= 0:
             return given_up
         # Half of that time is for an answer: a broker that takes the connection and says nothing is reported as sick.
-        ask = partial(self._answer, session, FOR_PEOPLE, min(READ_S, max(left_s / 2, _MOST * min_s)))
+        ask = partial(self._answer, session, FOR_PEOPLE, min(READ_S, max(left_s / 2, _MOST * min_timeout_s)))
         began = system().monotonic()
         # Nobody waits longer: a name look-up that hangs keeps neither this reading nor the end of the command waiting.
         looking = in_background(ask, f"look at {session.site}")

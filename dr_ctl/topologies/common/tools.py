@@ -35,11 +35,11 @@ _Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class WhyNot:
-    """The reason why a pair is not shown to serve. `lets_in` says that a test login worked all the same."""
+    """The reason why a pair is not shown to serve. `login_worked` says that a test login worked all the same."""
 
     text: str
     by_flag: bool
-    lets_in: bool = False
+    login_worked: bool = False
 
 
 class Listeners:
@@ -151,8 +151,8 @@ class Listeners:
                 # A refused login is an answer of the broker all the same: the listener is open, only not to this user.
                 why = WhyNot(f"no client is let in: {login_result.because}", by_flag=False)
             elif shut := [name for name in session.config.clients if name not in opened]:
-                text, lets_in = f"acceptor {', '.join(shut)} is closed", isinstance(login_result, Connected)
-                why = WhyNot(text, by_flag=True, lets_in=lets_in)
+                text, login_worked = f"acceptor {', '.join(shut)} is closed", isinstance(login_result, Connected)
+                why = WhyNot(text, by_flag=True, login_worked=login_worked)
             why_not[session.pair] = why
         return why_not
 

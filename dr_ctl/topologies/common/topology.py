@@ -71,13 +71,13 @@ class PairDriver(Generic[V_co]):
     def observe(self) -> Snapshot[V_co]:
         """Read both sites at the end of a run. A site that is not taken for lost is given the time to have an active
         node again, and that node is brought to what the run had reached."""
-        observer, min_s = self._tools.observer, self._tools.timeouts.last_reading_s
+        observer, min_timeout_s = self._tools.observer, self._tools.timeouts.last_reading_s
         until_s = system().monotonic() + observer.takeover_s
         while True:
-            snapshot = observer.observe(min_s=min_s)
+            snapshot = observer.observe(min_timeout_s=min_timeout_s)
             vacant = [site for site, hints in snapshot.hints.items() if hints.takeovers]
             if {*vacant} <= {self._lost} or system().monotonic() >= until_s:
-                return observer.observe(min_s=min_s) if self._kept_at_the_end() else snapshot
+                return observer.observe(min_timeout_s=min_timeout_s) if self._kept_at_the_end() else snapshot
             system().sleep(self._tools.timeouts.undo_poll_s)
 
     def _kept_at_the_end(self) -> bool:
@@ -295,11 +295,11 @@ class TopologyDefinition(Generic[V]):
     lost_on_the_way: tuple[str, ...] = ()
     cannot_tell: tuple[str, ...] = ()
     moves_parts: bool = False
-    decides: type[recipe.Recipe[V]] = recipe.Recipe
+    recipe_type: type[recipe.Recipe[V]] = recipe.Recipe
     made: Callable[..., PairTopology[V]] = PairTopology
 
     def recipe(self, queues: Queues, drain: Drain, timeouts: Timeouts) -> recipe.Recipe[V]:
-        return self.decides(Rules(queues, drain, timeouts), self)
+        return self.recipe_type(Rules(queues, drain, timeouts), self)
 
     def __call__(self, installation: Installation, timeouts: Timeouts, documents: Path) -> PairTopology[V]:
         observer = Observer(self.reads, installation, timeouts, documents)

@@ -87,7 +87,7 @@ def _holder(view: BrokerView) -> Iterator[Finding]:
     if renewed_s is not None and lasts_s is not None:
         if renewed_s >= lasts_s:
             yield found("DR-STORE-005.renewed_late", broker=view, renewed=f"{renewed_s:.1f}", lasts=f"{lasts_s:.1f}")
-    elif view.own.by_row and view.own.keep_alive_s >= view.own.lease_s:
+    elif view.own.lease_is_row and view.own.keep_alive_s >= view.own.lease_s:
         periods = f"{duration(view.own.keep_alive_s)}, the lease lasts {duration(view.own.lease_s)}"
         yield found("DR-STORE-005.by_settings", broker=view, periods=periods)
 

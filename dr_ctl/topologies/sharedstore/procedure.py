@@ -30,7 +30,7 @@ from dr_ctl.topologies.sharedstore.store import Lag
 from dr_ctl.topologies.sharedstore.view import STOPPED, BrokerView, hand_over, start
 
 NOTHING = "nothing to ship: both sites use one store"
-SMALL: Final = 1_000_000  # bytes of the database's journal: less than a second's
+SMALL_LAG: Final = 1_000_000  # bytes of the database's WAL: those of less than a second
 
 
 class StoreGate(Gate[BrokerView]):
@@ -68,21 +68,24 @@ class StoreTools(Tools[BrokerView]):
         self.shared = observer.all()[0].shared
 
     def by_hand(self, site: str) -> str:
-        """A broker that has ended has no console: the first broker that starts takes the store and serves."""
+        """Return what to type if nobody serves: a start of either broker, as one that has ended has no console."""
         others = [session for name in self.observer.brokers if name != site for session in self.observer.at(name)]
         starts = [session.own.start for session in (*others, *self.observer.at(site))]
         return f"{' or '.join(starts)}: the first that starts takes the store and serves"
 
 
-def _planning(
+def _planning_replica(
     site: SiteOf, summary: str, limits: Limits
 ) -> Callable[[Rules, RunbookStep, Snapshot[BrokerView], Move], StepPlan]:
-    nothing, waits = planning(site, NOTHING), planning(site, summary, limits=limits)
-    return lambda rules, step, snapshot, move: (nothing if snapshot.one_store else waits)(rules, step, snapshot, move)
+    """Draft a wait for the store's replica, or nothing to wait for where both sites use one store."""
+    no_wait, wait = planning(site, NOTHING), planning(site, summary, limits=limits)
+    return lambda rules, step, snapshot, move: (no_wait if snapshot.one_store else wait)(rules, step, snapshot, move)
 
 
-draft_catch_up: Final = _planning(SOURCE, "{still_serving}the replica of the store not far behind", Rules.catching_up)
-draft_drain: Final = _planning(TARGET, "the replica of the store has all of it", Rules.draining)
+draft_catch_up: Final = _planning_replica(
+    SOURCE, "{still_serving}the replica of the store not far behind", Rules.catching_up
+)
+draft_drain: Final = _planning_replica(TARGET, "the replica of the store has all of it", Rules.draining)
 # Only debts are cleared: the returned broker waits by itself.
 draft_reinstate: Final = planning(TARGET, "{target} waits for the store; debts are cleared", *DEBTS_CLEARED)
 
@@ -122,10 +125,10 @@ def reinstate(tools: StoreTools, _step: PlannedStep, move: Move, context: StepCo
 
 
 HANDOVER: Final = "handover"
-WAITS_AGAIN: Final = "beside"
-RESCUE: Final = "rescue"
+START_FORMER: Final = "beside"
+START_TARGET: Final = "rescue"
 ENDED: Final = "it has ended"
-# Counts are believed to differ after so many readings: clients work meanwhile, and a reading is no one moment.
+# Counts differ only if so many readings show it: clients work meanwhile, and a reading is no one moment.
 COUNT_READINGS: Final = 5
 
 
@@ -134,37 +137,43 @@ def draft_activate(rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerVi
     sources, targets = snapshot.views(move.source), snapshot.views(move.target)
     fails_over = move.spec.operation == FAILOVER
     gives_up = [] if fails_over else [hand_over(view, move.target) for view in sources if view.answered]
-    waits_again = [] if fails_over else [call for view in sources for call in start(view, ENDED)]
-    rescues = [] if fails_over else [call for view in targets for call in start(view, ENDED)]
-    # Another broker needs at most so long to get the lock of a broker that died.
-    takes_s = max((view.own.lease_s * (2 if view.own.by_row else 1) for view in (*sources, *targets)), default=0.0)
+    starts_former = [] if fails_over else [call for view in sources for call in start(view, ENDED)]
+    starts_target = [] if fails_over else [call for view in targets for call in start(view, ENDED)]
+    # A waiting broker tries for the lock once in a lease; the lease of a row has to end before that.
+    leases_s = [view.own.lease_s * (2 if view.own.lease_is_row else 1) for view in (*sources, *targets)]
+    takes_s = max(leases_s, default=0.0)
     summary = "the target takes the store" if fails_over else f"{move.source} gives up the store, the target takes it"
     proven = "the lock and a test login" if any(view.can_try_login for view in targets) else "the lock"
-    phases = {HANDOVER: gives_up, "strikes": receipts.removals(snapshot), WAITS_AGAIN: waits_again, RESCUE: rescues}
+    phases = {
+        HANDOVER: gives_up,
+        "strikes": receipts.removals(snapshot),
+        START_FORMER: starts_former,
+        START_TARGET: starts_target,
+    }
     calls = tuple(call for phase, made in phases.items() for call in in_phase(phase, made))
     limits = {"within": takes_s + rules.timeouts.store_taken_s}
     return StepPlan(move.target, f"{summary}; proven by {proven}", calls, limits=limits)
 
 
 def activate(tools: StoreTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    snapshot = tools.observer.read_once(min_s=tools.timeouts.last_reading_s)
+    snapshot = tools.observer.read_once(min_timeout_s=tools.timeouts.last_reading_s)
     if snapshot.roles[move.target] is not Role.SERVING and (why := _why_not_now(tools, snapshot, move)) is not None:
         return Failed(why)
     served_before = snapshot.roles[move.target] is Role.SERVING
     gave_up = not any(view.answered for view in snapshot.views(move.source))
-    holding = () if gave_up else step.phase(HANDOVER)
+    handover_calls = () if gave_up else step.phase(HANDOVER)
     began = context.monotonic()
-    for call in holding:  # the next command has to know which start of the broker ends
+    for call in handover_calls:  # a later command must not take a broker that was told to stop for one that died
         stopped = snapshot.view(call.site, call.unit)
         files = tools.observer.brokers[call.site][call.unit].document_files
         if isinstance(noted := files.write(STOPPED, stopped.start if stopped else ""), Failed):
             return noted
-    for call, outcome in zip(holding, tools.change(holding, context), strict=True):
+    for call, outcome in zip(handover_calls, tools.change(handover_calls, context), strict=True):
         if isinstance(outcome, Failed):  # only a refusal shows that nothing came of it
             tools.observer.brokers[call.site][call.unit].document_files.remove(STOPPED)
             return Failed(f"{call.summary}: {outcome.text}")
-    tools.activation_sent = tools.activation_sent or bool(holding)
-    if (failed := _until_served(tools, step, holding, move, context)) is not None:
+    tools.activation_sent = tools.activation_sent or bool(handover_calls)  # a stop lets the target take the store
+    if (failed := _until_served(tools, step, handover_calls, move, context)) is not None:
         return failed
     took_s = context.monotonic() - began
     tools.change(step.phase("strikes"), context)
@@ -201,7 +210,7 @@ def _changes(tools: StoreTools, view: BrokerView, snapshot: Snapshot[BrokerView]
     return receipts.changes_since(receipt, [view], move.spec) if receipt is not None else []
 
 
-class _Taking(NamedTuple):
+class _TakeoverReading(NamedTuple):
     """A reading while the target takes the store. `not_yet` says why it does not serve, `never` why it never will."""
 
     snapshot: Snapshot[BrokerView]
@@ -210,22 +219,22 @@ class _Taking(NamedTuple):
 
 
 def _until_served(
-    tools: StoreTools, step: PlannedStep, holding: Sequence[Call], move: Move, context: StepContext
+    tools: StoreTools, step: PlannedStep, handover_calls: Sequence[Call], move: Move, context: StepContext
 ) -> Outcome | None:
     """Wait until the target serves; return None then. A source that still holds the store is told again to stop, which
     changes nothing the second time; if it keeps the store, the wait ends early, because clients are kept out."""
     observer, fails_over = tools.observer, move.spec.operation == FAILOVER
     began_s = context.monotonic()
-    before_s: float | None = None
+    left_s: float | None = None  # of the source's lease
     again_s = context.monotonic() + tools.timeouts.again_s
 
-    def read() -> _Taking:
-        nonlocal again_s, before_s
+    def read_and_push() -> _TakeoverReading:
+        nonlocal again_s, left_s
         why_not = tools.listeners.why_not_serving(observer.at(move.target)).values()
-        if all(why is None or why.lets_in for why in why_not):
+        if all(why is None or why.login_worked for why in why_not):
             context.outage_over()
         closed = next((why.text for why in why_not if why is not None), None)
-        snapshot = observer.read_once(min_s=tools.timeouts.last_reading_s)
+        snapshot = observer.read_once(min_timeout_s=tools.timeouts.last_reading_s)
         views, role = snapshot.views(move.source), snapshot.roles[move.source]
         # The source has to be shown not to serve; at a lost source another holder of the lock is enough.
         source_closed = fails_over or role in (Role.STANDBY, Role.DOWN)
@@ -233,44 +242,45 @@ def _until_served(
         if not over and not fails_over:
             # The target's process may have ended since the check, and nobody else takes the store.
             ended = {view.pair for view in snapshot.views(move.target) if view.runs is False}
-            tools.change([call for call in step.phase(RESCUE) if call.unit in ended], context)
+            tools.change([call for call in step.phase(START_TARGET) if call.unit in ended], context)
         holds = role is Role.STANDBY and any(view.has_the_store for view in views)
         if not over and holds and context.monotonic() > again_s:
             again_s = context.monotonic() + tools.timeouts.again_s
-            tools.change(holding, context)
+            tools.change(handover_calls, context)
         locks = [view.lock for site in snapshot.sites for view in snapshot.views(site) if view.lock is not None]
         names = {view.own.holder for view in views}
-        was_s, before_s = before_s, next((lock.left_s for lock in locks if lock.held and lock.holder in names), None)
-        lost = f"{move.source} took the store again, and serves" if role is Role.SERVING else None
-        if fails_over and lost is None and was_s is not None and before_s is not None and before_s > was_s:
-            lost = f"{move.source} renews its lease of the store: it lives"
-        return _Taking(snapshot, None if over else closed or f"{move.source} is {role.value}", lost)
+        previous_s, left_s = left_s, next((lock.left_s for lock in locks if lock.held and lock.holder in names), None)
+        never = f"{move.source} took the store again, and serves" if role is Role.SERVING else None
+        if fails_over and never is None and previous_s is not None and left_s is not None and left_s > previous_s:
+            never = f"{move.source} renews its lease of the store: it lives"
+        return _TakeoverReading(snapshot, None if over else closed or f"{move.source} is {role.value}", never)
 
     def keeps(snapshot: Snapshot[BrokerView]) -> bool:
         return any(view.has_the_store for view in snapshot.views(move.source))
 
     within_s = step.limits["within"]
+    # A source that still has the store after this time does not give it up.
     given_up_s = within_s - tools.timeouts.store_taken_s + tools.timeouts.activate_s
     waited = context.until(
-        read,
+        read_and_push,
         holds=lambda now: now.not_yet is None,
         hopeless=lambda now: bool(now.never) or (keeps(now.snapshot) and context.monotonic() >= began_s + given_up_s),
         within_s=within_s,
         poll_s=tools.timeouts.link_poll_s,
         meanwhile=lambda now: context.report_waiting(f"{move.target} takes the store", None, now.not_yet),
     )
-    snapshot, why, lost = waited.reading
+    snapshot, why, never = waited.reading
     if waited.satisfied:
         return None
-    if lost is not None:
-        return Failed(lost)
+    if never is not None:
+        return Failed(never)
     kept = keeps(snapshot)
     text = f"{move.target} did not take the store within {duration(given_up_s if kept else within_s)}: {if_known(why)}"
     # If the source still holds the store, the stop had no effect; if nobody does, no site serves.
     if kept:
         return Failed(f"{text}; {move.source} holds it still")
     if fails_over:
-        return Failed(f"{text}; nothing was asked of it")
+        return Failed(f"{text}; dr-ctl sent it no call, because it takes the store by itself")
     views = [*snapshot.views(move.target), *snapshot.views(move.source)]
     locks = [view.lock for view in views if view.lock is not None]
     if locks and not any(lock.held for lock in locks):
@@ -322,7 +332,7 @@ def _start_former_holder(tools: StoreTools, step: PlannedStep, move: Move, conte
         if runs is not False:
             continue
         tools.observer.brokers[view.site][view.pair].document_files.remove(STOPPED)
-        starts = [call for call in step.phase(WAITS_AGAIN) if call.unit == view.pair]
+        starts = [call for call in step.phase(START_FORMER) if call.unit == view.pair]
         failed = [outcome.text for outcome in tools.change(starts, context) if not isinstance(outcome, Done)]
         if failed or not starts:
             why = f": {failed[0]}" if failed else ""
@@ -344,7 +354,7 @@ def _runs_still(tools: StoreTools, view: BrokerView, context: StepContext) -> bo
 
 PROCEDURE: Final[Procedure[Snapshot[BrokerView], StoreTools]] = {
     **COMMON,
-    "catch-up": VerbHandler(draft_catch_up, partial(_replicated, small=SMALL)),
+    "catch-up": VerbHandler(draft_catch_up, partial(_replicated, small=SMALL_LAG)),
     "quiesce": VerbHandler(classic.draft_quiesce, classic.quiesce, quiesce.UNDO),
     "quarantine": VerbHandler(
         planning(SOURCE, "{source} holds nothing of its own: what it had lies in the store"), fence.nothing
@@ -362,6 +372,8 @@ NOT_IN_THE_STORE: Final = (
 
 
 class StoreRecipe(common.Recipe[BrokerView]):
+    """Refuses also where a broker that lets no client in holds the store, which no other broker can take then."""
+
     def why_not(self, snapshot: Snapshot[BrokerView], move: Move) -> Sequence[Finding]:
         findings = super().why_not(snapshot, move)
         if move.spec.operation == ACTIVATE and _holds_closed(snapshot, move.target) and not move.activation_sent:
@@ -376,4 +388,4 @@ def _holds_closed(snapshot: Snapshot[BrokerView], site: str) -> bool:
     return any(view.has_the_store for view in views) and not any(view.open for view in views)
 
 
-TOPOLOGY: Final = TopologyDefinition(PROCEDURE, CHECKS, READS, StoreTools, NOT_IN_THE_STORE, decides=StoreRecipe)
+TOPOLOGY: Final = TopologyDefinition(PROCEDURE, CHECKS, READS, StoreTools, NOT_IN_THE_STORE, recipe_type=StoreRecipe)

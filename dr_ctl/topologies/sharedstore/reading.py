@@ -41,7 +41,7 @@ class Session(session.Session[BrokerView]):
             broker=settings.broker,
             holder=settings.holder,
             holders=installation.of(ClassicSharedStore).holders,
-            by_row=shared.settings.dsn is not None,
+            lease_is_row=shared.settings.dsn is not None,
             lease_s=shared.settings.lease,
             keep_alive_s=shared.settings.keep_alive,
             commands=frozenset(self.process.commands),

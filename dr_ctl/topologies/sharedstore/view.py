@@ -98,7 +98,7 @@ class StoreConfig:
     broker: str
     holder: str
     holders: frozenset[str]
-    by_row: bool = False
+    lease_is_row: bool = False
     lease_s: float = 10.0
     keep_alive_s: float = 5.0
     commands: frozenset[Goal] = frozenset()

@@ -198,7 +198,7 @@ class WorkloadSites(Companion):
 
     def read_at(self, *keys: Key) -> list[WorkloadSnapshot]:
         """Read some of them, by site and name, whatever was spent before."""
-        return self.read(keys, min_s=self._timeouts.last_reading_s)
+        return self.read(keys, min_timeout_s=self._timeouts.last_reading_s)
 
     def others(self, site: str, name: str) -> list[WorkloadSnapshot]:
         """Read the same workload at the other site now, if that site has one."""
@@ -223,12 +223,12 @@ class WorkloadSites(Companion):
         except BrokerError as error:
             return Unknown(str(error))
 
-    def read(self, keys: Sequence[Key] | None = None, *, min_s: float = 0.0) -> list[WorkloadSnapshot]:
-        """Read all workloads or some of them, side by side. Silent ones use up their site's time, and are given `min_s`
-        once it is spent."""
+    def read(self, keys: Sequence[Key] | None = None, *, min_timeout_s: float = 0.0) -> list[WorkloadSnapshot]:
+        """Read all workloads or some of them, side by side. Silent ones use up their site's time, and are given
+        `min_timeout_s` once it is spent."""
         keys = list(self.workloads) if keys is None else keys
         began, read_s = boottime_s(), self._timeouts.of(WorkloadTimeouts).read_s
-        times = [max(min(read_s, self._left_s.get(site, read_s)), min_s) for site, _ in keys]
+        times = [max(min(read_s, self._left_s.get(site, read_s)), min_timeout_s) for site, _ in keys]
         readings = [partial(self._read, key, timeout_s) for key, timeout_s in zip(keys, times, strict=True)]
         answers = in_parallel(readings, "workload", most=_AT_ONCE)
         for site in {workload.site for workload in answers if workload.silent is not None} & self._left_s.keys():

@@ -41,7 +41,7 @@ class DriverWithWorkloads(Generic[S]):
         self._may_stop_late: set[tuple[str, str]] = set()  # the stops of these, by site and name, showed no effect
 
     def observe(self) -> S:
-        return replace(self._bare.observe(), workloads=self._sites.read(min_s=self._timeouts.last_reading_s))
+        return replace(self._bare.observe(), workloads=self._sites.read(min_timeout_s=self._timeouts.last_reading_s))
 
     def apply(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
         calls = recipe.workload_calls(step.calls)

@@ -58,7 +58,7 @@ CONFIG = Config(("stomp",), None, None)
 
 
 def config(site: str, **more: Any) -> StoreConfig:
-    options = {"broker": site, "holder": site, "holders": frozenset({"london", "paris"}), "by_row": True}
+    options = {"broker": site, "holder": site, "holders": frozenset({"london", "paris"}), "lease_is_row": True}
     return StoreConfig(**options | more)
 
 

@@ -138,7 +138,7 @@ def sides(tools: Tools[V], move: Move) -> tuple[list[V], list[V], str | None]:
         return targets, [view for view in views if view.site == move.source], None
     # A lost site that does not answer is not seen open. At any other site, silence is an error.
     targets = tools.observer.read_at(move.target)
-    snapshot = tools.observer.read_once(min_s=tools.timeouts.last_reading_s)
+    snapshot = tools.observer.read_once(min_timeout_s=tools.timeouts.last_reading_s)
     hints, word = snapshot.hints[move.source], move.spec.presume_down == move.source
     signs = () if tools.cut_off else (*hints.signs, *(() if word else hints.takeovers))
     sick = "it cannot be managed" if snapshot.roles[move.source] is Role.SICK else None
@@ -245,7 +245,7 @@ class _Opening:
     def _read(self) -> dict[str, str]:
         """Return by pair why it is not shown to serve. A pair with some listeners open serves through these."""
         why_not = self._tools.listeners.why_not_serving(self._sessions)
-        if all(why is None or why.lets_in for why in why_not.values()):
+        if all(why is None or why.login_worked for why in why_not.values()):
             self._context.outage_over()
         return {
             pair: why.text
@@ -272,7 +272,7 @@ class _Opening:
         pairs = {pair for pair in left if pair in closed or self._came_to(pair, Failed, Unknown)}
         if not pairs:
             return
-        snapshot = tools.observer.read_once(min_s=tools.timeouts.last_reading_s)
+        snapshot = tools.observer.read_once(min_timeout_s=tools.timeouts.last_reading_s)
         others = {pair: snapshot.view(move.source, pair) for pair in pairs}
         # A lost site is silent. At any other site silence proves nothing, and no listener is opened beside it.
         fails_over = move.spec.operation == FAILOVER
