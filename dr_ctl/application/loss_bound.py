@@ -246,7 +246,7 @@ class LossBound:
             now=system().now() + self._ahead,
             include=settings.queues.include,
             exclude=settings.queues.exclude,
-            differ=self._differing,
+            may_differ=self._differing,
             pairs=self._pairs(),
             other=self._installation.other(self.site),
         )

@@ -747,7 +747,7 @@ EXPLAINED: dict[str, tuple[list[Row], dict[str, Any], Figures, int, dict[str, Fi
     "excluded queues": (at_rest(THREE, MIRROR), {"exclude": ["audit.#", "orders.#"]}, (0, 0), 0, {"calm": (0, 0)}, ""),
     "included queues": (at_rest(THREE, MIRROR), {"include": ["calm"]}, (0, 0), 0, {"calm": (0, 0)}, ""),
     "queues whose content may differ, by what was seen": (
-        at_rest({"DLQ": (30, 4), "expired": (0, 3)}, MIRROR), {"differ": {"DLQ", "expired"}},
+        at_rest({"DLQ": (30, 4), "expired": (0, 3)}, MIRROR), {"may_differ": {"DLQ", "expired"}},
         (26, 3), 26, {"DLQ": (26, 0), "expired": (0, 3)}, ""),
     "what the other site still had to ship": (
         [*at_rest({"orders.in": (40, 52)}, MIRROR),

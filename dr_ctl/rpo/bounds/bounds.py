@@ -234,7 +234,7 @@ def bounds(
         unsaid_text = "an unknown number" if unsaid_lost is None else f"at most {unsaid_lost}"
         why = f"{if_known(why)}; without that word {unsaid_text}"
     ages = [pair.age_us for pair in bounded]
-    grow = [pair.lost for pair in bounded], [pair.acknowledgements.full for pair in bounded]
+    grow = [pair.lost for pair in bounded], [pair.acknowledgements.all_queues for pair in bounded]
     rates = [sum(part.rate for part in parts if part is not None) for parts in grow]
     of_classes = () if objectives is None else objectives.classes
     lost_of = {each.queues: total([pair.class_lost(each.queues) for pair in bounded] or [None]) for each in of_classes}

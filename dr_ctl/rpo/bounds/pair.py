@@ -17,7 +17,7 @@ from dr_ctl.core.model import Role, total
 from dr_ctl.core.notation import matches
 from dr_ctl.rpo.bounds.readings import Grids, Readings, gaps_filled
 from dr_ctl.rpo.bounds.result import LostSite
-from dr_ctl.rpo.bounds.stream import NOTHING_COMPARED, Comparison, EventStream, LossTerm, at_most, sum_of
+from dr_ctl.rpo.bounds.stream import NOTHING_COMPARED, UNBOUNDED, Comparison, EventStream, LossTerm, at_most, sum_of
 from dr_ctl.rpo.core.arrays import NA, SECOND_US, Ints
 from dr_ctl.rpo.core.cut import SHARED, Columns, Outflows
 from dr_ctl.rpo.core.queues import Queues
@@ -65,7 +65,7 @@ def copies_without_ack(readings: Readings, name: str, serving: Ints) -> int | No
 class Pair:
     """A pair whose outflow was not read has no readings. `stale_copies` counts by queue the copies that lost
     acknowledgements left at the other site (None: not read), and `delivering` the most messages that clients had.
-    `apart` compares the queues that differ between the sites. No outflow serves the `unserved` queues, or not all of
+    `apart` compares the queues that differ between the sites. No outflow ships the `not_shipped` queues, or not all of
     them. `overtaken` counts the messages that came to the other site since the last reading of both, if the outflow and
     the pace do not explain them: then the pace says nothing."""
 
@@ -76,7 +76,7 @@ class Pair:
     stale_copies: Mapping[str, int | None]
     delivering: Mapping[str, int | None]
     apart: Comparison
-    unserved: Sequence[str]
+    not_shipped: Sequence[str]
     overtaken: int | None
 
     @classmethod
@@ -97,11 +97,11 @@ class Pair:
                 [row for row in live if row.pair == name and messages.outflow_of(row.name) is not None], then
             )
             overtaken = came if came > _explained_arrivals(messages, sent) else None
-        unserved = [queue for queue in readings.index if of.selects(queue) and messages.outflow_of(queue) is None]
-        unserved += [
+        not_shipped = [queue for queue in readings.index if of.selects(queue) and messages.outflow_of(queue) is None]
+        not_shipped += [
             queue.name for queue in apart.queues.values() if queue.uncopied is None and queue.name in readings.index
         ]
-        return cls(name, readings, messages, acknowledgements, copies, delivering, apart, unserved, overtaken)
+        return cls(name, readings, messages, acknowledgements, copies, delivering, apart, not_shipped, overtaken)
 
     def until(self, end_us: int) -> Pair:
         messages, acknowledgements = (replace(side, end_us=end_us) for side in (self.messages, self.acknowledgements))
@@ -117,17 +117,17 @@ class Pair:
 
     @cached_property
     def lost(self) -> LossTerm | None:
-        full, apart = self.messages.full, self.apart.lost()
-        if self.unserved:
-            full = sum_of([full, self.messages.unserved(self.unserved)])
-        if full is None or apart is None or self.overtaken is not None:
+        bound, apart = self.messages.all_queues, self.apart.lost()
+        if self.not_shipped:
+            bound = sum_of([bound, self.messages.not_shipped(self.not_shipped)])
+        if bound is None or apart is None or self.overtaken is not None:
             return None
         beyond, alone = apart
-        return replace(full, apart=max(beyond, alone - full.at_most))
+        return replace(bound, apart=max(beyond, alone - bound.at_most))
 
     @cached_property
     def duplicates(self) -> int | None:
-        shipping = at_most(self.acknowledgements.full) if self._is_paced else None
+        shipping = at_most(self.acknowledgements.all_queues) if self._is_paced else None
         return _with_divergence(total([shipping, *self.delivering.values()]), self.apart.duplicates())
 
     @property
@@ -137,7 +137,7 @@ class Pair:
     @property
     def duplicates_read_us(self) -> int | None:
         shipping = self.acknowledgements
-        return shipping.read_us if shipping.full is None else shipping.full.at_us
+        return shipping.read_us if shipping.all_queues is None else shipping.all_queues.at_us
 
     @property
     def age_us(self) -> int | None:
@@ -149,8 +149,8 @@ class Pair:
     def queue_lost(self, name: str) -> int | None:
         if not self._is_paced:
             return None
-        is_served = name not in self.unserved
-        own = self.messages.by_queue.get(name, 0) if is_served else at_most(self.messages.unserved([name]))
+        is_shipped = name not in self.not_shipped
+        own = self.messages.by_queue.get(name, 0) if is_shipped else at_most(self.messages.not_shipped([name]))
         return _with_divergence(own, self.apart.lost([name]))
 
     def queue_duplicates(self, name: str) -> int | None:
@@ -166,9 +166,9 @@ class Pair:
     def class_lost(self, patterns: Sequence[str]) -> int | None:
         if not self._is_paced:
             return None
-        own = self.messages.of_class(patterns)
-        if unserved := [name for name in self.unserved if matches(patterns, name)]:
-            own = total([own, at_most(self.messages.unserved(unserved))])
+        own = self.messages.of_patterns(patterns)
+        if not_shipped := [name for name in self.not_shipped if matches(patterns, name)]:
+            own = total([own, at_most(self.messages.not_shipped(not_shipped))])
         return _with_divergence(own, self.apart.lost([name for name in self.apart.queues if matches(patterns, name)]))
 
 
@@ -190,12 +190,13 @@ def _explained_arrivals(messages: EventStream, then: EventStream) -> int:
     """Count the messages that can have come since: the content of the outflows, and messages put in since at the
     pace."""
     depths = then.readings.outflows.depth[then.rows]
-    full, index = messages.full, then.readings.full[then.readings.at_both[-1]] if len(then.readings.at_both) else 0
-    if full is None:
-        return 1 << 60
-    before_us = max(0, full.at_us - int(then.readings.asked[index]))
+    bound, at_both = messages.all_queues, then.readings.at_both
+    index = then.readings.full[at_both[-1]] if len(at_both) else 0
+    if bound is None:
+        return UNBOUNDED
+    before_us = max(0, bound.at_us - int(then.readings.asked[index]))
     lay = int(np.maximum(0, depths).max(axis=1, initial=0).sum())
-    return lay + full.since + math.ceil(full.rate * before_us / SECOND_US)
+    return lay + bound.since + math.ceil(bound.rate * before_us / SECOND_US)
 
 
 def _with_divergence(at_most: int | None, apart: tuple[int, int] | None) -> int | None:

@@ -64,7 +64,7 @@ class Windows:
     us: Ints
     start_id: Ints
 
-    def parts(self, us: int) -> Sequence[tuple[int, int]] | None:
+    def covering(self, us: int) -> Sequence[tuple[int, int]] | None:
         """Cut a time into windows: how many, and how long. The result is None if no window has readings around it, or
         time ran backwards."""
         if us < 0 or (us and self.longest_us <= 0):
@@ -250,7 +250,7 @@ class _GapFiller:
                 continue
             windows = Windows(grids.asked[columns[own]], grids.us[columns[own]], run[own])
             came = np.zeros(len(counters.low), np.int64)
-            for times, length_us in windows.parts(us) or ():
+            for times, length_us in windows.covering(us) or ():
                 begin, end = windows.around(length_us)
                 came += times * counters.most(own[begin], own[end]).max(axis=1, initial=0)
             shown = np.maximum(shown, came)

@@ -23,14 +23,14 @@ class LostSite:
     """The question: whose bounds, by which clock, and beside which other site. `pairs` names all pairs of the settings;
     a pair that the history does not know makes the total unknown. The patterns narrow the queues and classes in the
     answer, and the queues that are compared with those of the `other` site. They never narrow what an outflow takes
-    with it, because it does not tell its queues apart. The content of queues in `differ` may rightly differ, as dead
-    letters of each site's own do: their counts are not compared."""
+    with it, because it does not tell its queues apart. Queues in `may_differ` may rightly hold something else at
+    each site, as dead letters do: their counts are not compared."""
 
     site: str
     now: datetime
     include: Sequence[str] = ("#",)
     exclude: Sequence[str] = ()
-    differ: Collection[str] = ()
+    may_differ: Collection[str] = ()
     pairs: Sequence[str] = ()
     other: str | None = None
 

@@ -1,5 +1,6 @@
-"""The most that the outflows of a pair in one direction can take with them: their content at a reading, and all that
-came since. Messages are lost that no client holds; messages whose acknowledgements are lost become duplicates.
+"""Bounds what is lost with the outflows of a lost site: their content at a reading, and all that came since. A message
+is lost if it was neither shipped nor consumed here; a message whose acknowledgement is lost becomes a duplicate. The
+cut of a reading is the newest reading up to which everything that was put into an outflow had been shipped by then.
 
 Two bounds are computed, and the smaller is used: the first from the last reading that included queues, the second from
 the last reading of the outflows. Beside it stand messages that lay at one site and not at the other, by queue.
@@ -20,17 +21,18 @@ from dr_ctl.rpo.core.arrays import NA, SECOND_US, Flags, Ints
 from dr_ctl.rpo.core.cut import SHARED
 from dr_ctl.rpo.history.newest import WINDOW_US
 
-SENDS: Final = ("mirror", "mixed")
-ACKS: Final = ("acks", "mixed")
-_NO_BOUND: Final = 1 << 60
-_PACE: Final = 10
-"""The least number of messages in the busiest minute that says something of a longer time."""
+# The kinds of outflows in the history, whatever the topology: `mixed` ones carry both.
+CARRY_MESSAGES: Final = ("mirror", "mixed")
+CARRY_ACKS: Final = ("acks", "mixed")
+UNBOUNDED: Final = 1 << 60
+_MIN_TO_EXTRAPOLATE: Final = 10  # messages in the busiest minute
 
 
 @dataclass(frozen=True, slots=True)
 class LossTerm:
-    """A term of a bound: at most `at_reading` at the reading of `at_us`, and `since` in the `took_us` from its question
-    to the end. The term grows by `rate` a second. `apart` counts messages that lay at one site alone beside that."""
+    """A term of a bound: at most `at_reading` at the reading of `at_us`, and `since` more in the `took_us` from the
+    moment at which that reading was asked for to the site's end. The term grows by `rate` a second. `apart` counts
+    messages that lay at this site alone, besides."""
 
     at_reading: int
     since: int
@@ -54,19 +56,19 @@ class QueueGroups:
 
 @dataclass(frozen=True)
 class EventStream:
-    """The outflows of messages, or of acknowledgements, up to the site's end. In `gaps_filled` the arrivals in gaps are
-    spread over them. `lost_acks` counts by queue acknowledgements lost earlier, whose messages lie at the other site.
-    """
+    """The outflows of messages, or of acknowledgements, as the `counter` of queues says, up to `end_us`, when the site
+    stopped serving. `gaps_filled` has readings added in gaps, over which the arrivals of a gap are spread. `lost_acks`
+    counts by queue acknowledgements that were lost earlier, while their messages lie at the other site."""
 
     readings: Readings
     gaps_filled: Grids
-    counted: Literal["added", "acked"]
+    counter: Literal["added", "acked"]
     end_us: int
     lost_acks: Mapping[str, int]
 
     @cached_property
     def rows(self) -> Sequence[int]:
-        kinds = SENDS if self.counted == "added" else ACKS
+        kinds = CARRY_MESSAGES if self.counter == "added" else CARRY_ACKS
         return [row for row, (kind, _) in enumerate(self.readings.outflows.names) if kind in kinds]
 
     @property
@@ -74,9 +76,9 @@ class EventStream:
         return min((int(self.readings.us[self._last[row]]) for row in self.rows), default=None)
 
     @cached_property
-    def full(self) -> LossTerm | None:
+    def all_queues(self) -> LossTerm | None:
         everything = QueueGroups(np.zeros(len(self.readings.queues.names), np.int64), 1)
-        return sum_of([parts[0] for parts in self._by_age(self.rows, everything)])
+        return sum_of([parts[0] for parts in self._by_last_reading(self.rows, everything)])
 
     @cached_property
     def by_queue(self) -> Mapping[str, int | None]:
@@ -84,26 +86,28 @@ class EventStream:
         for row, own in self.queues.items():
             group = np.full(len(self.readings.queues.names), -1)
             group[own] = np.arange(len(own))
-            [parts] = self._by_age([row], QueueGroups(group, len(own)))
+            [parts] = self._by_last_reading([row], QueueGroups(group, len(own)))
             names = (self.readings.queues.names[index][1] for index in own)
             by_name |= zip(names, map(at_most, parts), strict=True)
         return by_name
 
-    def of_class(self, patterns: Sequence[str]) -> int | None:
-        """Bound the queues that the patterns name; without such a queue, bound all that came since the last reading."""
+    def of_patterns(self, patterns: Sequence[str]) -> int | None:
+        """Bound the queues that the patterns name. If none is known, a queue made since may match: bound all that came
+        since the last reading."""
         is_in = np.array([matches(patterns, name) for _, name in self.readings.queues.names], bool)
         rows = [row for row in self.rows if is_in[self.queues[row]].any()]
         if rows:
-            return at_most(sum_of([parts[0] for parts in self._by_age(rows, QueueGroups(np.where(is_in, 0, -1), 1))]))
+            group = QueueGroups(np.where(is_in, 0, -1), 1)
+            return at_most(sum_of([parts[0] for parts in self._by_last_reading(rows, group)]))
         if not self.rows:
             return None
         return at_most(self._with_arrivals(self.rows, min(self._last.values()), np.zeros(1, np.int64), None)[0])
 
-    def unserved(self, names: Sequence[str]) -> LossTerm | None:
-        """Bound the arrivals in some queues since, by their own counts, because no outflow serves them."""
+    def not_shipped(self, names: Sequence[str]) -> LossTerm | None:
+        """Bound the arrivals in some queues since, by their own counts, because no outflow ships them."""
         grids = self.gaps_filled
         windows = Windows(grids.asked[grids.full], grids.us[grids.full], grids.start_id[grids.full])
-        own = grids.counted[self.counted].sum_of([self.readings.index[name] for name in names])
+        own = grids.counted[self.counter].sum_of([self.readings.index[name] for name in names])
 
         def most(us: int) -> Ints:
             return np.array([own.most(*windows.around(us)).max(initial=0)])
@@ -119,7 +123,7 @@ class EventStream:
         cuts = [int(self.readings.cuts[row, self._last[row]]) for row in self.rows]
         return None if not cuts or -1 in cuts else self.end_us - int(self.readings.asked[cuts].min())
 
-    def _by_age(self, rows: Sequence[int], queues: QueueGroups) -> Iterable[Sequence[LossTerm | None]]:
+    def _by_last_reading(self, rows: Sequence[int], queues: QueueGroups) -> Iterable[Sequence[LossTerm | None]]:
         for index in dict.fromkeys(self._last[row] for row in rows):
             yield self._smaller_bound([row for row in rows if self._last[row] == index], index, queues)
 
@@ -141,8 +145,8 @@ class EventStream:
         return [min(candidates, key=lambda part: part.at_most, default=None) for candidates in known]
 
     def _summed(self, at_reading: Mapping[int, Ints]) -> Ints:
-        """Add outflows up. They hold no fewer acknowledgements than were lost before."""
-        names, is_acks = self.readings.outflows.names, self.counted == "acked"
+        """Add outflows up. An outflow of acknowledgements counts at least those that were lost earlier."""
+        names, is_acks = self.readings.outflows.names, self.counter == "acked"
         parts = [
             np.maximum(depths, self.lost_acks.get(names[row][1], 0)) if is_acks and names[row][0] == "acks" else depths
             for row, depths in at_reading.items()
@@ -151,26 +155,28 @@ class EventStream:
         return total
 
     def _at_reading(self, row: int, index: int, queues: QueueGroups) -> Ints:
-        """Bound the content at a reading of the queues by the outflow's depth, and by the count since the cut; of
-        messages by those in the queues too. Content that no queue accounts for is added."""
+        """Bound the content by group at a reading of the queues: no more than the outflow's depth, than the queues
+        counted since the cut, and, of messages, than lies in the queues. Content that no queue accounts for may be of
+        any group, and is added to each."""
         readings, counts, own = self.readings, self.readings.outflows, self.queues[row]
         depth = np.full(queues.count, counts.depth[row, index])
-        now = int(np.searchsorted(readings.full, index))
+        now, of_messages = int(np.searchsorted(readings.full, index)), self.counter == "added"
         if counts.names[row][0] == "acks" or not len(own) or (readings.queues.depth[own, now] == NA).any():
             return depth
+        # Count from the last reading of the queues before the cut, else from the first of this start.
         same_start = np.flatnonzero(readings.start_id[readings.full] == readings.start_id[index])
         cut = readings.cuts[row, index]
-        begun = same_start[(cut >= 0) & (readings.us[readings.full[same_start]] <= readings.asked[cut])]
-        then, is_sent = int(begun[-1] if len(begun) else same_start[0]), self.counted == "added"
+        until_cut = same_start[(cut >= 0) & (readings.us[readings.full[same_start]] <= readings.asked[cut])]
+        then = int(until_cut[-1] if len(until_cut) else same_start[0])
         accounted = self._accounted(readings.grids, [row]).least(then, now)[0]
         unattributed = max(0, int(counts.added[row, index] - counts.added[row, readings.full[then]] - accounted))
-        lying = readings.queues.depth[own, now]
-        if not len(begun) and (unattributed or not is_sent or then == now):
+        in_queues = readings.queues.depth[own, now]
+        if not len(until_cut) and (unattributed or not of_messages or then == now):
             return depth  # earlier content may be of any queue
-        since = readings.grids.counted[self.counted].most(then, now)[own] if len(begun) else lying
-        since = np.minimum(since, lying) if is_sent else since
+        since_cut = readings.grids.counted[self.counter].most(then, now)[own] if len(until_cut) else in_queues
+        most = np.minimum(since_cut, in_queues) if of_messages else since_cut
         is_in = queues.group[own] >= 0
-        of_groups = np.bincount(queues.group[own][is_in], since[is_in], queues.count).astype(np.int64)
+        of_groups = np.bincount(queues.group[own][is_in], most[is_in], queues.count).astype(np.int64)
         at_reading: Ints = np.minimum(depth, of_groups + unattributed)
         return at_reading
 
@@ -184,9 +190,9 @@ class EventStream:
     def _terms(
         self, index: int, at_reading: Ints, windows: Windows, most: Callable[[int], Ints]
     ) -> Sequence[LossTerm | None]:
-        """Add content and arrivals since: as many as came at most in windows so long."""
+        """Add the content and the arrivals since: as many as came in the busiest window of that length."""
         took_us, longest_us = self.end_us - int(self.readings.asked[index]), windows.longest_us
-        times = windows.parts(took_us)
+        times = windows.covering(took_us)
         if times is None:
             return [None] * len(at_reading)
         nothing = np.zeros(len(at_reading), np.int64)
@@ -197,13 +203,13 @@ class EventStream:
         is_near = took_us <= max(WINDOW_US, int(self.gaps_filled.us[-1] - self.gaps_filled.us[0]))
         us, rates = int(self.readings.us[index]), busiest * SECOND_US / max(1, longest_us)
         return [
-            LossTerm(int(lay), int(came), us, took_us, float(rate)) if is_near or paced >= _PACE else None
+            LossTerm(int(lay), int(came), us, took_us, float(rate)) if is_near or paced >= _MIN_TO_EXTRAPOLATE else None
             for lay, came, paced, rate in zip(at_reading, since, busiest, rates, strict=True)
         ]
 
     def _arrivals(self, rows: Sequence[int], us: int, queues: QueueGroups | None) -> Ints:
-        """Bound the arrivals in any window so long by all that was put in, and by the queues' counts with all that
-        these do not account for."""
+        """Bound the arrivals in any window of that length: no more than was put in, and than the queues' counts plus
+        what these do not account for."""
         grids = self.gaps_filled
         begin, end = grids.windows.around(us)
         put = grids.put.sum_of(rows)
@@ -215,7 +221,7 @@ class EventStream:
         (before, after), number = np.unique(np.stack([before, after]), axis=1, return_inverse=True)
         of_pairs = np.zeros(len(before), np.int64)
         np.maximum.at(of_pairs, number.reshape(-1), most[is_bounded])
-        sent, accounted = grids.counted[self.counted].grouped(queues.group, queues.count), self._accounted(grids, rows)
+        sent, accounted = grids.counted[self.counter].grouped(queues.group, queues.count), self._accounted(grids, rows)
         put_in = put.most(grids.full[before], grids.full[after])[0]
         unattributed = np.maximum(0, put_in - accounted.least(before, after)[0])
         attributed = np.minimum(of_pairs, sent.most(before, after) + unattributed).max(axis=1, initial=0)
@@ -224,9 +230,9 @@ class EventStream:
 
     def _by_sums(self, rows: Sequence[int], put: Counters, begin: Ints, end: Ints) -> Ints:
         """Bound by the queues' counts together, if all readings that read queues wrote them down."""
-        own, other = (self.gaps_filled.flows[f"queues_{name}"][rows] for name in (self.counted, self._other_counted))
+        own, other = (self.gaps_filled.flows[f"queues_{name}"][rows] for name in (self.counter, self._other_counter))
         indices = np.flatnonzero((own != NA).all(0) & (other != NA).all(0))
-        bound = np.full(len(begin), _NO_BOUND)
+        bound = np.full(len(begin), UNBOUNDED)
         before, after, is_bounded = self._enclosing(indices, begin, end)
         before, after = indices[before], indices[after]
         grown, others = (counts[:, after].sum(0) - counts[:, before].sum(0) for counts in (own, other))
@@ -246,7 +252,7 @@ class EventStream:
         """Add up the queues' counts of things put into outflows: of a mixed one messages and acknowledgements."""
         own = [queue for row in rows for queue in self.queues[row]]
         mixed = [queue for row in rows if self.readings.outflows.names[row][0] == "mixed" for queue in self.queues[row]]
-        one, other = grids.counted[self.counted].sum_of(own), grids.counted[self._other_counted].sum_of(mixed)
+        one, other = grids.counted[self.counter].sum_of(own), grids.counted[self._other_counter].sum_of(mixed)
         return Counters(one.low + other.low, one.high + other.high)
 
     @cached_property
@@ -267,8 +273,8 @@ class EventStream:
         return served
 
     @property
-    def _other_counted(self) -> str:
-        return "acked" if self.counted == "added" else "added"
+    def _other_counter(self) -> str:
+        return "acked" if self.counter == "added" else "added"
 
 
 def at_most(part: LossTerm | None) -> int | None:
@@ -285,18 +291,18 @@ def sum_of(parts: Sequence[LossTerm | None]) -> LossTerm | None:
 
 
 LATELY_US: Final = 10 * SECOND_US
-LEAST: Final = 3
-"""The least number of readings of both sites that tells what stays."""
-_ALL: Final = 1 << 60
+LASTING: Final = 3
+"""A difference lasts if so many readings of both sites, or more, all show it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """A queue at the last reading of both sites. `lost` and `duplicates` are the difference that messages on their way
-    do not explain at any recent reading, and None if nobody can say why. With `has_ids` ids tell which copies at the
-    other site are consumed. With `is_all` the loss is all that lies here, because copies of messages consumed there
-    stay until a client receives them, or because ids were not compared. `uncopied` counts messages without a copy there
-    by their ids, and is None if those were not compared."""
+    """A queue at the last reading of both sites. `lost` counts its messages here alone, `duplicates` those there alone,
+    that messages on their way do not explain: the least of the recent readings, or None if the difference lasts, so
+    that nobody can say why. With `has_ids` ids tell which copies there were consumed, so that none is a duplicate.
+    With `is_all` all messages here count as lost, because copies of messages consumed there stay here until a client
+    receives them, or because ids were not compared. `uncopied` counts by id the messages here without a copy there; it
+    is None where ids were not compared."""
 
     name: str
     at_site: int
@@ -337,8 +343,8 @@ class Comparison:
         return cls(int(us[-1]), {queue.name: queue for queue in compared.queues()})
 
     def lost(self, names: Collection[str] | None = None) -> tuple[int, int] | None:
-        """Return, of some queues or all, the messages beyond those on their way, and all that lay here alone at the
-        last reading."""
+        """Return, of some queues or all, the number of messages beyond those on their way, and of all messages that lay
+        here alone at the last reading."""
         return _total([(queue.lost, queue.only_at_site) for queue in self._of(names)])
 
     def duplicates(self, names: Collection[str] | None = None) -> tuple[int, int] | None:
@@ -373,28 +379,27 @@ class _Compared:
             if not self.lost_site.selects(name):
                 continue
             at_site, at_peer = (self._depths(counts, name) for counts in (readings.queues, readings.peer_queues))
-            ids = self.acknowledgements.outflow_of(name)
-            acks = None if ids is None else readings.outflows.names[ids]
-            # Counts say nothing of a flow with acknowledgements of its own: a message without a copy and a copy whose
-            # message is done cancel each other out.
-            uncopied = readings.uncopied_of(name) if acks == ("acks", name) and at_site[-1] else 0
+            row = self.acknowledgements.outflow_of(name)
+            outflow = None if row is None else readings.outflows.names[row]
+            # Where a queue's acknowledgements have an outflow of their own, equal counts say nothing: a message without
+            # a copy, and a copy whose message was consumed, cancel each other out. Ids are compared there.
+            uncopied = readings.uncopied_of(name) if outflow == ("acks", name) and at_site[-1] else 0
             if (at_site != at_peer).any() or uncopied != 0:
                 to_ship = self._to_ship(name)
                 lost = self._beyond(name, at_site - at_peer, to_ship)
-                # If ids of all queues are shipped beside the messages of each, the other site keeps copies of all
-                # done ones.
-                has_ids = acks == ("acks", SHARED)
+                # If one outflow ships the ids of all queues, the other site keeps copies of all consumed messages.
+                has_ids = outflow == ("acks", SHARED)
                 duplicates = 0 if has_ids else self._beyond(name, at_peer - at_site, self._acknowledged(name))
                 if is_all := uncopied is None or (lost is None and has_ids and to_ship is not None):
                     on_its_way = 0 if uncopied is None or to_ship is None else int(to_ship[-1])
                     lost = max(0, int(at_site[-1]) - on_its_way)
                 elif uncopied and uncopied == readings.held(name):
-                    # Messages that a client holds may have lost their copies: the plugin tells uncommitted
-                    # acknowledgements.
+                    # The Continuity Plugin also ships acknowledgements that are not committed, so messages that a
+                    # client holds may have lost their copies.
                     lost = total([lost, max(uncopied, readings.most_delivering(readings.index[name]) or 0)])
                 elif uncopied:
                     # More messages may have lost their copies since.
-                    lost = max(lost or 0, uncopied) if name in self.lost_site.differ else None
+                    lost = max(lost or 0, uncopied) if name in self.lost_site.may_differ else None
                 yield Divergence(name, int(at_site[-1]), int(at_peer[-1]), lost, duplicates, has_ids, is_all, uncopied)
 
     def _depths(self, counts: Counts, *names: str) -> Ints:
@@ -408,14 +413,14 @@ class _Compared:
         row, readings = self.messages.outflow_of(name), self.readings
         # Messages that the other site still had to ship are on their way back.
         back = self._depths(readings.peer_outflows, name, SHARED)
-        return None if row is None else self._of_outflow(readings.outflows.depth, row, _ALL) + back
+        return None if row is None else self._of_outflow(readings.outflows.depth, row, UNBOUNDED) + back
 
     def _acknowledged(self, name: str) -> Ints | None:
         """Return the acknowledgements on their way, or None if nothing ships that queue."""
         counts, row = self.readings.outflows, self.acknowledgements.outflow_of(name)
         if row is None:
-            return None if self.messages.outflow_of(name) is None else np.full(len(self.indices), _ALL)
-        on_its_way = self._of_outflow(counts.depth, row, _ALL) + self._of_outflow(counts.pending, row, 0)
+            return None if self.messages.outflow_of(name) is None else np.full(len(self.indices), UNBOUNDED)
+        on_its_way = self._of_outflow(counts.depth, row, UNBOUNDED) + self._of_outflow(counts.pending, row, 0)
         lost_acks: Ints = np.maximum(on_its_way, self.acknowledgements.lost_acks.get(name, 0))
         return lost_acks + self._depths(self.readings.peer_outflows, name, SHARED)
 
@@ -423,14 +428,15 @@ class _Compared:
         values = grid[row, self.readings.full[self.indices]]
         return np.where(values == NA, unread, values)
 
-    def _beyond(self, name: str, apart: Ints, on_its_way: Ints | None) -> int | None:
-        """Return how much more lay there alone, or None if nobody can say why."""
+    def _beyond(self, name: str, difference: Ints, on_its_way: Ints | None) -> int | None:
+        """Return how much of a difference the messages on their way do not explain, by the least of the readings; None
+        if it lasts, and is more than the queue moved meanwhile: then nobody can say why."""
         if on_its_way is None:
-            return max(0, int(apart[-1]))
-        beyond = np.maximum(0, apart - on_its_way)
-        if name in self.lost_site.differ:
+            return max(0, int(difference[-1]))
+        beyond = np.maximum(0, difference - on_its_way)
+        if name in self.lost_site.may_differ:
             return int(beyond[-1])
-        stays = len(self.indices) >= LEAST and bool((beyond > self._moved(name)).all())
+        stays = len(self.indices) >= LASTING and bool((beyond > self._moved(name)).all())
         return None if stays else int(beyond.min())
 
     def _moved(self, name: str) -> Ints:
@@ -442,4 +448,4 @@ class _Compared:
         before, after = np.maximum(0, self.indices - 1), np.minimum(len(grids.full) - 1, self.indices + 1)
         counted = grids.counted.values()
         moved: Ints = np.sum([count.high[index, after] - count.low[index, before] for count in counted], axis=0)
-        return np.where(grids.start_id[grids.full[before]] == grids.start_id[grids.full[after]], moved, _ALL)
+        return np.where(grids.start_id[grids.full[before]] == grids.start_id[grids.full[after]], moved, UNBOUNDED)

@@ -131,7 +131,7 @@ class LinkDirection(Direction[BrokerView]):
     def repair_calls(self, view: BrokerView, peer: BrokerView | BrokerError) -> list[Call]:
         now, between_s = self._context.monotonic(), self._tools.timeouts.link_between_s * 2**self._restarted
         idle = now - self._progress_at > self._tools.waits.hung_s
-        hangs = _is_started(view) and (idle or not view.link.attached)
+        hangs = any(view.link.links_started.values()) and (idle or not view.link.attached)
         if not hangs or isinstance(peer, BrokerError) or not all(listener.started for listener in peer.link.listeners):
             self._restart_at = None
             return []
@@ -146,14 +146,10 @@ class LinkDirection(Direction[BrokerView]):
         return restart_calls(self.local.last_view())
 
 
-def _is_started(view: BrokerView) -> bool:
-    return view.broker_connection is not None and view.broker_connection.started
-
-
 def why_not_attached(name: str, view: BrokerView) -> str | None:
     if view.link.missing or view.link.attached:
         return None
-    return f"the link of {name} is not {'attached' if _is_started(view) else 'started'}"
+    return f"the link of {name} is not {'attached' if any(view.link.links_started.values()) else 'started'}"
 
 
 def _both(tools: MirrorTools, move: Move, context: StepContext, small: int = 0) -> Wait[BrokerView]:
