@@ -36,7 +36,7 @@ from dr_ctl.topologies.common.verbs.activate import may_open, other_site_open, s
 from dr_ctl.topologies.common.verbs.fence import acting, drafting, paused_as_before, residue_outcome
 from dr_ctl.topologies.common.verbs.undoing import as_before, open_again
 from dr_ctl.topologies.common.view import Queue
-from dr_ctl.topologies.common.waiting import Barrier, Direction, Wait, attached
+from dr_ctl.topologies.common.waiting import SMALL_OUTFLOW, Barrier, Direction, Wait, attached
 from dr_ctl.topologies.common.wants import SOURCE, TARGET, AtBroker, Wants, planning
 
 CUT: Final = "closeConsumerConnectionsForAddress(java.lang.String)"
@@ -299,7 +299,6 @@ def activate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCo
 
 STOPS_S: Final = 75.0  # a bridge whose link had failed takes no start for a minute after its stop
 UNDER_WAY: Final = "messages and processed ids under way between the sites"
-SMALL_OUTFLOW: Final = 500
 AGAIN_S: Final = 2.0
 
 

@@ -43,7 +43,8 @@ from dr_ctl.topologies.common.verbs import activate, fence, proving, quiesce
 from dr_ctl.topologies.common.verbs.fence import residue_outcome
 from dr_ctl.topologies.common.verbs.quiesce import LIFTED, with_pauses_lifted
 from dr_ctl.topologies.common.view import Queue
-from dr_ctl.topologies.common.waiting import Direction, Wait, attached
+from dr_ctl.topologies.common.waiting import MAX_REPAIRS, SMALL_OUTFLOW, Direction, Wait, attached
+from dr_ctl.topologies.common.wants import DEBTS_CLEARED, SOURCE, TARGET, AtBroker, planning
 from dr_ctl.topologies.topology import Cleaner, Unproven
 
 ORIGINAL_DESTINATION: Final = "original-destination"
@@ -189,11 +190,9 @@ class SyncTools(Tools[BrokerView]):
 
 
 NOT_CONNECTED: Final = "it is not connected"
-MAX_RESTARTS: Final = 3
 UNEXPLAINED: Final = "they were consumed at the other site before, or nothing explains why they lie only there"
 CONSUMED: Final = "copies of what was consumed lie there"
 ATTACH_S: Final = 30.0  # a network connector that lost its peer tries again after up to half a minute
-SMALL_OUTFLOW: Final = 500
 UNDER_WAY: Final = "copies under way between the sites"
 
 
@@ -207,7 +206,7 @@ def _switched(view: BrokerView, goal: Goal, when: str | None = None, at_most: in
 def reconnect_calls(view: BrokerView) -> list[Call]:
     """Let a connector that is not connected try at once, instead of after up to half a minute."""
     goals = (Goal.LINK_DOWN, Goal.LINK_UP)
-    return [call for goal in goals for call in _switched(view, goal, NOT_CONNECTED, MAX_RESTARTS)]
+    return [call for goal in goals for call in _switched(view, goal, NOT_CONNECTED, MAX_REPAIRS)]
 
 
 def plan_move(view: BrokerView, queue: Queue, when: str | None = UNEXPLAINED, to: str | None = None) -> Call:
@@ -216,17 +215,17 @@ def plan_move(view: BrokerView, queue: Queue, when: str | None = UNEXPLAINED, to
     return call(view, Goal.MOVE, queue.name, asked, f"move them from {queue.name} to {name}", when, MAX_IDS)
 
 
-draft_catch_up: Final = wants.planning(
-    wants.SOURCE,
+draft_catch_up: Final = planning(
+    SOURCE,
     "{still_serving}the network connector connected, the copy queues small",
-    (lambda at: reconnect_calls(at.view), wants.SOURCE),
+    (lambda at: reconnect_calls(at.view), SOURCE),
     limits=Rules.catching_up,
 )
-_draft_shipping: Final = wants.planning(
-    wants.TARGET,
+_draft_shipping: Final = planning(
+    TARGET,
     "all copies shipped; copies of what was consumed removed; pauses lifted meanwhile",
     *LIFTED,
-    (lambda at: reconnect_calls(at.view), wants.SOURCE),
+    (lambda at: reconnect_calls(at.view), SOURCE),
     limits=Rules.draining,
 )
 
@@ -245,11 +244,11 @@ def draft_drain(rules: Rules, step: RunbookStep, snapshot: SyncSnapshot, move: M
 
 
 # A connected connector is restarted too: a connector that hangs may say that it is connected.
-draft_restart: Final = wants.planning(
-    wants.SOURCE,
+draft_restart: Final = planning(
+    SOURCE,
     "stop and start the network connector of {source}, until it is connected; clients stay where they are",
-    (lambda at: _switched(at.view, Goal.LINK_DOWN), wants.SOURCE),
-    (lambda at: _switched(at.view, Goal.LINK_UP), wants.SOURCE),
+    (lambda at: _switched(at.view, Goal.LINK_DOWN), SOURCE),
+    (lambda at: _switched(at.view, Goal.LINK_UP), SOURCE),
     limits=lambda _, __, move: {"within": move.spec.timeout_s or ATTACH_S},
 )
 
@@ -372,7 +371,7 @@ class Copies(Direction[BrokerView]):
         if view.link.attached or not view.copy_queues:
             self._again_at = self._context.monotonic() + self._timeouts.link_lost_s
             return []
-        if self._restarted >= MAX_RESTARTS or self._context.monotonic() < self._again_at:
+        if self._context.monotonic() < self._again_at:
             return []
         self._restarted += 1
         self._again_at = self._context.monotonic() + self._timeouts.link_between_s * 2**self._restarted
@@ -416,7 +415,7 @@ def restart_link(tools: SyncTools, step: PlannedStep, move: Move, context: StepC
     return attached(tools, step, move, context, "the network connector", detached)
 
 
-def connected(at: wants.AtBroker) -> list[Call]:
+def connected(at: AtBroker) -> list[Call]:
     """Want a connector started if the step stops it: a connector that was stopped, or had no peer, looks the same."""
     return _switched(at.view, Goal.LINK_UP, NOT_CONNECTED) if at.things(Goal.LINK_UP) else []
 
@@ -426,7 +425,7 @@ PROVEN: Final = "the serving site's counters prove that they were consumed there
 UNPROVEN: Final = "they do not lie at the other site, and nothing proves that they were consumed"
 
 
-def _consumed_kept_aside(at: wants.AtBroker) -> list[Call]:
+def _consumed_kept_aside(at: AtBroker) -> list[Call]:
     """Want aside the copies of messages that were consumed at the returned site: there those that it did not ship, and
     at the serving site those that it shipped."""
     view = at.view
@@ -435,25 +434,21 @@ def _consumed_kept_aside(at: wants.AtBroker) -> list[Call]:
     return [plan_move(view, view.by_name[name]) for name in view.copy_queues if name in view.by_name]
 
 
-BOTH: Final = (wants.SOURCE, wants.TARGET)
-LINK_ADMITTED: Final[wants.Wants] = tuple((wants.link_admitted, site) for site in BOTH)
+BOTH: Final = (SOURCE, TARGET)
 # An undo shuts the way again. What came in until then stays, because its duplicates were kept aside before.
-draft_reinstate: Final = wants.planning(
-    wants.TARGET,
+draft_reinstate: Final = planning(
+    TARGET,
     "what was consumed before the loss is kept aside by id; the rest is let in, and both directions ship",
-    *((_consumed_kept_aside, site) for site in (wants.TARGET, wants.SOURCE)),
-    *LINK_ADMITTED,
+    *((_consumed_kept_aside, site) for site in (TARGET, SOURCE)),
+    *wants.LINKS_ADMITTED,
     *((lambda at: reconnect_calls(at.view), site) for site in BOTH),
-    *wants.DEBTS_CLEARED,
+    *DEBTS_CLEARED,
     limits=Rules.while_moving,
 )
-draft_reconcile: Final = wants.planning(
-    wants.TARGET,
+draft_reconcile: Final = planning(
+    TARGET,
     "copies of what was consumed meanwhile removed; both sites compared",
-    (
-        lambda at: [plan_removal(at.view, q, PROVEN) for q in map(at.view.by_name.get, at.view.copy_queues) if q],
-        wants.TARGET,
-    ),
+    (lambda at: [plan_removal(at.view, q, PROVEN) for q in map(at.view.by_name.get, at.view.copy_queues) if q], TARGET),
 )
 
 
@@ -469,13 +464,13 @@ def reinstate(tools: SyncTools, step: PlannedStep, move: Move, context: StepCont
     link_ends = tools.observer.between(move.source, move.target)
     for serving, returned in link_ends:
         findings += _move_duplicates(tools, returned, serving, context)
-    tools.reach(LINK_ADMITTED, move, context)
+    tools.reach(wants.LINKS_ADMITTED, move, context)
     back = [Copies(returned, serving, context, tools.timeouts) for serving, returned in link_ends]
     forth = [Copies(*ends, context, tools.timeouts) for ends in link_ends]
     for wait in (Wait(tools, back, context, UNDER_WAY), Wait(tools, forth, context, UNDER_WAY, SMALL_OUTFLOW)):
         if (failed := wait.until(tools.rules.drain.poll, step.limits)) is not None:
             return replace(failed, text=f"{move.target} is not taken in: {failed.text}")
-    tools.reach(wants.DEBTS_CLEARED, move, context)
+    tools.reach(DEBTS_CLEARED, move, context)
     return Done(tools.return_result.text, document(tools.return_result), tuple(findings))
 
 
@@ -540,18 +535,18 @@ def _lacking(tools: SyncTools, move: Move) -> Iterator[Finding]:
             yield found("DR-RECONCILE-001", queues=brief([finding.text(move.source, move.target) for finding in wrong]))
 
 
-def _unproven(at: wants.AtBroker) -> list[Call]:
+def _unproven(at: AtBroker) -> list[Call]:
     queues = at.view.without_dead_letters.items()
     return [plan_move(at.view, queue, UNPROVEN) for name, queue in queues if named(at.move, name) and queue.depth]
 
 
-draft_keep_aside: Final = wants.planning(
-    wants.SOURCE, "copies at {source} that nothing proves are kept aside, by id", (_unproven, wants.SOURCE)
+draft_keep_aside: Final = planning(
+    SOURCE, "copies at {source} that nothing proves are kept aside, by id", (_unproven, SOURCE)
 )
-draft_put_back: Final = wants.planning(
-    wants.SOURCE,
+draft_put_back: Final = planning(
+    SOURCE,
     "what was kept aside at {source} goes where clients get it",
-    (lambda at: [plan_move(at.view, queue, None, to) for queue, to in aside_at(at.view, at.move) if to], wants.SOURCE),
+    (lambda at: [plan_move(at.view, queue, None, to) for queue, to in aside_at(at.view, at.move) if to], SOURCE),
 )
 
 

@@ -15,7 +15,8 @@ from dr_ctl.topologies.common.session import EVERYTHING, ReadScope, Session
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.view import Broker, Queue, count_text, evidence
 
-AT_MOST: Final = 3
+MAX_REPAIRS: Final = 3  # of a broker, in one wait
+SMALL_OUTFLOW: Final = 500  # a drain of so much is short
 R = TypeVar("R", bound=Broker)
 Readings = Mapping[tuple[str, str], R | BrokerError]
 
@@ -78,8 +79,8 @@ class _Reading(Generic[R]):
 
 class Wait(Generic[R]):
     """A wait for several directions at once. `subject` says what for, `small` how much may be left, `counts` what is
-    counted. With `stalls_unless_falling` only a smaller count is progress, because clients add to it all the time; else
-    any change is. A broker is given `timeout_s` for its answer, and longer after each answer that took longer."""
+    counted. With `falls_only` only a smaller count is progress, because clients add to it all the time; else any change
+    is. A broker is given `timeout_s` for its answer, and longer after each answer that took longer."""
 
     def __init__(
         self,
@@ -91,16 +92,11 @@ class Wait(Generic[R]):
         *,
         counts: str = "",
         scope: ReadScope = EVERYTHING,
-        stalls_unless_falling: bool = False,
+        falls_only: bool = False,
         timeout_s: float | None = None,
     ) -> None:
         self._tools, self._directions, self._context = tools, directions, context
-        self._subject, self._small, self._counts, self._stalls_unless_falling = (
-            subject,
-            small,
-            counts,
-            stalls_unless_falling,
-        )
+        self._subject, self._small, self._counts, self._falls_only = subject, small, counts, falls_only
         self._scope, self._timeout_s = scope, timeout_s
         self.began = self._progress_at = context.monotonic()
         self._repairs: dict[tuple[str, str], int] = {}
@@ -160,9 +156,7 @@ class Wait(Generic[R]):
             if not isinstance(reading, BrokerError) and (names := opened(reading)):
                 broken = f"{site} was opened to clients during the drain: {brief(names)}"
                 return _Reading(readings, left, self.why, Failed(broken))
-        if left is not None and (
-            self.last is None or (left < self.last if self._stalls_unless_falling else left != self.last)
-        ):
+        if left is not None and (self.last is None or (left < self.last if self._falls_only else left != self.last)):
             self._progress_at, self.last = self._context.monotonic(), left
             self.first = left if self.first is None else self.first
         self._context.report_waiting(self._subject, left, next(iter(self.why), None))
@@ -203,7 +197,7 @@ class Wait(Generic[R]):
         for direction in self._directions:
             key = direction.local.site, direction.local.pair
             view, peer = readings[key], readings[direction.remote.site, direction.remote.pair]
-            if isinstance(view, BrokerError) or self._repairs.get(key, 0) >= AT_MOST:
+            if isinstance(view, BrokerError) or self._repairs.get(key, 0) >= MAX_REPAIRS:
                 continue
             if calls := direction.repair_calls(view, peer):
                 self._repairs[key] = self._repairs.get(key, 0) + 1

@@ -169,6 +169,9 @@ def link_admitted(at: AtBroker) -> list[Call]:
     return [*(link.rights_calls(Goal.GRANT) if link.rights_revoked else ()), *opens]
 
 
+LINKS_ADMITTED: Final[Wants] = ((link_admitted, SOURCE), (link_admitted, TARGET))
+
+
 def delivery_resumed(at: AtBroker, when: str | None = None) -> list[Call]:
     was = {*at.was["paused"]}
     return at.missing(resume(at.view, queue, when) for name, queue in at.view.business.items() if name not in was)

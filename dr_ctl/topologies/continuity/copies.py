@@ -284,7 +284,7 @@ def removals(source: SiteView, target: SiteView, compared: Iterable[Compared]) -
             yield from remove(target, lying, Consumed(gone & delivered, covered))
 
 
-def echoes(peer: Reader, target: SiteView) -> dict[str, Consumed]:
+def second_copies(peer: Reader, target: SiteView) -> dict[str, Consumed]:
     """Find by queue the staged messages of a closed site that lie in its queue too: a moved message came back. The site
     needs a single copy, whatever the other site's clients do meanwhile."""
     flows = [

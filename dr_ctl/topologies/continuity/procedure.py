@@ -25,7 +25,7 @@ from dr_ctl.topologies.common.verbs import activate, proving
 from dr_ctl.topologies.common.verbs.activate import peer_state
 from dr_ctl.topologies.common.verbs.quiesce import LIFTED, with_pauses_lifted
 from dr_ctl.topologies.common.view import PeerState
-from dr_ctl.topologies.common.waiting import Wait
+from dr_ctl.topologies.common.waiting import SMALL_OUTFLOW, Wait
 from dr_ctl.topologies.common.wants import SOURCE, TARGET, planning
 from dr_ctl.topologies.continuity import copies, reinstate
 from dr_ctl.topologies.continuity.checks import CHECKS, unreplicated
@@ -34,7 +34,6 @@ from dr_ctl.topologies.continuity.tools import BothWays, ContinuityTools, compar
 from dr_ctl.topologies.continuity.view import WAITS_MS, ContinuitySnapshot, Flow, SiteView
 
 UNDER_WAY: Final = "under way between the sites"
-SMALL_OUTFLOW: Final = 500
 QUIET_READINGS: Final = 2
 
 
@@ -65,13 +64,13 @@ class _WhileServing(BothWays):
         self._since: dict[str, tuple[tuple[int, int], float, int]] = {}
 
     def why(self, source: SiteView, target: SiteView) -> list[str]:
-        reasons = [*self._delivering(source, target)]
+        reasons = [*self._why_delivering(source, target)]
         reasons += [f"a bridge of {view.site} is not connected" for view in (source, target) if not view.link.attached]
         if self.left(source, target) is None:
             reasons.append("what is under way was not read: the continuity plugin has not started")
         return reasons
 
-    def _delivering(self, source: SiteView, target: SiteView) -> Iterator[str]:
+    def _why_delivering(self, source: SiteView, target: SiteView) -> Iterator[str]:
         """Name the messages still being delivered, except messages long refused that this site had before."""
         waits, now_s = self._tools.waits, self._context.monotonic()
         for flow in source.flows:
@@ -112,7 +111,7 @@ def catch_up(tools: ContinuityTools, step: PlannedStep, move: Move, context: Ste
     link_ends = tools.observer.link_ends(move)
     wait = Wait(tools, [_WhileServing(ends, tools, context) for ends in link_ends], context, UNDER_WAY, SMALL_OUTFLOW)
     failed, removed = wait.until(tools.waits.poll_s, step.limits, stable_for=1), 0
-    if failed is None and (removed := _without_echoes(tools, link_ends, context)):
+    if failed is None and (removed := _remove_second_copies(tools, link_ends, context)):
         # The removal took a moment, in which clients worked on.
         failed = wait.until(tools.waits.poll_s, step.limits, stable_for=1)
     if failed is None:
@@ -143,19 +142,19 @@ def catch_up(tools: ContinuityTools, step: PlannedStep, move: Move, context: Ste
     return Done(f"{if_known(wait.last)} under way, less and less", {"under_way": wait.last})
 
 
-def _without_echoes(tools: ContinuityTools, link_ends: Sequence[LinkEnds], context: StepContext) -> int:
+def _remove_second_copies(tools: ContinuityTools, link_ends: Sequence[LinkEnds], context: StepContext) -> int:
     """Remove staged messages that also lie in the target's queue, and count how many were seen to be gone. Remove no
     message where the ids could not be read, for the drain compares all of them."""
     removed = 0
     for _, peer in link_ends:
         try:
             target = peer.read()
-            if twice := copies.echoes(peer.reader(), target):
-                places = [(target.places(name)[1], gone) for name, gone in twice.items()]
+            if second := copies.second_copies(peer.reader(), target):
+                places = [(target.places(name)[1], gone) for name, gone in second.items()]
                 tools.change([call for staged, gone in places for call in copies.remove(target, staged, gone)], context)
-                left = copies.echoes(peer.reader(), target)
+                left = copies.second_copies(peer.reader(), target)
                 removed += sum(
-                    len(gone.ids - (left[name].ids if name in left else set())) for name, gone in twice.items()
+                    len(gone.ids - (left[name].ids if name in left else set())) for name, gone in second.items()
                 )
         except BrokerError as error_:
             context.notice(f"second copies at {peer.site} are left for the drain: {error_}")
@@ -194,7 +193,7 @@ class _BehindFence(BothWays):
         self._tools, self._move, self._context = tools, move, context
         self.begun: list[PairReading[SiteView]] = []
         self.removed: dict[str, set[str]] = {}  # the ids, by queue
-        self._calm = 0
+        self._quiet = 0
         self._same = False  # the last comparison left nothing to remove, and nothing was on its way since
         self._removals: list[Call] = []
 
@@ -207,10 +206,10 @@ class _BehindFence(BothWays):
         reasons = [reason for view in views for reason in view.link.unsettled()]
         reasons += [f"{view.site} was opened" for view in views if view.open]
         still = not reasons or not any([*view.uncomparable(), *why_clients_are_not_out(view)] for view in views)
-        self._calm, self._same, self._removals = self._calm + 1 if still else 0, self._same and still, []
-        if self._same or self._calm < QUIET_READINGS:
+        self._quiet, self._same, self._removals = self._quiet + 1 if still else 0, self._same and still, []
+        if self._same or self._quiet < QUIET_READINGS:
             return reasons if self._same else reasons or ["it was not still for long enough"]
-        return [*reasons, *self._compared(source, target, quiet=not reasons)]
+        return [*reasons, *self._compare(source, target, quiet=not reasons)]
 
     def _note_begun(self, source: SiteView, target: SiteView) -> None:
         # The time is that of the reading's end, because its numbers may be that young.
@@ -222,7 +221,7 @@ class _BehindFence(BothWays):
         else:
             self.begun = [*was, now] if not common_blockers(now, was[0]) else was[:1]
 
-    def _compared(self, source: SiteView, target: SiteView, *, quiet: bool) -> Iterator[str]:
+    def _compare(self, source: SiteView, target: SiteView, *, quiet: bool) -> Iterator[str]:
         """Plan to remove messages that must not be delivered, which has to settle; gives why the wait goes on."""
         tools, move = self._tools, self._move
         had, accepted = tools.already_delivered.get(source.pair, {}), move.spec.accept_difference
@@ -248,7 +247,7 @@ class _BehindFence(BothWays):
         for queue, ids in gone.items():
             yield f"{len(ids)} message(s) of {queue} at {target.site} that must not be delivered"
             self.removed.setdefault(queue, set()).update(ids)
-            self._calm, self.begun = 0, self.begun[:1]
+            self._quiet, self.begun = 0, self.begun[:1]
 
     def repair_calls(self, _source: SiteView, _target: SiteView | BrokerError) -> list[Call]:
         return self._removals
@@ -346,7 +345,7 @@ def _watch(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepC
         why = "it is deactivated again and again" if again > MAX_AGAIN else if_known(waited.reading[0])
         finding = found("DR-CONT-016", target=move.target, why=why)
         return Failed(f"{move.target} was opened, but {why}", findings=(finding,), code=ExitCode.INCOMPLETE)
-    findings = _left_staged(tools, move, context)
+    findings = _report_staged(tools, move, context)
     if not again:
         return Done("no command undid the activation", findings=findings)
     try:
@@ -358,17 +357,17 @@ def _watch(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepC
     return Done(f"activated again {again} time(s) after a late command", findings=findings)
 
 
-def _left_staged(tools: ContinuityTools, move: Move, context: StepContext) -> tuple[Finding, ...]:
+def _report_staged(tools: ContinuityTools, move: Move, context: StepContext) -> tuple[Finding, ...]:
     """Report messages that their queue was offered and has not taken for longer than bridges confirm late."""
 
-    def handed() -> dict[tuple[str, str], Flow]:
+    def stuck() -> dict[tuple[str, str], Flow]:
         views = tools.observer.read_at(move.target)
         return {(view.pair, flow.queue): flow for view in views for flow in view.flows if flow.stuck}
 
-    if not (first := handed()):
+    if not (first := stuck()):
         return ()
     context.wait(tools.waits.window_s)
-    left = [flow for key, flow in handed().items() if key in first and first[key].stands == flow.stands]
+    left = [flow for key, flow in stuck().items() if key in first and first[key].stands == flow.stands]
     numbers, bridges = ([f"{flow.queue}: {flow.staging.depth}" for flow in left], [f.target_bridge.name for f in left])
     finding = found("DR-CONT-018", target=move.target, numbers=brief(numbers), left=brief(bridges))
     return (finding,) if left else ()

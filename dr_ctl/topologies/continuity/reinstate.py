@@ -86,7 +86,6 @@ def acks_shipped(at: AtBroker) -> Iterator[Call]:
 
 HELD: Final[Wants] = ((_held, SOURCE), (_acks_held, TARGET))
 FORGOTTEN: Final[Wants] = ((_forgotten, SOURCE), (_forgotten, TARGET))
-LISTENING: Final[Wants] = ((link_admitted, SOURCE), (link_admitted, TARGET))
 SHIPPED: Final[Wants] = ((lambda at: at.missing(acks_shipped(at)), TARGET),)
 DELIVERED: Final[Wants] = ((_delivers, SOURCE), (_talks, SOURCE), (_talks, TARGET), *wants.DEBTS_CLEARED)
 draft: Final = planning(
@@ -195,7 +194,7 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepCont
 
 def _bring_in(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> None:
     """Bring in messages, then acknowledgements, then remove messages that were done; the delivery stays held."""
-    tools.send_missing(LISTENING, move, context)
+    tools.send_missing(wants.LINKS_ADMITTED, move, context)
     link_ends = tools.observer.between(move.source, move.target)
     for acks in (False, True):
         if acks:

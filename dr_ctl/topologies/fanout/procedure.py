@@ -27,6 +27,7 @@ from dr_ctl.topologies.common.tools import Sender, StepFailed, Tools, must_be_no
 from dr_ctl.topologies.common.topology import COMMON, TopologyDefinition
 from dr_ctl.topologies.common.verbs import fence, proving, quiesce
 from dr_ctl.topologies.common.verbs.quiesce import LIFTED, to_pause, with_pauses_lifted
+from dr_ctl.topologies.common.wants import DEBTS_CLEARED, SOURCE, TARGET, AtBroker, SiteOf, Want, Wants, planning
 from dr_ctl.topologies.fanout import checks, reading
 from dr_ctl.topologies.fanout.checks import CHECKS, TAKEN, Undecided, nothing_owed, possible_duplicates
 from dr_ctl.topologies.fanout.reading import READS, Comparing, ComparisonMode, LinkEnds, Observer, Session, is_carried
@@ -39,12 +40,12 @@ LISTED: Final = 1000  # ids of a queue; the calls in the journal name all of the
 IDLE: Final = 3  # rounds in which no client was shown what lacks
 
 
-def _removed(at: wants.AtBroker) -> list[Call]:
+def _removed(at: AtBroker) -> list[Call]:
     queues = at.view.without_dead_letters.values()
     return [by_ids.plan_removal(at.view, queue, CONSUMED, at.view.own.id_header) for queue in queues]
 
 
-def _copied(at: wants.AtBroker) -> list[Call]:
+def _copied(at: AtBroker) -> list[Call]:
     view = at.view
     return [
         call(view, Goal.COPY, name, {COPY: name, IDS: ["…"]}, f"copy them to {name} by their ids", LACKING, MAX_IDS)
@@ -52,7 +53,7 @@ def _copied(at: wants.AtBroker) -> list[Call]:
     ]
 
 
-def _stands_still(at: wants.AtBroker) -> list[Call]:
+def _stands_still(at: AtBroker) -> list[Call]:
     """Stop dispatch while both sites are compared, unless a store of ids tells what was consumed."""
     view = at.view
     if not view.open or view.own.stored or PAUSES in view.denied:
@@ -61,40 +62,38 @@ def _stands_still(at: wants.AtBroker) -> list[Call]:
     return [pause(view, queue, when) for queue in to_pause(at)]
 
 
-def _goes_on(at: wants.AtBroker) -> list[Call]:
+def _goes_on(at: AtBroker) -> list[Call]:
     rested = at.things(Goal.PAUSE)
     return [resume(at.view, queue, "it is paused") for name, queue in at.view.business.items() if name in rested]
 
 
-def resting(site: wants.SiteOf, *between: tuple[wants.Want, wants.SiteOf]) -> wants.Wants:
+def resting(site: SiteOf, *between: tuple[Want, SiteOf]) -> Wants:
     """Let the serving site deliver nothing meanwhile."""
     return ((_stands_still, site), *between, (_goes_on, site))
 
 
-REMOVED: Final = (_removed, wants.TARGET)
-COPIED: Final = (_copied, wants.TARGET)
+REMOVED: Final = (_removed, TARGET)
+COPIED: Final = (_copied, TARGET)
 # Consumed messages are removed before the drain, which then has only those that are consumed in between.
-draft_catch_up: Final = wants.planning(
-    wants.TARGET,
+draft_catch_up: Final = planning(
+    TARGET,
     "{still_serving}what was consumed at {source} is removed at {target} by its ids",
     REMOVED,
     limits=Rules.catching_up,
 )
-draft_drain: Final = wants.planning(
-    wants.TARGET,
+draft_drain: Final = planning(
+    TARGET,
     "both compared by id: what was consumed is removed at {target}, what it lacks is copied there; pauses lifted "
     "meanwhile",
     *(*LIFTED, REMOVED, COPIED),
     limits=lambda rules, _, move: {"within": rules.within(move)},
 )
-draft_trim: Final = wants.planning(
-    wants.SOURCE,
-    "what was consumed at {target} is removed at {source} by its ids",
-    *resting(wants.TARGET, (_removed, wants.SOURCE)),
+draft_trim: Final = planning(
+    SOURCE, "what was consumed at {target} is removed at {source} by its ids", *resting(TARGET, (_removed, SOURCE))
 )
 # Messages that the store of ids knows are removed before clients are let in.
-draft_settle: Final = wants.planning(
-    wants.TARGET, "what consumers of {source} had done, as their store of ids says, is removed at {target}", REMOVED
+draft_settle: Final = planning(
+    TARGET, "what consumers of {source} had done, as their store of ids says, is removed at {target}", REMOVED
 )
 
 
@@ -267,8 +266,8 @@ class Reconciler:
         outcomes = self._tools.change(calls, self._context)
         stayed = reading.listed_to_the_end(session, view.by_name[queue]).ids & gone.ids
         self.removed[queue] |= gone.ids - stayed
-        why = f"of {len(gone.ids)} message(s) could not be removed from {queue} at {view.site}"
-        must_be_none(stayed, why, outcomes)
+        what = f"of {len(gone.ids)} message(s) could not be removed from {queue} at {view.site}"
+        must_be_none(stayed, what, outcomes)
 
     def _copy(self, ends: LinkEnds, queue: str, lacks: Collection[str]) -> None:
         """Copy the messages that the first broker shows to a client. Others may be on their way to a consumer."""
@@ -284,8 +283,8 @@ class Reconciler:
         target.carries = {}
         arrived = reading.listed_to_the_end(target, target.read().by_name.get(queue)).ids
         self.copied[queue] |= messages.keys() & arrived
-        why = f"of {len(messages)} message(s) of {queue} could not be copied to {target.site}"
-        must_be_none(messages.keys() - arrived, why, outcomes, "they are not there")
+        what = f"of {len(messages)} message(s) of {queue} could not be copied to {target.site}"
+        must_be_none(messages.keys() - arrived, what, outcomes, "they are not there")
 
 
 def catch_up(tools: FanoutTools, _step: PlannedStep, move: Move, context: StepContext) -> Outcome:
@@ -327,15 +326,13 @@ def settle(tools: FanoutTools, _step: PlannedStep, move: Move, context: StepCont
 
 
 # An undo leaves messages copied and removed: copies lie at both sites, and the rest was consumed.
-draft_reinstate: Final = wants.planning(
-    wants.TARGET,
+draft_reinstate: Final = planning(
+    TARGET,
     "compared by id: what was consumed since is removed at {target}, what came since is copied there",
-    *(*resting(wants.SOURCE, REMOVED, COPIED), *wants.DEBTS_CLEARED),
+    *(*resting(SOURCE, REMOVED, COPIED), *DEBTS_CLEARED),
     limits=Rules.while_moving,
 )
-draft_reconcile: Final = wants.planning(
-    wants.TARGET, "what was consumed meanwhile removed; both sites compared", REMOVED, COPIED
-)
+draft_reconcile: Final = planning(TARGET, "what was consumed meanwhile removed; both sites compared", REMOVED, COPIED)
 
 
 def residue(tools: FanoutTools, move: Move, _context: StepContext, _was_open: bool) -> Outcome:
@@ -351,7 +348,7 @@ def reinstate(tools: FanoutTools, step: PlannedStep, move: Move, context: StepCo
         return NotNeeded(f"{move.target} is taken in already")
     reconciler = Reconciler(tools, move.source, move.target, move, context)
     reconciler.all(copied=True).at_rest(step, move, copied=True)
-    tools.reach(wants.DEBTS_CLEARED, move, context)
+    tools.reach(DEBTS_CLEARED, move, context)
     messages = [f"{queue} {ident}" for queue, alone in reconciler.unmatched.items() for ident in sorted(alone)]
     lie_alone = [found("DR-FAN-006", count=len(messages), target=move.target, items=brief(messages))]
     return reconciler.done(*(lie_alone if messages else ()))

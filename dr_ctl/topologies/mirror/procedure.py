@@ -36,7 +36,7 @@ from dr_ctl.topologies.common.verbs.fence import residue_outcome
 from dr_ctl.topologies.common.verbs.quiesce import LIFTED, with_pauses_lifted
 from dr_ctl.topologies.common.verbs.undoing import as_before
 from dr_ctl.topologies.common.view import Residue
-from dr_ctl.topologies.common.waiting import Direction, Wait, attached
+from dr_ctl.topologies.common.waiting import MAX_REPAIRS, SMALL_OUTFLOW, Direction, Wait, attached
 from dr_ctl.topologies.common.wants import SOURCE, TARGET, AtBroker, Wants, links_as_before, planning
 from dr_ctl.topologies.mirror.checks import CHECKS
 from dr_ctl.topologies.mirror.reading import READS, RESIDUE_UP_TO, Browsed, Session, browsed, residue
@@ -46,9 +46,7 @@ from dr_ctl.topologies.mirror.view import ORIGINS_UP_TO, BrokerView, MirrorSnaps
 STOP_LINK: Final = "stopBrokerConnection(java.lang.String)"
 START_LINK: Final = "startBrokerConnection(java.lang.String)"
 NOT_ATTACHED: Final = "the link is not attached, or ships nothing, although the peer answers"
-MAX_RESTARTS: Final = 3
 EVENTS: Final = " event(s)"
-SMALL_OUTFLOW: Final = 500
 WAITS: Final = "acknowledgements wait to be applied"
 STALE_COUNT: Final = (
     "if that never falls, the active node carries a count from when it was active before: let another one take over, "
@@ -67,7 +65,7 @@ def _switch_link(view: BrokerView, goal: Goal, when: str | None = None, at_most:
 def restart_calls(view: BrokerView) -> list[Call]:
     """Stop and start a link: a hung handshake is otherwise waited out, which takes a minute."""
     goals = (Goal.LINK_DOWN, Goal.LINK_UP)
-    return [asked for goal in goals for asked in _switch_link(view, goal, NOT_ATTACHED, MAX_RESTARTS)]
+    return [asked for goal in goals for asked in _switch_link(view, goal, NOT_ATTACHED, MAX_REPAIRS)]
 
 
 def link_started(at: AtBroker) -> list[Call]:
@@ -136,7 +134,7 @@ class LinkDirection(Direction[BrokerView]):
             self._restart_at = None
             return []
         self._restart_at = now + self._tools.timeouts.link_lost_s if self._restart_at is None else self._restart_at
-        if (not idle and now < self._restart_at) or self._restarted >= MAX_RESTARTS:
+        if not idle and now < self._restart_at:
             return []
         self._restart_at, self._progress_at = now + between_s, now
         self._restarted += 1
@@ -329,8 +327,6 @@ def move_calls(view: BrokerView, queue: str, messages: Mapping[Origin, int]) -> 
 
 
 QUIET_READINGS: Final = 5
-# Producers go on at the serving site: so many of its events are always under way, and more of them hold the residue up.
-BACKLOG: Final = 500
 
 
 def _queues_paused(at: AtBroker) -> list[Call]:
@@ -339,15 +335,15 @@ def _queues_paused(at: AtBroker) -> list[Call]:
     return at.missing(pause(at.view, queue, lasting=True) for queue in at.view.business.values())
 
 
-QUEUES_PAUSED: Final[Wants] = ((_queues_paused, wants.SOURCE),)
+QUEUES_PAUSED: Final[Wants] = ((_queues_paused, SOURCE),)
 # A returned site still keeps the other out if it was itself the survivor of an earlier failover.
 LINK_ADMITTED: Final[Wants] = (
-    (wants.link_admitted, wants.SOURCE),
-    (lambda at: [*wants.link_admitted(at), *link_started(at)], wants.TARGET),
+    (wants.link_admitted, SOURCE),
+    (lambda at: [*wants.link_admitted(at), *link_started(at)], TARGET),
 )
-RESUMED_AND_CLEARED: Final[Wants] = ((wants.delivery_resumed, wants.SOURCE), *wants.DEBTS_CLEARED)
-draft_reinstate: Final = wants.planning(
-    wants.TARGET,
+RESUMED_AND_CLEARED: Final[Wants] = ((wants.delivery_resumed, SOURCE), *wants.DEBTS_CLEARED)
+draft_reinstate: Final = planning(
+    TARGET,
     "its residue is let in while nothing is delivered; both directions drain",
     *(*QUEUES_PAUSED, *LINK_ADMITTED, *RESUMED_AND_CLEARED),
     limits=Rules.while_moving,
@@ -393,7 +389,7 @@ def reinstate(tools: MirrorTools, step: PlannedStep, move: Move, context: StepCo
         for local, peer in link_ends
     ]
     subject, events = f"of {move.target}'s residue under way", [event for two in both for event in two]
-    wait = Wait(tools, events, context, subject, counts=EVENTS, scope=ReadScope.OUTFLOW, stalls_unless_falling=True)
+    wait = Wait(tools, events, context, subject, counts=EVENTS, scope=ReadScope.OUTFLOW, falls_only=True)
     failed = wait.until(tools.rules.drain.poll, step.limits, stable_for=QUIET_READINGS)
     if failed is not None:
         return replace(failed, text=f"{move.target} is not taken in: {failed.text}")
@@ -444,8 +440,9 @@ class _FromReturned(LinkDirection):
     def left(self, local: BrokerView, peer: BrokerView) -> int | None:
         super().left(local, peer)
         is_attached = not any(why_not_attached(view.site, view) for view in (local, peer))
+        # The serving site's producers go on: few of its events hold no residue up.
         backlog = peer.under_way or 0
-        left = total((local.under_way, peer.link.unapplied, backlog if backlog > BACKLOG else 0))
+        left = total((local.under_way, peer.link.unapplied, backlog if backlog > SMALL_OUTFLOW else 0))
         self._left = left if is_attached else None
         return self._left
 

@@ -74,7 +74,7 @@ class StoreTools(Tools[BrokerView]):
         return f"{' or '.join(starts)}: the first that starts takes the store and serves"
 
 
-def _planning_replica(
+def _planning(
     site: SiteOf, summary: str, limits: Limits
 ) -> Callable[[Rules, RunbookStep, Snapshot[BrokerView], Move], StepPlan]:
     """Draft a wait for the store's replica, or nothing to wait for where both sites use one store."""
@@ -82,10 +82,8 @@ def _planning_replica(
     return lambda rules, step, snapshot, move: (no_wait if snapshot.one_store else wait)(rules, step, snapshot, move)
 
 
-draft_catch_up: Final = _planning_replica(
-    SOURCE, "{still_serving}the replica of the store not far behind", Rules.catching_up
-)
-draft_drain: Final = _planning_replica(TARGET, "the replica of the store has all of it", Rules.draining)
+draft_catch_up: Final = _planning(SOURCE, "{still_serving}the replica of the store not far behind", Rules.catching_up)
+draft_drain: Final = _planning(TARGET, "the replica of the store has all of it", Rules.draining)
 # Only debts are cleared: the returned broker waits by itself.
 draft_reinstate: Final = planning(TARGET, "{target} waits for the store; debts are cleared", *DEBTS_CLEARED)
 
@@ -137,19 +135,14 @@ def draft_activate(rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerVi
     sources, targets = snapshot.views(move.source), snapshot.views(move.target)
     fails_over = move.spec.operation == FAILOVER
     gives_up = [] if fails_over else [hand_over(view, move.target) for view in sources if view.answered]
-    starts_former = [] if fails_over else [call for view in sources for call in start(view, ENDED)]
-    starts_target = [] if fails_over else [call for view in targets for call in start(view, ENDED)]
+    former = [] if fails_over else [call for view in sources for call in start(view, ENDED)]
+    target = [] if fails_over else [call for view in targets for call in start(view, ENDED)]
     # A waiting broker tries for the lock once in a lease; the lease of a row has to end before that.
     leases_s = [view.own.lease_s * (2 if view.own.lease_is_row else 1) for view in (*sources, *targets)]
     takes_s = max(leases_s, default=0.0)
     summary = "the target takes the store" if fails_over else f"{move.source} gives up the store, the target takes it"
     proven = "the lock and a test login" if any(view.can_try_login for view in targets) else "the lock"
-    phases = {
-        HANDOVER: gives_up,
-        "strikes": receipts.removals(snapshot),
-        START_FORMER: starts_former,
-        START_TARGET: starts_target,
-    }
+    phases = {HANDOVER: gives_up, "strikes": receipts.removals(snapshot), START_FORMER: former, START_TARGET: target}
     calls = tuple(call for phase, made in phases.items() for call in in_phase(phase, made))
     limits = {"within": takes_s + rules.timeouts.store_taken_s}
     return StepPlan(move.target, f"{summary}; proven by {proven}", calls, limits=limits)

@@ -38,12 +38,12 @@ from dr_ctl.topologies.continuity.copies import (
     Compared,
     chosen,
     compare,
-    echoes,
     followed,
     ids,
     in_calls,
     present,
     removals,
+    second_copies,
 )
 from dr_ctl.topologies.continuity.reading import read, serving
 from dr_ctl.topologies.continuity.tools import ContinuityGate, PluginTimeouts
@@ -330,7 +330,7 @@ def test_an_echo_is_staged_and_in_the_queue_of_the_same_site() -> None:
     """Whatever else is staged there may be the only copy, whether its queue has it at the other site or not."""
     paris = broker("paris", flow("orders", staged=3), depths={"orders": 2})
     remote: Any = Listings(orders=(["a", "b"], []), orders_in_mirror=(["b", "null"], ["c"]))
-    assert {name: gone.ids for name, gone in echoes(remote, paris).items()} == {"orders": frozenset("b")}
+    assert {name: gone.ids for name, gone in second_copies(remote, paris).items()} == {"orders": frozenset("b")}
 
 
 @pytest.mark.parametrize(
@@ -338,10 +338,10 @@ def test_an_echo_is_staged_and_in_the_queue_of_the_same_site() -> None:
     [(1, 0, False), (0, 1, False), (1, 1, True), (1, IDS_UP_TO, False)],
     ids=["nothing in the queue", "nothing staged", "its bridge has taken it", "too deep"],
 )
-def test_nobody_is_asked_for_echoes_where_none_can_be_removed(staged: int, depth: int, delivers: bool) -> None:
+def test_nobody_is_asked_for_second_copies_where_none_can_be_removed(staged: int, depth: int, delivers: bool) -> None:
     delivering = bridge("orders.in.mirror.bridge", started=delivers)
     paris = broker("paris", flow("orders", staged=staged, target_bridge=delivering), depths={"orders": depth})
-    assert echoes(cast("Any", Listings), paris) == {}  # the class answers nothing
+    assert second_copies(cast("Any", Listings), paris) == {}  # the class answers nothing
 
 
 def test_many_are_removed_in_batches_and_quotes_stay_inside() -> None:

@@ -32,10 +32,10 @@ from dr_ctl.topologies.common.rules import Rules, not_accepted
 from dr_ctl.topologies.common.session import FOR_GATE, ReadScope, change
 from dr_ctl.topologies.common.snapshot import Silent
 from dr_ctl.topologies.common.view import Acceptor, Config, Connection, Consumer
-from dr_ctl.topologies.common.waiting import Wait
+from dr_ctl.topologies.common.waiting import MAX_REPAIRS, Wait
 from dr_ctl.topologies.mirror import procedure
 from dr_ctl.topologies.mirror.checks import CHECKS
-from dr_ctl.topologies.mirror.procedure import EVENTS, MAX_RESTARTS, STALE_COUNT, WAITS, LinkDirection
+from dr_ctl.topologies.mirror.procedure import EVENTS, STALE_COUNT, WAITS, LinkDirection
 from dr_ctl.topologies.mirror.reading import Observer
 from dr_ctl.topologies.mirror.tools import MirrorGate, MirrorTimeouts
 from dr_ctl.topologies.mirror.view import (
@@ -351,10 +351,10 @@ def test_what_keeps_it_from_ending_is_said(now: Callable[[float], Any], says: st
     ("now", "restarts"),
     [
         (lambda at_s: flow(10, 10 + int(10 * at_s)), 0),
-        (lambda _: flow(10, 10), MAX_RESTARTS),
-        (lambda at_s: flow(10 + int(at_s), 10 + int(at_s)), MAX_RESTARTS),
+        (lambda _: flow(10, 10), MAX_REPAIRS),
+        (lambda at_s: flow(10 + int(at_s), 10 + int(at_s)), MAX_REPAIRS),
         (lambda _: flow(0, 10, pending=1), 0),
-        (lambda _: flow(10, 10, attached=False), MAX_RESTARTS),
+        (lambda _: flow(10, 10, attached=False), MAX_REPAIRS),
     ],
     ids=["ships", "ships nothing", "ships nothing while more comes", "has nothing to ship", "not attached"],
 )
