@@ -99,7 +99,7 @@ class Pair:
             overtaken = came if came > _explained_arrivals(messages, sent) else None
         not_shipped = [queue for queue in readings.index if of.selects(queue) and messages.outflow_of(queue) is None]
         not_shipped += [
-            queue.name for queue in apart.queues.values() if queue.uncopied is None and queue.name in readings.index
+            name for name, queue in apart.queues.items() if queue.uncopied is None and name in readings.index
         ]
         return cls(name, readings, messages, acknowledgements, copies, delivering, apart, not_shipped, overtaken)
 

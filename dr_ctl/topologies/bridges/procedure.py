@@ -166,10 +166,7 @@ def residue(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCon
     residues = {view.pair: view.link.residue for view in tools.observer.read_at(move.target)}
     tools.residue = {pair: residue for pair, residue in residues.items() if residue is not None}
     return residue_outcome(
-        move,
-        context,
-        [*residues.values()],
-        lambda total: f"{total.messages} message(s) and {total.acks} processed id(s)",
+        move, context, [*residues.values()], lambda of: f"{of.messages} message(s) and {of.acks} processed id(s)"
     )
 
 
@@ -524,10 +521,8 @@ def settle_ids(tools: BridgesTools, move: Move, context: StepContext) -> Outcome
     known = [count for count in (ids, max(0, held - left) if held is not None else None) if count is not None]
     if known and min(known) == 0:
         return Done("as it was")
-    most, why = (
-        f"at most {min(known)}" if known else "an unknown number of",
-        "the ids that say they are done did not come",
-    )
+    most = f"at most {min(known)}" if known else "an unknown number of"
+    why = "the ids that say they are done did not come"
     return Done("as it was", findings=(found("DR-RETURN-007", most=most, target=move.target, why=why),))
 
 

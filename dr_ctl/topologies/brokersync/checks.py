@@ -144,8 +144,8 @@ def surplus(case: Case[BrokerView], view: BrokerView, peer: BrokerView) -> dict[
 def _residue(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> Iterator[Finding]:
     traffic = case.snapshot.traffic.get(source.pair, {})
     for counted, copies, why in unproven(source, target, case.rules.queues, traffic):
-        if case.move.spec.accept_difference.get(counted.queue) == counted.more:
-            yield found("DR-SYNC-005.left", queue=counted.queue, site=target.site, count=counted.more)
+        if case.move.spec.accept_difference.get(counted.queue) == counted.difference:
+            yield found("DR-SYNC-005.left", queue=counted.queue, site=target.site, count=counted.difference)
         else:
             yield unproven_copies(counted, copies, why, source, target)
 

@@ -131,7 +131,7 @@ class SyncGate(Gate[BrokerView]):
         for counted in checks.counts(view, peer, self.observer.queues):
             if counted.source:
                 depths[counted.queue] = counted.source
-            if counted.more or not counted.source:
+            if counted.difference or not counted.source:
                 continue
             now_there = _counts(view, counted.queue), _counts(peer, counted.queue)
             if self._alike.get((view.pair, counted.queue)) != now_there:
@@ -235,8 +235,7 @@ def draft_drain(rules: Rules, step: RunbookStep, snapshot: SyncSnapshot, move: M
     shipping = _draft_shipping(rules, step, snapshot, move)
     removals = (
         plan_removal(peer, peer.by_name[name], CONSUMED)
-        for view in snapshot.views(move.source)
-        if (peer := snapshot.view(move.target, view.pair)) is not None
+        for view, peer in snapshot.both(move.source, move.target)
         for name in view.copy_queues
         if name in peer.by_name
     )
@@ -295,7 +294,9 @@ def _remove_at_pair(
             continue
         if counted.queue not in deep:
             differences.append(_compared(tools, source, target, ends, counted))
-        elif counted.more and counted.size != accepted.get(counted.queue):  # the gate compares queues of equal counts
+        elif counted.difference and counted.size != accepted.get(
+            counted.queue
+        ):  # the gate compares queues of equal counts
             text = f"{counted.text(source.site, target.site)}: too many to compare by id in time"
             raise StepFailed(Failed(text, findings=(not_compared(counted, source.site, target.site),)))
     for difference in differences:
@@ -434,14 +435,13 @@ def _consumed_kept_aside(at: AtBroker) -> list[Call]:
     return [plan_move(view, view.by_name[name]) for name in view.copy_queues if name in view.by_name]
 
 
-BOTH: Final = (SOURCE, TARGET)
 # An undo shuts the way again. What came in until then stays, because its duplicates were kept aside before.
 draft_reinstate: Final = planning(
     TARGET,
     "what was consumed before the loss is kept aside by id; the rest is let in, and both directions ship",
     *((_consumed_kept_aside, site) for site in (TARGET, SOURCE)),
     *wants.LINKS_ADMITTED,
-    *((lambda at: reconnect_calls(at.view), site) for site in BOTH),
+    *((lambda at: reconnect_calls(at.view), site) for site in (SOURCE, TARGET)),
     *DEBTS_CLEARED,
     limits=Rules.while_moving,
 )
@@ -527,11 +527,9 @@ def reconcile(tools: SyncTools, _step: PlannedStep, move: Move, context: StepCon
 
 def _lacking(tools: SyncTools, move: Move) -> Iterator[Finding]:
     snapshot = tools.observer.observe()
-    for pair in snapshot.sites[move.source]:
-        view, peer = snapshot.view(move.source, pair), snapshot.view(move.target, pair)
-        if view is None or peer is None or not view.copy_queues:
-            continue
-        if wrong := checks.lacking(view, peer, tools.observer.queues, snapshot.traffic.get(pair, {})):
+    for view, peer in snapshot.both(move.source, move.target):
+        wrong = checks.lacking(view, peer, tools.observer.queues, snapshot.traffic.get(view.pair, {}))
+        if wrong and view.copy_queues:
             yield found("DR-RECONCILE-001", queues=brief([finding.text(move.source, move.target) for finding in wrong]))
 
 

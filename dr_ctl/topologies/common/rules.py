@@ -48,12 +48,12 @@ class Counts:
         return f"{self.queue}: {self.source} at {source}, {self.target} at {target}"
 
     @property
-    def more(self) -> int:
+    def difference(self) -> int:
         return self.target - self.source
 
     @property
     def size(self) -> int:
-        return abs(self.more)
+        return abs(self.difference)
 
 
 def at_both(source: Broker, target: Broker, queues: Queues) -> Iterator[Counts]:
@@ -68,7 +68,7 @@ def at_both(source: Broker, target: Broker, queues: Queues) -> Iterator[Counts]:
 def not_accepted(several: Iterable[Counts], move: Move) -> list[Counts]:
     """Return the differing counts that were not accepted at exactly their difference."""
     accepted = move.spec.accept_difference
-    return [counts for counts in several if counts.more and accepted.get(counts.queue) != counts.size]
+    return [counts for counts in several if counts.difference and accepted.get(counts.queue) != counts.size]
 
 
 def holding(view: Broker) -> str:

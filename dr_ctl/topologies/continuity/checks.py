@@ -162,11 +162,8 @@ def _compared(view: SiteView) -> str | None:
 
 
 def _bridges(view: SiteView) -> str | None:
-    return (
-        f"{len(view.link.links_started)} bridge(s), {'' if view.link.attached else 'not '}connected"
-        if _started(view)
-        else None
-    )
+    connected = "connected" if view.link.attached else "not connected"
+    return f"{len(view.link.links_started)} bridge(s), {connected}" if _started(view) else None
 
 
 BY_BROKER: Final[Sequence[Named[SiteView]]] = (

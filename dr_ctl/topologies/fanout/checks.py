@@ -81,11 +81,11 @@ def _undecided(counts: Counts, source: BrokerView, target: str, checkpoints: Che
         return Undecided(unmatched, UNMATCHED)
     forward = now.first.site == source.site
     view, peer = (now.first, now.second) if forward else (now.second, now.first)
-    taken, more = now.taken_per_s[source.site], max(counts.more, unmatched)
+    taken, more = now.taken_per_s[source.site], max(counts.difference, unmatched)
     if (since := checkpoints.since(counts.queue, view, peer)) is None:
         return Undecided(now.unmatched.get(target, more), NOT_COUNTED, taken)
     first, second = (since.local, since.remote) if forward else (since.remote, since.local)
-    if now.level(first, second) and counts.more - unmatched <= since.consumed(view.counters, peer.counters):
+    if now.level(first, second) and counts.difference - unmatched <= since.consumed(view.counters, peer.counters):
         return Undecided(unmatched, UNMATCHED)
     return Undecided(more, ONE_SITE_ALONE, taken)
 

@@ -454,7 +454,7 @@ def _counted(
         }
 
     try:
-        now = read([counted.queue for counted in counts(view, peer, Queues()) if counted.more])
+        now = read([counted.queue for counted in counts(view, peer, Queues()) if counted.difference])
         since = {name: kept(ends).since(name, counted.first, counted.second) for name, counted in now.items()}
         if apart := [name for name, at in since.items() if at is not None and not now[name].level(at.local, at.remote)]:
             system().sleep(observer.timeouts.apart_s)  # a message may have been on its way all that time

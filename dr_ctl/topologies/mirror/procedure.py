@@ -46,6 +46,7 @@ from dr_ctl.topologies.mirror.view import ORIGINS_UP_TO, BrokerView, MirrorSnaps
 STOP_LINK: Final = "stopBrokerConnection(java.lang.String)"
 START_LINK: Final = "startBrokerConnection(java.lang.String)"
 NOT_ATTACHED: Final = "the link is not attached, or ships nothing, although the peer answers"
+UNDER_WAY: Final = "events under way between the sites"
 EVENTS: Final = " event(s)"
 WAITS: Final = "acknowledgements wait to be applied"
 STALE_COUNT: Final = (
@@ -153,9 +154,7 @@ def why_not_attached(name: str, view: BrokerView) -> str | None:
 def _both(tools: MirrorTools, move: Move, context: StepContext, small: int = 0) -> Wait[BrokerView]:
     link_ends = [ends for local, peer in tools.observer.link_ends(move) for ends in ((local, peer), (peer, local))]
     events = [LinkDirection(*ends, tools, context, small) for ends in link_ends]
-    return Wait(
-        tools, events, context, "events under way between the sites", small, counts=EVENTS, scope=ReadScope.OUTFLOW
-    )
+    return Wait(tools, events, context, UNDER_WAY, small, counts=EVENTS, scope=ReadScope.OUTFLOW)
 
 
 def catch_up(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
@@ -303,7 +302,7 @@ def move_aside(tools: MirrorTools, leftovers: Iterable[LeftOver], context: StepC
         if not leftover.to_move:
             continue
         name = quarantine_queue(leftover.view.site, leftover.queue)
-        outcomes = tools.change(move_calls(leftover.view, leftover.queue, leftover.to_move), context)
+        outcomes = tools.change([*move_calls(leftover.view, leftover.queue, leftover.to_move)], context)
         after = _messages(tools, tools.observer.brokers[leftover.view.site][leftover.view.pair].read(), leftover.queue)
         stayed = leftover.to_move.keys() & after.ids
         done = len(leftover.to_move) - len(stayed) + sum(moved.values())
@@ -313,17 +312,13 @@ def move_aside(tools: MirrorTools, leftovers: Iterable[LeftOver], context: StepC
     return moved
 
 
-def move_calls(view: BrokerView, queue: str, messages: Mapping[Origin, int]) -> list[Call]:
+def move_calls(view: BrokerView, queue: str, messages: Mapping[Origin, int]) -> Iterator[Call]:
     name, bean = quarantine_queue(view.site, queue), view.business[queue].bean
     made = request(beans.server(view.broker), CREATE_QUEUE, (json.dumps(internal_queue(name, "")), True))
-    moves = [
-        (request(bean, MOVE, (number, name)), f"move {identity(origin)} from {queue} to {name}")
-        for origin, number in sorted(messages.items())
-    ]
-    return [
-        call(view, Goal.WRITE, name, made, f"create {name}"),
-        *(call(view, Goal.MOVE, queue, asked, summary) for asked, summary in moves),
-    ]
+    yield call(view, Goal.WRITE, name, made, f"create {name}")
+    for origin, number in sorted(messages.items()):
+        asked = request(bean, MOVE, (number, name))
+        yield call(view, Goal.MOVE, queue, asked, f"move {identity(origin)} from {queue} to {name}")
 
 
 QUIET_READINGS: Final = 5
@@ -384,11 +379,9 @@ def reinstate(tools: MirrorTools, step: PlannedStep, move: Move, context: StepCo
     before = {view.pair: (view, _origins(tools, view)) for view in tools.observer.read_at(move.source)}
     tools.send_missing(LINK_ADMITTED, move, context)  # the wait below shows what failed
     link_ends = tools.observer.between(move.target, move.source)
-    both = [
-        (_FromReturned(local, peer, tools, context), _FromServing(peer, local, tools, context))
-        for local, peer in link_ends
-    ]
-    subject, events = f"of {move.target}'s residue under way", [event for two in both for event in two]
+    events: list[LinkDirection] = [_FromReturned(*ends, tools, context) for ends in link_ends]
+    events += [_FromServing(serving, returned, tools, context) for returned, serving in link_ends]
+    subject = f"of {move.target}'s residue under way"
     wait = Wait(tools, events, context, subject, counts=EVENTS, scope=ReadScope.OUTFLOW, falls_only=True)
     failed = wait.until(tools.rules.drain.poll, step.limits, stable_for=QUIET_READINGS)
     if failed is not None:
@@ -412,10 +405,11 @@ def _origins(tools: MirrorTools, view: BrokerView) -> dict[str, frozenset[Origin
 def _compare(
     tools: MirrorTools, view: BrokerView, was: BrokerView, origins: Mapping[str, frozenset[Origin] | None]
 ) -> None:
-    """Compare the serving broker with what it `was` before the residue was let in; no queue delivers meanwhile.
-    Recovered are the messages that are new here and were born at the returned broker. Consumed at both sites may be
-    those acknowledged there that did not lie here before, unless their acknowledgements had been applied before the
-    loss. Where acknowledgements name no messages, those are counted that took no message out here."""
+    """Compare the serving broker with what it `was` before the residue was let in; no queue delivers meanwhile. New
+    messages that were born elsewhere were recovered. Messages that were acknowledged at the returned site and did not
+    lie here before may have been consumed at both, unless their acknowledgements were applied before the loss; those
+    that it only acknowledged since it is back are echoes (`ReturnResult`). Acknowledgements without ids are counted,
+    less those that took a message out here."""
     result, counted = tools.return_result, tools.residue.get(view.pair)
     for name, ids in _origins(tools, view).items():
         before = origins.get(name, frozenset())  # a queue that came with the residue was not there

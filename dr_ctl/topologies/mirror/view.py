@@ -186,7 +186,7 @@ ORIGINS_UP_TO = 1000
 def differences(source: BrokerView, target: BrokerView, queues: Queues, *, block: bool = True) -> list[Counts]:
     """Return the queues whose counts differ: those that block a move, or those whose content may rightly differ."""
     loose = source.differing | target.differing
-    differing = [counts for counts in at_both(source, target, queues) if counts.more]
+    differing = [counts for counts in at_both(source, target, queues) if counts.difference]
     addresses = [next(queue.address for queue in counts.at if queue is not None) for counts in differing]
     return [
         counts

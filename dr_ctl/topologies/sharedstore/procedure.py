@@ -204,9 +204,11 @@ def _changes(tools: StoreTools, view: BrokerView, snapshot: Snapshot[BrokerView]
 
 
 class _TakeoverReading(NamedTuple):
-    """A reading while the target takes the store. `not_yet` says why it does not serve, `never` why it never will."""
+    """A reading while the target takes the store. `not_yet` says why it does not serve, `never` why it never will;
+    `source_keeps` says that the source has the store still."""
 
     snapshot: Snapshot[BrokerView]
+    source_keeps: bool
     not_yet: str | None
     never: str | None
 
@@ -236,8 +238,8 @@ def _until_served(
             # The target's process may have ended since the check, and nobody else takes the store.
             ended = {view.pair for view in snapshot.views(move.target) if view.runs is False}
             tools.change([call for call in step.phase(START_TARGET) if call.unit in ended], context)
-        holds = role is Role.STANDBY and any(view.has_the_store for view in views)
-        if not over and holds and context.monotonic() > again_s:
+        source_keeps = any(view.has_the_store for view in views)
+        if not over and role is Role.STANDBY and source_keeps and context.monotonic() > again_s:
             again_s = context.monotonic() + tools.timeouts.again_s
             tools.change(handover_calls, context)
         locks = [view.lock for site in snapshot.sites for view in snapshot.views(site) if view.lock is not None]
@@ -246,10 +248,8 @@ def _until_served(
         never = f"{move.source} took the store again, and serves" if role is Role.SERVING else None
         if fails_over and never is None and previous_s is not None and left_s is not None and left_s > previous_s:
             never = f"{move.source} renews its lease of the store: it lives"
-        return _TakeoverReading(snapshot, None if over else closed or f"{move.source} is {role.value}", never)
-
-    def keeps(snapshot: Snapshot[BrokerView]) -> bool:
-        return any(view.has_the_store for view in snapshot.views(move.source))
+        not_yet = None if over else closed or f"{move.source} is {role.value}"
+        return _TakeoverReading(snapshot, source_keeps, not_yet, never)
 
     within_s = step.limits["within"]
     # A source that still has the store after this time does not give it up.
@@ -257,17 +257,16 @@ def _until_served(
     waited = context.until(
         read_and_push,
         holds=lambda now: now.not_yet is None,
-        hopeless=lambda now: bool(now.never) or (keeps(now.snapshot) and context.monotonic() >= began_s + given_up_s),
+        hopeless=lambda now: bool(now.never) or (now.source_keeps and context.monotonic() >= began_s + given_up_s),
         within_s=within_s,
         poll_s=tools.timeouts.link_poll_s,
         meanwhile=lambda now: context.report_waiting(f"{move.target} takes the store", None, now.not_yet),
     )
-    snapshot, why, never = waited.reading
+    snapshot, kept, why, never = waited.reading
     if waited.satisfied:
         return None
     if never is not None:
         return Failed(never)
-    kept = keeps(snapshot)
     text = f"{move.target} did not take the store within {duration(given_up_s if kept else within_s)}: {if_known(why)}"
     # If the source still holds the store, the stop had no effect; if nobody does, no site serves.
     if kept:
