@@ -53,14 +53,14 @@ def close_calls(view: BrokerView, units: Sequence[str]) -> list[Call]:
     return [*view.fence.keeping_out(units), *pauses, *(_cut(view, unit) for unit in units)]
 
 
-def opens(view: BrokerView, units: Sequence[str], when: str | None = None) -> list[Call]:
+def open_calls(view: BrokerView, units: Sequence[str], when: str | None = None) -> list[Call]:
     """Let queues deliver in phase `listeners`, and the clients' roles in last, in phase `admit`."""
     queues = [queue for unit in units for queue in view.queues_of(unit)]
     resumes = [_dispatch(view, Goal.OPEN, queue, when) for queue in queues if when is not None or queue.paused]
     return [*in_phase("listeners", resumes), *in_phase("admit", view.fence.letting_in(units, when))]
 
 
-def clients(at: AtBroker) -> Iterator[Call]:
+def units_as_before(at: AtBroker) -> Iterator[Call]:
     """Let clients in or keep them out of each unit as before the run."""
     view, was = at.view, at.was
     # A unit that was not there before the run counts as open.
@@ -177,7 +177,7 @@ def draft_unfence(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerVi
         served = peer.units if peer is not None else None
         units = [unit for unit in view.among(move.spec.includes) if served is not None and not served.get(unit)]
         shut = [unit for unit in units if not view.units[unit]]
-        calls += opens(view, shut)
+        calls += open_calls(view, shut)
         loose = [flow.unit for flow in view.flows if not view.is_shut(flow.unit)]
         # Listeners that a restart has closed are opened, unless they would open a queue that the other site serves.
         if shut and not any((served or {}).get(unit) for unit in loose):
@@ -227,7 +227,7 @@ def draft_activate(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerV
         source = snapshot.view(move.source, view.pair)
         # Open only queues that the fence closes there; a lost site that does not answer is owed its whole fence.
         units = [unit for unit in view.among(move.moves) if source is None or source.flow(unit) is not None]
-        calls += opens(view, units, "it was closed when it came back" if returns else None)
+        calls += open_calls(view, units, "it was closed when it came back" if returns else None)
         again = "it is closed" if returns else None  # the return has opened them
         calls += in_phase(
             "listeners",
@@ -555,10 +555,10 @@ UNDO_REINSTATE: Final = Undo(AT_SOURCE, (as_returned,), partial(as_before, once_
 PROCEDURE: Final[Procedure[Snapshot[BrokerView], BridgesTools]] = {
     **COMMON,
     "catch-up": VerbHandler(draft_catch_up, catch_up, UNDO_SHIPPING),
-    "fence": VerbHandler(draft_fence, fence, Undo(source=(clients,), target=(wants.debts_as_before,), by=undo)),
+    "fence": VerbHandler(draft_fence, fence, Undo(source=(units_as_before,), target=(wants.debts_as_before,), by=undo)),
     "drain": VerbHandler(draft_drain, drain, UNDO_SHIPPING),
-    "activate": VerbHandler(draft_activate, activate, Undo(target=(clients,))),
-    "unfence": VerbHandler(draft_unfence, unfence, Undo(source=(clients, paused_as_before))),
+    "activate": VerbHandler(draft_activate, activate, Undo(target=(units_as_before,))),
+    "unfence": VerbHandler(draft_unfence, unfence, Undo(source=(units_as_before, paused_as_before))),
     "restart-link": VerbHandler(draft_restart, restart_link, UNDO_SHIPPING),
     "trim": VerbHandler(trim.draft, trim.act),
     # These rows take a lost site in again.

@@ -183,14 +183,14 @@ class Reconciler:
         removed = f"{self.removed_in_all} that were consumed at the other site removed"
         return Done(f"{removed}, {self.copied_in_all} that it lacked copied", self.evidence, findings)
 
-    def all(self, *, copied: bool, pace: ComparisonMode = ComparisonMode.WORKING) -> Self:
+    def run(self, *, copied: bool, pace: ComparisonMode = ComparisonMode.WORKING) -> Self:
         """Remove at the second broker the messages of every queue that were consumed at the first. If `copied`, also
         copy the messages that the second lacks until a comparison shows that it lacks none."""
         for ends in self._link_ends:
-            self._pair(ends, copied=copied, pace=pace)
+            self._run_pair(ends, copied=copied, pace=pace)
         return self
 
-    def at_rest(self, step: PlannedStep, serving: Move, *, copied: bool) -> None:
+    def run_at_rest(self, step: PlannedStep, serving: Move, *, copied: bool) -> None:
         """Do the same while the serving site delivers nothing and its clients hold nothing, if they let go in time."""
         tools, context, failed = self._tools, self._context, None
         if not any(call.goal is Goal.PAUSE for call in step.calls):
@@ -198,7 +198,7 @@ class Reconciler:
         quiet = quiesce.act(tools, replace(step, limits={"within": tools.timeouts.quiesce_s}), serving, context)
         try:
             if isinstance(quiet, Done):
-                self.all(copied=copied, pace=ComparisonMode.RESTING)
+                self.run(copied=copied, pace=ComparisonMode.RESTING)
         except StepFailed as error:
             failed = error
         lifted = quiesce.undo(tools, step, serving, context)
@@ -206,7 +206,7 @@ class Reconciler:
         if failed is not None:
             raise failed
 
-    def _pair(self, ends: LinkEnds, *, copied: bool, pace: ComparisonMode) -> None:
+    def _run_pair(self, ends: LinkEnds, *, copied: bool, pace: ComparisonMode) -> None:
         source, target = (session.read() for session in ends)
         queues = reading.with_messages(source, target)
         comparing = self._tools.comparing
@@ -289,21 +289,21 @@ class Reconciler:
 
 def catch_up(tools: FanoutTools, _step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     reconciler = Reconciler(tools, move.source, move.target, move, context)
-    return reconciler.all(copied=False, pace=ComparisonMode.ONCE).done()
+    return reconciler.run(copied=False, pace=ComparisonMode.ONCE).done()
 
 
 def drain(tools: FanoutTools, _step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     reconciler = Reconciler(tools, move.source, move.target, move, context)
-    return with_pauses_lifted(tools, move, context, lambda: reconciler.all(copied=True).done())
+    return with_pauses_lifted(tools, move, context, lambda: reconciler.run(copied=True).done())
 
 
 def trim(tools: FanoutTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Compare towards the waiting site. Where clients take messages all the time, let them rest for a moment."""
     reconciler = Reconciler(tools, move.target, move.source, move, context)
-    reconciler.all(copied=False)
+    reconciler.run(copied=False)
     busy = any(copies.why == TAKEN for copies in reconciler.undecided.values())
     if busy and not context.read_only:
-        reconciler.at_rest(step, replace(move, source=move.target), copied=False)
+        reconciler.run_at_rest(step, replace(move, source=move.target), copied=False)
     done = reconciler.done(*possible_duplicates(reconciler.undecided, move, move.source))
     could = f"{reconciler.removed_in_all} consumed messages could be removed at {move.source}"
     return replace(done, text=could) if context.read_only else done
@@ -347,7 +347,7 @@ def reinstate(tools: FanoutTools, step: PlannedStep, move: Move, context: StepCo
     if nothing_owed(tools.observer.observe(), move):
         return NotNeeded(f"{move.target} is taken in already")
     reconciler = Reconciler(tools, move.source, move.target, move, context)
-    reconciler.all(copied=True).at_rest(step, move, copied=True)
+    reconciler.run(copied=True).run_at_rest(step, move, copied=True)
     tools.reach(DEBTS_CLEARED, move, context)
     messages = [f"{queue} {ident}" for queue, alone in reconciler.unmatched.items() for ident in sorted(alone)]
     lie_alone = [found("DR-FAN-006", count=len(messages), target=move.target, items=brief(messages))]
@@ -357,7 +357,7 @@ def reinstate(tools: FanoutTools, step: PlannedStep, move: Move, context: StepCo
 def reconcile(tools: FanoutTools, _step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Even out both sites once more. The gate proves what counters tell, once clients are out."""
     reconciler = Reconciler(tools, move.source, move.target, move, context)
-    reconciler.all(copied=True)
+    reconciler.run(copied=True)
     snapshot = tools.observer.observe()
     both = snapshot.both(move.source, move.target)
     undecided = [f for views in both for f in possible_duplicates(checks.undecided(*views), move, move.target)]
