@@ -23,7 +23,7 @@ from dr_ctl.core.system import stamp, system
 from dr_ctl.engine import ending, operations, ports
 from dr_ctl.engine.context import STOPPED, JournalledStep, Outage, OutTooLong, StopAtOnce, StopRequest
 from dr_ctl.engine.ending import Facts, bounds_text
-from dr_ctl.engine.journal import LET_IN_AT, Journal, RunState, StepEvent, outage_s
+from dr_ctl.engine.journal import LET_IN_AT, Journal, RunState, StepEvent, StepPast, outage_s
 from dr_ctl.engine.operations import DRAIN, FAILOVER
 from dr_ctl.engine.plan import Plan, PlannedStep
 from dr_ctl.engine.roles import part_of, with_queues
@@ -59,8 +59,8 @@ class Answer(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Callbacks:
-    """The person who is asked during a run, and the installation's own commands, called by name with facts. By default
-    every question is answered no, and no step waits. `on_begun` is called once the run is written, before any step."""
+    """The person who is asked during a run, and the hooks, the installation's own commands. By default every question
+    is answered no, and no step asks first. `on_begun` is called once the run is in the journal, before any step."""
 
     asker: Callable[[str], bool] = lambda _: False
     stepper: Callable[[PlannedStep, bool], Answer] = lambda _, __: Answer.YES
@@ -69,10 +69,13 @@ class Callbacks:
 
 
 def to_undo(past: RunState) -> list[PlannedStep]:
-    """List the steps to undo, in this order: begun, with an inverse, and after the last good reinstatement."""
-    reinstated = [done.step.number for done in past.steps if done.step.verb == operations.RECONCILE and done.succeeded]
-    kept = max(reinstated, default=0)
-    return [step for step in past.started() if step.inverse and step.number > kept]
+    """List the started steps that have an inverse, the last first. A site that was reinstated stays so."""
+    last_kept = max((done.step.number for done in past.steps if _is_reinstated(done)), default=0)
+    return [step for step in past.started() if step.inverse and step.number > last_kept]
+
+
+def _is_reinstated(past: StepPast) -> bool:
+    return past.step.verb == operations.RECONCILE and past.succeeded  # the last step of a reinstatement
 
 
 _EVENTS: Final[Mapping[type[ports.Outcome], StepEvent]] = {
@@ -90,7 +93,7 @@ def _defect(error: Exception) -> ports.Outcome:
 
 @dataclass
 class Execution(Generic[O]):
-    """Carries out the plan of a run, or undoes its changes: the part of one process in the run."""
+    """What one process does of a run: carries out its plan, or undoes its changes. A resumed run has several."""
 
     plan: Plan
     driver: ports.Driver[O]
@@ -102,7 +105,7 @@ class Execution(Generic[O]):
     _findings: list[Finding] = field(default_factory=list)
     _left: dict[str, Json] = field(default_factory=dict)
     _evidence: Mapping[str, Json] = field(default_factory=dict)
-    _revertible: bool = True
+    _can_undo: bool = True
 
     def __post_init__(self) -> None:
         spec, limit_s = self.plan.spec, self.plan.spec.max_outage_s
@@ -115,9 +118,9 @@ class Execution(Generic[O]):
         plan, activation_sent = self.plan, self.journal.replay().activation_sent
         return ports.Move(plan.spec, plan.source, plan.baseline, plan.already_moved, activation_sent)
 
-    def execute(self, estimator: ports.Estimator, author: Mapping[str, Json]) -> RunResult[O]:
+    def execute(self, estimator: ports.Estimator, started_by: Mapping[str, Json]) -> RunResult[O]:
         """Carry out every step in order; after the first failure undo all that was started, if that is still safe."""
-        self.journal.run(self.plan, author)
+        self.journal.run(self.plan, started_by)
         self.callbacks.on_begun()
         if any(step.verb == operations.ESTIMATE for step in self.plan.steps):
             estimator.begin()
@@ -128,29 +131,29 @@ class Execution(Generic[O]):
 
     def undo(self) -> RunResult[O]:
         """Undo all changes of an interrupted run, as after a failed step."""
-        return self._revert(ports.Failed("aborted", code=ExitCode.OK))
+        return self._undo_all(ports.Failed("aborted", code=ExitCode.OK))
 
     def _forward(self, estimator: ports.Estimator) -> RunResult[O]:
         plan = self.plan
         self._findings += plan.findings
-        # A plan that only finishes a move has no way back at all: the target serves already.
-        self._revertible = any(step.undoable for step in plan.steps)
+        # A plan that only finishes a move has no step to undo: the target serves already.
+        self._can_undo = any(step.undoable for step in plan.steps)
         steps, drains = deque(plan.steps), 1
         while steps:
             step = steps.popleft()
-            if (ended := self._asked_to_end(step)) is not None:
+            if (ended := self._ended_before(step)) is not None:
                 return ended
             try:
                 outcome = self._apply(step, estimator, plan.steps[-1].number)
             except Stopped:
                 return self._interrupted()
             except OutTooLong:
-                return self._revert(
-                    ports.Failed(f"clients would be out for longer than {self._outage.limit_s or 0:g} s")
-                )
+                limit_s = self._outage.limit_s or 0
+                return self._undo_all(ports.Failed(f"clients would be out for longer than {limit_s:g} s"))
             self._findings += outcome.findings
             if isinstance(outcome, ports.Failed | ports.Unknown):
-                again = self._from_drain(step) if isinstance(outcome, ports.Failed) and outcome.proof_outdated else []
+                outdated = isinstance(outcome, ports.Failed) and outcome.proof_outdated
+                again = self._steps_to_prove_again(step) if outdated else []
                 if not again or drains == MAX_DRAINS:
                     return self._failed(step, outcome)
                 self.listener(Notice(f"{outcome.text}: back to the {again[0].verb}"))
@@ -158,16 +161,16 @@ class Execution(Generic[O]):
                 drains += 1
         return self._result(ExitCode.OK, None)
 
-    def _from_drain(self, step: PlannedStep) -> list[PlannedStep]:
-        """Return the steps that prove the source empty, up to this one; a plan without a drain has none."""
+    def _steps_to_prove_again(self, step: PlannedStep) -> list[PlannedStep]:
+        """Return the steps from the drain up to this one, which prove the source empty; none without a drain."""
         verbs = operations.DRAIN_TO_ACTIVATE
         steps = [done for done in self.plan.steps if done.verb in verbs and done.number <= step.number]
         return steps if steps and steps[0].verb == verbs[0] else []
 
-    def _asked_to_end(self, step: PlannedStep) -> RunResult[O] | None:
-        """End the run where a signal, or the person who is asked before each step, says so."""
-        # The point of no return checks for a signal once more: a step that does not wait has not seen it.
-        may_stop = step.undoable or (step.verb == operations.NO_RETURN and self._revertible)
+    def _ended_before(self, step: PlannedStep) -> RunResult[O] | None:
+        """End the run if a signal, or the person who is asked before each step, says so."""
+        # This is the last moment to see a signal at the point of no return: a step that does not wait has not seen it.
+        may_stop = step.undoable or (step.verb == operations.NO_RETURN and self._can_undo)
         if may_stop and self.stop.asked():
             return self._interrupted()
         try:
@@ -179,7 +182,7 @@ class Execution(Generic[O]):
             answer = Answer.STOP
         match answer:
             case Answer.UNDO:
-                return self._revert(ports.Failed("a person said no", code=ExitCode.DECLINED))
+                return self._undo_all(ports.Failed("a person said no", code=ExitCode.DECLINED))
             case Answer.STOP:
                 raise StopAtOnce(signal.SIGINT, f"before {step.verb}, as asked")
             case Answer.YES:
@@ -193,42 +196,43 @@ class Execution(Generic[O]):
         if self._spec.operation == DRAIN and code is ExitCode.DRAIN_TIMEOUT:
             return self._result(code, f"{outcome.text}; nothing was undone")
         if self._may_undo(step, outcome):
-            return self._revert(ports.Failed(outcome.text, findings=outcome.findings, code=code))
-        if not isinstance(outcome, ports.Unknown) or step.verb != operations.ACTIVATE:
-            return self._result(ExitCode.INCOMPLETE, outcome.text)
-        # The text of a broker that stops answering names no site to look at.
-        advice = "" if "look at" in outcome.text else f": look at {self._move.target} first"
-        return self._result(ExitCode.UNKNOWN, f"{outcome.text}{advice}")
+            return self._undo_all(ports.Failed(outcome.text, findings=outcome.findings, code=code))
+        if isinstance(outcome, ports.Unknown) and step.verb == operations.ACTIVATE:
+            # The text of a broker that stops answering lacks the advice.
+            advice = f"look at {self._move.target} first"
+            text = outcome.text if advice in outcome.text else f"{outcome.text}: {advice}"
+            return self._result(ExitCode.UNKNOWN, text)
+        return self._result(ExitCode.INCOMPLETE, outcome.text)
 
     def _answered_no(self, step: PlannedStep, text: str) -> RunResult[O]:
         """Undo the steps before the question; a reinstated site stays, as the person asked for it by itself."""
         if not step.undoable:
             return self._result(ExitCode.INCOMPLETE, text)
         if not to_undo(self.journal.replay()):
-            if kept := self._kept():
-                text += f"{kept}: `dr-ctl swapover --to {self._move.target}` moves the service when it is wanted"
+            if stays := self._reinstated_text():
+                text += f"{stays}: `dr-ctl swapover --to {self._move.target}` moves the service when it is wanted"
             return self._result(ExitCode.DECLINED, text)
-        return self._revert(ports.Failed(text, code=ExitCode.DECLINED))
+        return self._undo_all(ports.Failed(text, code=ExitCode.DECLINED))
 
-    def _kept(self) -> str:
-        steps = self.journal.replay().steps
-        is_in = any(done.step.verb == operations.RECONCILE and done.succeeded for done in steps)
+    def _reinstated_text(self) -> str:
+        is_in = any(_is_reinstated(done) for done in self.journal.replay().steps)
         return f"; {self._move.target} stays reinstated" if is_in else ""
 
     def _may_undo(self, step: PlannedStep, outcome: ports.Failed | ports.Unknown) -> bool:
-        """Say whether undoing is still safe: no activating call went out, or it is proven to have had no effect."""
+        """Say whether undoing is still safe: no activating call went out, or it is proven to have had no effect. The
+        step point-of-no-return comes before the first such call, and is the last at which a signal undoes."""
         if step.verb == operations.NO_RETURN:
-            return self._revertible
+            return self._can_undo
         if isinstance(outcome, ports.Failed) and outcome.code is ExitCode.INCOMPLETE:
-            return False  # clients are served, and something beside them is missing
+            return False  # clients are served at the target, and something less than that failed
         if step.undoable or step.verb != operations.ACTIVATE:
             return step.undoable
         if isinstance(outcome, ports.Failed):
-            return self._revertible
-        return self._revertible and not self.journal.replay().activation_sent
+            return self._can_undo
+        return self._can_undo and not self.journal.replay().activation_sent
 
-    def _apply(self, step: PlannedStep, estimator: ports.Estimator, last: int) -> ports.Outcome:
-        self.listener(StepStarted(step.number, last, step.verb, step.summary, step.undoable))
+    def _apply(self, step: PlannedStep, estimator: ports.Estimator, step_count: int) -> ports.Outcome:
+        self.listener(StepStarted(step.number, step_count, step.verb, step.summary, step.undoable))
         self.journal.step(step, StepEvent.STARTED, {"about": step.summary})
         began = system().monotonic()
         context = self._context(step, self.stop if step.undoable else None)
@@ -241,7 +245,7 @@ class Execution(Generic[O]):
                 case operations.NO_RETURN:
                     outcome = self._past_no_return()
                 case operations.QUESTION:
-                    outcome = self._asked(step)
+                    outcome = self._ask(step)
                 case operations.SNAPSHOT:
                     outcome = self._snapshot()
                 case operations.HOOK:
@@ -274,10 +278,10 @@ class Execution(Generic[O]):
 
     def _past_no_return(self) -> ports.Outcome:
         """Compare the bounds with the accepted loss once more: the bounds of a failover grow while the run waits."""
-        above = self.exposure.too_high(self._spec) if self.exposure is not None and self._revertible else None
-        return ports.Done("passed") if above is None else ports.Failed.of(above, code=ExitCode.LOSS_REFUSED)
+        too_high = self.exposure.too_high(self._spec) if self.exposure is not None and self._can_undo else None
+        return ports.Done("passed") if too_high is None else ports.Failed.of(too_high, code=ExitCode.LOSS_REFUSED)
 
-    def _asked(self, step: PlannedStep) -> ports.Outcome:
+    def _ask(self, step: PlannedStep) -> ports.Outcome:
         """Ask a person. A signal counts as a no while all can be undone; later the question waits."""
         with self.stop.interruptible() if step.undoable else nullcontext():
             agreed = self.callbacks.asker(step.summary)
@@ -316,13 +320,13 @@ class Execution(Generic[O]):
         assert signum is not None
         code = ExitCode(128 + signum)
         self.journal.signal(code.name.lower())
-        return self._revert(ports.Failed(STOPPED, code=code))
+        return self._undo_all(ports.Failed(STOPPED, code=code))
 
-    def _revert(self, cause: ports.Failed) -> RunResult[O]:
+    def _undo_all(self, cause: ports.Failed) -> RunResult[O]:
         """Undo all steps that were started, the last first; a step that cannot be undone does not stop the others."""
         if not self.journal.changed:
-            undone = cause.code in (ExitCode.REVERTED, ExitCode.DRAIN_TIMEOUT)
-            code = ExitCode.PRECHECK_FAILED if undone else cause.code
+            code_claims_undo = cause.code in (ExitCode.REVERTED, ExitCode.DRAIN_TIMEOUT)
+            code = ExitCode.PRECHECK_FAILED if code_claims_undo else cause.code
             return self._result(code, f"{cause.text}; nothing was changed", undone=True)
         self.listener(Notice(f"{cause.text}: undoing"))
         failed: dict[str, list[str]] = {}
@@ -349,16 +353,16 @@ class Execution(Generic[O]):
         refused = cause.code in (ExitCode.PRECHECK_FAILED, ExitCode.LOSS_REFUSED, ExitCode.DECLINED)
         code = ExitCode.STRANDED if failed else ExitCode.REVERTED if refused else cause.code
         left = "; ".join(f"{', '.join(verbs)}: {why}" for why, verbs in failed.items())
-        end = f"; not everything could be undone: {left}" if failed else f"{self._kept()}; undone"
+        end = f"; not everything could be undone: {left}" if failed else f"{self._reinstated_text()}; undone"
         text = f"{cause.text}{end}"
         if stranded_by and len(failed) == 1:  # the other failures are consequences
             text = f"{stranded_by}; so not undone: {', '.join(failed[stranded_by])}; before that: {cause.text}"
-            if self.plan.serving == (self._move.target,):  # the target serves as before: only the cause is news
+            if self.plan.serving == (self._move.target,):  # the target served before the run too: the cause comes first
                 text = f"{cause.text}; {stranded_by}"
         return self._result(code, text, undone=not failed)
 
     def _result(self, code: ExitCode, text: str | None, *, undone: bool | None = None) -> RunResult[O]:
-        """Look once more: the result is the observation after the run, not the intention of the run."""
+        """Read both sites once more: the result is what is seen after the run, not what the run intended."""
         snapshot = self.driver.observe()
         part = part_of(snapshot, self._spec)
         entries = self.journal.entries()
@@ -384,7 +388,7 @@ class Execution(Generic[O]):
         end = ending.judged(facts, code, text or "")
         findings = (*self._findings, *end.findings)
         if end.code is ExitCode.INCOMPLETE and all(finding.severity is not Severity.ERROR for finding in findings):
-            findings = (*findings, found("DR-RUN-008", what=end.text))  # no other finding has a remedy
+            findings = (*findings, found("DR-RUN-008", what=end.text))  # no error finding says what to do
         findings = with_queues(findings, self._spec)
         return RunResult(end.code, end.text, findings, snapshot, end.undone, outage, bounds, self._left, self._evidence)
 
