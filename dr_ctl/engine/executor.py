@@ -108,9 +108,8 @@ class Execution(Generic[O]):
     _can_undo: bool = True
 
     def __post_init__(self) -> None:
-        spec, limit_s = self.plan.spec, self.plan.spec.max_outage_s
-        self._spec = spec
-        self._outage = Outage(self.journal, limit_s, start_known=spec.operation != FAILOVER)
+        self._spec = spec = self.plan.spec
+        self._outage = Outage(self.journal, spec.max_outage_s, start_known=spec.operation != FAILOVER)
 
     @cached_property
     def _move(self) -> ports.Move:

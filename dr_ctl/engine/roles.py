@@ -131,8 +131,7 @@ def missing_units(snapshot: Observation, spec: Spec) -> Finding | None:
     missing = sorted({*(spec.units or ())} - {unit.name for unit in snapshot.units})
     if not missing and spec.units != ():
         return None
-    named = ", ".join(missing) or spec.queues or "none was named"
-    return found("DR-UNIT-001", names=named)
+    return found("DR-UNIT-001", names=", ".join(missing) or spec.queues or "none was named")
 
 
 def other(snapshot: Observation, site: str) -> str:
@@ -349,9 +348,7 @@ def why_not_lost(snapshot: Observation, spec: Spec, *, under_way: bool, cut_off:
 def presumption_overruled(snapshot: Observation, spec: Spec) -> Sequence[Finding]:
     """Report that `--presume-down` is not believed of a site that is alive."""
     lost = other(snapshot, spec.target)
-    if spec.presume_down != lost:
-        return ()
-    return (found("DR-ALIVE-003", site=lost),)
+    return (found("DR-ALIVE-003", site=lost),) if spec.presume_down == lost else ()
 
 
 def _serving_beside(snapshot: Observation, spec: Spec, past: RunState | None, *, by_unit: bool) -> str | Finding:
@@ -435,10 +432,9 @@ def _renamed(basis: Mapping[str, Any], before: Mapping[str, Any]) -> Finding | N
 
 
 def _resumed_source(snapshot: Observation, past: RunState, *, by_unit: bool) -> str | Finding:
-    roles = snapshot.roles
-    summary = roles_text(snapshot)
-    if any(role not in (Role.SERVING, Role.STANDBY) for role in roles.values()):
-        return found("DR-ROLE-006.resumed", roles=summary)
-    if all(role is Role.SERVING for role in roles.values()) and not (by_unit and units_divided(snapshot)):
+    roles = {*snapshot.roles.values()}
+    if not roles <= {*_ANSWERING}:
+        return found("DR-ROLE-006.resumed", roles=roles_text(snapshot))
+    if roles == {Role.SERVING} and not (by_unit and units_divided(snapshot)):
         return both_open(snapshot)
     return past.plan.source

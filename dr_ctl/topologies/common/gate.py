@@ -120,9 +120,8 @@ class Gate(ABC, Generic[V]):
     def is_outdated(self, move: Move, *, clients_let_in: bool) -> bool:
         """Say whether the gate has to be proven again. After it held, another node of a broker became active, or a
         message came or went at the same brokers. The latter is expected once clients are let in."""
-        both = list[tuple[V, V]]()
-        for view in (view for sample in self.samples.values() for view in (sample.source, sample.target)):
-            both.append((view, self.observer.brokers[view.site][view.pair].newest_view or view))
+        held = [view for sample in self.samples.values() for view in (sample.source, sample.target)]
+        both = [(view, self.observer.brokers[view.site][view.pair].newest_view or view) for view in held]
         if any(was.nodes and not same_start(was.start, view.start) for was, view in both):
             return True
         came_or_went = any(was.start == view.start and changes(was, view, move.moves) for was, view in both)
@@ -155,8 +154,7 @@ class Gate(ABC, Generic[V]):
             for wait, (source, target) in zip(going_on, readings, strict=True):
                 wait.read(source, target, began)
             reasons = [reason for wait in going_on if not isinstance(wait.outcome, Done) for reason in wait.reasons]
-            why = brief(reasons) if reasons else None
-            context.report_waiting("blockers left at the gate", len(reasons), why)
+            context.report_waiting("blockers left at the gate", len(reasons), brief(reasons) if reasons else None)
             for wait in going_on:
                 if wait.outcome is not None and not isinstance(wait.outcome, Done):
                     named = f"{wait.pair}: " if len(waits) > 1 else ""
