@@ -68,10 +68,16 @@ def served_after(snapshot: Snapshot, before: Served | None, now: datetime) -> Se
             return Served(site, starts, lock.epoch if lock is not None else 0, now)
     if before is None or opened - {before.site}:
         return None
-    # An attempt of a monitor to open that very site takes an epoch too.
-    title = f"{UNFENCE} of {before.site}"
-    own = lock is not None and lock.released and lock.what == title and lock.epoch == before.epoch + 1
-    return replace(before, epoch=before.epoch + own, seen=now)
+    # A run that opens that very site takes an epoch too.
+    opened_it = lock is not None and _opens(lock, snapshot, before.site) and lock.epoch == before.epoch + 1
+    return replace(before, epoch=before.epoch + opened_it, seen=now)
+
+
+def _opens(lock: LockDocument, snapshot: Snapshot, site: str) -> bool:
+    """Say whether the lock is of a run that opened the site, or died while it did. The machine of such a run may have
+    gone down with the brokers, before the run released the lock: it is waited for until the lock runs out."""
+    live = any(own.same(lock) and own.live(reading.now_ms) for reading in snapshot.locks for own in reading.documents)
+    return lock.what == f"{UNFENCE} of {site}" and not live
 
 
 def why_not_unfenced(snapshot: Snapshot, served: Served) -> str | None:
@@ -82,7 +88,7 @@ def why_not_unfenced(snapshot: Snapshot, served: Served) -> str | None:
         return f"the other site was not seen closed: {roles_text(snapshot)}"
     if any(debt.lost_site == site for debt in snapshot.debts):
         return f"{site} was lost before, and the other site served"
-    if lock is not None and (lock.epoch != served.epoch or not lock.released):
+    if lock is not None and (lock.epoch != served.epoch or not (lock.released or _opens(lock, snapshot, site))):
         return f"a run took the lock since {site} was seen serving, or never ended: {lock.described}"
     at_site = (own for reading in snapshot.locks if reading.site == site for own in reading.documents)
     if lock is not None and lock.epoch not in {own.epoch for own in at_site}:
