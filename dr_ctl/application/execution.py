@@ -179,7 +179,7 @@ class Run:
                 journal.close()
         from dr_ctl.report import trace  # noqa: PLC0415 - not before the clients are served
 
-        result = replace(_reported(result, self.files), ended=facts, signum=stop.signum)
+        result = _reported(replace(result, ended=facts, signum=stop.signum), self.files)
         lacking = trace.send(self.files, self.opened.installation.settings.traces)
         return result if lacking is None else replace(result, findings=(*result.findings, lacking))
 
@@ -230,7 +230,8 @@ def _reported(result: Result, files: RunFiles) -> Result:
         return replace(result, report=str(write_report(files)))
     except Exception as error:  # noqa: BLE001 - how the run ended is known and said, whatever goes wrong in drawing it
         finding = found("DR-REPORT-001", kind=type(error).__name__, error=error, run=files.name)
-        return replace(result, findings=(*result.findings, finding))
+        signum = error.signum if isinstance(error, Stopped) else result.signum
+        return replace(result, findings=(*result.findings, finding), signum=signum)
 
 
 def _sealed(result: Result, journal: Journal, files: RunFiles, command: str) -> Result:

@@ -150,7 +150,7 @@ def test_two_workers_read_a_history_in_s3_and_keep_its_summaries_there(
     old = [replace(row, site="paris", ts=row.ts - timedelta(days=day)) for row in rows()[:9] for day in (20, 21, 22)]
     write(old, life / "near")
 
-    def without_spark(place: Path | HistoryLocation) -> Any:
+    def without_spark(place: HistoryLocation) -> Any:
         return bounds_of(place, now=EPOCH + timedelta(hours=3)), role_periods(place, ["london"])
 
     with s3_server() as (url, _), standalone(life / "spark") as address:
@@ -160,7 +160,9 @@ def test_two_workers_read_a_history_in_s3_and_keep_its_summaries_there(
         on_executors = asked(address, life, url, **{MORE: json.dumps(s3a())})
         days = {name.partition("/")[0] for name in Store.of(url).listed() if name.startswith("date=")}
         for near in ("near", "nothing here"):
-            assert without_spark(HistoryLocation(url, life / near)) == without_spark(life / "history")
+            assert without_spark(HistoryLocation(url, life / near)) == without_spark(
+                HistoryLocation.at(life / "history")
+            )
 
     assert upkeep.trouble is None
     assert days == {"date=2026-02-08", "date=2026-02-09", "date=2026-03-01"}
