@@ -68,14 +68,14 @@ def served_after(snapshot: Snapshot, before: Served | None, now: datetime) -> Se
             return Served(site, starts, lock.epoch if lock is not None else 0, now)
     if before is None or opened - {before.site}:
         return None
-    # A run that opens that very site takes an epoch too.
-    opened_it = lock is not None and _opens(lock, snapshot, before.site) and lock.epoch == before.epoch + 1
-    return replace(before, epoch=before.epoch + opened_it, seen=now)
+    # An unfence of that very site takes an epoch too, and moves nothing.
+    own = lock is not None and _is_past_unfence(lock, snapshot, before.site) and lock.epoch == before.epoch + 1
+    return replace(before, epoch=before.epoch + own, seen=now)
 
 
-def _opens(lock: LockDocument, snapshot: Snapshot, site: str) -> bool:
-    """Say whether the lock is of a run that opened the site, or died while it did. The machine of such a run may have
-    gone down with the brokers, before the run released the lock: it is waited for until the lock runs out."""
+def _is_past_unfence(lock: LockDocument, snapshot: Snapshot, site: str) -> bool:
+    """Say whether an unfence of the site took the lock and cannot go on: it released the lock, or, because its machine
+    went down first, let it expire."""
     live = any(own.same(lock) and own.live(reading.now_ms) for reading in snapshot.locks for own in reading.documents)
     return lock.what == f"{UNFENCE} of {site}" and not live
 
@@ -88,7 +88,8 @@ def why_not_unfenced(snapshot: Snapshot, served: Served) -> str | None:
         return f"the other site was not seen closed: {roles_text(snapshot)}"
     if any(debt.lost_site == site for debt in snapshot.debts):
         return f"{site} was lost before, and the other site served"
-    if lock is not None and (lock.epoch != served.epoch or not (lock.released or _opens(lock, snapshot, site))):
+    over = lock is None or lock.released or _is_past_unfence(lock, snapshot, site)
+    if lock is not None and (lock.epoch != served.epoch or not over):
         return f"a run took the lock since {site} was seen serving, or never ended: {lock.described}"
     at_site = (own for reading in snapshot.locks if reading.site == site for own in reading.documents)
     if lock is not None and lock.epoch not in {own.epoch for own in at_site}:

@@ -177,11 +177,12 @@ class Run:
                 raise RunBroken(error, self.files, facts) from error
             finally:
                 journal.close()
-        from dr_ctl.report import trace  # noqa: PLC0415 - not before the clients are served
+            from dr_ctl.report import trace  # noqa: PLC0415 - not before the clients are served
 
-        result = _reported(replace(result, ended=facts, signum=stop.signum), self.files)
-        lacking = trace.send(self.files, self.opened.installation.settings.traces)
-        return result if lacking is None else replace(result, findings=(*result.findings, lacking))
+            result = _reported(result, self.files)
+            lacking = trace.send(self.files, self.opened.installation.settings.traces)
+        findings = result.findings if lacking is None else (*result.findings, lacking)
+        return replace(result, findings=findings, ended=facts, signum=stop.signum)
 
     def _result(self, ended: RunResult[Snapshot], next_steps: Sequence[str]) -> Result:
         debts, more = pending_debts(self.opened.caller, ended.snapshot)
@@ -230,8 +231,7 @@ def _reported(result: Result, files: RunFiles) -> Result:
         return replace(result, report=str(write_report(files)))
     except Exception as error:  # noqa: BLE001 - how the run ended is known and said, whatever goes wrong in drawing it
         finding = found("DR-REPORT-001", kind=type(error).__name__, error=error, run=files.name)
-        signum = error.signum if isinstance(error, Stopped) else result.signum
-        return replace(result, findings=(*result.findings, finding), signum=signum)
+        return replace(result, findings=(*result.findings, finding))
 
 
 def _sealed(result: Result, journal: Journal, files: RunFiles, command: str) -> Result:

@@ -1,5 +1,5 @@
-"""Carries out a plan: writes each step down, acts through the driver, undoes on failure. The driver decides about
-brokers.
+"""Carries out a plan: writes each step down, acts through the driver, undoes on failure. What a step
+does at brokers, and its proof, are the driver's.
 
 The exit code follows from three facts only: whether the wanted state was verified, whether anything was changed, and
 whether what was changed was undone and the undo verified.

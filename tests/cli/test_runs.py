@@ -26,10 +26,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from dr_ctl.application.execution import _reported
-from dr_ctl.application.result import Result
 from dr_ctl.core.errors import Stopped
-from dr_ctl.core.model import ExitCode
 from dr_ctl.core.system import ThisMachine, running_on, system
 from dr_ctl.engine.plan import PlannedStep, Spec
 from dr_ctl.engine.record import record
@@ -609,12 +606,3 @@ main()"""
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
 
     assert (ended.returncode, json.loads(ended.stdout)["outcome"], ended.stderr) == (code, "interrupted", "")
-
-
-def test_a_signal_while_the_report_is_written_ends_what_goes_on_after_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    def stopped(_files: RunFiles) -> None:
-        raise Stopped(signal.SIGINT)
-
-    monkeypatch.setattr("dr_ctl.report.html.write_report", stopped)
-    result = _reported(Result(ExitCode.OK, "paris serves"), RunFiles("1", Path("runs/1")))
-    assert (result.signum, [finding.id for finding in result.findings]) == (signal.SIGINT, ["DR-REPORT-001"])

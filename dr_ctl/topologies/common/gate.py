@@ -226,7 +226,7 @@ class _PairAtGate(Generic[V]):
                 return Failed.of(found("DR-PARITY-003", reasons=brief(self.reasons)))
         if self.context.monotonic() > self._until:
             why = brief(self.reasons) if self.reasons else "it was not stable for long enough"
-            return Failed(f"the gate did not hold in time: {why}", code=ExitCode.DRAIN_TIMEOUT)
+            return Failed(f"the conditions of the gate were not met in time: {why}", code=ExitCode.DRAIN_TIMEOUT)
         return None
 
     def _compare_messages(self, now: PairReading[V]) -> Outcome | None:

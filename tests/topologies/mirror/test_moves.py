@@ -513,7 +513,7 @@ def test_a_gate_that_does_not_open_in_time_says_what_kept_it_shut(looks: list[Lo
     gate = Gate([HERE], looks, poll=1.0)
     assert isinstance(gate.outcome, Failed)
     assert gate.outcome.code is ExitCode.DRAIN_TIMEOUT
-    assert gate.outcome.text.startswith("the gate did not hold in time")
+    assert gate.outcome.text.startswith("the conditions of the gate were not met in time")
     assert any(why in item for item in gate.context.whys if item is not None)
     assert gate.context.now_s == pytest.approx(11.0)
 
