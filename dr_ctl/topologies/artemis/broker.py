@@ -96,10 +96,6 @@ def internal_queue(name: str, user: str) -> dict[str, str | bool | int]:
     return {"name": name, "address": name, **_QUEUE, "auto-delete": False, "user": user}
 
 
-def created(operation: str, arguments: tuple[Json, ...]) -> str:
-    return str(arguments[2]) if operation == CREATE_FILTERED else str(json.loads(str(arguments[0]))["name"])
-
-
 PAUSE_LASTING: Final = "pause(boolean)"
 MOVE: Final = "moveMessage(long,java.lang.String)"
 REVOKE: Final = f"addSecuritySettings({','.join([_TEXT] * 11)})"

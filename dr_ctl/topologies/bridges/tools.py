@@ -131,8 +131,9 @@ def ids_left(barrier: Barrier, view: BrokerView, peer: BrokerView) -> int | None
 
 
 class BridgesGate(Gate[BrokerView]):
-    """`barriers` tell whether the ids from before the gate are applied. The drain begins them, so that nobody waits for
-    newer ids."""
+    """The gate compares no counts: a copy keeps processed messages, and so does a served queue until its clients have
+    passed over them. A sent message that is not at the other site lies in a buffer, or found no queue there. `barriers`
+    tell whether the ids from before the gate are applied. The drain begins them, so that nobody waits for newer ids."""
 
     observer: Observer
 
@@ -153,11 +154,6 @@ class BridgesGate(Gate[BrokerView]):
                 unrouted = (unit for unit in units if view.unrouted.get(unit) != was.unrouted.get(unit))
                 reasons += (f"{view.site}: messages for {unit} find no queue there" for unit in unrouted)
         return reasons
-
-    def differing(self, _now: PairReading[BrokerView], _move: Move) -> list[str]:
-        """Compare no counts: a copy keeps processed messages, and so does a served queue until its clients have passed
-        over them. A sent message that is not at the other site lies in a buffer, or found no queue there."""
-        return []
 
     def compare(self, now: PairReading[BrokerView], move: Move) -> Outcome:
         """Look for each message that is left in its copy. An empty buffer does not show that all messages arrived: a

@@ -130,9 +130,10 @@ class Gate(ABC, Generic[V]):
     def blockers(self, now: PairReading[V], before: PairReading[V] | None, _move: Move) -> list[str]:
         return common_blockers(now, before)
 
-    @abstractmethod
-    def differing(self, now: PairReading[V], move: Move) -> list[str]:
-        """Name the queues whose counts differ between the sites, beyond what the command accepts."""
+    def differing(self, _now: PairReading[V], _move: Move) -> list[str]:
+        """Name the queues whose counts differ between the sites, beyond what the command accepts: none where counts of
+        the two sites say nothing about each other."""
+        return []
 
     @abstractmethod
     def compare(self, now: PairReading[V], move: Move) -> Outcome:

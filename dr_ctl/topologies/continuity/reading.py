@@ -32,10 +32,9 @@ _COUNTS: Final = (
 )  # fmt: skip
 _MOVING: Final = ("MessageCount", "DeliveringCount", "ConsumerCount", "MessagesAdded", "MessagesAcknowledged")
 _SUFFIXES: Final = ("OutflowMirrorSuffix", "OutflowAcksSuffix", "InflowMirrorSuffix", "InflowAcksSuffix")
-_ACTIVITY: Final = ("SiteActivated", "Delivering", "ServiceStarted", "CommandManagerStarted")
 _SERVICE: Final = (
-    "SiteId", *_ACTIVITY, "InflowStagingDelay", "BridgeInterval", *_SUFFIXES, "CommandDestinationPrefix",
-    "RemoteConnectors",
+    "SiteId", "SiteActivated", "Delivering", "ServiceStarted", "CommandManagerStarted", "InflowStagingDelay",
+    "BridgeInterval", *_SUFFIXES, "CommandDestinationPrefix", "RemoteConnectors",
 )  # fmt: skip
 _FLOW: Final = (
     "SubjectQueueName", "SubjectAddressName", "OutflowMirrorName", "OutflowAcksName", "InflowMirrorName",
@@ -119,7 +118,7 @@ def refresh(reader: Reader, view: SiteView, *, timeout_s: float) -> SiteView:
     basis = artemis.CommonQuestions(post, view.broker, _DIALECT, known=view)
     asked = [(queue, post.ask(Read(queue.bean, _MOVING))) for queue in moving]
     services = post.ask(Search(service))
-    serving = post.ask(Read(service, _ACTIVITY))
+    serving = post.ask(Read(service, _SERVICE))
     post.send(reader, timeout_s=timeout_s)
     queues = {
         queue.name: _moved(queue, figures.fields())
@@ -130,7 +129,8 @@ def refresh(reader: Reader, view: SiteView, *, timeout_s: float) -> SiteView:
         view,
         **basis.moving(reader),
         node=basis.server.text("NodeID"),
-        service=_serves(view.service, serving.fields()) if services.value() else None,
+        # A service that was not there is left to the next whole reading.
+        service=_service(serving) if view.service is not None and services.value() else None,
         flows=tuple(
             replace(
                 flow,
@@ -155,22 +155,6 @@ def _moved(queue: Queue, fields: Fields) -> Queue:
         acked=acked,
         removed=acked,
     )
-
-
-def _serves(service: Service | None, fields: Fields) -> Service | None:
-    """Update the service; one that was not there is left to the next whole reading."""
-    if service is None:
-        return None
-    return replace(
-        service,
-        activated=fields.flag("SiteActivated"),
-        delivering=fields.flag("Delivering"),
-        started=_is_started(fields),
-    )
-
-
-def _is_started(fields: Fields) -> bool:
-    return fields.text("ServiceStarted") == "true" and fields.text("CommandManagerStarted") == "true"
 
 
 def _as_listed(reader: Reader, queues: tuple[Queue, ...], timeout_s: float) -> tuple[Queue, ...]:
@@ -218,7 +202,7 @@ def _service(asked: Answer) -> Service:
         site_id=fields.text("SiteId"),
         activated=fields.flag("SiteActivated"),
         delivering=fields.flag("Delivering"),
-        started=_is_started(fields),
+        started=fields.text("ServiceStarted") == fields.text("CommandManagerStarted") == "true",
         staging_ms=int(fields.text("InflowStagingDelay")),
         interval_ms=float(fields.text("BridgeInterval")),
         suffixes=tuple(map(fields.text, _SUFFIXES)),

@@ -98,15 +98,13 @@ draft_settle: Final = planning(
 
 
 class FanoutGate(Gate[BrokerView]):
+    """The gate compares no counts, as producers write to one site a moment before the other."""
+
     observer: Observer
 
     def __init__(self, observer: Observer, comparing: Comparing, poll_s: float) -> None:
         self._comparing = comparing
         super().__init__(observer, poll_s)
-
-    def differing(self, _now: PairReading[BrokerView], _move: Move) -> list[str]:
-        """Compare no counts, as producers write to one site a moment before the other."""
-        return []
 
     def compare(self, now: PairReading[BrokerView], move: Move) -> Outcome:
         view, peer = now.source, now.target

@@ -45,9 +45,6 @@ class StoreGate(Gate[BrokerView]):
             reasons.append(f"{source.site} does not hold the store: {lock}")
         return reasons
 
-    def differing(self, _now: PairReading[BrokerView], _move: Move) -> list[str]:
-        return []
-
     def compare(self, now: PairReading[BrokerView], move: Move) -> Outcome:
         """Compare the holder's queues with the store: a message in the holder's memory alone goes with the holder."""
         source = now.source

@@ -20,7 +20,7 @@ from dr_ctl.jolokia.client import Answer, Listing, Read, Search
 from dr_ctl.jolokia.http import BadValue, PolicyRefused
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.model import Drain, Queues
-from dr_ctl.topologies.artemis.broker import CREATE_FILTERED, created
+from dr_ctl.topologies.artemis.broker import CREATE_FILTERED
 from dr_ctl.topologies.common.checks import Case
 from dr_ctl.topologies.common.consumed import IncompleteListing
 from dr_ctl.topologies.common.gate import PairReading
@@ -709,5 +709,5 @@ def test_no_durable_queue_of_ours_becomes_a_flow(operation: tuple[str, tuple[obj
 def test_the_queue_of_the_probe_is_not_durable() -> None:
     operation, arguments = PAPERS.probe("dr-ctl.probe.paris")
     assert arguments[4] is False
-    assert created(operation, arguments) == "dr-ctl.probe.paris"
+    assert arguments[2] == "dr-ctl.probe.paris"
     assert operation == CREATE_FILTERED
