@@ -85,17 +85,17 @@ class Run:
         exposure: LossBound | None,
         *,
         residue: Mapping[str, Json] | None,
-        superseded: RunFiles | None = None,
+        replaced_run: RunFiles | None = None,
     ) -> Result:
-        """A `superseded` run is closed once this one has begun, without undoing its changes."""
+        """A `replaced_run` is closed once this one has begun, without undoing its changes."""
         decided = replace(decided, findings=(*decided.findings, *self.lease.findings()))
         people = self.opened.caller.people
 
         def begun() -> None:
-            if superseded is not None:
+            if replaced_run is not None:
                 text = f"superseded by {self.files.name}: {if_known(decided.spec.reason)}"
-                ended = Result(ExitCode.UNKNOWN, text, run=superseded.name)
-                give_up(superseded, ended.envelope("failover"))
+                ended = Result(ExitCode.UNKNOWN, text, run=replaced_run.name)
+                give_up(replaced_run, ended.envelope("failover"))
 
         def act(execution: Execution[Snapshot]) -> RunResult[Snapshot]:
             entries, installation = execution.journal.entries(), self.opened.installation  # before this process
@@ -251,7 +251,7 @@ def _seal(journal: Journal, files: RunFiles, result: Mapping[str, Json]) -> None
     write(files.result, {**result, "journal": sealed})
 
 
-def notifying(caller: Caller, act: Callable[[Opened], Result]) -> Result:
+def call_then_notify(caller: Caller, act: Callable[[Opened], Result]) -> Result:
     """Call `act`, then, after a run, the commands that the settings have for its end. The caller holds no lock."""
     with Opened.of(caller) as opened:
         try:

@@ -18,7 +18,7 @@ from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.journal import fenced_at, read_entries, replay
 from dr_ctl.engine.operations import ACTIVATE, FAILOVER, UNFENCE
 from dr_ctl.engine.plan import AlreadyThere, Decision, Plan, Refusal, Spec, plan_of
-from dr_ctl.engine.ports import NO_HINTS
+from dr_ctl.engine.ports import NO_SIGNS
 from dr_ctl.engine.record import OutageBounds
 from dr_ctl.engine.roles import alive_by_signs, presumption_overruled, serves_all, sites_serving
 from dr_ctl.engine.runs import Runs
@@ -89,10 +89,10 @@ def not_read(snapshot: Snapshot, site: str) -> Finding | None:
             return found("DR-ROLE-019.not_told", site=site, pair=broker.pair)
         if broker.silent is not None and broker.silent.is_local:
             return found("DR-ROLE-019.not_read", remedy=broker.silent.remedy, site=site, why=broker.silent)
-    if (hints := snapshot.hints.get(site, NO_HINTS)).takeovers:
-        return found("DR-NODE-004", accepted=True, site=site, nodes="; ".join(hints.takeovers))
-    if hints.signs:
-        lives = alive_by_signs(site, hints)
+    if (life_signs := snapshot.signs_of_life.get(site, NO_SIGNS)).takeovers:
+        return found("DR-NODE-004", accepted=True, site=site, nodes="; ".join(life_signs.takeovers))
+    if life_signs.signs:
+        lives = alive_by_signs(site, life_signs)
         return found("DR-ROLE-019", text=lives.text, remedy=lives.remedy)
     return None
 

@@ -95,7 +95,7 @@ class OpenRun:
             return
         away = next(site for site, role in snapshot.roles.items() if role not in (Role.SERVING, Role.STANDBY))
         other = next(site for site in snapshot.roles if site != away)
-        if snapshot.hints[away].takeovers:
+        if snapshot.signs_of_life[away].takeovers:
             yield RecoveryOption("resume", _after(past), f"once a node of {away} is active", recommended=onward)
         else:
             cost = f"only if {away} is lost: `--dry-run` says what that costs"

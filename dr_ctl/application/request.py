@@ -23,7 +23,7 @@ from dr_ctl.engine import operations
 from dr_ctl.engine.journal import RunState
 from dr_ctl.engine.plan import AlreadyThere, Decision, Plan, Refusal, Spec, plan_of
 from dr_ctl.engine.planner import plan
-from dr_ctl.engine.ports import NO_HINTS
+from dr_ctl.engine.ports import NO_SIGNS
 from dr_ctl.engine.roles import units_divided, with_queues
 from dr_ctl.topologies.registry import Snapshot
 
@@ -34,14 +34,14 @@ _PASSWORDS: Final = {"__all__": {"password"}}
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A resume has the `past` of its run; a plan `anew` takes an open run's place, and must equal a `saved` plan."""
+    """A resume has the `past` of its run. A plan must equal a `saved` one, and may take an open run's place."""
 
     spec: Spec
     opened: Opened
     exposure: LossBound | None = None
     past: RunState | None = None
     saved: plans.Saved | None = None
-    anew: bool = False
+    replaces_run: bool = False
 
     @classmethod
     def of(
@@ -73,14 +73,14 @@ class Request:
         return f"{self.spec.operation} {'of' if self.spec.operation in operations.AT_SOURCE else 'to'} {self.site}"
 
     @property
-    def supersedes(self) -> bool:
-        """A failover with a reason does not wait for an interrupted run."""
+    def may_replace_run(self) -> bool:
+        """A failover with a reason replaces an interrupted run instead of waiting for its end."""
         return self.spec.operation == operations.FAILOVER and self.spec.reason is not None
 
     @property
-    def goes_beside(self) -> bool:
+    def allowed_beside_run(self) -> bool:
         """A fence is safe beside any open run, and needed while both sites are open."""
-        return self.spec.operation == operations.FENCE or self.supersedes
+        return self.spec.operation == operations.FENCE or self.may_replace_run
 
     def read(self) -> Snapshot:
         """Look at both sites, and update the bounds of a failover. A late site that has to answer is asked again: the
@@ -89,7 +89,7 @@ class Request:
         must_answer = {self.site} if of_one else {*self.opened.installation.settings.sites}
         for _ in range(READINGS):
             snapshot: Snapshot = self.opened.topology.observe()
-            if not any(snapshot.hints.get(site, NO_HINTS).late for site in must_answer):
+            if not any(snapshot.signs_of_life.get(site, NO_SIGNS).late for site in must_answer):
                 break
         if self.exposure is not None:
             self.exposure.saw(snapshot)
@@ -111,7 +111,8 @@ class Request:
     def decide(self, snapshot: Snapshot) -> Decision:
         spec, opened, under_way = self.spec, self.opened, self.past is not None
         book = opened.runbook(spec.operation)
-        decided = plan(book, opened.topology.recipe, snapshot, spec, self.past, self.exposure, anew=self.anew)
+        recipe, replaces = opened.topology.recipe, self.replaces_run
+        decided = plan(book, recipe, snapshot, spec, self.past, self.exposure, replaces_run=replaces)
         if spec.operation == operations.FAILOVER:
             decided = reword_refusal(decided, spec, snapshot, opened, under_way=under_way)
             if self.exposure is not None and not under_way and plan_of(decided) is not None:

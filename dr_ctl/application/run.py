@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from dr_ctl.application import execution, lock, plans, recovery_options, verdicts
 from dr_ctl.application.caller import SAID_NO, Caller
-from dr_ctl.application.execution import OperationData, notifying
+from dr_ctl.application.execution import OperationData, call_then_notify
 from dr_ctl.application.installation import Opened
 from dr_ctl.application.loss_bound import LossBound
 from dr_ctl.application.lost_site import taken_over
@@ -39,7 +39,7 @@ from dr_ctl.topologies.registry import Snapshot
 
 TAKEOVER = "DR-NODE-004"
 _PLANNED: Final = (SWAPOVER, FAILBACK)
-_LATEST: Final = 5  # so many moves tell how long a move takes
+_MOVES_TO_FORETELL: Final = 5  # the outage of a move is foretold from the last moves, this many at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class UndoneStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbortData(OperationData):
-    """Data of `abort`; a dry run has the steps to undo, and the sites that would serve then."""
+    """Data of `abort`; a dry run has the steps to undo, and the sites that would serve after the undo."""
 
     undo: Sequence[UndoneStep] | None = optional()
     serves: Sequence[str] | None = optional()
@@ -67,17 +67,17 @@ def run(caller: Caller, asked: Spec, how: RunOptions) -> Result:
         request = Request.of(asked, opened, saved=saved)
         if not how.dry_run:
             with opened.runs.lock(request.title):
-                pass  # a run of this STATE that lives is named before any broker is asked
+                pass  # the lock fails now, before any broker is asked, if a live run of this STATE holds it
         unfinished = opened.runs.unfinished()
-        if unfinished is not None and not request.goes_beside:
+        if unfinished is not None and not request.allowed_beside_run:
             return still_open(unfinished, request.spec)
-        return _carried_out(replace(request, anew=unfinished is not None and request.supersedes), how)
+        return _carried_out(replace(request, replaces_run=unfinished is not None and request.may_replace_run), how)
 
-    return notifying(caller, begun)
+    return call_then_notify(caller, begun)
 
 
 def resume(caller: Caller, timeout_s: float | None, how: RunOptions) -> Result:
-    """Plan again with the history of the open run, and carry that out."""
+    """Plan the rest of the open run from its journal, and carry out that plan."""
 
     def resumed(opened: Opened) -> Result:
         with opened.runs.lock("resume", held=how.dry_run):
@@ -89,11 +89,11 @@ def resume(caller: Caller, timeout_s: float | None, how: RunOptions) -> Result:
             asked = replace(past.plan.spec, timeout_s=wait_s, expect_serving=how.expect_serving)
             return _carried_out(Request.of(asked, opened, past=past), how, files)
 
-    return notifying(caller, resumed)
+    return call_then_notify(caller, resumed)
 
 
 def escalate(caller: Caller, name: str | None, asked: Spec, how: RunOptions) -> Result:
-    """Replace a planned move that cannot finish by a failover. The fenced source counts its messages."""
+    """Replace a planned move that cannot finish by a failover. What the fenced source did not ship counts as lost."""
     runs = caller.runs()
     files = runs.unfinished() if name is None else runs.find(name)
     if files is None or not files.open() or not read_entries(files.journal):
@@ -119,7 +119,7 @@ def escalate(caller: Caller, name: str | None, asked: Spec, how: RunOptions) -> 
 
 
 def plan(caller: Caller, asked: Spec, as_if_lost: str | None = None) -> Result:
-    """Plan, without lock or question, whatever is under way. The site `as_if_lost` is taken for lost here alone."""
+    """Plan without a lock or a question, even while a run is open, and as if the site `as_if_lost` were lost."""
     with Opened.of(caller) as opened:
         if as_if_lost is not None:
             return verdicts.planned_as_if_lost(opened, asked, as_if_lost)
@@ -164,7 +164,7 @@ def _carried_out(request: Request, how: RunOptions, files: RunFiles | None = Non
         lock.locked(request.opened, snapshot, name, title, break_lock=how.break_lock) as lease,
     ):
         unfinished = runs.unfinished() if files is None else None
-        if unfinished is not None and not request.goes_beside:
+        if unfinished is not None and not request.allowed_beside_run:
             return still_open(unfinished, request.spec)
         before, (snapshot, decided) = snapshot, _again(request, how, lease, decided)
         if files is not None and before.roles != snapshot.roles:
@@ -177,12 +177,12 @@ def _carried_out(request: Request, how: RunOptions, files: RunFiles | None = Non
             files = runs.create(request.spec.operation, request.site, name)
             files.begin(document(decided))
         work = execution.Run(request.opened, files, lease, how, approved)
-        superseded = unfinished if request.supersedes else None
-        return work.execute(decided, request.exposure, residue=residue, superseded=superseded)
+        replaced_run = unfinished if request.may_replace_run else None
+        return work.execute(decided, request.exposure, residue=residue, replaced_run=replaced_run)
 
 
 def _again(request: Request, how: RunOptions, lease: Lease, shown: Plan) -> tuple[Snapshot, Decision]:
-    """Look and decide again under the lock, and where the run waits for its moment, then."""
+    """Look and decide again under the lock. A run that has a start time (`--at`) first waits for it."""
     if how.at is not None:
         caller = request.opened.caller
         if how.yes:
@@ -240,7 +240,8 @@ def _declined(why_not: str, findings: Sequence[Finding] = ()) -> Result:
 
 
 def _without_plan(decided: AlreadyThere | Refusal, shown: plans.PlanData | OperationData | None = None) -> Result:
-    """Make the result of a decision without a plan to carry out; `shown` gets a plan refused for its loss alone."""
+    """Make the result of a decision without a plan to carry out. `shown` is the data that a dry run or `plan` shows: it
+    gets the plan of a refusal that names one."""
     data: Any = shown or {}
     if isinstance(decided, AlreadyThere):
         return Result(ExitCode.OK, decided.text, decided.findings, data)
@@ -256,13 +257,13 @@ def _without_plan(decided: AlreadyThere | Refusal, shown: plans.PlanData | Opera
 
 def _planned(decided: Plan, request: Request) -> Result:
     calls = sum(call.when is None for step in decided.steps for call in step.calls)
-    summary = f"{plans.title(decided)}: {calls} unconditional call{'' if calls == 1 else 's'}; nothing was changed"
+    summary = f"{plans.title(decided)}: {calls} certain call{'' if calls == 1 else 's'}; nothing was changed"
     text = "" if request.exposure is None else f"bounds: {bounds_text(request.exposure.bounds())}"
     return Result(ExitCode.OK, summary, decided.findings, plans.PlanData(plan=decided), plan=decided, text=text)
 
 
 def _trimmed(planned: Result, decided: Plan, request: Request) -> Result:
-    """Add the findings of the trim itself, which looks before it removes."""
+    """Add the findings of the trim step, which looks for copies to remove, and removes none in a dry run."""
     [step] = [step for step in decided.steps if step.verb == TRIM]
     move = Move(decided.spec, decided.source, decided.baseline)
     try:
@@ -300,8 +301,8 @@ def _exposed(result: Result, request: Request) -> Result:
 
 
 def abort(caller: Caller, how: RunOptions) -> Result:
-    """Look, agree, lock, look again, undo."""
-    return notifying(caller, lambda opened: _aborted(caller, opened, how))
+    """Undo an open run: look, ask the person, lock, look again, undo."""
+    return call_then_notify(caller, lambda opened: _aborted(caller, opened, how))
 
 
 def _aborted(caller: Caller, opened: Opened, how: RunOptions) -> Result:
@@ -410,4 +411,4 @@ def _earlier(runs: Runs) -> Sequence[float]:
     outages = (
         move.out for move in moves if move.exit_code in (ExitCode.OK, ExitCode.WARNINGS) and move.out is not None
     )
-    return [*islice((out.at_most_s for out in outages if out.at_most_s is not None), _LATEST)]
+    return [*islice((out.at_most_s for out in outages if out.at_most_s is not None), _MOVES_TO_FORETELL)]

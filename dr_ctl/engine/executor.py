@@ -1,5 +1,5 @@
-"""Carries out a plan: writes each step down, acts through the driver, undoes on failure. What a step
-does at brokers, and its proof, are the driver's.
+"""Carries out a plan: writes each step down, acts through the driver, undoes on failure. The driver alone knows what a
+step does at brokers, and how that is proven.
 
 The exit code follows from three facts only: whether the wanted state was verified, whether anything was changed, and
 whether what was changed was undone and the undo verified.
@@ -31,14 +31,14 @@ from dr_ctl.telemetry.events import EventSink, Notice, StepEnded, StepStarted
 
 O = TypeVar("O", bound=ports.Observation)  # noqa: E741 - the observation of one topology
 
-ESTIMATE_WITHIN_S = 30.0
-MAX_DRAINS: Final = 3  # a run proves that its source is empty at most this many times
+ESTIMATE_WITHIN_S: Final = 30.0  # the step `estimate` (of the loss, from the history) is given up after this
+MAX_DRAINS: Final = 3  # a run drains this often: it drains again if the proof is outdated before the activation
 
 
 @dataclass(frozen=True, slots=True)
 class RunResult(Generic[O]):
-    """The end of a run, with the observation after it. `text` is the summary line for people and the envelope, `left`
-    lists what an undo could not restore, `evidence` has the data behind the refusal that ended the run."""
+    """The end of a run, with the observation after it. `text` is the summary on the screen and in the JSON document,
+    `left` is the evidence of the undone steps, `evidence` has the data behind the refusal that ended the run."""
 
     code: ExitCode
     text: str
@@ -60,7 +60,8 @@ class Answer(Enum):
 @dataclass(frozen=True, slots=True)
 class Callbacks:
     """The person who is asked during a run, and the hooks, the installation's own commands. By default every question
-    is answered no, and no step asks first. `on_begun` is called once the run is in the journal, before any step."""
+    is answered no, and no step asks first. `stepper` is asked before each step, and is told whether the run may still
+    be undone. `on_begun` is called once the run is in the journal, before any step."""
 
     asker: Callable[[str], bool] = lambda _: False
     stepper: Callable[[PlannedStep, bool], Answer] = lambda _, __: Answer.YES
@@ -93,7 +94,7 @@ def _defect(error: Exception) -> ports.Outcome:
 
 @dataclass
 class Execution(Generic[O]):
-    """What one process does of a run: carries out its plan, or undoes its changes. A resumed run has several."""
+    """The part of a run that one process carries out, or undoes. A resumed run has several such parts."""
 
     plan: Plan
     driver: ports.Driver[O]
@@ -204,7 +205,7 @@ class Execution(Generic[O]):
         return self._result(ExitCode.INCOMPLETE, outcome.text)
 
     def _answered_no(self, step: PlannedStep, text: str) -> RunResult[O]:
-        """Undo the steps before the question; a reinstated site stays, as the person asked for it by itself."""
+        """Undo the steps before the question; a site that the run has reinstated stays reinstated."""
         if not step.undoable:
             return self._result(ExitCode.INCOMPLETE, text)
         if not to_undo(self.journal.replay()):
@@ -219,11 +220,11 @@ class Execution(Generic[O]):
 
     def _may_undo(self, step: PlannedStep, outcome: ports.Failed | ports.Unknown) -> bool:
         """Say whether undoing is still safe: no activating call went out, or it is proven to have had no effect. The
-        step point-of-no-return comes before the first such call, and is the last at which a signal undoes."""
+        step point-of-no-return comes before the first activating call, and is the last at which a signal undoes."""
         if step.verb == operations.NO_RETURN:
             return self._can_undo
         if isinstance(outcome, ports.Failed) and outcome.code is ExitCode.INCOMPLETE:
-            return False  # clients are served at the target, and something less than that failed
+            return False  # the target serves clients, and only a lesser part of the step failed
         if step.undoable or step.verb != operations.ACTIVATE:
             return step.undoable
         if isinstance(outcome, ports.Failed):
@@ -260,7 +261,7 @@ class Execution(Generic[O]):
             raise
         except DrCtlError:
             raise  # the journal itself fails: no further step could be written down
-        except Exception as error:  # noqa: BLE001 - clients may be out: what breaks here is undone as what fails is
+        except Exception as error:  # noqa: BLE001 - clients may be out: a defect is undone like a failure
             outcome = _defect(error)
         if step.verb == operations.ACTIVATE and isinstance(outcome, ports.Done | ports.NotNeeded):
             self._outage.ends()
@@ -281,7 +282,7 @@ class Execution(Generic[O]):
         return ports.Done("passed") if too_high is None else ports.Failed.of(too_high, code=ExitCode.LOSS_REFUSED)
 
     def _ask(self, step: PlannedStep) -> ports.Outcome:
-        """Ask a person. A signal counts as a no while all can be undone; later the question waits."""
+        """Ask a person. A signal counts as a no while the run can be undone; later it does not end the question."""
         with self.stop.interruptible() if step.undoable else nullcontext():
             agreed = self.callbacks.asker(step.summary)
         if agreed:
@@ -298,7 +299,7 @@ class Execution(Generic[O]):
         return ports.Done(bounds_text(bounds), {"bounds": bounds}, tuple(self.exposure.findings()))
 
     def _hooked(self, step: PlannedStep, context: JournalledStep) -> ports.Outcome:
-        """Run a hook. A failure ends a run that can still be undone; later the failure is a warning."""
+        """Run a hook. A failure ends a run that can still be undone; past that it is only a warning."""
         [call] = step.calls
         assert self.callbacks.hooks is not None  # a plan names hooks of the settings alone
         hooks = self.callbacks.hooks
@@ -392,6 +393,6 @@ class Execution(Generic[O]):
         return RunResult(end.code, end.text, findings, snapshot, end.undone, outage, bounds, self._left, self._evidence)
 
     def _bounds(self) -> Mapping[str, Json] | None:
-        """Return the last bounds on the loss in the journal, those of an earlier process too."""
+        """Return the last bounds on the loss in the journal, which an earlier process may have written."""
         known: list[Any] = [entry.evidence["bounds"] for entry in self.journal.entries() if "bounds" in entry.evidence]
         return known[-1] if known else None

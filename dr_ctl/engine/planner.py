@@ -29,9 +29,9 @@ def plan(
     past: RunState | None = None,
     exposure: LossExposure | None = None,
     *,
-    anew: bool = False,
+    replaces_run: bool = False,
 ) -> Decision:
-    """Decide every step, or refuse with all reasons. A plan `anew` replaces a run, even in the wanted state."""
+    """Decide every step, or refuse with all reasons. A plan that `replaces_run` is made even in the wanted state."""
     renamed = roles.renamed_sites(snapshot) if spec.operation != operations.FENCE else None
     if (nothing := roles.missing_units(snapshot, spec) or renamed) is not None:
         return Refusal((nothing,))
@@ -61,7 +61,7 @@ def plan(
     baseline = past.plan.baseline if past is not None else recipe.baseline(snapshot)
     activation_sent = past is not None and past.activation_sent
     move = Move(spec, source, baseline, _moved_units(asked, spec.target, past), activation_sent)
-    if past is None and not anew and (held_already := _already_there(recipe, snapshot, move)) is not None:
+    if past is None and not replaces_run and (held_already := _already_there(recipe, snapshot, move)) is not None:
         return held_already
     of_lost = (*roles.alive_beside_target(asked, spec), *roles.takeover_risks(asked, spec)) if loses else ()
     findings = [*of_lost, *recipe.why_not(snapshot, move)]

@@ -90,10 +90,10 @@ class UnitSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class Hints:
-    """Sentences against taking a site for lost. `nodes` are processes of its brokers that the settings do not name,
-    which may serve, or take over. `takeovers` are brokers without an active node, which may have one at any moment,
-    with the state of each node. `signs` show that a silent broker lives, `open_ports` that something accepts
+class SignsOfLife:
+    """Sentences that speak against taking a site for lost. `nodes` are processes of its brokers that the settings do
+    not name, which may serve, or take over. `takeovers` are brokers without an active node, which may have one at any
+    moment, with the state of each node. `signs` show that a silent broker lives, `open_ports` that something accepts
     connections at its port. A `late` broker accepts connections, and answered too late. A fault of this machine has a
     `remedy`."""
 
@@ -105,7 +105,7 @@ class Hints:
     remedy: str = ""
 
 
-NO_HINTS: Final = Hints()
+NO_SIGNS: Final = SignsOfLife()
 
 
 class Observation(Protocol):
@@ -123,8 +123,8 @@ class Observation(Protocol):
         """Debts that stand in documents on the brokers that answered."""
 
     @property
-    def hints(self) -> Mapping[str, Hints]:
-        """The hints by site; a site without any may be left out."""
+    def signs_of_life(self) -> Mapping[str, SignsOfLife]:
+        """The signs of life by site; a site without any may be left out."""
 
 
 @dataclass(frozen=True, slots=True)

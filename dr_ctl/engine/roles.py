@@ -1,5 +1,5 @@
 """Finds the source of an operation, the site that it leaves, by the roles that were seen, or says why it cannot be
-told; and works out the site of each unit where units move by themselves. Pure.
+told; and works out which site serves each unit where units can be moved one by one. Reads and writes nothing.
 
 "Cannot tell" is never "no": a site that does not answer is neither closed nor gone.
 """
@@ -18,9 +18,9 @@ from dr_ctl.engine import operations
 from dr_ctl.engine.debts import Debt, only_lost_site
 from dr_ctl.engine.journal import RunState
 from dr_ctl.engine.plan import Spec
-from dr_ctl.engine.ports import NO_HINTS, Hints, Observation, UnitSnapshot
+from dr_ctl.engine.ports import NO_SIGNS, Observation, SignsOfLife, UnitSnapshot
 
-# This matches a command in a remedy that could take `--queues` and does not yet.
+# This pattern matches a command in a remedy that takes `--queues`, but was written without it.
 _COMMAND_WITHOUT_QUEUES: Final = re.compile(
     r"`(dr-ctl (?:plan )?(?:swapover|failback|quiesce|fence|drain|verify|activate|unfence|trim)"
     r" (?![^`]*--queues)[^`]*)`"
@@ -42,28 +42,29 @@ def with_queues(findings: Iterable[Finding], spec: Spec) -> tuple[Finding, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class PartialObservation:
-    """An `Observation` of some units only, as if there were no others: a site that serves none of them is standby."""
+class DerivedObservation:
+    """An `Observation` made from another one: with some of its units alone, or with another role of a site."""
 
     roles: Mapping[str, Role]
     units: Sequence[UnitSnapshot]
     debts: Sequence[Debt]
-    hints: Mapping[str, Hints]
+    signs_of_life: Mapping[str, SignsOfLife]
 
 
 def part_of(snapshot: Observation, spec: Spec) -> Observation:
+    """Leave the units out that the operation is not about. A site that serves only such units counts as standby."""
     if spec.units is None:
         return snapshot
     units = [unit for unit in snapshot.units if spec.includes(unit.name)]
     open_at = {site for unit in units for site in unit.open_at}
     closed = {site for site, role in snapshot.roles.items() if role is Role.SERVING and site not in open_at}
     roles = {site: Role.STANDBY if site in closed else role for site, role in snapshot.roles.items()}
-    return PartialObservation(roles, units, snapshot.debts, snapshot.hints)
+    return DerivedObservation(roles, units, snapshot.debts, snapshot.signs_of_life)
 
 
 def as_resumed(snapshot: Observation, spec: Spec, past: RunState | None) -> Observation:
-    """Return the observation for a resumed swapover. Its target counts as standby where listeners opened behind a
-    lasting fence, which lets no client work there: the run closes them."""
+    """Return the observation for a resumed swapover. If a takeover or a restart has opened its target's listeners
+    where a lasting fence lets no client work, the target counts as standby: the run closes them."""
     target = spec.target
     opened = [unit for unit in snapshot.units if target in unit.open_at]
     is_swapover = past is not None and not past.activation_sent and spec.operation == operations.SWAPOVER
@@ -76,7 +77,7 @@ def as_resumed(snapshot: Observation, spec: Spec, past: RunState | None) -> Obse
         for unit in snapshot.units
         for others in [tuple(site for site in unit.open_at if site != target)]
     ]
-    return PartialObservation({**snapshot.roles, target: Role.STANDBY}, units, snapshot.debts, snapshot.hints)
+    return DerivedObservation({**snapshot.roles, target: Role.STANDBY}, units, snapshot.debts, snapshot.signs_of_life)
 
 
 def sites_serving(snapshot: Observation) -> list[str]:
@@ -90,7 +91,7 @@ def units_divided(snapshot: Observation) -> bool:
 
 
 def unserved(snapshot: Observation, *, by_unit: bool) -> Iterator[Finding]:
-    """Find units that are closed everywhere while a site serves others. With `by_unit`, each can be opened alone."""
+    """Find units that are closed at both sites while a site serves others. With `by_unit`, each can be opened alone."""
     serving = sites_serving(snapshot)
     shut = [unit.name for unit in snapshot.units if not unit.open_at and {*unit.closed_at} >= {*snapshot.roles}]
     if not serving or not shut:
@@ -103,7 +104,7 @@ def unserved(snapshot: Observation, *, by_unit: bool) -> Iterator[Finding]:
 
 
 def served_where(snapshot: Observation) -> str:
-    """Say which unit is served at which site; a site that was not read may serve a unit."""
+    """Name the site that serves each unit, as far as it is known: a site that was not read may serve one."""
     return ", ".join(f"{unit.name} {_where(unit, snapshot)}" for unit in snapshot.units)
 
 
@@ -120,9 +121,9 @@ def by_site(units: Sequence[UnitSnapshot]) -> Mapping[str, list[str]]:
 
 
 BROKER_IDS: Final = "nodes"
-"""The part of a plan's basis with the id of each broker, by site and pair. A topology whose brokers have no id leaves
-this part out."""
-PAIRS: Final = "pairs"  # the part that names the pairs of the settings, by site, those of silent brokers too
+"""The key of the brokers' ids, by site and pair, in a plan's basis (what a resume compares). A topology whose brokers
+have no id leaves this key out."""
+PAIRS: Final = "pairs"  # the key of the pairs' names in the settings, by site, whether their brokers answer or not
 CLOSED = (Role.STANDBY, Role.DOWN)
 _ANSWERING = (Role.SERVING, Role.STANDBY)
 
@@ -139,12 +140,12 @@ def other(snapshot: Observation, site: str) -> str:
 
 
 def serves_all(snapshot: Observation, site: str) -> bool:
-    """Say whether a site serves every unit, and alone."""
+    """Say whether a site serves every unit, and the other site serves none."""
     return all(unit.serving == site for unit in snapshot.units)
 
 
 def open_again(snapshot: Observation, past: RunState) -> bool:
-    """Say whether the site that a run has left lets clients in beside the one that it opened."""
+    """Say whether the site that a run has left lets clients in again, beside the site that the run has opened."""
     roles = {snapshot.roles.get(past.plan.source), snapshot.roles.get(past.plan.spec.target)}
     return past.activation_sent and past.plan.spec.operation in operations.MOVING and roles == {Role.SERVING}
 
@@ -160,8 +161,8 @@ def source_of(
 ) -> str | Finding:
     """Return the source: the site that the service leaves, that was lost, or that serves beside a returned site.
 
-    `past` is the run that is resumed. With `cut_off`, a hook will show that a silent site keeps no client, or end the
-    run. With `reopened`, the site that the run has left is open again. With `by_unit`, units move by themselves.
+    `past` is the run that is resumed. With `cut_off`, a hook will cut a silent site off, and the run ends if it
+    fails. With `reopened`, the site that the run has left is open again. With `by_unit`, units move one by one.
     """
     if past is not None:
         asked = past.plan.spec
@@ -191,9 +192,9 @@ def no_answer(
 
 
 def role_text(snapshot: Observation, site: str) -> str:
-    """Say the role of a site. A late site is not called sick: a busy machine is late, too."""
+    """Name the role of a site. A site that answers late is not called sick: a busy machine answers late, too."""
     role = snapshot.roles[site]
-    late = role is Role.SICK and snapshot.hints.get(site, NO_HINTS).late
+    late = role is Role.SICK and snapshot.signs_of_life.get(site, NO_SIGNS).late
     return f"{site} {'did not answer in time' if late else f'is {role.value}'}"
 
 
@@ -217,7 +218,8 @@ def _unexpected(snapshot: Observation, spec: Spec, then: str) -> Finding:
 
 
 def _single_step(snapshot: Observation, spec: Spec, *, cut_off: bool, under_way: bool) -> str | Finding:
-    """Find the source of a single step. The table `needs` has the steps at one site; the others need both to answer."""
+    """Find the source of an operation of one step. The table `needs` has the steps that act at one site; for the others
+    both sites have to answer."""
     source, target, summary = other(snapshot, spec.target), spec.target, roles_text(snapshot)
     if (refusal := unexpected(snapshot, spec)) is not None:
         return refusal
@@ -294,9 +296,9 @@ def _source(snapshot: Observation, spec: Spec, *, by_unit: bool) -> str | Findin
 def source_alive(
     snapshot: Observation, spec: Spec, *, under_way: bool = False, cut_off: bool = False, even_if_served: bool = False
 ) -> Finding | None:
-    """Report that the source is alive, so that a failover would open a second site. If the target serves alone already,
-    a sick or silent source is reported only with `even_if_served`. With `under_way`, the failover itself is
-    open, and has to end first. With `cut_off`, a hook is to end the signs of life of a silent site."""
+    """Report that the source is alive, so that a failover would open a second site. If the target alone serves already,
+    a sick or silent source is reported only with `even_if_served`. With `under_way`, this failover is an open run,
+    which has to end first. With `cut_off`, a hook will cut a silent site off, whatever signs of life it gives."""
     source = other(snapshot, spec.target)
     role = snapshot.roles[source]
     if snapshot.roles[spec.target] is Role.SERVING and role is not Role.SERVING and not even_if_served:
@@ -306,12 +308,12 @@ def source_alive(
         if silent := [unit.name for unit in snapshot.units if source not in (*unit.open_at, *unit.closed_at)]:
             return found("DR-ALIVE-001.partly_serves", site=source, silent=", ".join(silent), first=first)
         return found("DR-ALIVE-001.serves", site=source, target=spec.target, first=first)
-    if role is Role.SICK and snapshot.hints.get(source, NO_HINTS).late:
+    if role is Role.SICK and snapshot.signs_of_life.get(source, NO_SIGNS).late:
         return found("DR-ALIVE-001.late", state=role_text(snapshot, source), target=spec.target, first=first)
     if role is Role.SICK:
         return found("DR-ALIVE-001.sick", site=source, target=spec.target, first=first)
-    if role is Role.UNKNOWN and not cut_off and (hints := snapshot.hints.get(source, NO_HINTS)).signs:
-        return alive_by_signs(source, hints)
+    if role is Role.UNKNOWN and not cut_off and (life_signs := snapshot.signs_of_life.get(source, NO_SIGNS)).signs:
+        return alive_by_signs(source, life_signs)
     return None
 
 
@@ -322,24 +324,26 @@ def alive_beside_target(snapshot: Observation, spec: Spec) -> Sequence[Finding]:
     return () if lives is None else (replace(lives, severity=Severity.WARNING),)
 
 
-def alive_by_signs(lost: str, hints: Hints) -> Finding:
-    """Report the signs that a silent site lives, which no `--presume-down` overrules."""
-    signs = "; ".join((*hints.signs, *hints.nodes))
-    return found("DR-ALIVE-001.lives", remedy=hints.remedy or None, site=lost, signs=signs)
+def alive_by_signs(lost: str, life_signs: SignsOfLife) -> Finding:
+    """Report the signs of life of a silent site. `--presume-down` does not overrule them."""
+    signs = "; ".join((*life_signs.signs, *life_signs.nodes))
+    return found("DR-ALIVE-001.lives", remedy=life_signs.remedy or None, site=lost, signs=signs)
 
 
 def takeover_risks(snapshot: Observation, spec: Spec) -> Sequence[Finding]:
     """Report other nodes of a site taken for lost that may serve, or take over, after all."""
     lost = other(snapshot, spec.target)
-    hints, presumed_down = snapshot.hints.get(lost, NO_HINTS), spec.presume_down == lost and spec.reason is not None
+    signs = snapshot.signs_of_life.get(lost, NO_SIGNS)
+    presumed_down = spec.presume_down == lost and spec.reason is not None
     if serves_all(snapshot, spec.target):
         return ()
-    risks = (("DR-NODE-004", hints.takeovers), ("DR-NODE-001.lost", hints.nodes))
+    risks = (("DR-NODE-004", signs.takeovers), ("DR-NODE-001.lost", signs.nodes))
     return [found(id_, accepted=presumed_down, nodes="; ".join(nodes), site=lost) for id_, nodes in risks if nodes]
 
 
 def why_not_lost(snapshot: Observation, spec: Spec, *, under_way: bool, cut_off: bool) -> tuple[Finding, ...]:
-    """Say why the source is not taken for lost: it is alive, or another node may take over. See `source_alive`."""
+    """Say why the source is not taken for lost: it is alive, or another node of it may take over. `source_alive` tells
+    what the options mean."""
     if (lives := source_alive(snapshot, spec, under_way=under_way, cut_off=cut_off)) is not None:
         return (lives, *presumption_overruled(snapshot, spec))
     return tuple(finding for finding in takeover_risks(snapshot, spec) if finding.severity is Severity.ERROR)
@@ -352,8 +356,8 @@ def presumption_overruled(snapshot: Observation, spec: Spec) -> Sequence[Finding
 
 
 def _serving_beside(snapshot: Observation, spec: Spec, past: RunState | None, *, by_unit: bool) -> str | Finding:
-    """Return the site that serves while the target is reinstated. A site that came back open counts as the returning
-    site only if a run wrote down its loss. If both sites are closed, the resumed run had moved half way."""
+    """Return the site that serves while the target is reinstated. A target that came back open counts as the lost site
+    only if a debt names it. If both sites are closed, the resumed failback had fenced one and not opened the other."""
     beside, roles, summary = other(snapshot, spec.target), snapshot.roles, roles_text(snapshot)
     if past is None and spec.expect_serving is not None and roles[spec.expect_serving] is not Role.SERVING:
         return _unexpected(snapshot, spec, "run again with the site that serves")
@@ -375,7 +379,7 @@ def _serving_beside(snapshot: Observation, spec: Spec, past: RunState | None, *,
 
 
 def _lost(snapshot: Observation, spec: Spec, *, cut_off: bool) -> str | Finding:
-    """Return the lost site, or what is missing to take it for lost. The target must answer itself."""
+    """Return the lost site, or the finding that says why it is not taken for lost. The target has to answer."""
     lost, roles, summary = other(snapshot, spec.target), snapshot.roles, roles_text(snapshot)
     if spec.expect_serving is not None and roles[spec.expect_serving] is not Role.SERVING:
         return _unexpected(snapshot, spec, "a failover is for a site that does not serve any more")
@@ -385,7 +389,7 @@ def _lost(snapshot: Observation, spec: Spec, *, cut_off: bool) -> str | Finding:
         return lost
     if (spec.presume_down == lost and spec.reason) or (cut_off and roles[lost] is Role.UNKNOWN):
         return lost
-    shown = brief(snapshot.hints.get(lost, NO_HINTS).open_ports) or "nothing shows that it is down"
+    shown = brief(snapshot.signs_of_life.get(lost, NO_SIGNS).open_ports) or "nothing shows that it is down"
     return found("DR-ALIVE-002", site=lost, shown=shown, summary=summary)
 
 
@@ -406,7 +410,8 @@ def sites_changed(snapshot: Observation, past: RunState) -> Finding | None:
 
 
 def brokers_changed(basis: Mapping[str, Any], past: RunState) -> Finding | None:
-    """Refuse a run of other brokers, whatever the names of the sites. Brokers without an identity are not compared."""
+    """Refuse to go on with a run of other brokers, even at sites of the same names. Brokers without an id are not
+    compared."""
     before: Mapping[str, Any] = past.plan.basis
     if (renamed := _renamed(basis, before)) is not None:
         return renamed
@@ -420,7 +425,7 @@ def brokers_changed(basis: Mapping[str, Any], past: RunState) -> Finding | None:
 
 
 def _renamed(basis: Mapping[str, Any], before: Mapping[str, Any]) -> Finding | None:
-    """Refuse a run of a pair that the settings do not name any more, and name its broker's present pair."""
+    """Refuse to go on with a run of a pair that the settings do not name any more; name its broker's present pair."""
     now, nodes = basis.get(PAIRS, {}), basis.get(BROKER_IDS, {})
     for site, units in before.get(PAIRS, {}).items():
         for unit in sorted({*units} - {*now.get(site, units)}):

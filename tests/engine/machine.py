@@ -16,10 +16,10 @@ from dr_ctl.engine.plan import Call, Goal, PlannedStep
 from dr_ctl.engine.ports import (
     Done,
     Failed,
-    Hints,
     Move,
     NotNeeded,
     Outcome,
+    SignsOfLife,
     StepContext,
     StepPlan,
     UnitSnapshot,
@@ -113,7 +113,7 @@ class Snapshot:
     flags: Mapping[str, Mapping[str, Mapping[str, bool]]] = field(default_factory=dict)
 
     debts: tuple[Debt, ...] = ()
-    hints: Mapping[str, Hints] = field(default_factory=dict)
+    signs_of_life: Mapping[str, SignsOfLife] = field(default_factory=dict)
 
     @property
     def units(self) -> Sequence[UnitSnapshot]:

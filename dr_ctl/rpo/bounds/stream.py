@@ -1,10 +1,11 @@
 """Bounds what is lost with the outflows of a lost site: their content at a reading, and all that came since. A message
-is lost if it was neither shipped nor consumed here; a message whose acknowledgement is lost becomes a duplicate. The
-cut of a reading is the newest reading up to which everything that was put into an outflow had been shipped by then.
+is lost if it was neither shipped nor consumed at the lost site; a message whose acknowledgement is lost becomes a
+duplicate. The cut of a reading is an earlier reading: the newest one such that the later reading shows as shipped all
+that had been put into the outflow by then. In this module "the site" is the lost site, and its peer the other one.
 
 Two bounds are computed, and the smaller is used: the first from the last reading that included queues, the second from
-the last reading of the outflows. Beside it stand messages that lay at one site and not at the other, by queue.
-docs/rpo-method.md ("A failover's bounds") says how each is made."""
+the last reading of the outflows. Messages that lay at one site alone, and were not on their way, are added, by queue.
+docs/rpo-method.md ("A failover's bounds") says how each bound is computed."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
@@ -24,15 +25,15 @@ from dr_ctl.rpo.history.newest import WINDOW_US
 # The kinds of outflows in the history, whatever the topology: `mixed` ones carry both.
 CARRY_MESSAGES: Final = ("mirror", "mixed")
 CARRY_ACKS: Final = ("acks", "mixed")
-UNBOUNDED: Final = 1 << 60
+UNBOUNDED: Final = 1 << 60  # a count that stands for: no bound is known
 _MIN_TO_EXTRAPOLATE: Final = 10  # messages in the busiest minute
 
 
 @dataclass(frozen=True, slots=True)
 class LossTerm:
-    """A term of a bound: at most `at_reading` at the reading of `at_us`, and `since` more in the `took_us` from the
-    moment at which that reading was asked for to the site's end. The term grows by `rate` a second. `apart` counts
-    messages that lay at this site alone, besides."""
+    """A term of a bound: at most `at_reading` were lost as of the reading made at `at_us`, and `since` more in the next
+    `took_us`, which begin when that reading was asked for and end when the site stopped serving. If it served longer,
+    `rate` more were lost a second. `apart` counts further messages, which lay at the site alone."""
 
     at_reading: int
     since: int
@@ -56,9 +57,10 @@ class QueueGroups:
 
 @dataclass(frozen=True)
 class EventStream:
-    """The outflows of messages, or of acknowledgements, as the `counter` of queues says, up to `end_us`, when the site
-    stopped serving. `gaps_filled` has readings added in gaps, over which the arrivals of a gap are spread. `lost_acks`
-    counts by queue acknowledgements that were lost earlier, while their messages lie at the other site."""
+    """The outflows of messages, or of acknowledgements, up to `end_us`, when the site stopped serving. `counter` is the
+    queues' counter of what goes into them. `gaps_filled` has readings added in gaps, over which the arrivals of a gap
+    are spread. `lost_acks` has, by queue, the number of acknowledgements that were lost earlier, whose messages still
+    lie at the peer."""
 
     readings: Readings
     gaps_filled: Grids
@@ -104,7 +106,7 @@ class EventStream:
         return at_most(self._with_arrivals(self.rows, min(self._last.values()), np.zeros(1, np.int64), None)[0])
 
     def not_shipped(self, names: Sequence[str]) -> LossTerm | None:
-        """Bound the arrivals in some queues since, by their own counts, because no outflow ships them."""
+        """Bound the arrivals in some queues since the last reading by their own counts: no outflow ships them."""
         grids = self.gaps_filled
         windows = Windows(grids.asked[grids.full], grids.us[grids.full], grids.start_id[grids.full])
         own = grids.counted[self.counter].sum_of([self.readings.index[name] for name in names])
@@ -119,7 +121,7 @@ class EventStream:
 
     @property
     def oldest_us(self) -> int | None:
-        """The greatest possible age of a message that the outflows take with them."""
+        """The greatest possible age of a message that is lost with the outflows, or None."""
         cuts = [int(self.readings.cuts[row, self._last[row]]) for row in self.rows]
         return None if not cuts or -1 in cuts else self.end_us - int(self.readings.asked[cuts].min())
 
@@ -155,9 +157,9 @@ class EventStream:
         return total
 
     def _at_reading(self, row: int, index: int, queues: QueueGroups) -> Ints:
-        """Bound the content by group at a reading of the queues: no more than the outflow's depth, than the queues
-        counted since the cut, and, of messages, than lies in the queues. Content that no queue accounts for may be of
-        any group, and is added to each."""
+        """Bound the content of each group at a reading of the queues: no more than the outflow's depth, no more than
+        the queues counted since the cut, and, of messages, no more than lie in the queues. Content that no queue
+        accounts for may be of any group, and is added to each."""
         readings, counts, own = self.readings, self.readings.outflows, self.queues[row]
         depth = np.full(queues.count, counts.depth[row, index])
         now, of_messages = int(np.searchsorted(readings.full, index)), self.counter == "added"
@@ -183,8 +185,8 @@ class EventStream:
     def _with_arrivals(
         self, rows: Sequence[int], index: int, at_reading: Ints, queues: QueueGroups | None
     ) -> Sequence[LossTerm | None]:
-        """Add content at a reading and arrivals since, of each group; without groups arrivals are all that was put
-        in."""
+        """Add, for each group, the content at a reading and the arrivals since. Without groups, all that was put into
+        the outflows counts as arrivals."""
         return self._terms(index, at_reading, self.gaps_filled.windows, lambda us: self._arrivals(rows, us, queues))
 
     def _terms(
@@ -198,8 +200,8 @@ class EventStream:
         nothing = np.zeros(len(at_reading), np.int64)
         since = sum((count * most(us) for count, us in times), nothing)
         busiest = most(longest_us) if longest_us else nothing
-        # Extrapolated only over a time no longer than the history; over a longer one, only where the busiest
-        # minute had many messages.
+        # A rate is extrapolated over a time that is longer than the history only if the busiest minute had many
+        # messages.
         is_near = took_us <= max(WINDOW_US, int(self.gaps_filled.us[-1] - self.gaps_filled.us[0]))
         us, rates = int(self.readings.us[index]), busiest * SECOND_US / max(1, longest_us)
         return [
@@ -208,8 +210,8 @@ class EventStream:
         ]
 
     def _arrivals(self, rows: Sequence[int], us: int, queues: QueueGroups | None) -> Ints:
-        """Bound the arrivals in any window of that length: no more than was put in, and than the queues' counts plus
-        what these do not account for."""
+        """Bound the arrivals in any window of `us`: no more than was put into the outflows, and no more than the
+        queues' counts plus what these do not account for."""
         grids = self.gaps_filled
         begin, end = grids.windows.around(us)
         put = grids.put.sum_of(rows)
@@ -217,7 +219,7 @@ class EventStream:
         if queues is None:
             return np.array([most.max(initial=0)])
         before, after, is_bounded = self._enclosing(grids.full, begin, end)
-        # Windows between the same readings of queues differ in what was put in alone: the most of it counts.
+        # Windows between the same readings of queues differ only in what was put into the outflows: the most counts.
         (before, after), number = np.unique(np.stack([before, after]), axis=1, return_inverse=True)
         of_pairs = np.zeros(len(before), np.int64)
         np.maximum.at(of_pairs, number.reshape(-1), most[is_bounded])
@@ -229,7 +231,7 @@ class EventStream:
         return busiest
 
     def _by_sums(self, rows: Sequence[int], put: Counters, begin: Ints, end: Ints) -> Ints:
-        """Bound by the queues' counts together, if all readings that read queues wrote them down."""
+        """Bound the arrivals by the sum of all queues' counts, between readings that recorded that sum."""
         own, other = (self.gaps_filled.flows[f"queues_{name}"][rows] for name in (self.counter, self._other_counter))
         indices = np.flatnonzero((own != NA).all(0) & (other != NA).all(0))
         bound = np.full(len(begin), UNBOUNDED)
@@ -249,7 +251,7 @@ class EventStream:
         return before[is_bounded], after[is_bounded], is_bounded
 
     def _accounted(self, grids: Grids, rows: Sequence[int]) -> Counters:
-        """Add up the queues' counts of things put into outflows: of a mixed one messages and acknowledgements."""
+        """Add up what the queues put into outflows; a mixed outflow gets messages and acknowledgements."""
         own = [queue for row in rows for queue in self.queues[row]]
         mixed = [queue for row in rows if self.readings.outflows.names[row][0] == "mixed" for queue in self.queues[row]]
         one, other = grids.counted[self.counter].sum_of(own), grids.counted[self._other_counter].sum_of(mixed)
@@ -282,7 +284,7 @@ def at_most(part: LossTerm | None) -> int | None:
 
 
 def sum_of(parts: Sequence[LossTerm | None]) -> LossTerm | None:
-    """The sum of the parts, as of their oldest reading; an unknown part makes the sum unknown."""
+    """Add the parts up, as of their oldest reading. The sum is unknown if a part is."""
     known = [part for part in parts if part is not None]
     if not known or len(known) < len(parts):
         return None
@@ -290,19 +292,18 @@ def sum_of(parts: Sequence[LossTerm | None]) -> LossTerm | None:
     return LossTerm(sum(at_reading), sum(since), min(us), max(took_us), sum(rates), sum(apart))
 
 
-LATELY_US: Final = 10 * SECOND_US
-LASTING: Final = 3
-"""A difference lasts if so many readings of both sites, or more, all show it."""
+RECENT_US: Final = 10 * SECOND_US  # the readings of the last ten seconds are recent
+MIN_READINGS_TO_LAST: Final = 3  # a difference lasts if at least this many recent readings, and all of them, show it
 
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """A queue at the last reading of both sites. `lost` counts its messages here alone, `duplicates` those there alone,
-    that messages on their way do not explain: the least of the recent readings, or None if the difference lasts, so
-    that nobody can say why. With `has_ids` ids tell which copies there were consumed, so that none is a duplicate.
-    With `is_all` all messages here count as lost, because copies of messages consumed there stay here until a client
-    receives them, or because ids were not compared. `uncopied` counts by id the messages here without a copy there; it
-    is None where ids were not compared."""
+    """A queue at the last reading of both sites. `lost` counts its messages at the site alone, `duplicates` its
+    messages at the peer alone, without messages on their way: the least of the recent readings, or None if the
+    difference lasts, so that nobody can say why. With `has_ids` ids tell which copies at the peer were consumed, so
+    that none is a duplicate. With `is_all` all messages at the site count as lost, because copies of messages consumed
+    at the peer stay until a client receives them, or because ids were not compared. `uncopied` counts, by id, the
+    messages without a copy at the peer; it is None where ids were not compared."""
 
     name: str
     at_site: int
@@ -315,7 +316,7 @@ class Divergence:
 
     @property
     def only_at_site(self) -> int:
-        """The number of messages that lay here alone, as far as is known."""
+        """The number of messages that lay at the site alone, as far as it is known."""
         return self.at_site if self.uncopied is None else max(self.at_site - self.at_peer, self.uncopied)
 
     def text(self, site: str, other: str) -> str:
@@ -327,7 +328,7 @@ class Divergence:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The queues of a pair that differ, by name; `at_us` is the last reading of both sites, None without one."""
+    """The queues of a pair that differ, by name. `at_us` is the time of the last reading of both sites, if any."""
 
     at_us: int | None
     queues: Mapping[str, Divergence]
@@ -338,13 +339,13 @@ class Comparison:
         if not len(readings.at_both):
             return cls(None, {})
         us = readings.us[readings.full[readings.at_both]]
-        lately = readings.at_both[us >= us[-1] - LATELY_US]
+        lately = readings.at_both[us >= us[-1] - RECENT_US]
         compared = _Compared(readings, lately, messages, acknowledgements, lost_site)
         return cls(int(us[-1]), {queue.name: queue for queue in compared.queues()})
 
     def lost(self, names: Collection[str] | None = None) -> tuple[int, int] | None:
-        """Return, of some queues or all, the number of messages beyond those on their way, and of all messages that lay
-        here alone at the last reading."""
+        """Return two numbers for these queues, or for all: the messages at the site alone that were not on their way,
+        and all messages that lay at the site alone at the last reading."""
         return _total([(queue.lost, queue.only_at_site) for queue in self._of(names)])
 
     def duplicates(self, names: Collection[str] | None = None) -> tuple[int, int] | None:
@@ -381,8 +382,8 @@ class _Compared:
             at_site, at_peer = (self._depths(counts, name) for counts in (readings.queues, readings.peer_queues))
             row = self.acknowledgements.outflow_of(name)
             outflow = None if row is None else readings.outflows.names[row]
-            # Where a queue's acknowledgements have an outflow of their own, equal counts say nothing: a message without
-            # a copy, and a copy whose message was consumed, cancel each other out. Ids are compared there.
+            # Where a queue's acknowledgements have an outflow of their own, equal counts prove nothing: a message
+            # without a copy, and a copy whose message was consumed, cancel each other out. There ids are compared.
             uncopied = readings.uncopied_of(name) if outflow == ("acks", name) and at_site[-1] else 0
             if (at_site != at_peer).any() or uncopied != 0:
                 to_ship = self._to_ship(name)
@@ -409,14 +410,14 @@ class _Compared:
         return depths
 
     def _to_ship(self, name: str) -> Ints | None:
-        """Return the messages on their way to the other site, or None if nothing ships that queue."""
+        """Return the messages on their way between the sites, or None if no outflow ships this queue."""
         row, readings = self.messages.outflow_of(name), self.readings
-        # Messages that the other site still had to ship are on their way back.
+        # Messages that the peer still had to ship are on their way, too.
         back = self._depths(readings.peer_outflows, name, SHARED)
         return None if row is None else self._of_outflow(readings.outflows.depth, row, UNBOUNDED) + back
 
     def _acknowledged(self, name: str) -> Ints | None:
-        """Return the acknowledgements on their way, or None if nothing ships that queue."""
+        """Return the acknowledgements on their way, or None if no outflow ships this queue."""
         counts, row = self.readings.outflows, self.acknowledgements.outflow_of(name)
         if row is None:
             return None if self.messages.outflow_of(name) is None else np.full(len(self.indices), UNBOUNDED)
@@ -429,19 +430,19 @@ class _Compared:
         return np.where(values == NA, unread, values)
 
     def _beyond(self, name: str, difference: Ints, on_its_way: Ints | None) -> int | None:
-        """Return how much of a difference the messages on their way do not explain, by the least of the readings; None
-        if it lasts, and is more than the queue moved meanwhile: then nobody can say why."""
+        """Return the part of a difference that messages on their way do not explain, the least of the readings; None if
+        it lasts, and is more than came or went in the queue meanwhile: then nobody can say why."""
         if on_its_way is None:
             return max(0, int(difference[-1]))
         beyond = np.maximum(0, difference - on_its_way)
         if name in self.lost_site.may_differ:
             return int(beyond[-1])
-        stays = len(self.indices) >= LASTING and bool((beyond > self._moved(name)).all())
+        stays = len(self.indices) >= MIN_READINGS_TO_LAST and bool((beyond > self._moved(name)).all())
         return None if stays else int(beyond.min())
 
     def _moved(self, name: str) -> Ints:
-        """Return how much the queue changed from the reading before to the reading after, because two sites are never
-        read in the same instant."""
+        """Return how many messages came or went from the reading before to the reading after, because the two sites are
+        never read in the same instant."""
         index, grids = self.readings.index.get(name), self.readings.grids
         if index is None:
             return np.zeros(len(self.indices), np.int64)

@@ -133,7 +133,7 @@ class _Question:
         tables = SummaryTables(
             self._spark, request.history, folder([request.include, request.exclude, self._classes], site)
         )
-        files = Files.of(history, site, tables.known_files(), self._torn, anew=not is_usual)
+        files = Files.of(history, site, tables.known_files(), self._torn, reread=not is_usual)
         if not files.read:
             return nothing_of(site, set(history.sites))
         query, is_cut = self._query(files)

@@ -111,10 +111,10 @@ class Files:
     ahead: list[File] = field(default_factory=list)
 
     @classmethod
-    def of(cls, history: History, site: str, ledger: DataFrame | None, torn: Collection[str], *, anew: bool) -> Files:
-        """Spark could not read the `torn` files to their ends. With `anew` no file counts as known."""
+    def of(cls, history: History, site: str, ledger: DataFrame | None, torn: Collection[str], *, reread: bool) -> Files:
+        """Spark could not read the `torn` files to their ends. With `reread` no file counts as known."""
         store, rows = history.store, [] if ledger is None else sql.over(_NEWEST, ledger=ledger).collect()
-        known = {row.file: File(row.file, *row.was) for row in rows if row.was.length > GONE and not anew}
+        known = {row.file: File(row.file, *row.was) for row in rows if row.was.length > GONE and not reread}
         listed = {name: File(name, info.size, info.mtime_ns // 1000) for name, info in history.sites[site].items()}
         states = {name: (file.length, file.modified) for name, file in known.items()}
         same = {name for name, file in listed.items() if states.get(name) == (file.length, file.modified)}

@@ -195,11 +195,11 @@ def of_reached_copy(unit: str, view: BrokerView, peer: BrokerView, *, planned: b
     """Find a copy of a unit that this site serves and that clients reach at the other: nobody works on it there yet, or
     only a pause closes it, and clients may send. A planned move also minds a unit that is open at both sites, or closed
     by its listeners alone."""
-    queue, is_served = quote(unit), bool(view.units.get(unit))
+    queue, is_served, paused = quote(unit), bool(view.units.get(unit)), peer.closed_by_pause(unit)
     if unit in peer.idle or (planned and is_served and peer.units.get(unit)):
         yield found("DR-BRIDGE-012", unit=unit, view=peer, peer=view, queue=queue)
-    elif is_served and peer.config.lasting is not None and not peer.kept_out(unit) and (planned or peer.gated(unit)):
-        closed = "is paused there" if peer.gated(unit) else "is closed there by its listeners alone"
+    elif is_served and peer.config.lasting is not None and not peer.kept_out(unit) and (planned or paused):
+        closed = "is paused there" if paused else "is closed there by its listeners alone"
         yield found("DR-BRIDGE-013", view=peer, unit=unit, closed=closed, queue=queue)
 
 

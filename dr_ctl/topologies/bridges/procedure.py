@@ -1,7 +1,8 @@
 """The handlers of runbook verbs for an installation of diverts and bridges; the table at the end names them.
 
 A reading proves that queues are closed to their clients, or open again. A bridge that is stopped is started. A lost
-site is taken in again while no queue delivers: messages and ids that it still holds are let in, and compared.
+site is reinstated while the serving site's queues are paused: the messages and the ids of processed messages that it
+still holds are shipped there, and compared. A unit is a queue's address, which can be moved alone.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,31 +31,32 @@ from dr_ctl.topologies.common.idstore import NotRead
 from dr_ctl.topologies.common.reasons import paused_at
 from dr_ctl.topologies.common.recipe import Procedure, Undo, VerbHandler
 from dr_ctl.topologies.common.rules import Rules
-from dr_ctl.topologies.common.snapshot import RETURNED, Snapshot
+from dr_ctl.topologies.common.snapshot import STAYS_CLOSED, Snapshot
 from dr_ctl.topologies.common.topology import COMMON, TopologyDefinition
 from dr_ctl.topologies.common.verbs.activate import may_open, other_site_open, sides
 from dr_ctl.topologies.common.verbs.fence import acting, drafting, paused_as_before, residue_outcome
 from dr_ctl.topologies.common.verbs.undoing import as_before, open_again
 from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.common.waiting import SMALL_OUTFLOW, Barrier, Direction, Wait, attached
-from dr_ctl.topologies.common.wants import SOURCE, TARGET, AtBroker, Wants, planning
+from dr_ctl.topologies.common.wants import SOURCE, TARGET, AtBroker, Wants, draft_of
 
 CUT: Final = "closeConsumerConnectionsForAddress(java.lang.String)"
 NOT_PAUSED: Final = "it is not paused"
 PAUSED: Final = "it is paused"
-NEW: Final[Mapping[str, Any]] = {"kept_out": False, "gated": []}
+# A unit that was made since the plan counts as open: `gated` lists the queues that were paused, and not by a run.
+NEW_UNIT: Final[Mapping[str, Any]] = {"kept_out": False, "gated": []}
 
 
 def close_calls(view: BrokerView, units: Sequence[str]) -> list[Call]:
-    """Keep the clients' roles out of the addresses first, so that no client that is cut comes back; then stop dispatch,
-    and end the connections of consumers. The bridges' role keeps its rights, because a refused bridge stops all of
-    them. Queues that a quiesce has paused stay paused."""
+    """Keep the clients' roles out of the addresses first, so that no client that is cut comes back; then pause the
+    queues, and end the connections of consumers. The bridges' role keeps its rights, because one bridge that is refused
+    a right stops every bridge of the broker. Queues that a quiesce has paused stay paused."""
     pauses = [_dispatch(view, Goal.CLOSE, queue, NOT_PAUSED) for unit in units for queue in view.queues_of(unit)]
     return [*view.fence.keeping_out(units), *pauses, *(_cut(view, unit) for unit in units)]
 
 
 def open_calls(view: BrokerView, units: Sequence[str], when: str | None = None) -> list[Call]:
-    """Let queues deliver in phase `listeners`, and the clients' roles in last, in phase `admit`."""
+    """Let queues deliver in the step's first part, `listeners`, and clients' roles in in its last part, `admit`."""
     queues = [queue for unit in units for queue in view.queues_of(unit)]
     resumes = [_dispatch(view, Goal.OPEN, queue, when) for queue in queues if when is not None or queue.paused]
     return [*in_phase("listeners", resumes), *in_phase("admit", view.fence.letting_in(units, when))]
@@ -63,17 +65,19 @@ def open_calls(view: BrokerView, units: Sequence[str], when: str | None = None) 
 def units_as_before(at: AtBroker) -> Iterator[Call]:
     """Let clients in or keep them out of each unit as before the run."""
     view, was = at.view, at.was
-    # A unit that was not there before the run counts as open.
-    before = {unit: was["units"].get(unit, NEW) for unit in view.among(at.move.spec.includes)}
+    before = {unit: was["units"].get(unit, NEW_UNIT) for unit in view.among(at.move.spec.includes)}
     queues = [(unit, queue) for unit in before for queue in view.queues_of(unit)]
-    held = {q.name for unit, q in queues if RETURNED in was or q.name in (*before[unit]["gated"], *was["paused"])}
-    out = [unit for unit, state in before.items() if RETURNED in was or state["kept_out"]]
-    let_in = [unit for unit in before if unit not in out and (unit in at.things(Goal.REVOKE) or view.kept_out(unit))]
-    out = [unit for unit in out if unit in at.things(Goal.GRANT) or not view.kept_out(unit)]
+    held = {q.name for unit, q in queues if STAYS_CLOSED in was or q.name in (*before[unit]["gated"], *was["paused"])}
+    out = [unit for unit, state in before.items() if STAYS_CLOSED in was or state["kept_out"]]
+    revoked, granted = at.named_by_calls(Goal.REVOKE), at.named_by_calls(Goal.GRANT)
+    let_in = [unit for unit in before if unit not in out and (unit in revoked or view.kept_out(unit))]
+    out = [unit for unit in out if unit in granted or not view.kept_out(unit)]
     yield from view.fence.keeping_out(out, "they are let in")
-    yield from at.missing(_dispatch(view, Goal.CLOSE, queue, NOT_PAUSED) for _, queue in queues if queue.name in held)
-    yield from (_cut(view, unit) for unit in out)  # a client that came meanwhile would wait there for ever
-    opens = at.missing(_dispatch(view, Goal.OPEN, queue, PAUSED) for _, queue in queues if queue.name not in held)
+    yield from at.to_send(_dispatch(view, Goal.CLOSE, queue, NOT_PAUSED) for _, queue in queues if queue.name in held)
+    yield from (
+        _cut(view, unit) for unit in out
+    )  # a client that connected meanwhile would wait at the closed queue for ever
+    opens = at.to_send(_dispatch(view, Goal.OPEN, queue, PAUSED) for _, queue in queues if queue.name not in held)
     yield from in_phase("listeners", opens)
     yield from in_phase("admit", view.fence.letting_in(let_in, "they are kept out"))
 
@@ -90,7 +94,7 @@ def _cut(view: BrokerView, unit: str) -> Call:
 
 
 def _chosen(move: Move) -> Chosen:
-    """Choose the units to close. A fence that is no step of a move closes also those that the other site serves."""
+    """Choose the units to close. The command `fence` also closes units that the other site serves; a move does not."""
     return move.spec.includes if move.spec.operation == FENCE else move.moves
 
 
@@ -103,8 +107,8 @@ draft_fence: Final = drafting(
 
 
 def draft_of_returned(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
-    """Close the returned site's queues one by one, even behind closed listeners, which open before the return ends so
-    that the ids are applied. A queue that nobody asked for and the serving site keeps closed stays as it is."""
+    """Close the returned site's queues one by one, even behind closed listeners: the reinstatement opens listeners so
+    that ids are applied. A queue that the serving site keeps closed, and that nobody asked for, stays as it is."""
     calls: list[Call] = []
     for view in snapshot.views(move.target):
         serving = snapshot.view(move.source, view.pair)
@@ -134,7 +138,7 @@ def _closed(tools: BridgesTools, site: str, chosen: Chosen, move: Move, context:
     waited = context.until(
         lambda: tools.observer.read_at(site),
         holds=lambda views: not _still_in(views, chosen),
-        # No wait makes a refused call come true, and clients wait too.
+        # A wait does not help a refused call, and clients wait meanwhile.
         within_s=0.0 if refused else tools.timeouts.fence_s,
         poll_s=tools.timeouts.poll_s,
         meanwhile=again,
@@ -190,7 +194,7 @@ def draft_unfence(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerVi
 
 
 def undo(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    """Undo the fence, and open listeners that a restart has closed. A lost site is not waited for."""
+    """Undo the fence, and open listeners that a restart has closed. The undo does not wait for a lost site."""
     outcome = as_before(tools, step, move, context)
     views = tools.observer.answering(move.source) if isinstance(outcome, Done | NotNeeded) else ()
     shut = [call for view in views for call in wants.listeners_open_as_before(tools.at(view, move))]
@@ -228,7 +232,7 @@ def draft_activate(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerV
         # Open only queues that the fence closes there; a lost site that does not answer is owed its whole fence.
         units = [unit for unit in view.among(move.moves) if source is None or source.flow(unit) is not None]
         calls += open_calls(view, units, "it was closed when it came back" if returns else None)
-        again = "it is closed" if returns else None  # the return has opened them
+        again = "it is closed" if returns else None  # the reinstatement has opened the listeners
         calls += in_phase(
             "listeners",
             (switch_listener(view, Goal.OPEN, listener, again) for listener in view.listeners if not listener.started),
@@ -250,8 +254,8 @@ def activate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCo
     again_s = context.monotonic() + timeouts.again_s
 
     def why_not_admitted() -> str | None:
-        """Let the clients' roles in where the queues deliver, right after a reading of the other site, because clients
-        are in then. Gives the reason why they are not let in."""
+        """Let the clients' roles in where the queues deliver. Clients work from that moment, so the other site is read
+        right before. Return the reason why the roles are not let in, or None."""
         targets, sources, _ = sides(tools, move)
         paused = {view.unit_of(call.thing) for view in targets for call in opens if not holds(call, targets)}
         due = [call for call in admits if call.thing not in paused]
@@ -260,7 +264,7 @@ def activate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCo
         return other_site_open(tools, sources, move) or tools.admit(target, due, context, again=True)
 
     def left() -> list[str]:
-        """Send the calls again whose effect is not seen, and name those still missing."""
+        """Send the calls again whose effect is not seen, and name the calls whose effect is still not seen."""
         nonlocal again_s
         try:
             if context.monotonic() > again_s:
@@ -294,14 +298,15 @@ def activate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCo
     return Done(f"{target} lets clients in") if missing else NotNeeded(f"{target} serves already")
 
 
-STOPS_S: Final = 75.0  # a bridge whose link had failed takes no start for a minute after its stop
+# The limit of `link restart`: a bridge whose link had failed refuses to start for a minute after it was stopped.
+RESTART_WITHIN_S: Final = 75.0
 UNDER_WAY: Final = "messages and processed ids under way between the sites"
-AGAIN_S: Final = 2.0
+START_AGAIN_S: Final = 2.0  # `link restart` sends a start again after this, until the bridge has started
 
 
 def start_calls(view: BrokerView, chosen: Chosen) -> list[Call]:
-    """Start stopped bridges of the chosen queues and of the ids. A bridge that is not connected is left to its own
-    retries: after a failed link a stop takes ten seconds, and the bridge takes no start for a minute."""
+    """Start stopped bridges of the chosen queues and of the ids. A bridge that is started and not connected retries by
+    itself. A restart would not help: after a failed link a stop takes 10 s, and a start is refused for a minute."""
     return [switched(view, Goal.LINK_UP, bridge, "start bridge", "it is stopped") for bridge in _bridges(view, chosen)]
 
 
@@ -310,30 +315,30 @@ def _bridges(view: BrokerView, chosen: Chosen) -> list[Bridge]:
 
 
 def _switched(at: AtBroker, goal: Goal, summary: str) -> list[Call]:
-    return at.missing(switched(at.view, goal, bridge, summary) for bridge in _bridges(at.view, at.move.spec.includes))
+    return at.to_send(switched(at.view, goal, bridge, summary) for bridge in _bridges(at.view, at.move.spec.includes))
 
 
 STARTED: Final[Wants] = ((lambda at: start_calls(at.view, at.move.moves), SOURCE),)
-draft_catch_up: Final = planning(
-    SOURCE, "{still_serving}the bridges connected, the buffers small", *STARTED, limits=Rules.catching_up
+draft_catch_up: Final = draft_of(
+    SOURCE, "{serving_prefix}the bridges connected, the buffers small", *STARTED, limits=Rules.catching_up
 )
-draft_drain: Final = planning(
+draft_drain: Final = draft_of(
     TARGET, "all messages shipped, all processed ids applied", *STARTED, limits=Rules.draining
 )
-AGAIN: Final[Wants] = ((lambda at: _switched(at, Goal.LINK_UP, "start bridge"), SOURCE),)
+BRIDGES_UP: Final[Wants] = ((lambda at: _switched(at, Goal.LINK_UP, "start bridge"), SOURCE),)
 # Connected bridges are restarted too: a bridge that hangs may say that it is connected.
-draft_restart: Final = planning(
+draft_restart: Final = draft_of(
     SOURCE,
     "stop and start the bridges of {source}, until they are connected; clients stay where they are",
-    *((lambda at: _switched(at, Goal.LINK_DOWN, "stop bridge"), SOURCE), *AGAIN),
-    limits=lambda _, __, move: {"within": move.spec.timeout_s or STOPS_S},
+    *((lambda at: _switched(at, Goal.LINK_DOWN, "stop bridge"), SOURCE), *BRIDGES_UP),
+    limits=lambda _, __, move: {"within": move.spec.timeout_s or RESTART_WITHIN_S},
 )
 
 
 class UnitsDirection(Direction[BrokerView]):
-    """Waits until the buffers are empty, or, with a barrier, until the messages have left that lay there when it began;
-    and until the ids noted by then are applied. Of each unit so many delayed messages as are `accepted` may come
-    later."""
+    """Waits until the buffers, the queues that the bridges ship from, are empty, or, with the barrier `messages`, only
+    until the messages that lay there at its start have left. It also waits until the ids that the site had noted at the
+    start are applied. `accepted` is the number of delayed messages of each unit that may be shipped later."""
 
     repairing = "bridges are stopped: starting them"
 
@@ -376,8 +381,8 @@ def catch_up(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCo
     wait = Wait(tools, [UnitsDirection(ends, move.moves) for ends in link_ends], context, UNDER_WAY, SMALL_OUTFLOW)
     outcome = wait.caught_up(step.limits, "the buffers grow", "under way")
     findings: list[Finding] = []
-    # A move is refused before clients are locked out if ids were lacking already before the wait, and are more than
-    # what is under way. The gate compares again, when nothing is under way.
+    # A move is refused before clients are locked out if the ids that the target lacked before the wait and lacks still
+    # are more than what is under way. The gate compares again once nothing is under way.
     for ends in link_ends if isinstance(outcome, Done) and any(before.values()) else ():
         now = _lacking(ends, move)
         lost = {queue: now.get(queue, frozenset()) & ids for queue, ids in before[ends].items()}
@@ -414,9 +419,9 @@ def restart_link(tools: BridgesTools, step: PlannedStep, move: Move, context: St
     def read() -> dict[str, str]:
         """A start is refused for as long as a stop goes on, so it is sent until it is seen to hold."""
         nonlocal again_at
-        stopped, _ = tools.missing(AGAIN, move)
+        stopped, _ = tools.to_send(BRIDGES_UP, move)
         if stopped and context.monotonic() >= again_at:
-            again_at = context.monotonic() + AGAIN_S
+            again_at = context.monotonic() + START_AGAIN_S
             tools.change(stopped, context)
         views = tools.observer.read_at(move.source)
         carrying = [flow for view in views for flow in view.carrying_among(move.spec.includes)]
@@ -427,8 +432,8 @@ def restart_link(tools: BridgesTools, step: PlannedStep, move: Move, context: St
 
 UNDO_SHIPPING: Final = Undo(source=(wants.links_as_before,))
 HOLDS: Final = "the returned site holds something for this one"
-HELD: Final = "it was paused for what came"
-LOOK_S: Final = 30.0
+WAS_PAUSED: Final = "it was paused while the residue came"
+COMPARE_WITHIN_S: Final = 30.0  # the time limit of one look at the messages of a serving broker
 
 
 def _served(at: AtBroker) -> Iterator[Queue]:
@@ -438,25 +443,28 @@ def _served(at: AtBroker) -> Iterator[Queue]:
 
 
 def _ways_in(at: AtBroker) -> list[Call]:
-    """Open the listener of the peer's bridges, and that of the processor of ids. No client gets in, because the queues
-    are closed."""
+    """Open the listeners of the peer's bridges, and of the processor that writes shipped ids into the store. No client
+    can work there, because the queues are closed."""
     view = at.view
     listeners = (*view.link.listeners, *view.listeners)
-    return at.missing(switched(view, Goal.LINK_UP, listener, "open acceptor") for listener in listeners)
+    return at.to_send(switched(view, Goal.LINK_UP, listener, "open acceptor") for listener in listeners)
 
 
-# Messages and ids take two bridges: a late message may arrive before the id that says that it is done.
-QUEUES_PAUSED: Final[Wants] = ((lambda at: at.missing(pause(at.view, queue, HOLDS) for queue in _served(at)), SOURCE),)
+# Messages and ids take two bridges: a message may arrive before the id that says that it was processed.
+QUEUES_PAUSED: Final[Wants] = ((lambda at: at.to_send(pause(at.view, queue, HOLDS) for queue in _served(at)), SOURCE),)
 LET_IN: Final[Wants] = (
     (wants.link_admitted, SOURCE),
     (_ways_in, TARGET),
     *((lambda at: start_calls(at.view, every_unit), site) for site in (SOURCE, TARGET)),
 )
 DELIVERED: Final[Wants] = (
-    (lambda at: at.missing(resume(at.view, queue, None if queue.paused else HELD) for queue in _served(at)), SOURCE),
+    (
+        lambda at: at.to_send(resume(at.view, queue, None if queue.paused else WAS_PAUSED) for queue in _served(at)),
+        SOURCE,
+    ),
     *wants.DEBTS_CLEARED,
 )
-draft_reinstate: Final = planning(
+draft_reinstate: Final = draft_of(
     TARGET,
     "its residue and its ids are let in while nothing is delivered; both directions drain",
     *(*QUEUES_PAUSED, *LET_IN, *DELIVERED),
@@ -465,14 +473,14 @@ draft_reinstate: Final = planning(
 
 
 def as_returned(at: AtBroker) -> list[Call]:
-    """Leave the listeners as they were when the site returned; the queues stay closed, even if the return fails."""
+    """Close the listeners that were closed when the site came back. Its queues stay closed after an undo."""
     view, was = at.view, at.was["acceptors"]
     opened = [listener for listener in (*view.link.listeners, *view.listeners) if not was.get(listener.name)]
     return [switched(view, Goal.LINK_DOWN, listener, "close acceptor", "it is open") for listener in opened]
 
 
 def reinstate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    # Clients wait only while messages can still arrive, and not a second time where an earlier run had let them in.
+    # Queues are paused only while messages can still arrive: not again, if an earlier run has let all of them in.
     residues = list(tools.residue.values())
     empty = bool(residues) and not any(residue.messages or residue.acks for residue in residues)
     # Closed queues get no new messages.
@@ -481,24 +489,24 @@ def reinstate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepC
         tools.reach(QUEUES_PAUSED, move, context)
     tools.reach(LET_IN, move, context)
     pairs = tools.observer.between(move.source, move.target)
-    # A queue that the returned site alone serves gets messages all the time, and none of them is residue.
+    # The wait leaves out queues that the returned site serves: they get messages all the time, and none is residue.
     closed = {unit for view in tools.views(move.target) for unit, is_open in view.units.items() if not is_open}
     back = [UnitsDirection((peer, local), closed.__contains__) for local, peer in pairs]
-    # Clients go on sending to the serving site, so that way the wait covers only messages that lay there.
+    # Clients go on sending to the serving site, so from there the wait covers only the messages that lay there before.
     forth = [UnitsDirection(ends, every_unit, messages=Barrier()) for ends in pairs]
     wait = Wait(tools, [*back, *forth], context, UNDER_WAY)
     if (failed := wait.until(tools.rules.drain.poll, step.limits)) is not None:
         return replace(failed, text=f"{move.target} is not taken in: {failed.text}")
     findings: list[Finding] = []
-    # Consumers of the returned site may have done messages unannounced when it was lost. These are found before any
-    # message is delivered.
+    # Consumers of the lost site may have processed messages whose ids were not noted yet. Such messages are found
+    # before any message is delivered.
     for serving, returned in pairs if any(made.goal is Goal.PAUSE for made in step.calls) else ():
         try:
-            findings += done_at((returned, serving), serving.read(), timeout_s=LOOK_S)
+            findings += done_at((returned, serving), serving.read(), timeout_s=COMPARE_WITHIN_S)
         except NotRead as error:
             findings.append(found("DR-RECONCILE-004.not_compared", why=error))
     tools.reach(DELIVERED, move, context)
-    # The numbers are not known where an earlier process counted the residue that was let in.
+    # The numbers are not known if an earlier process of this run counted the residue.
     figures: dict[str, Json] = {
         "recovered": total(residue.messages for residue in residues) if residues else None,
         "ids_applied": total(residue.acks for residue in residues) if residues else None,
@@ -507,13 +515,13 @@ def reinstate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepC
 
 
 def settle_ids(tools: BridgesTools, move: Move, context: StepContext) -> Outcome:
-    """Let the ids that have arrived be applied, and count messages that came in without their ids: these may be
+    """Wait until the ids that have arrived are applied, and count messages that came without their ids: they may be
     duplicates."""
     read, within_s = partial(tools.observer.unapplied_at, move.source, timeout_s=5.0), tools.timeouts.settle_s
     poll_s = tools.timeouts.settle_poll_s
     waited = context.until(read, holds=lambda left: left == 0, within_s=within_s, poll_s=poll_s)
-    # No more messages came without their ids than ids are left at the returned site, and than messages came at all.
-    # Messages in its buffers did not come.
+    # The messages that came without their ids are no more than the ids left at the returned site, and no more than all
+    # messages that came. Messages that lie in its buffers did not come.
     views, residues = tools.observer.answering(move.target), tools.residue.values()
     ids = total((waited.reading, *(view.ids_to_ship for view in views))) if views else None
     held = total(residue.messages for residue in residues) if residues else None
@@ -561,9 +569,9 @@ PROCEDURE: Final[Procedure[Snapshot[BrokerView], BridgesTools]] = {
     "unfence": VerbHandler(draft_unfence, unfence, Undo(source=(units_as_before, paused_as_before))),
     "restart-link": VerbHandler(draft_restart, restart_link, UNDO_SHIPPING),
     "trim": VerbHandler(trim.draft, trim.act),
-    # These rows take a lost site in again.
+    # These verbs reinstate a lost site.
     "residue": VerbHandler(draft_of_returned, residue),
     "reinstate": VerbHandler(draft_reinstate, reinstate, UNDO_REINSTATE),
-    "reconcile": VerbHandler(planning(SOURCE, "whether the returned site's copies hold what is served"), reconcile),
+    "reconcile": VerbHandler(draft_of(SOURCE, "whether the returned site's copies hold what is served"), reconcile),
 }
 TOPOLOGY: Final = TopologyDefinition(PROCEDURE, CHECKS, READS, BridgesTools, moves_parts=True)

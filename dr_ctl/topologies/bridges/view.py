@@ -123,7 +123,7 @@ class BridgesLink(Link["BrokerView"]):
         units: dict[str, Json] = {
             flow.unit: {
                 "kept_out": view.kept_out(flow.unit),
-                "gated": [queue.name for queue in view.queues_of(flow.unit) if queue.paused and view.gated(flow.unit)],
+                "gated": [queue.name for queue in view.queues_of(flow.unit) if view.closed_by_pause(flow.unit)],
             }
             for flow in view.flows
         }
@@ -331,8 +331,8 @@ class BrokerView(ArtemisBroker):
         """Say whether the clients' roles may do nothing at a unit's address; no, if the settings name no roles."""
         return self.config.lasting is not None and not self.lets_in(unit)
 
-    def gated(self, unit: str) -> bool:
-        """Say whether all its queues are paused, and not by a run that will lift that."""
+    def closed_by_pause(self, unit: str) -> bool:
+        """Say whether all queues of a unit are paused, and not by a run, which would lift the pauses again."""
         queues = self.queues_of(unit)
         return bool(queues) and all(queue.paused and queue.name not in self._by_runs for queue in queues)
 
@@ -342,7 +342,7 @@ class BrokerView(ArtemisBroker):
 
     def is_shut(self, unit: str) -> bool:
         """Say whether rights or a pause keep clients out of a unit, whatever listeners are open."""
-        return self.kept_out(unit) or self.gated(unit)
+        return self.kept_out(unit) or self.closed_by_pause(unit)
 
     def among(self, chosen: Chosen) -> list[str]:
         return [flow.unit for flow in self.flows if chosen(flow.unit)]

@@ -44,7 +44,7 @@ from dr_ctl.topologies.common.verbs.fence import residue_outcome
 from dr_ctl.topologies.common.verbs.quiesce import LIFTED, with_pauses_lifted
 from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.common.waiting import MAX_REPAIRS, SMALL_OUTFLOW, Direction, Wait, attached
-from dr_ctl.topologies.common.wants import DEBTS_CLEARED, SOURCE, TARGET, AtBroker, planning
+from dr_ctl.topologies.common.wants import DEBTS_CLEARED, SOURCE, TARGET, AtBroker, draft_of
 from dr_ctl.topologies.topology import Cleaner, Unproven
 
 ORIGINAL_DESTINATION: Final = "original-destination"
@@ -215,13 +215,13 @@ def plan_move(view: BrokerView, queue: Queue, when: str | None = UNEXPLAINED, to
     return call(view, Goal.MOVE, queue.name, asked, f"move them from {queue.name} to {name}", when, MAX_IDS)
 
 
-draft_catch_up: Final = planning(
+draft_catch_up: Final = draft_of(
     SOURCE,
-    "{still_serving}the network connector connected, the copy queues small",
+    "{serving_prefix}the network connector connected, the copy queues small",
     (lambda at: reconnect_calls(at.view), SOURCE),
     limits=Rules.catching_up,
 )
-_draft_shipping: Final = planning(
+_draft_shipping: Final = draft_of(
     TARGET,
     "all copies shipped; copies of what was consumed removed; pauses lifted meanwhile",
     *LIFTED,
@@ -243,7 +243,7 @@ def draft_drain(rules: Rules, step: RunbookStep, snapshot: SyncSnapshot, move: M
 
 
 # A connected connector is restarted too: a connector that hangs may say that it is connected.
-draft_restart: Final = planning(
+draft_restart: Final = draft_of(
     SOURCE,
     "stop and start the network connector of {source}, until it is connected; clients stay where they are",
     (lambda at: _switched(at.view, Goal.LINK_DOWN), SOURCE),
@@ -418,7 +418,7 @@ def restart_link(tools: SyncTools, step: PlannedStep, move: Move, context: StepC
 
 def connected(at: AtBroker) -> list[Call]:
     """Want a connector started if the step stops it: a connector that was stopped, or had no peer, looks the same."""
-    return _switched(at.view, Goal.LINK_UP, NOT_CONNECTED) if at.things(Goal.LINK_UP) else []
+    return _switched(at.view, Goal.LINK_UP, NOT_CONNECTED) if at.named_by_calls(Goal.LINK_UP) else []
 
 
 UNDO_SHIPPING: Final = Undo(source=(connected,))
@@ -436,7 +436,7 @@ def _consumed_kept_aside(at: AtBroker) -> list[Call]:
 
 
 # An undo shuts the way again. What came in until then stays, because its duplicates were kept aside before.
-draft_reinstate: Final = planning(
+draft_reinstate: Final = draft_of(
     TARGET,
     "what was consumed before the loss is kept aside by id; the rest is let in, and both directions ship",
     *((_consumed_kept_aside, site) for site in (TARGET, SOURCE)),
@@ -445,7 +445,7 @@ draft_reinstate: Final = planning(
     *DEBTS_CLEARED,
     limits=Rules.while_moving,
 )
-draft_reconcile: Final = planning(
+draft_reconcile: Final = draft_of(
     TARGET,
     "copies of what was consumed meanwhile removed; both sites compared",
     (lambda at: [plan_removal(at.view, q, PROVEN) for q in map(at.view.by_name.get, at.view.copy_queues) if q], TARGET),
@@ -538,10 +538,10 @@ def _unproven(at: AtBroker) -> list[Call]:
     return [plan_move(at.view, queue, UNPROVEN) for name, queue in queues if named(at.move, name) and queue.depth]
 
 
-draft_keep_aside: Final = planning(
+draft_keep_aside: Final = draft_of(
     SOURCE, "copies at {source} that nothing proves are kept aside, by id", (_unproven, SOURCE)
 )
-draft_put_back: Final = planning(
+draft_put_back: Final = draft_of(
     SOURCE,
     "what was kept aside at {source} goes where clients get it",
     (lambda at: [plan_move(at.view, queue, None, to) for queue, to in aside_at(at.view, at.move) if to], SOURCE),

@@ -1,6 +1,6 @@
 """The gate waits until its conditions hold together on every pair for a window; then both sites are compared.
 
-A topology adds conditions in `Gate.blockers`. `view.business` are the queues of clients, none of a broker's own.
+A topology adds conditions in `Gate.blockers`. `view.business` has the clients' queues, without a broker's own queues.
 """
 
 from abc import ABC, abstractmethod
@@ -24,7 +24,7 @@ from dr_ctl.topologies.common.snapshot import V_co, started_since
 from dr_ctl.topologies.common.view import Broker, evidence
 
 Ids = Mapping[str, Mapping[str, Collection[str]]]
-"""Message ids by queue, and by the kind of their difference."""
+"""The message ids that differ, by queue, then by how they differ, such as "only at london"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +42,14 @@ def common_blockers(now: PairReading[Any], before: PairReading[Any] | None) -> l
         reasons += list(why_clients_are_not_out(view))
         reasons += list(view.link.unsettled())
         between = [queue for queue in view.queues if queue.name.startswith(CLUSTER_PREFIX) and queue.depth]
-        reasons += [f"{view.site}: {queue.depth} between brokers of the site in {queue.name}" for queue in between]
+        way = f"on their way between brokers of {view.site}"
+        reasons += [f"{queue.depth} message(s) {way}, in {queue.name}" for queue in between]
     for view, peer in ((now.source, now.target), (now.target, now.source)):
         reasons += [
             f"{view.site} has a client on the listener of the link: {client}"
             for client in view.fence.clients_at_link(peer)
         ]
-    # An obstacle keeps clients from working at an open broker. At some addresses alone, the plan's checks judge it.
+    # An obstacle keeps clients from working at an open broker. The plan's checks judge one at some addresses only.
     reasons += [f"{now.target.site}: {obstacle.text}" for obstacle in now.target.obstacles if not obstacle.addresses]
     return reasons + (pair_counters_changed(now, before) if before is not None else [])
 
@@ -91,26 +92,26 @@ def counters_changed(
 
 
 def refused(key: str, ids: Ids, **values: Any) -> Failed:
-    """Fail with the finding of that key, and name the messages that differ."""
+    """Fail with the finding of this key, and name the messages that differ."""
     named = {queue: {what: [*sorted(names)] for what, names in by.items()} for queue, by in ids.items()}
     more = [f"{queue}, {what}: {brief(names)}" for queue, by in named.items() for what, names in by.items() if names]
     return Failed.of(found(key, more=more, **values), evidence={"ids": document(named)})
 
 
 def accepting(counts: Mapping[str, int]) -> str:
-    """The options that accept these differences, as one types them."""
+    """Return the options that accept these differences, as a person types them."""
     return " ".join(f"--accept-difference {quote(f'{queue}={count}')}" for queue, count in counts.items())
 
 
 class Gate(ABC, Generic[V]):
-    """The gate of one command. `samples` holds by pair the last reading at which the gate held. A drain may leave
-    `drain_readings` by pair: the reading since which nothing was under way, then those at which the common conditions
-    held. The gate's window starts at the first of them, unless a counter has changed since."""
+    """The gate of one command. `samples` has for each pair the last reading at which the gate held. A drain may leave
+    `drain_readings` for each pair: the reading since which nothing was under way, then the readings at which the common
+    conditions held. The gate's window starts at the first of them, unless a counter has changed since."""
 
     def __init__(self, observer: Observer[V, Any], poll_s: float, min_window_s: float | None = None) -> None:
         self.observer = observer
         self.min_window_s = observer.timeouts.window_s if min_window_s is None else min_window_s
-        # An interval just short of half the window is stretched to half of it: three readings then span the window.
+        # An interval between a quarter and a half of the window becomes a half: three readings then span the window.
         half_s = self.min_window_s / 2
         self._poll_s = half_s if poll_s < half_s < 2 * poll_s else poll_s
         self.timeouts = observer.timeouts
@@ -118,8 +119,8 @@ class Gate(ABC, Generic[V]):
         self.drain_readings: dict[str, list[PairReading[V]]] = {}
 
     def is_outdated(self, move: Move, *, clients_let_in: bool) -> bool:
-        """Say whether the gate has to be proven again. After it held, another node of a broker became active, or a
-        message came or went at the same brokers. The latter is expected once clients are let in."""
+        """Say whether the gate has to be proven again: another node of a broker became active after the gate held, or a
+        message came or went at the same node. Messages come and go once `clients_let_in`, so they count only before."""
         held = [view for sample in self.samples.values() for view in (sample.source, sample.target)]
         both = [(view, self.observer.brokers[view.site][view.pair].newest_view or view) for view in held]
         if any(was.nodes and not same_start(was.start, view.start) for was, view in both):
@@ -140,7 +141,7 @@ class Gate(ABC, Generic[V]):
         """Compare the messages by identity, and say how many were compared. Raises `BrokerError`."""
 
     def verify(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-        """Wait until the gate holds. The outcome tells by pair what was compared, or what blocks the gate."""
+        """Wait until the gate holds. The outcome tells for each pair what was compared, or what blocks the gate."""
         waits = [_PairAtGate(self, ends, step, move, context) for ends in self.observer.link_ends(move)]
         while going_on := [wait for wait in waits if wait.outcome is None]:
             began = context.monotonic()
@@ -194,16 +195,16 @@ class _PairAtGate(Generic[V]):
             self.stable_readings = [*self.stable_readings, now] if not self.reasons else []
             self._window_start = None if self.reasons else self._window_start or now
         else:
-            self._begin_anew(*(error for error in (source, target) if isinstance(error, BrokerError)))
+            self._restart_window(*(error for error in (source, target) if isinstance(error, BrokerError)))
         self.outcome = self._judge()
 
-    def _begin_anew(self, *errors: BrokerError) -> None:
+    def _restart_window(self, *errors: BrokerError) -> None:
         self.reasons = [str(error) for error in errors]
         self.stable_readings, self._window_start = [], None
 
     def next_reading_s(self) -> float:
-        """Return the moment of the next reading, 0 for at once. If that reading alone is missing, it waits for the end
-        of the window: readings slow a small broker, and counters show what came in between."""
+        """Return the moment of the next reading; 0 means at once. The last reading that is needed waits for the end of
+        the window: readings slow a small broker, and its counters show messages that came in between."""
         if self._window_start is None or len(self.stable_readings) + 1 < self._readings_needed:
             return 0.0
         return self._window_start.at_s + self.gate.min_window_s
@@ -221,7 +222,7 @@ class _PairAtGate(Generic[V]):
                 return self._compare_messages(now)
             if self._differing is None or self._differing[0] != wrong:
                 self._differing = (wrong, self.context.monotonic())
-            # Counts settle late, so that only a difference which stays fails.
+            # Counts settle late, so only a difference that stays fails the step.
             self.reasons = ["; ".join(wrong)]
             if self.context.monotonic() - self._differing[1] > self.gate.timeouts.differs_s:
                 return Failed.of(found("DR-PARITY-003", reasons=brief(self.reasons)))
@@ -233,8 +234,11 @@ class _PairAtGate(Generic[V]):
     def _compare_messages(self, now: PairReading[V]) -> Outcome | None:
         try:
             outcome = self.gate.compare(now, self.move)
-        except (TimedOut, Unreachable) as error:  # as at a reading, the wait goes on for a slow broker
-            self._begin_anew(error)
+        except (
+            TimedOut,
+            Unreachable,
+        ) as error:  # the wait goes on, as it does when a slow broker does not answer a reading
+            self._restart_window(error)
             return None
         except BrokerError as error:
             return Failed(f"the messages could not be compared by their ids: {error}")

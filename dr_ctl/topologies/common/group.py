@@ -273,9 +273,9 @@ class Group:
         self._unserved.over()
         return turns
 
-    def found(self, *, anew: bool = False) -> list[Process]:
-        """Return the active nodes; ask for them `anew`, or where they are not known. Raises `NobodyActive`."""
-        if self.last is not None and (self.has_one_node or not anew):
+    def found(self, *, ask_again: bool = False) -> list[Process]:
+        """Return the active nodes; with `ask_again`, known ones are asked too. Raises `NobodyActive`."""
+        if self.last is not None and (self.has_one_node or not ask_again):
             active = [reading.name for reading in self.readings if reading.state is NodeState.ACTIVE]
             return [process for process in self.processes if process is self.last or process.name in active]
         return self.end(None)

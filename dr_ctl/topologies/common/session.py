@@ -228,10 +228,10 @@ class Session(ABC, Generic[V_co]):
             parse_address(process.stomp).host for process in self.group.processes if process.stomp is not None
         )
 
-    def is_vacant(self, *, anew: bool = False) -> bool:
-        """Say whether no node is active and one may be at any moment. Ask `anew`, or where none was active just now."""
+    def is_vacant(self, *, ask_again: bool = False) -> bool:
+        """Say whether no node is active and one may be at any moment. Only `ask_again` asks a node just seen active."""
         try:
-            self.group.found(anew=anew)
+            self.group.found(ask_again=ask_again)
         except NobodyActive as error:
             return error.taking_over
         return False

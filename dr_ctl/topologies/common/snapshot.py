@@ -16,7 +16,7 @@ from dr_ctl.core.notation import if_known
 from dr_ctl.engine.debts import Debt, DebtKind
 from dr_ctl.engine.lease import LOCK, LockDocument, LockReading
 from dr_ctl.engine.operations import FAILBACK, SWAPOVER
-from dr_ctl.engine.ports import Hints, Move, UnitSnapshot
+from dr_ctl.engine.ports import Move, SignsOfLife, UnitSnapshot
 from dr_ctl.engine.roles import BROKER_IDS, PAIRS
 from dr_ctl.rpo.core.starts import same_start
 from dr_ctl.rpo.history.row import Row
@@ -102,14 +102,14 @@ class Snapshot(Generic[V_co]):
         ]
 
     @property
-    def hints(self) -> Mapping[str, Hints]:
-        return {site: self._hints(site) for site in self.sites}
+    def signs_of_life(self) -> Mapping[str, SignsOfLife]:
+        return {site: self._signs_of_life(site) for site in self.sites}
 
-    def _hints(self, site: str) -> Hints:
+    def _signs_of_life(self, site: str) -> SignsOfLife:
         silent = [broker for broker in self.sites[site].values() if isinstance(broker, Silent)]
         sick = [broker.error for broker in silent if broker.role is Role.SICK]
         states = [(broker, [node.state for node in broker.nodes]) for broker in silent if broker.nodes]
-        return Hints(
+        return SignsOfLife(
             nodes=tuple(str(node) for node in self.unnamed(site)),
             takeovers=tuple(str(broker.error) for broker, nodes in states if group.may_take_over(nodes, broker.left_s)),
             signs=tuple(sign for broker in silent for sign in broker.signs),
@@ -375,7 +375,7 @@ def starting(workload: WorkloadSnapshot) -> str:
 
 
 START: Final = "start"
-RETURNED: Final = "returned"
+STAYS_CLOSED: Final = "stays closed"
 
 
 def baseline(snapshot: Snapshot[Broker]) -> Mapping[str, Json]:
@@ -396,7 +396,7 @@ def before(move: Move, view: Broker) -> dict[str, Any]:
     site: Any = move.baseline.get(view.site, {})
     state: dict[str, Any] = site[view.pair] if view.pair in site else state_to_restore(view)
     if move.spec.operation == FAILBACK and view.site == move.target:
-        return {**state, "listeners": {}, "shut_out": True, RETURNED: True}
+        return {**state, "listeners": {}, "shut_out": True, STAYS_CLOSED: True}
     return state
 
 

@@ -313,8 +313,8 @@ class Tools(Generic[V_co]):
     def at(self, view: Any, move: Move) -> AtBroker:
         return AtBroker.of(self.rules, move, view)
 
-    def missing(self, wanted: Wants, move: Move) -> tuple[list[Call], list[str]]:
-        """Return the calls that these states miss, and the starts of the brokers read. Raises `BrokerError`."""
+    def to_send(self, wanted: Wants, move: Move) -> tuple[list[Call], list[str]]:
+        """Return the calls that these states still need, and the starts of the brokers read. Raises `BrokerError`."""
         views = {name: self.observer.read_at(name) for name in dict.fromkeys(site(move) for _, site in wanted)}
         calls = [
             call
@@ -326,19 +326,19 @@ class Tools(Generic[V_co]):
         return calls, [view.start for broker in views.values() for view in broker]
 
     def reach(self, wanted: Wants, move: Move, context: StepContext, failed: str = "effect not seen") -> None:
-        """Send what these states miss until nothing is missing. Raises `StepFailed` where some stays missing."""
-        if left := self.send_missing(wanted, move, context):
+        """Send the calls that these states need until none is needed. Raises `StepFailed` where one stays needed."""
+        if left := self.send_calls(wanted, move, context):
             raise StepFailed(Failed(f"{failed}: {brief([call.summary for call in left])}"))
 
-    def send_missing(self, wanted: Wants, move: Move, context: StepContext) -> list[Call]:
-        """Send what these states miss, and return the calls whose effect is not seen. Such a call is sent again only to
-        a broker that was started anew, or another node of which is active since. Raises `BrokerError`."""
-        calls, starts = self.missing(wanted, move)
+    def send_calls(self, wanted: Wants, move: Move, context: StepContext) -> list[Call]:
+        """Send the calls that these states need; return the calls whose effect is not seen. Such a call is sent again
+        only to a broker that was started again, or another node of which is active since. Raises `BrokerError`."""
+        calls, starts = self.to_send(wanted, move)
         at: list[str] | None = None
         while calls and starts != at:
             self.change(calls, context)
             at = starts
-            calls, starts = self.missing(wanted, move)
+            calls, starts = self.to_send(wanted, move)
         return calls
 
     def shut_again(self, move: Move, context: StepContext, *sites: str) -> bool:
@@ -375,9 +375,9 @@ class Tools(Generic[V_co]):
         starts: dict[str, str] = {view.pair: view.start for view in sent}
 
         def send(views: Sequence[Any]) -> list[Outcome]:
-            anew = [view for view in views if starts.get(view.pair) != view.start]
-            starts.update({view.pair: view.start for view in anew})
-            calls = [call for view in anew for call in want(self.at(view, move)) if not view.holds(call)]
+            restarted = [view for view in views if starts.get(view.pair) != view.start]
+            starts.update({view.pair: view.start for view in restarted})
+            calls = [call for view in restarted for call in want(self.at(view, move)) if not view.holds(call)]
             return self.change(calls, context)
 
         return send

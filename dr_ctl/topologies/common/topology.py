@@ -75,7 +75,7 @@ class PairDriver(Generic[V_co]):
         until_s = system().monotonic() + observer.takeover_s
         while True:
             snapshot = observer.observe(min_timeout_s=min_timeout_s)
-            vacant = [site for site, hints in snapshot.hints.items() if hints.takeovers]
+            vacant = [site for site, life_signs in snapshot.signs_of_life.items() if life_signs.takeovers]
             if {*vacant} <= {self._lost} or system().monotonic() >= until_s:
                 return observer.observe(min_timeout_s=min_timeout_s) if self._kept_at_the_end() else snapshot
             system().sleep(self._tools.timeouts.undo_poll_s)
@@ -125,7 +125,7 @@ class PairDriver(Generic[V_co]):
         """Wait until each broker has an active node, bring it to what the run had reached, and say if it is new."""
         tools, observer = self._tools, self._tools.observer
         context.until(
-            lambda: any(session.is_vacant(anew=step.verb == LAST) for session in observer.all()),
+            lambda: any(session.is_vacant(ask_again=step.verb == LAST) for session in observer.all()),
             holds=lambda vacant: not vacant,
             within_s=observer.takeover_s,
             poll_s=tools.timeouts.undo_poll_s,

@@ -1,7 +1,7 @@
 """A want is a function named for a state that a step wants of a broker, such as `link_admitted`; it returns the calls
-that lead there from what was read. A plan shows the calls that are missing by its snapshot. A run sends those missing
-by the present reading until none is, whichever node of a broker is active by then. An undo wants the state of before
-the run. `Wants` pair each want with the site at which it holds."""
+that lead there from what was read. A plan shows the calls that its snapshot shows to be needed. A run sends the
+calls that the present reading shows to be needed until none is, whichever node of a broker is active by then. An undo
+wants the state of before the run. `Wants` pair each want with the site at which it holds."""
 
 from __future__ import annotations
 
@@ -42,7 +42,6 @@ class AtBroker:
 
     @classmethod
     def of(cls, rules: Rules, move: Move, view: Any, calls: Sequence[Call] = ()) -> AtBroker:
-        """Make it of the step's `calls` at any broker."""
         own = [call for call in calls if (call.site, call.unit) == (view.site, view.pair)]
         return cls(rules, move, view, before(move, view), own)
 
@@ -50,11 +49,11 @@ class AtBroker:
     def other_site(self) -> str:
         return self.move.target if self.view.site == self.move.source else self.move.source
 
-    def things(self, *goals: Goal) -> set[str]:
-        """Name what the step's calls of these goals are about: listeners, queues, roles."""
+    def named_by_calls(self, *goals: Goal) -> set[str]:
+        """Return the names of the listeners, queues or roles that the step's calls with these goals change."""
         return {call.thing for call in self.calls if call.goal in goals}
 
-    def missing(self, wanted: Iterable[Call]) -> list[Call]:
+    def to_send(self, wanted: Iterable[Call]) -> list[Call]:
         """Return the calls whose effect does not hold now, or will not after the step's earlier calls."""
         made = {(call.goal, call.thing) for call in self.calls}
         return [call for call in wanted if (_OPPOSITE.get(call.goal), call.thing) in made or not self.view.holds(call)]
@@ -66,7 +65,7 @@ Limits = Callable[[Rules, RunbookStep, Move], Mapping[str, float]]
 
 
 def planned(rules: Rules, snapshot: Snapshot[Any], move: Move, wants: Wants) -> tuple[Call, ...]:
-    """Return the calls that these states miss, in this order, with those that only a later reading may need."""
+    """Return the calls that lead to these states, in this order, with those that only a later reading may need."""
     calls: list[Call] = []
     for want, site in wants:
         for view in snapshot.views(site(move)):
@@ -74,17 +73,17 @@ def planned(rules: Rules, snapshot: Snapshot[Any], move: Move, wants: Wants) -> 
     return tuple(calls)
 
 
-def planning(
+def draft_of(
     site: SiteOf, summary: str, *wants: tuple[Want, SiteOf], limits: Limits | None = None
 ) -> Callable[[Rules, RunbookStep, Snapshot[Any], Move], StepPlan]:
-    """Draft a step that wants these states. `summary` may hold `{source}`, `{target}`, and `{still_serving}`, a prefix
-    which tells that the source still serves its clients while the step waits."""
+    """Draft a step that wants these states. `summary` may hold `{source}`, `{target}`, and `{serving_prefix}`: "still
+    serving: " while the source serves its clients, else nothing."""
 
     def draft(rules: Rules, step: RunbookStep, snapshot: Snapshot[Any], move: Move) -> StepPlan:
         serving = "still serving: " if snapshot.roles[move.source] is Role.SERVING else ""
         return StepPlan(
             site(move),
-            summary.format(source=move.source, target=move.target, still_serving=serving),
+            summary.format(source=move.source, target=move.target, serving_prefix=serving),
             planned(rules, snapshot, move, wants),
             limits=limits(rules, step, move) if limits is not None else None,
         )
@@ -94,7 +93,7 @@ def planning(
 
 def clients_as_before(at: AtBroker) -> Iterator[Call]:
     """Want the clients' ways in as before: their listeners, and the rights of their roles."""
-    was, fence, named = at.was["listeners"], at.view.fence, at.things(Goal.OPEN, Goal.CLOSE)
+    was, fence, named = at.was["listeners"], at.view.fence, at.named_by_calls(Goal.OPEN, Goal.CLOSE)
     changed = [
         listener
         for listener in at.view.listeners
@@ -102,9 +101,9 @@ def clients_as_before(at: AtBroker) -> Iterator[Call]:
     ]
     if shut := [listener for listener in changed if not was.get(listener.name)]:
         yield from fence.closing(shut, "it is open")
-    if at.was["shut_out"] and (at.things(Goal.GRANT) or not fence.roles_revoked):
+    if at.was["shut_out"] and (at.named_by_calls(Goal.GRANT) or not fence.roles_revoked):
         yield from fence.revoking("they are let in")
-    if not at.was["shut_out"] and (at.things(Goal.REVOKE) or fence.roles_revoked):
+    if not at.was["shut_out"] and (at.named_by_calls(Goal.REVOKE) or fence.roles_revoked):
         yield from fence.granting("they are kept out")
     if opened := [listener for listener in changed if was.get(listener.name)]:
         yield from fence.opening(opened, PeerState.NOT_DRAINED, "it is closed")
@@ -121,7 +120,7 @@ def link_access_as_before(at: AtBroker) -> list[Call]:
     opens, closes = (Goal.OPEN, "it is closed"), (Goal.CLOSE, "it is open")
     switches = [(listener, opens if was.get(listener.name) else closes) for listener in at.view.link.listeners]
     calls = (switch_listener(at.view, switch, listener, when) for listener, (switch, when) in switches)
-    return at.missing([*at.view.link.rights_calls(goal), *calls])
+    return at.to_send([*at.view.link.rights_calls(goal), *calls])
 
 
 def links_as_before(at: AtBroker) -> Iterator[Call]:
@@ -135,7 +134,7 @@ def pauses_as_before(at: AtBroker) -> list[Call]:
 
 def debts_as_before(at: AtBroker) -> list[Call]:
     lost_site, was = at.other_site, at.was["debts"]
-    return at.missing(
+    return at.to_send(
         owe(at.view, kind, lost_site, "it does not stand there")
         if debt_name(kind, lost_site, at.view.site) in was
         else pay(at.view, kind, lost_site, "it stands there")
@@ -157,7 +156,7 @@ def debt_recorded(kind: DebtKind) -> Want:
 
 
 def debts_cleared(*kinds: DebtKind) -> Want:
-    return lambda at: at.missing(pay(at.view, kind, at.other_site) for kind in kinds)
+    return lambda at: at.to_send(pay(at.view, kind, at.other_site) for kind in kinds)
 
 
 DEBTS_CLEARED: Final[Wants] = tuple((debts_cleared(*DebtKind), site) for site in (SOURCE, TARGET))
@@ -174,7 +173,7 @@ LINKS_ADMITTED: Final[Wants] = ((link_admitted, SOURCE), (link_admitted, TARGET)
 
 def delivery_resumed(at: AtBroker, when: str | None = None) -> list[Call]:
     was = {*at.was["paused"]}
-    return at.missing(resume(at.view, queue, when) for name, queue in at.view.business.items() if name not in was)
+    return at.to_send(resume(at.view, queue, when) for name, queue in at.view.business.items() if name not in was)
 
 
 def clients_kept_out(at: AtBroker) -> list[Call]:

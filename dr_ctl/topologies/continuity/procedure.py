@@ -26,7 +26,7 @@ from dr_ctl.topologies.common.verbs.activate import peer_state
 from dr_ctl.topologies.common.verbs.quiesce import LIFTED, with_pauses_lifted
 from dr_ctl.topologies.common.view import PeerState
 from dr_ctl.topologies.common.waiting import SMALL_OUTFLOW, Wait
-from dr_ctl.topologies.common.wants import SOURCE, TARGET, planning
+from dr_ctl.topologies.common.wants import SOURCE, TARGET, draft_of
 from dr_ctl.topologies.continuity import copies, reinstate
 from dr_ctl.topologies.continuity.checks import CHECKS, unreplicated
 from dr_ctl.topologies.continuity.reading import READS, LinkEnds
@@ -37,14 +37,14 @@ UNDER_WAY: Final = "under way between the sites"
 QUIET_READINGS: Final = 2
 
 
-draft_catch_up: Final = planning(
+draft_catch_up: Final = draft_of(
     SOURCE,
-    "{still_serving}all bridges connected, the outflow small, nothing left to deliver from staging; second copies at "
+    "{serving_prefix}all bridges connected, the outflow small, nothing left to deliver from staging; second copies at "
     "{target} removed by id",
     (lambda at: copies.staged_removed(at, f"it lies in the queue of {at.view.site} as well"), TARGET),
     limits=Rules.catching_up,
 )
-draft_drain: Final = planning(
+draft_drain: Final = draft_of(
     TARGET,
     "everything shipped and applied, in both directions; copies that must not be delivered removed by id; pauses "
     "lifted meanwhile",

@@ -21,7 +21,7 @@ from dr_ctl.topologies.common.tools import StepFailed
 from dr_ctl.topologies.common.verbs.fence import counting, quarantine, residue_outcome
 from dr_ctl.topologies.common.view import Residue
 from dr_ctl.topologies.common.waiting import Direction, Wait
-from dr_ctl.topologies.common.wants import SOURCE, TARGET, AtBroker, Wants, link_admitted, planning
+from dr_ctl.topologies.common.wants import SOURCE, TARGET, AtBroker, Wants, draft_of, link_admitted
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.checks import nothing_owed
 from dr_ctl.topologies.continuity.reading import LinkEnds, Session
@@ -34,7 +34,7 @@ QUIET_READINGS: Final = 5
 
 def _untold(at: AtBroker) -> list[Call]:
     """A site that came back would obey the commands of the outage, one by one."""
-    return at.missing([pause(at.view, at.view.commands.out, lasting=True)]) if at.view.commands is not None else []
+    return at.to_send([pause(at.view, at.view.commands.out, lasting=True)]) if at.view.commands is not None else []
 
 
 def commands(at: AtBroker) -> Iterator[Call]:
@@ -48,7 +48,7 @@ QUARANTINE: Final = quarantine(_untold, summary=", and what the plugin would tel
 def _held(at: AtBroker) -> list[Call]:
     # Bridges stop first: messages that a bridge has taken could not be removed from a queue that is only paused.
     stops = [_hold(at, flow.target_bridge) for flow in at.view.flows]
-    return at.missing([*stops, *(pause(at.view, flow.staging) for flow in at.view.flows)])
+    return at.to_send([*stops, *(pause(at.view, flow.staging) for flow in at.view.flows)])
 
 
 def _acks_may_be_held(at: AtBroker) -> list[Call]:
@@ -57,7 +57,7 @@ def _acks_may_be_held(at: AtBroker) -> list[Call]:
 
 
 def _acks_held(at: AtBroker) -> list[Call]:
-    return at.missing(_hold(at, flow.acks_bridge) for flow in at.view.flows if flow.out_mirror.depth)
+    return at.to_send(_hold(at, flow.acks_bridge) for flow in at.view.flows if flow.out_mirror.depth)
 
 
 def _forgotten(at: AtBroker) -> list[Call]:
@@ -72,12 +72,12 @@ def _forgotten(at: AtBroker) -> list[Call]:
 def _delivers(at: AtBroker) -> list[Call]:
     view = at.view
     starts = [switched(view, Goal.LINK_UP, flow.target_bridge, "deliver again by") for flow in view.flows]
-    return at.missing([*(resume(view, flow.staging) for flow in view.flows), *starts])
+    return at.to_send([*(resume(view, flow.staging) for flow in view.flows), *starts])
 
 
 def _talks(at: AtBroker) -> list[Call]:
     """Ship commands again: either site may have been lost, and may keep commands for the other."""
-    return at.missing([resume(at.view, at.view.commands.out)]) if at.view.commands is not None else []
+    return at.to_send([resume(at.view, at.view.commands.out)]) if at.view.commands is not None else []
 
 
 def acks_shipped(at: AtBroker) -> Iterator[Call]:
@@ -86,9 +86,9 @@ def acks_shipped(at: AtBroker) -> Iterator[Call]:
 
 HELD: Final[Wants] = ((_held, SOURCE), (_acks_held, TARGET))
 FORGOTTEN: Final[Wants] = ((_forgotten, SOURCE), (_forgotten, TARGET))
-SHIPPED: Final[Wants] = ((lambda at: at.missing(acks_shipped(at)), TARGET),)
+SHIPPED: Final[Wants] = ((lambda at: at.to_send(acks_shipped(at)), TARGET),)
 DELIVERED: Final[Wants] = ((_delivers, SOURCE), (_talks, SOURCE), (_talks, TARGET), *wants.DEBTS_CLEARED)
-draft: Final = planning(
+draft: Final = draft_of(
     TARGET,
     "its messages are let in, then its acknowledgements; only what was never done is delivered",
     *((_held, SOURCE), (_forgotten, SOURCE), (link_admitted, SOURCE), (_acks_may_be_held, TARGET)),
@@ -120,7 +120,7 @@ def _set_aside(at: AtBroker) -> Iterator[Call]:
     yield call(view, Goal.MOVE, ALL, moved, f"move to {name}", when, most)
 
 
-draft_reconcile: Final = planning(
+draft_reconcile: Final = draft_of(
     SOURCE,
     "what was recovered, duplicated, or left over at one side",
     (_set_aside, TARGET),
@@ -194,7 +194,7 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepCont
 
 def _bring_in(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> None:
     """Bring in messages, then acknowledgements, then remove messages that were done; the delivery stays held."""
-    tools.send_missing(wants.LINKS_ADMITTED, move, context)
+    tools.send_calls(wants.LINKS_ADMITTED, move, context)
     link_ends = tools.observer.between(move.source, move.target)
     for acks in (False, True):
         if acks:

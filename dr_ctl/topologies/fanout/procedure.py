@@ -27,7 +27,7 @@ from dr_ctl.topologies.common.tools import Sender, StepFailed, Tools, must_be_no
 from dr_ctl.topologies.common.topology import COMMON, TopologyDefinition
 from dr_ctl.topologies.common.verbs import fence, proving, quiesce
 from dr_ctl.topologies.common.verbs.quiesce import LIFTED, to_pause, with_pauses_lifted
-from dr_ctl.topologies.common.wants import DEBTS_CLEARED, SOURCE, TARGET, AtBroker, SiteOf, Want, Wants, planning
+from dr_ctl.topologies.common.wants import DEBTS_CLEARED, SOURCE, TARGET, AtBroker, SiteOf, Want, Wants, draft_of
 from dr_ctl.topologies.fanout import checks, reading
 from dr_ctl.topologies.fanout.checks import CHECKS, TAKEN, Undecided, nothing_owed, possible_duplicates
 from dr_ctl.topologies.fanout.reading import READS, Comparing, ComparisonMode, LinkEnds, Observer, Session, is_carried
@@ -63,7 +63,7 @@ def _stands_still(at: AtBroker) -> list[Call]:
 
 
 def _goes_on(at: AtBroker) -> list[Call]:
-    rested = at.things(Goal.PAUSE)
+    rested = at.named_by_calls(Goal.PAUSE)
     return [resume(at.view, queue, "it is paused") for name, queue in at.view.business.items() if name in rested]
 
 
@@ -75,24 +75,24 @@ def resting(site: SiteOf, *between: tuple[Want, SiteOf]) -> Wants:
 REMOVED: Final = (_removed, TARGET)
 COPIED: Final = (_copied, TARGET)
 # Consumed messages are removed before the drain, which then has only those that are consumed in between.
-draft_catch_up: Final = planning(
+draft_catch_up: Final = draft_of(
     TARGET,
-    "{still_serving}what was consumed at {source} is removed at {target} by its ids",
+    "{serving_prefix}what was consumed at {source} is removed at {target} by its ids",
     REMOVED,
     limits=Rules.catching_up,
 )
-draft_drain: Final = planning(
+draft_drain: Final = draft_of(
     TARGET,
     "both compared by id: what was consumed is removed at {target}, what it lacks is copied there; pauses lifted "
     "meanwhile",
     *(*LIFTED, REMOVED, COPIED),
     limits=lambda rules, _, move: {"within": rules.within(move)},
 )
-draft_trim: Final = planning(
+draft_trim: Final = draft_of(
     SOURCE, "what was consumed at {target} is removed at {source} by its ids", *resting(TARGET, (_removed, SOURCE))
 )
 # Messages that the store of ids knows are removed before clients are let in.
-draft_settle: Final = planning(
+draft_settle: Final = draft_of(
     TARGET, "what consumers of {source} had done, as their store of ids says, is removed at {target}", REMOVED
 )
 
@@ -324,13 +324,13 @@ def settle(tools: FanoutTools, _step: PlannedStep, move: Move, context: StepCont
 
 
 # An undo leaves messages copied and removed: copies lie at both sites, and the rest was consumed.
-draft_reinstate: Final = planning(
+draft_reinstate: Final = draft_of(
     TARGET,
     "compared by id: what was consumed since is removed at {target}, what came since is copied there",
     *(*resting(SOURCE, REMOVED, COPIED), *DEBTS_CLEARED),
     limits=Rules.while_moving,
 )
-draft_reconcile: Final = planning(TARGET, "what was consumed meanwhile removed; both sites compared", REMOVED, COPIED)
+draft_reconcile: Final = draft_of(TARGET, "what was consumed meanwhile removed; both sites compared", REMOVED, COPIED)
 
 
 def residue(tools: FanoutTools, move: Move, _context: StepContext, _was_open: bool) -> Outcome:

@@ -1,8 +1,8 @@
 """The handlers of runbook verbs for a mirrored installation; the table at the end names them. They wait for links,
-reinstate a lost site, and then move aside what lies at one site alone.
+reinstate a lost site, and then move messages aside that lie only at that site.
 
-In a reinstatement `move.source` serves, and `move.target` is the site that returned. Its residue is what it had not
-shipped when it was lost: messages, and acknowledgements of messages that clients consumed there. An event is either.
+In a reinstatement `move.source` serves, and `move.target` is the returned site. Its residue is what it had not shipped
+when it was lost: messages, and acknowledgements of messages that clients consumed there. Both are called events.
 After both directions have drained, a message that lies only at the returned site can be neither shipped nor
 acknowledged, and clients would get it as soon as that site serves. A person has to look: dr-ctl moves the message to a
 queue of its own there, and never removes it.
@@ -37,7 +37,7 @@ from dr_ctl.topologies.common.verbs.quiesce import LIFTED, with_pauses_lifted
 from dr_ctl.topologies.common.verbs.undoing import as_before
 from dr_ctl.topologies.common.view import Residue
 from dr_ctl.topologies.common.waiting import MAX_REPAIRS, SMALL_OUTFLOW, Direction, Wait, attached
-from dr_ctl.topologies.common.wants import SOURCE, TARGET, AtBroker, Wants, links_as_before, planning
+from dr_ctl.topologies.common.wants import SOURCE, TARGET, AtBroker, Wants, draft_of, links_as_before
 from dr_ctl.topologies.mirror.checks import CHECKS
 from dr_ctl.topologies.mirror.reading import READS, RESIDUE_UP_TO, Browsed, Session, browsed, residue
 from dr_ctl.topologies.mirror.tools import MirrorTools
@@ -50,8 +50,8 @@ UNDER_WAY: Final = "events under way between the sites"
 EVENTS: Final = " event(s)"
 WAITS: Final = "acknowledgements wait to be applied"
 STALE_COUNT: Final = (
-    "if that never falls, the active node carries a count from when it was active before: let another one take over, "
-    "then restart this one"
+    "if that never falls, the active node still counts acknowledgements from an earlier time as the active node "
+    "(PendingMirrorAcks): let another node take over, then restart this one"
 )
 
 
@@ -64,20 +64,20 @@ def _switch_link(view: BrokerView, goal: Goal, when: str | None = None, at_most:
 
 
 def restart_calls(view: BrokerView) -> list[Call]:
-    """Stop and start a link: a hung handshake is otherwise waited out, which takes a minute."""
+    """Stop and start a link, because a broker gives up a handshake that hangs only after a minute."""
     goals = (Goal.LINK_DOWN, Goal.LINK_UP)
     return [asked for goal in goals for asked in _switch_link(view, goal, NOT_ATTACHED, MAX_REPAIRS)]
 
 
 def link_started(at: AtBroker) -> list[Call]:
-    return at.missing(_switch_link(at.view, Goal.LINK_UP))
+    return at.to_send(_switch_link(at.view, Goal.LINK_UP))
 
 
 _LINKS_RESTARTED: Final[Wants] = tuple((lambda at: restart_calls(at.view), site) for site in (SOURCE, TARGET))
-draft_catch_up: Final = planning(
-    SOURCE, "{still_serving}both links attached, the outflow small", *_LINKS_RESTARTED, limits=Rules.catching_up
+draft_catch_up: Final = draft_of(
+    SOURCE, "{serving_prefix}both links attached, the outflow small", *_LINKS_RESTARTED, limits=Rules.catching_up
 )
-draft_drain: Final = planning(
+draft_drain: Final = draft_of(
     TARGET,
     "everything shipped and applied, in both directions; pauses lifted meanwhile",
     *LIFTED,
@@ -85,19 +85,19 @@ draft_drain: Final = planning(
     limits=Rules.draining,
 )
 # An attached link is restarted too, because a link that hangs may say that it is attached.
-draft_restart: Final = planning(
+draft_restart: Final = draft_of(
     SOURCE,
     "stop and start the link of {source}, until it is attached; clients stay where they are",
-    (lambda at: at.missing(_switch_link(at.view, Goal.LINK_DOWN)), SOURCE),
+    (lambda at: at.to_send(_switch_link(at.view, Goal.LINK_DOWN)), SOURCE),
     (link_started, SOURCE),
     limits=lambda rules, _, move: {"within": move.spec.timeout_s or rules.timeouts.link_attach_s},
 )
 
 
 class LinkDirection(Direction[BrokerView]):
-    """Counts what is left in one direction: the events that the broker still has to ship or has in hand (`under_way`),
-    and acknowledgements from the peer that wait at this broker to be applied. A link that stays unattached, or ships
-    nothing, although its peer answers and lets links in, is restarted."""
+    """Counts what is left in one direction: the events that the broker still has to ship or is shipping (`under_way`),
+    and acknowledgements from the peer that this broker has yet to apply. Restarts a link that stays unattached, or
+    ships nothing, although its peer answers and lets links in."""
 
     def __init__(self, local: Session, peer: Session, tools: MirrorTools, context: StepContext, small: int = 0) -> None:
         super().__init__(local, peer)
@@ -105,7 +105,7 @@ class LinkDirection(Direction[BrokerView]):
         self._shipped: int | None = None
         self._left: int | None = None
         self._progress_at = context.monotonic()
-        self._restart_at: float | None = None  # not before, if the link only stays unattached
+        self._restart_at: float | None = None  # a link that is only unattached is not restarted before this moment
         self._restarted = 0
 
     def left(self, view: BrokerView, _peer: BrokerView) -> int | None:
@@ -141,7 +141,7 @@ class LinkDirection(Direction[BrokerView]):
         self._restarted += 1
         what = "ships nothing" if idle else "is not attached"
         self.repairing = f"the link {what} although the peer answers: restarting it"
-        # Stop and start travel in one POST, so no call comes between and leaves the link stopped.
+        # Stop and start travel in one request, so that nothing in between can leave the link stopped.
         return restart_calls(self.local.last_view())
 
 
@@ -184,7 +184,7 @@ def drain(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContex
 
 
 def restart_link(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    tools.change(step.calls, context)  # in one request, so no call comes between and leaves the link stopped
+    tools.change(step.calls, context)  # stop and start travel in one request, as in `repair_calls`
 
     def detached() -> dict[str, str]:
         brokers = tools.observer.at(move.source)
@@ -203,8 +203,8 @@ UNDO_LINK: Final = Undo(source=(links_as_before,), target=(links_as_before,))
 
 @dataclass(frozen=True, slots=True)
 class LeftOver:
-    """The messages of one queue of `view` that are to be moved aside, each with the number that this broker gave it,
-    and those that lie only at the serving site, where they stay."""
+    """The messages of one queue of `view` that are to be moved aside (`to_move`), each with the number that this broker
+    gave it, and the messages that lie only at the serving site, where they stay."""
 
     view: BrokerView
     queue: str
@@ -213,7 +213,7 @@ class LeftOver:
 
 
 def _leftovers_aside(at: AtBroker) -> Iterator[Call]:
-    """Want what lies only at the returned site, once everything has arrived, in a queue of dr-ctl's own."""
+    """Want messages that still lie only at the returned site once everything has arrived in a queue of dr-ctl's own."""
     view, name = at.view, quarantine_queue(at.view.site, "…")
     when = f"messages lie only at {view.site} for longer than shipping can take"
     created, moved = (request(beans.server(view.broker), operation, (name,)) for operation in (CREATE_QUEUE, MOVE))
@@ -221,14 +221,14 @@ def _leftovers_aside(at: AtBroker) -> Iterator[Call]:
     yield call(view, Goal.MOVE, ALL, moved, f"move each of them to {name}", when, ORIGINS_UP_TO)
 
 
-draft_reconcile: Final = planning(
+draft_reconcile: Final = draft_of(
     SOURCE, "what was recovered, duplicated, or left over at one side", (_leftovers_aside, TARGET)
 )
 
 
 def reconcile(tools: MirrorTools, _step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    """Report queues that stay different, and move aside what only the returned site has: messages under way explain a
-    short difference."""
+    """Report queues that differ for longer than messages on their way explain, and move messages aside that only the
+    returned site has."""
     first: dict[tuple[str, str], LeftOver] = {}
 
     def read() -> tuple[MirrorSnapshot, dict[tuple[str, str], Counts]]:
@@ -244,7 +244,7 @@ def reconcile(tools: MirrorTools, _step: PlannedStep, move: Move, context: StepC
 
     within_s, poll_s = tools.waits.left_over_s, tools.rules.drain.poll
     snapshot, wrong = context.until(read, holds=lambda now: not now[1], within_s=within_s, poll_s=poll_s).reading
-    # Clients go on meanwhile: a message is left over only if it lies at one side alone since the beginning.
+    # Clients go on meanwhile: a message is left over only if it lay at one site alone at the first reading, too.
     leftovers = [
         replace(
             leftover,
@@ -274,16 +274,16 @@ def reconcile(tools: MirrorTools, _step: PlannedStep, move: Move, context: StepC
 def _left_over(
     tools: MirrorTools, snapshot: MirrorSnapshot, wrong: Iterable[tuple[str, str]], move: Move
 ) -> dict[tuple[str, str], LeftOver]:
-    """Name the messages that lie at one side alone, of the queues that are shallow enough to look at each message."""
+    """Name the messages that lie at one site alone, in queues that are shallow enough to look at each message."""
     leftovers = {}
     for pair, name in wrong:
         views = [view for site in (move.source, move.target) if (view := snapshot.view(site, pair)) is not None]
         queues = [view.business.get(name) for view in views]
-        # A browse shows no message that a client holds or that waits for its time: it would seem to lie elsewhere.
+        # A browse leaves out messages that a client holds or that are delayed: they would seem to lie only at the peer.
         held = any(queue is not None and (queue.delivering or queue.scheduled) for queue in queues)
         if len(views) == 2 and not held and all(q is None or q.depth <= ORIGINS_UP_TO for q in queues):  # noqa: PLR2004
             local, peer = (_messages(tools, view, name) for view in views)
-            # A message without a shown origin may be any of the other site's: no message is then known to lie alone.
+            # A message whose origin is not shown may be a copy of any other: then none is known to lie alone.
             if not local.unnamed and not peer.unnamed:
                 to_move = {origin: number for origin, number in peer.numbers.items() if origin not in local.ids}
                 leftovers[pair, name] = LeftOver(views[1], name, to_move, local.ids - peer.ids)
@@ -321,23 +321,23 @@ def move_calls(view: BrokerView, queue: str, messages: Mapping[Origin, int]) -> 
         yield call(view, Goal.MOVE, queue, asked, f"move {identity(origin)} from {queue} to {name}")
 
 
-QUIET_READINGS: Final = 5
+QUIET_READINGS: Final = 5  # nothing is under way once this many readings in a row say so
 
 
 def _queues_paused(at: AtBroker) -> list[Call]:
-    """Want every queue paused, also those that the settings leave out: a consumer would get residue whose
+    """Want every queue paused, also queues that the settings leave out: a consumer would get residue whose
     acknowledgement has yet to arrive. The pauses outlast a restart of the broker."""
-    return at.missing(pause(at.view, queue, lasting=True) for queue in at.view.business.values())
+    return at.to_send(pause(at.view, queue, lasting=True) for queue in at.view.business.values())
 
 
 QUEUES_PAUSED: Final[Wants] = ((_queues_paused, SOURCE),)
-# A returned site still keeps the other out if it was itself the survivor of an earlier failover.
+# The returned site still keeps the other site's link out if it was the survivor of an earlier failover.
 LINK_ADMITTED: Final[Wants] = (
     (wants.link_admitted, SOURCE),
     (lambda at: [*wants.link_admitted(at), *link_started(at)], TARGET),
 )
 RESUMED_AND_CLEARED: Final[Wants] = ((wants.delivery_resumed, SOURCE), *wants.DEBTS_CLEARED)
-draft_reinstate: Final = planning(
+draft_reinstate: Final = draft_of(
     TARGET,
     "its residue is let in while nothing is delivered; both directions drain",
     *(*QUEUES_PAUSED, *LINK_ADMITTED, *RESUMED_AND_CLEARED),
@@ -358,7 +358,7 @@ def _activity(views: Sequence[BrokerView]) -> str:
 def count_residue(tools: MirrorTools, move: Move, context: StepContext, was_open: bool) -> Outcome:
     for session in tools.observer.at(move.target):
         counted = residue(session.reader(), session.read())
-        # If clients were let in there, events since its start may be their work.
+        # If clients were let in at the returned site, events since its start may be their work.
         tools.residue[session.pair] = replace(counted, since={}) if was_open else counted
     since = sum(len(ids) for residue in tools.residue.values() for ids in residue.since.values())
     late = f", {since} of these written since it is back" if since else ""
@@ -370,14 +370,14 @@ def count_residue(tools: MirrorTools, move: Move, context: StepContext, was_open
 
 def reinstate(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     if nothing_owed(tools.observer.observe(), move):
-        # A process may have died right after striking out the debts: delivery is not paused once more.
+        # An earlier process may have died right after it cleared the debts: queues are not paused once more.
         if all(not residue.messages and not residue.acks for residue in tools.residue.values()):
             tools.return_result.start_counting()
         return NotNeeded(f"{move.target} is taken in already")
-    if left := tools.send_missing(QUEUES_PAUSED, move, context):
+    if left := tools.send_calls(QUEUES_PAUSED, move, context):
         return Failed(f"could not pause {brief([call.thing for call in left])}")
     before = {view.pair: (view, _origins(tools, view)) for view in tools.observer.read_at(move.source)}
-    tools.send_missing(LINK_ADMITTED, move, context)  # the wait below shows what failed
+    tools.send_calls(LINK_ADMITTED, move, context)  # the wait below shows what failed
     link_ends = tools.observer.between(move.target, move.source)
     events: list[LinkDirection] = [_FromReturned(*ends, tools, context) for ends in link_ends]
     events += [_FromServing(serving, returned, tools, context) for returned, serving in link_ends]
@@ -406,13 +406,13 @@ def _compare(
     tools: MirrorTools, view: BrokerView, was: BrokerView, origins: Mapping[str, frozenset[Origin] | None]
 ) -> None:
     """Compare the serving broker with what it `was` before the residue was let in; no queue delivers meanwhile. New
-    messages that were born elsewhere were recovered. Messages that were acknowledged at the returned site and did not
-    lie here before may have been consumed at both, unless their acknowledgements were applied before the loss; those
-    that it only acknowledged since it is back are echoes (`ReturnResult`). Acknowledgements without ids are counted,
-    less those that took a message out here."""
+    messages that clients sent to another broker are recovered ones. Messages that were acknowledged at the returned
+    site, and did not lie at the serving site before, may have been consumed at both, unless their acknowledgements were
+    applied before the loss. Acknowledgements that the returned site made only since it is back are echoes
+    (`ReturnResult`). Where acknowledgements have no ids, they are counted, less the messages that they removed."""
     result, counted = tools.return_result, tools.residue.get(view.pair)
     for name, ids in _origins(tools, view).items():
-        before = origins.get(name, frozenset())  # a queue that came with the residue was not there
+        before = origins.get(name, frozenset())  # a queue that came with the residue had no messages before
         if ids is None or before is None:
             result.not_read.append(name)
         else:
@@ -434,7 +434,7 @@ class _FromReturned(LinkDirection):
     def left(self, local: BrokerView, peer: BrokerView) -> int | None:
         super().left(local, peer)
         is_attached = not any(why_not_attached(view.site, view) for view in (local, peer))
-        # The serving site's producers go on: few of its events hold no residue up.
+        # The serving site's producers go on, and a few of its events do not delay the residue.
         backlog = peer.under_way or 0
         left = total((local.under_way, peer.link.unapplied, backlog if backlog > SMALL_OUTFLOW else 0))
         self._left = left if is_attached else None
@@ -442,7 +442,7 @@ class _FromReturned(LinkDirection):
 
 
 class _FromServing(LinkDirection):
-    """Nothing is waited for in this direction, because the serving site's producers go on."""
+    """Waits for nothing in this direction, because the serving site's producers go on."""
 
     def left(self, view: BrokerView, peer: BrokerView) -> int | None:
         super().left(view, peer)
@@ -451,15 +451,15 @@ class _FromServing(LinkDirection):
 
 
 def move_consumed_aside(tools: MirrorTools, move: Move, context: StepContext) -> Outcome:
-    """Undo a reinstatement half done, once the way between the sites is shut again: move aside at the serving site
-    what was consumed at the returned one. Idempotent."""
+    """Undo a reinstatement that has failed, once the links are kept out again: move messages aside at the serving site
+    that were consumed at the returned one. A repetition does no harm."""
     undone_return = tools.undone_return
     undone_return.duplicates, undone_return.why = 0, None
     _wait_until_settled(tools, move, context)
     for view in tools.observer.read_at(move.source):
         held, why = _still_held(tools, move.target, view.pair)
         if held is None or held.consumed is None:
-            # Duplicates are no more than the messages here, and than those acknowledged there, where that is known.
+            # Duplicates are no more than the messages here, and no more than the acknowledgements, if those are known.
             lying = sum(max(0, queue.depth) for queue in view.business.values())
             undone_return.duplicates += lying if held is None else min(lying, held.acks)
             undone_return.why = why
@@ -470,7 +470,7 @@ def move_consumed_aside(tools: MirrorTools, move: Move, context: StepContext) ->
 
 
 def _wait_until_settled(tools: MirrorTools, move: Move, context: StepContext) -> None:
-    """Wait until events that have arrived are applied, and events that the link held lie in its outflow again."""
+    """Wait until events that have arrived are applied, and events that a link was shipping lie in its outflow again."""
 
     def applied() -> bool:
         local, peer = (
@@ -485,8 +485,8 @@ def _wait_until_settled(tools: MirrorTools, move: Move, context: StepContext) ->
 
 
 def _still_held(tools: MirrorTools, site: str, pair: str) -> tuple[Residue | None, str]:
-    """Return the returned broker's residue as read now, else as counted before, because a closed broker's residue does
-    not grow; and the reason for which it may not name each message."""
+    """Return the returned broker's residue as read now, or, if that fails, as counted before: the residue of a closed
+    broker does not grow. Return, too, the reason why the residue may not name each message."""
     session = tools.observer.brokers[site][pair]
     counted = tools.residue.get(pair)
     try:
@@ -499,7 +499,7 @@ def _still_held(tools: MirrorTools, site: str, pair: str) -> tuple[Residue | Non
 
 
 def _consumed_here(tools: MirrorTools, view: BrokerView, consumed: Mapping[str, frozenset[Origin]]) -> list[LeftOver]:
-    """Return what lies here of the messages consumed at the returned site; a queue too deep is only counted."""
+    """Return the messages consumed at the returned site that lie in `view`; a queue too deep is only counted."""
     done, undone_return = [], tools.undone_return
     for name in [name for name in consumed if name in view.business and view.business[name].depth]:
         queue = view.business[name]
@@ -527,7 +527,7 @@ PROCEDURE: Final[Procedure[MirrorSnapshot, MirrorTools]] = {
     "catch-up": VerbHandler(draft_catch_up, catch_up, UNDO_LINK),
     "drain": VerbHandler(draft_drain, drain, UNDO_LINK),
     "restart-link": VerbHandler(draft_restart, restart_link, UNDO_LINK),
-    # These verbs take a lost site in again.
+    # These verbs reinstate a lost site.
     "residue": fence.counting(count_residue, _activity),
     "reinstate": VerbHandler(draft_reinstate, reinstate, UNDO_REINSTATE),
     "reconcile": VerbHandler(draft_reconcile, reconcile),

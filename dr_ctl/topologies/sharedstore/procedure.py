@@ -23,7 +23,7 @@ from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.tools import Sender, Tools
 from dr_ctl.topologies.common.topology import COMMON, TopologyDefinition
 from dr_ctl.topologies.common.verbs import fence, quiesce
-from dr_ctl.topologies.common.wants import DEBTS_CLEARED, SOURCE, TARGET, Limits, SiteOf, debts_as_before, planning
+from dr_ctl.topologies.common.wants import DEBTS_CLEARED, SOURCE, TARGET, Limits, SiteOf, debts_as_before, draft_of
 from dr_ctl.topologies.sharedstore.checks import CHECKS, not_in_store
 from dr_ctl.topologies.sharedstore.reading import READS, Observer
 from dr_ctl.topologies.sharedstore.store import Lag
@@ -71,18 +71,18 @@ class StoreTools(Tools[BrokerView]):
         return f"{' or '.join(starts)}: the first that starts takes the store and serves"
 
 
-def _planning(
+def _draft_of(
     site: SiteOf, summary: str, limits: Limits
 ) -> Callable[[Rules, RunbookStep, Snapshot[BrokerView], Move], StepPlan]:
     """Draft a wait for the store's replica, or nothing to wait for where both sites use one store."""
-    no_wait, wait = planning(site, NOTHING), planning(site, summary, limits=limits)
+    no_wait, wait = draft_of(site, NOTHING), draft_of(site, summary, limits=limits)
     return lambda rules, step, snapshot, move: (no_wait if snapshot.one_store else wait)(rules, step, snapshot, move)
 
 
-draft_catch_up: Final = _planning(SOURCE, "{still_serving}the replica of the store not far behind", Rules.catching_up)
-draft_drain: Final = _planning(TARGET, "the replica of the store has all of it", Rules.draining)
+draft_catch_up: Final = _draft_of(SOURCE, "{serving_prefix}the replica of the store not far behind", Rules.catching_up)
+draft_drain: Final = _draft_of(TARGET, "the replica of the store has all of it", Rules.draining)
 # Only debts are cleared: the returned broker waits by itself.
-draft_reinstate: Final = planning(TARGET, "{target} waits for the store; debts are cleared", *DEBTS_CLEARED)
+draft_reinstate: Final = draft_of(TARGET, "{target} waits for the store; debts are cleared", *DEBTS_CLEARED)
 
 
 def _replicated(tools: StoreTools, step: PlannedStep, _move: Move, context: StepContext, small: int) -> Outcome:
@@ -346,14 +346,14 @@ PROCEDURE: Final[Procedure[Snapshot[BrokerView], StoreTools]] = {
     "catch-up": VerbHandler(draft_catch_up, partial(_replicated, small=SMALL_LAG)),
     "quiesce": VerbHandler(classic.draft_quiesce, classic.quiesce, quiesce.UNDO),
     "quarantine": VerbHandler(
-        planning(SOURCE, "{source} holds nothing of its own: what it had lies in the store"), fence.nothing
+        draft_of(SOURCE, "{source} holds nothing of its own: what it had lies in the store"), fence.nothing
     ),
     "drain": VerbHandler(draft_drain, partial(_replicated, small=0)),
     "activate": VerbHandler(draft_activate, activate),
     # These verbs take a lost site in again.
-    "residue": VerbHandler(planning(TARGET, "it holds nothing of its own"), fence.nothing),
+    "residue": VerbHandler(draft_of(TARGET, "it holds nothing of its own"), fence.nothing),
     "reinstate": VerbHandler(draft_reinstate, reinstate, Undo(source=(debts_as_before,))),
-    "reconcile": VerbHandler(planning(TARGET, "both sites use one store: there is nothing to compare"), fence.nothing),
+    "reconcile": VerbHandler(draft_of(TARGET, "both sites use one store: there is nothing to compare"), fence.nothing),
 }
 NOT_IN_THE_STORE: Final = (
     "messages that were sent as non-persistent: they lie in their broker's memory and end with it",

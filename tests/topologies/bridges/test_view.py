@@ -25,7 +25,7 @@ from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.bridges import procedure
 from dr_ctl.topologies.bridges.checks import CHECKS, SKIPS_PER_S
 from dr_ctl.topologies.bridges.messages import COMPARED, _latest_s, _message
-from dr_ctl.topologies.bridges.procedure import HELD
+from dr_ctl.topologies.bridges.procedure import WAS_PAUSED
 from dr_ctl.topologies.bridges.reading import BridgesSnapshot, joined, with_idle
 from dr_ctl.topologies.bridges.tools import ids_lacking, ids_left
 from dr_ctl.topologies.bridges.view import ORIGIN, Bridge, BrokerView, Divert, Flow
@@ -152,10 +152,10 @@ BY_RUN = replace(PAUSED, documents={"dr-ctl.lock.london.7": LOCK})
 
 def test_a_pause_closes_a_queue_only_where_it_is_its_gate() -> None:
     # A pause that a run will lift closes nothing.
-    assert (BY_RUN.gated("orders"), BY_RUN.units["orders"], BY_RUN.paused) == (False, True, ("orders",))
+    assert (BY_RUN.closed_by_pause("orders"), BY_RUN.units["orders"], BY_RUN.paused) == (False, True, ("orders",))
     # Of two queues at an address one that delivers keeps it open; what no queue takes is not called paused.
-    assert not replace(PAUSED, queues=(*PARIS.queues, queue("orders.all", address="orders"))).gated("orders")
-    assert not replace(PARIS, queues=()).gated("orders")
+    assert not replace(PAUSED, queues=(*PARIS.queues, queue("orders.all", address="orders"))).closed_by_pause("orders")
+    assert not replace(PARIS, queues=()).closed_by_pause("orders")
 
 
 @pytest.mark.parametrize(
@@ -631,7 +631,7 @@ def test_a_fence_by_itself_pays_its_debt_where_it_is_of_all(london: BrokerView, 
 def test_a_return_pauses_no_queue_again_that_a_run_has_left_paused() -> None:
     calls = drafted("reinstate", "reinstate", snapshot(BY_RUN, PARIS)).calls
     assert [call.thing for call in calls if call.goal is Goal.PAUSE] == ["audit"]
-    resumed = {call.thing: call.when == HELD for call in calls if call.goal is Goal.RESUME}
+    resumed = {call.thing: call.when == WAS_PAUSED for call in calls if call.goal is Goal.RESUME}
     assert resumed == {"orders": False, "audit": True}
 
 

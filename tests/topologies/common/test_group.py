@@ -239,7 +239,7 @@ class World(Tools[Any]):
 
 
 def reached(world: World) -> None:
-    world.send_missing(WANTS, MOVE, object())  # type: ignore[arg-type]
+    world.send_calls(WANTS, MOVE, object())  # type: ignore[arg-type]
 
 
 def sent(world: World) -> None:

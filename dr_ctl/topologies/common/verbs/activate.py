@@ -139,8 +139,8 @@ def sides(tools: Tools[V], move: Move) -> tuple[list[V], list[V], str | None]:
     # A lost site that does not answer is not seen open. At any other site, silence is an error.
     targets = tools.observer.read_at(move.target)
     snapshot = tools.observer.read_once(min_timeout_s=tools.timeouts.last_reading_s)
-    hints, word = snapshot.hints[move.source], move.spec.presume_down == move.source
-    signs = () if tools.cut_off else (*hints.signs, *(() if word else hints.takeovers))
+    life_signs, word = snapshot.signs_of_life[move.source], move.spec.presume_down == move.source
+    signs = () if tools.cut_off else (*life_signs.signs, *(() if word else life_signs.takeovers))
     sick = "it cannot be managed" if snapshot.roles[move.source] is Role.SICK else None
     return targets, snapshot.views(move.source), brief(signs) if signs else sick
 

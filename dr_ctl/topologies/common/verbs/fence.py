@@ -81,7 +81,7 @@ def draft_unfence(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[Broker],
 
 
 def paused_as_before(at: AtBroker) -> Iterator[Call]:
-    lifted = at.things(Goal.RESUME)
+    lifted = at.named_by_calls(Goal.RESUME)
     return (pause(at.view, queue, "it is not paused") for queue in at.view.business.values() if queue.name in lifted)
 
 
@@ -202,7 +202,7 @@ def shut(at: AtBroker) -> list[Call]:
     """Want the listener closed that the lost site's link uses, and the link kept out by rights where they can: a
     restart opens the listener again, and so does another node that takes over."""
     closed = (switch_listener(at.view, Goal.CLOSE, listener) for listener in at.view.link.listeners)
-    return at.missing([*closed, *at.view.link.rights_calls(Goal.REVOKE)])
+    return at.to_send([*closed, *at.view.link.rights_calls(Goal.REVOKE)])
 
 
 def quarantine(*more: Want, summary: str = "", undo: tuple[Want, ...] = ()) -> VerbHandler[Any, Any]:
@@ -213,7 +213,7 @@ def quarantine(*more: Want, summary: str = "", undo: tuple[Want, ...] = ()) -> V
     def act(tools: Tools[Any], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
         if not step.calls:
             return NotNeeded(step.summary)
-        left, views = tools.send_missing(wanted, move, context), tools.views(move.target)
+        left, views = tools.send_calls(wanted, move, context), tools.views(move.target)
         # A broker without rights loses the quarantine with a restart: the debt says so, and it is no failure now.
         if any(call.goal is not Goal.REVOKE for call in left):
             return Failed(f"effect not seen: {brief([call.summary for call in left])}")
@@ -222,4 +222,4 @@ def quarantine(*more: Want, summary: str = "", undo: tuple[Want, ...] = ()) -> V
         return Done(f"what {move.source} still holds cannot reach {move.target}")
 
     undoes = Undo(target=(*undo, wants.link_access_as_before, wants.debts_as_before))
-    return VerbHandler(wants.planning(wants.SOURCE, summary, *wanted), act, undoes)
+    return VerbHandler(wants.draft_of(wants.SOURCE, summary, *wanted), act, undoes)

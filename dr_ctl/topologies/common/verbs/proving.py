@@ -17,12 +17,12 @@ from dr_ctl.topologies.common.session import FOR_PEOPLE, Session
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.view import Broker
-from dr_ctl.topologies.common.wants import TARGET, planning
+from dr_ctl.topologies.common.wants import TARGET, draft_of
 
 QUIET_READINGS: Final = 5  # an acknowledgement that is retried shows as none for a moment
 
 
-draft_observe: Final = planning(lambda _: "", "look at both sites")
+draft_observe: Final = draft_of(lambda _: "", "look at both sites")
 
 
 def draft_check(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[Broker], move: Move) -> StepPlan:
@@ -36,7 +36,7 @@ def fences(snapshot: Snapshot[Broker], move: Move) -> bool:
 
 
 # The wait is short, because a lost site sends nothing more.
-draft_settle: Final = planning(
+draft_settle: Final = draft_of(
     TARGET,
     "what has arrived is applied",
     limits=lambda rules, step, _: {"within": step.limits.get("within", rules.timeouts.settle_s)},

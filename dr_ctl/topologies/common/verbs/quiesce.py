@@ -19,7 +19,7 @@ from dr_ctl.topologies.common.rules import selected, selects_all
 from dr_ctl.topologies.common.session import FOR_PAUSES
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.view import Broker, Queue
-from dr_ctl.topologies.common.wants import SOURCE, AtBroker, Wants, planning
+from dr_ctl.topologies.common.wants import SOURCE, AtBroker, Wants, draft_of
 
 LEAST: Final = 50
 """For fewer queues, calls of each take a broker less time than the search through all of its names."""
@@ -53,7 +53,7 @@ def beginnings(
     return by_beginning
 
 
-draft: Final = planning(
+draft: Final = draft_of(
     SOURCE,
     "dispatch stops; clients finish what they hold",
     (lambda at: _planned(at, Goal.PAUSE), SOURCE),
