@@ -342,8 +342,7 @@ def takeover_risks(snapshot: Observation, spec: Spec) -> Sequence[Finding]:
 
 
 def why_not_lost(snapshot: Observation, spec: Spec, *, under_way: bool, cut_off: bool) -> tuple[Finding, ...]:
-    """Say why the source is not taken for lost: it is alive, or another node of it may take over. `source_alive` tells
-    what the options mean."""
+    """Say why the source is not taken for lost: it is alive, or another node may take over. Options: `source_alive`."""
     if (lives := source_alive(snapshot, spec, under_way=under_way, cut_off=cut_off)) is not None:
         return (lives, *presumption_overruled(snapshot, spec))
     return tuple(finding for finding in takeover_risks(snapshot, spec) if finding.severity is Severity.ERROR)
@@ -410,8 +409,7 @@ def sites_changed(snapshot: Observation, past: RunState) -> Finding | None:
 
 
 def brokers_changed(basis: Mapping[str, Any], past: RunState) -> Finding | None:
-    """Refuse to go on with a run of other brokers, even at sites of the same names. Brokers without an id are not
-    compared."""
+    """Refuse to go on with a run of other brokers, whatever the sites' names. Only brokers with an id are compared."""
     before: Mapping[str, Any] = past.plan.basis
     if (renamed := _renamed(basis, before)) is not None:
         return renamed

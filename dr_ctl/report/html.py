@@ -1,5 +1,4 @@
-"""A page's values are placed in its template: the result is an HTML file that stands alone, without a script, with
-everything escaped."""
+"""Places a page's values in its template. The HTML file stands alone, without a script, and everything is escaped."""
 
 from __future__ import annotations
 

@@ -59,8 +59,7 @@ class QueueGroups:
 class EventStream:
     """The outflows of messages, or of acknowledgements, up to `end_us`, when the site stopped serving. `counter` is the
     queues' counter of what goes into them. `gaps_filled` has readings added in gaps, over which the arrivals of a gap
-    are spread. `lost_acks` has, by queue, the number of acknowledgements that were lost earlier, whose messages still
-    lie at the peer."""
+    are spread. `lost_acks` counts, by queue, acknowledgements lost earlier, whose messages still lie at the peer."""
 
     readings: Readings
     gaps_filled: Grids
@@ -94,8 +93,7 @@ class EventStream:
         return by_name
 
     def of_patterns(self, patterns: Sequence[str]) -> int | None:
-        """Bound the queues that the patterns name. If none is known, a queue made since may match: bound all that came
-        since the last reading."""
+        """Bound the queues that the patterns name. If none is known, a new queue may match: bound all that came since."""
         is_in = np.array([matches(patterns, name) for _, name in self.readings.queues.names], bool)
         rows = [row for row in self.rows if is_in[self.queues[row]].any()]
         if rows:
@@ -200,8 +198,7 @@ class EventStream:
         nothing = np.zeros(len(at_reading), np.int64)
         since = sum((count * most(us) for count, us in times), nothing)
         busiest = most(longest_us) if longest_us else nothing
-        # A rate is extrapolated over a time that is longer than the history only if the busiest minute had many
-        # messages.
+        # A rate is extrapolated over more time than the history has only if the busiest minute had many messages.
         is_near = took_us <= max(WINDOW_US, int(self.gaps_filled.us[-1] - self.gaps_filled.us[0]))
         us, rates = int(self.readings.us[index]), busiest * SECOND_US / max(1, longest_us)
         return [

@@ -188,8 +188,7 @@ class Writer:
     rows the oldest readings of queues are dropped first, then the oldest of all; `dropped` counts them."""
 
     def __init__(self, root: Path, *, every_s: float = 60.0, whole_every_s: float = 5.0) -> None:
-        """The files keep a reading of everything each `whole_every_s`. Files that a killed monitor left are taken
-        over."""
+        """The files keep a reading of everything each `whole_every_s`. Takes over the files of a killed monitor."""
         self._root = root
         self._every_s, self._whole_every = every_s, timedelta(seconds=whole_every_s - EARLY_S)
         self._parts: dict[Partition, _Held] = {}

@@ -162,8 +162,7 @@ def _forwarded(view: BrokerView, spec: Spec | None) -> Iterator[Finding]:
 
 
 def of_ways(view: BrokerView, peer: BrokerView | None) -> Iterator[Finding]:
-    """Find the bridges that ship nothing because they are stopped, refused or gone. No bridge is connected while its
-    peer is away."""
+    """Find bridges that are stopped, refused or gone; no bridge is connected while its peer is away."""
     of_queue = {"DR-BRIDGE-004", "DR-BRIDGE-019", *(("DR-BRIDGE-002", "DR-BRIDGE-006", "DR-LINK-004") if peer else ())}
     yield from (finding for finding in of_broker(view) if finding.id in of_queue)
 
@@ -214,8 +213,7 @@ def _delayed(unit: str, view: BrokerView, peer: BrokerView, move: Move, rules: R
 
 
 def _only_here(unit: str, view: BrokerView, peer: BrokerView, spec: Spec) -> Iterator[Finding]:
-    """Find queues of an address that hold messages and are not at the other site, as a subscription made here may
-    be."""
+    """Find queues of an address that hold messages and do not exist at the other site, such as subscriptions."""
     copies = {queue.name for queue in peer.queues_of(unit)}
     for queue in view.queues_of(unit) if copies else ():
         if queue.depth and queue.name not in copies and queue.depth != spec.accept_difference.get(queue.name):

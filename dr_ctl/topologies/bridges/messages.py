@@ -56,8 +56,7 @@ class Message:
 
 
 def pages(reader: Reader, queue: Queue, own: str, *, timeout_s: float) -> Iterator[list[Message]]:
-    """Read a queue in pages, the last first, where a copy's newest messages lie. `own` names the site in origins.
-    Raises `BrokerError`."""
+    """Read a queue in pages, the newest messages first. `own` names the site in origins. Raises `BrokerError`."""
     for rows in _listings(reader, queue, timeout_s=timeout_s):
         with as_expected(reader.url, f"a message of {queue.name}"):
             messages = [_message(row, own) for row in rows]

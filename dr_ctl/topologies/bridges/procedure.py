@@ -515,8 +515,7 @@ def reinstate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepC
 
 
 def settle_ids(tools: BridgesTools, move: Move, context: StepContext) -> Outcome:
-    """Wait until the ids that have arrived are applied, and count messages that came without their ids: they may be
-    duplicates."""
+    """Wait until the ids that have arrived are applied; count the messages without ids, which may be duplicates."""
     read, within_s = partial(tools.observer.unapplied_at, move.source, timeout_s=5.0), tools.timeouts.settle_s
     poll_s = tools.timeouts.settle_poll_s
     waited = context.until(read, holds=lambda left: left == 0, within_s=within_s, poll_s=poll_s)

@@ -44,8 +44,7 @@ def ids_lacking(store: Store, other: Store, queues: Collection[str] | None = Non
 
 
 def missing(ends: LinkEnds, queue: Queue, copy: Queue, origins: Sequence[str], *, timeout_s: float) -> int | None:
-    """Count the messages that lie here and not there, and that no id store knows, without delayed ones; None if that
-    cannot be told."""
+    """Count the messages that lie only in `queue` and that no id store knows, without delayed ones; None if unknown."""
     (local, peer), (own, other) = ends, origins
     lying = listed(local.reader(), queue, own, timeout_s=timeout_s) if queue.depth <= COMPARED else None
     if lying is None:
@@ -79,8 +78,7 @@ def missing(ends: LinkEnds, queue: Queue, copy: Queue, origins: Sequence[str], *
 
 
 def lacking(ends: LinkEnds, copies: BrokerView, chosen: Chosen) -> Lacking | None:
-    """Find by queue the ids that the target's store lacks; None if the settings do not name both stores. Raises
-    `NotRead`."""
+    """Find by queue the ids that the target's store lacks; None if the settings name no stores. Raises `NotRead`."""
     own, other = (session.ids for session in ends)
     if own is None or other is None:
         return None

@@ -54,8 +54,7 @@ def lacking(source: BrokerView, target: BrokerView, queues: Queues, traffic: Map
 def unproven(
     source: BrokerView, target: BrokerView, queues: Queues, traffic: Mapping[str, int]
 ) -> list[tuple[Counts, int, str]]:
-    """Find the queues with more copies at the target than counters and traffic explain; give the number of copies, and
-    why they stay."""
+    """Find queues with more copies at the target than counters and traffic explain: how many, and why they stay."""
     differences = []
     for counted in counts(source, target, queues):
         copies = counted.target + counted.to_ship - counted.source

@@ -64,8 +64,7 @@ TAKEN: Final = "clients took messages while both were compared"
 
 
 def undecided(source: BrokerView, target: BrokerView) -> Mapping[str, Undecided]:
-    """Find the possible duplicates of each queue as the gate will; there are none where consumers keep a store of
-    ids."""
+    """Find the possible duplicates of each queue as the gate will; a store of ids that consumers keep prevents any."""
     if source.own.stored:
         return {}
     checkpoints = Checkpoints.read({**source.documents, **target.documents})
@@ -119,8 +118,7 @@ def possible_duplicates(undecided: Mapping[str, Undecided], move: Move, site: st
 
 
 def of_failover(case: Case[BrokerView]) -> Iterator[Finding]:
-    """Refuse a failover where the store of ids cannot be read, by which copies are removed before clients are let
-    in."""
+    """Refuse a failover if the store of ids cannot be read: by it copies are removed before clients are let in."""
     move = case.move
     views = [view for view in case.snapshot.views(move.target) if view.own.unread is not None]
     count = sum(queue.depth for view in views for queue in view.without_dead_letters.values())

@@ -1,5 +1,4 @@
-"""Reads and changes each broker of a fan-out installation, and copies messages to the other site, by the ids that
-producers gave them."""
+"""Reads and changes each broker of a fan-out installation, and copies messages to the other site by producers' ids."""
 
 from __future__ import annotations
 

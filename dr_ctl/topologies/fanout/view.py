@@ -43,8 +43,7 @@ class FanoutLink(NoLink["BrokerView"]):
 
     @property
     def counters(self) -> Iterable[Queue]:
-        """Count only what left the queues: producers go on while clients are out, and what they add lies at both
-        sites."""
+        """Count only what left the queues: producers go on while clients are out, and add to both sites."""
         return [replace(queue, depth=0, added=0) for queue in self.view.business.values()]
 
     @property

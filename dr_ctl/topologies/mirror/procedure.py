@@ -227,8 +227,7 @@ draft_reconcile: Final = draft_of(
 
 
 def reconcile(tools: MirrorTools, _step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    """Report queues that differ for longer than messages on their way explain, and move messages aside that only the
-    returned site has."""
+    """Report queues that differ for longer than shipping takes; move messages aside that only the returned site has."""
     first: dict[tuple[str, str], LeftOver] = {}
 
     def read() -> tuple[MirrorSnapshot, dict[tuple[str, str], Counts]]:
