@@ -94,7 +94,7 @@ class SignsOfLife:
     """Sentences that speak against taking a site for lost. `nodes` are processes of its brokers that the settings do
     not name, which may serve, or take over. `takeovers` are brokers without an active node, which may have one at any
     moment, with the state of each node. `signs` show that a silent broker lives, `open_ports` that something accepts
-    connections at its port. A `late` broker accepts connections, but answered late. A fault of this machine has a `remedy`."""
+    connections at its port. A `late` broker accepts connections and answers late. A local fault has a `remedy`."""
 
     nodes: tuple[str, ...] = ()
     takeovers: tuple[str, ...] = ()

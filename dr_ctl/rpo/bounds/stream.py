@@ -93,7 +93,7 @@ class EventStream:
         return by_name
 
     def of_patterns(self, patterns: Sequence[str]) -> int | None:
-        """Bound the queues that the patterns name. If none is known, a new queue may match: bound all that came since."""
+        """Bound the queues that match. If none is known, a new queue may match: bound all that came since."""
         is_in = np.array([matches(patterns, name) for _, name in self.readings.queues.names], bool)
         rows = [row for row in self.rows if is_in[self.queues[row]].any()]
         if rows:

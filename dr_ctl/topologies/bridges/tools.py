@@ -78,7 +78,7 @@ def missing(ends: LinkEnds, queue: Queue, copy: Queue, origins: Sequence[str], *
 
 
 def lacking(ends: LinkEnds, copies: BrokerView, chosen: Chosen) -> Lacking | None:
-    """Find by queue the ids that the target's store lacks; None if the settings name no stores. Raises `NotRead`."""
+    """Find by queue the ids that the target's store lacks; None if a store is not in the settings. Raises `NotRead`."""
     own, other = (session.ids for session in ends)
     if own is None or other is None:
         return None

@@ -125,7 +125,7 @@ class SyncLink(Link["BrokerView"]):
 
 @dataclass(frozen=True, slots=True)
 class SyncConfig:
-    """The settings that only such brokers have: the names of its own and its peer's copy queues, the agent's connector."""
+    """The settings that only such brokers have: its own and its peer's copy queues, and the agent's connector."""
 
     copies: str = QUEUE
     arrives: str = QUEUE

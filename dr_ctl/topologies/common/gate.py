@@ -42,8 +42,8 @@ def common_blockers(now: PairReading[Any], before: PairReading[Any] | None) -> l
         reasons += list(why_clients_are_not_out(view))
         reasons += list(view.link.unsettled())
         between = [queue for queue in view.queues if queue.name.startswith(CLUSTER_PREFIX) and queue.depth]
-        way = f"on their way between brokers of {view.site}"
-        reasons += [f"{queue.depth} message(s) {way}, in {queue.name}" for queue in between]
+        way = "on their way between its brokers"
+        reasons += [f"{view.site}: {queue.depth} message(s) {way}, in {queue.name}" for queue in between]
     for view, peer in ((now.source, now.target), (now.target, now.source)):
         reasons += [
             f"{view.site} has a client on the listener of the link: {client}"
