@@ -26,7 +26,7 @@ def plan_text(plan: Plan) -> str:
     if undone := [step.verb for step in reversed(plan.steps) if step.inverse and step.undoable]:
         returns = any(step.verb == NO_RETURN for step in plan.steps)
         when = " before the point of no return" if returns else ""
-        lines.append(f"If it fails{when}, the calls of these steps are undone: {', '.join(undone)}.")
+        lines.append(f"A failure{when} undoes the calls of: {', '.join(undone)}.")
     if plan.not_replicated:
         lines += ["Not replicated:", *(f"  - {sentence}" for sentence in plan.not_replicated)]
     if plan.cannot_know:
