@@ -81,7 +81,7 @@ SHUT: dict[str, tuple[Change, str]] = {
     "something is to ship": (flowing(depth=4), "4 to ship"),
     "something is being shipped": (flowing(delivering=1), "0 to ship"),
     "acknowledgements are pending": (but(pending_acks=276), "276 acknowledgement(s) not applied yet"),
-    "between brokers of the site": (queued(SF, 5, internal=True, added=0), "5 message(s) on their way between its brokers"),
+    "between brokers of the site": (queued(SF, 5, internal=True, added=0), "5 message(s) on their way"),
     "the link cannot be told": (
         but(config=lambda view: replace(view.config, link="mistyped")), "the link or its outflow is not there"
     ),
