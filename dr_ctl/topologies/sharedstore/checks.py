@@ -15,7 +15,7 @@ from dr_ctl.topologies.classic.checks import BY_CONSOLE
 from dr_ctl.topologies.common import reasons
 from dr_ctl.topologies.common.checks import Case, Checks, Named, of_listeners, of_queues
 from dr_ctl.topologies.common.gate import accepting
-from dr_ctl.topologies.sharedstore.view import BrokerView, both_serve, not_waiting
+from dr_ctl.topologies.sharedstore.view import BrokerView, both_serve, ending
 
 SKEW_S: Final = 2.0
 
@@ -63,9 +63,7 @@ def _of_broker(view: BrokerView, accepted: Mapping[str, int]) -> Iterator[Findin
     else:
         if view.stranger is not None and not view.peer_serves:
             yield _stranger(view)
-        yield from not_waiting(view)
-        if view.runs is None and not view.ending:
-            yield found("DR-STORE-007", broker=view, pair=view.pair, site=view.site)
+        yield from _waiting(view)
 
 
 def _holder(view: BrokerView) -> Iterator[Finding]:
@@ -110,6 +108,15 @@ def _clocks(view: BrokerView) -> Iterator[Finding]:
     wrong = f"{off_s:.0f} s further away than a lease lasts" if off_s > 0 else f"{-lock.left_s:.0f} s ago"
     machine = f"{abs(lock.ahead_s or 0):.1f} s {'ahead of' if (lock.ahead_s or 0) > 0 else 'behind'} this machine's"
     yield found("DR-STORE-006", broker=view, wrong=wrong, machine=machine, site=view.site)
+
+
+def _waiting(view: BrokerView) -> Iterator[Finding]:
+    if view.runs is False:
+        yield found("DR-STORE-004.not_running", broker=view, start=view.own.start[0].upper() + view.own.start[1:])
+    elif view.ending:
+        yield ending(view)
+    elif view.runs is None:
+        yield found("DR-STORE-007", broker=view, pair=view.pair, site=view.site)
 
 
 def _lock(view: BrokerView) -> str | None:

@@ -192,14 +192,8 @@ class BrokerView(ClassicBroker):
         return Role.DOWN if named or self.runs is False else Role.STANDBY
 
 
-def not_waiting(view: BrokerView, severity: Severity = Severity.ERROR) -> Iterator[Finding]:
-    """Find that a broker without the store could not take it: its process does not run, or may be about to end."""
-    start = view.own.start
-    if view.runs is False:
-        starts = start[0].upper() + start[1:]
-        yield found("DR-STORE-004.not_running", severity=severity, broker=view, start=starts)
-    elif view.ending:
-        yield found("DR-STORE-004.ending", severity=severity, broker=view, site=view.site, start=start)
+def ending(view: BrokerView, severity: Severity = Severity.ERROR) -> Finding:
+    return found("DR-STORE-004.ending", severity=severity, broker=view, site=view.site, start=view.own.start)
 
 
 def both_serve(view: BrokerView) -> Iterator[Finding]:
@@ -213,9 +207,7 @@ def both_serve(view: BrokerView) -> Iterator[Finding]:
 class StoreSnapshot(snapshot.Snapshot[BrokerView]):
     def findings(self) -> Sequence[Finding]:
         both = (finding for view in self._all() for finding in both_serve(view))
-        beside = [view for view in self._all() if view.ending or view.peer_serves]
-        could_not_take = [finding for view in beside for finding in not_waiting(view, Severity.WARNING)]
-        return [*both, *could_not_take, *self._nobody(), *super().findings()]
+        return [*both, *self._not_waiting(), *self._nobody(), *super().findings()]
 
     def _nobody(self) -> Iterator[Finding]:
         """Find that nobody holds the store, that a broker takes it, or that this was not read: one that waits is
@@ -233,6 +225,15 @@ class StoreSnapshot(snapshot.Snapshot[BrokerView]):
             return
         states = brief([f"{view}: {_STATES[view.runs]}" for view in views])
         yield found("DR-STORE-012.free", states=states, starts="; ".join(view.own.start for view in views))
+
+    def _not_waiting(self) -> Iterator[Finding]:
+        """Find brokers that could not take the store from one that serves."""
+        for view in self._all():
+            if view.ending:
+                yield ending(view, Severity.WARNING)
+            elif view.runs is False and view.peer_serves:
+                start = view.own.start[0].upper() + view.own.start[1:]
+                yield found("DR-STORE-004.not_running", severity=Severity.WARNING, broker=view, start=start)
 
     def as_if_lost(self, site: str) -> Self:
         """The lost broker's process has ended, and its lock has run out."""
