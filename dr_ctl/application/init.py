@@ -27,8 +27,9 @@ from dr_ctl.core.model import ExitCode, Json, brief
 from dr_ctl.core.tls import TlsFiles
 from dr_ctl.engine.runs import write_text
 from dr_ctl.jolokia.client import READ_S, Account
+from dr_ctl.settings.loader import TOPOLOGIES
 from dr_ctl.topologies import registry
-from dr_ctl.topologies.proposing import BrokerAddress, Key, Proposal, stomp
+from dr_ctl.topologies.proposing import BrokerAddress, Key, Proposal, proposed, stomp
 
 SITES: Final = 2
 _SITE: Final = re.compile(r"([a-z][a-z0-9-]*)=(https?://.+)")
@@ -74,6 +75,8 @@ class InitData:
 def begin(caller: Caller, wanted: Wanted) -> Result:
     """Look, propose, write; `data.to_decide` has the lines that a person must decide. Raises `UsageError`."""
     _must_be_new(wanted.out)
+    if wanted.topology is not None:
+        TOPOLOGIES.named(wanted.topology)
     addresses = list(_addresses(wanted.urls))
     if len({url.rstrip("/").lower() for _, url in addresses}) < len(addresses):
         text = "one address is named for two brokers: each broker has its own"
@@ -95,7 +98,7 @@ def begin(caller: Caller, wanted: Wanted) -> Result:
             "alone, then the others under `nodes:` in the file. Else name as many at both sites, in the same order.",
         )
     both = [*zip(first, second, strict=True)]
-    proposals = [proposal for pair in both if (proposal := registry.proposed(*pair, wanted.topology)) is not None]
+    proposals = [proposal for pair in both if (proposal := proposed(*pair, wanted.topology)) is not None]
     if len(proposals) < len(both) or len({proposal.topology for proposal in proposals}) != 1:
         seen = brief([f"{place.site}: {_seen(place)}" for place in places])
         if silent := [place.url for place in places if place.probed is None]:
@@ -301,7 +304,7 @@ def _value(value: Json) -> str:
 
 def write_example(topology: str, out: Path) -> Result:
     """Write the example of a topology, for brokers that cannot be asked yet. Raises `UsageError`."""
-    registry.PROPOSERS.named(topology)
+    TOPOLOGIES.named(topology)
     _must_be_new(out)
     with writing(out, "Name another file: --out FILE."):
         write_text(out, (machine.shipped("examples") / f"{topology}.yaml").read_text(encoding="utf-8"))

@@ -301,9 +301,22 @@ def _fanout(local: BrokerAddress, peer: BrokerAddress) -> Proposal | None:
     return Proposal("classic-fanout", "two brokers that nothing joins", brokers, (header,))
 
 
-CONTINUITY: Final = Proposer(Family.ARTEMIS, (PLUGIN,), _continuity)
-MIRROR: Final = Proposer(Family.ARTEMIS, (BROKER_CONNECTIONS,), _mirror)
-JOINED_BY_BRIDGES: Final = Proposer(Family.ARTEMIS, (BRIDGES, DIVERTS), _bridges)
-BROKERSYNC: Final = Proposer(Family.CLASSIC, (NETWORKS,), _brokersync)
-SHARED_STORE: Final = Proposer(Family.CLASSIC, (), _shared_store)
-FANOUT: Final = Proposer(Family.CLASSIC, (), _fanout)
+# In this order two brokers are looked at before there are settings: what joins nothing visible comes last.
+PROPOSERS: Final[Mapping[str, Proposer]] = {
+    "artemis-continuity": Proposer(Family.ARTEMIS, (PLUGIN,), _continuity),
+    "artemis-mirror": Proposer(Family.ARTEMIS, (BROKER_CONNECTIONS,), _mirror),
+    "artemis-bridges": Proposer(Family.ARTEMIS, (BRIDGES, DIVERTS), _bridges),
+    "classic-brokersync": Proposer(Family.CLASSIC, (NETWORKS,), _brokersync),
+    "classic-shared-store": Proposer(Family.CLASSIC, (), _shared_store),
+    "classic-fanout": Proposer(Family.CLASSIC, (), _fanout),
+}
+
+
+def proposed(local: BrokerAddress, peer: BrokerAddress, topology: str | None = None) -> Proposal | None:
+    """Return what the first topology that recognizes itself proposes, or that one alone."""
+    families = {place.probed.family for place in (local, peer) if place.probed is not None}
+    for name, proposer in PROPOSERS.items():
+        is_asked = topology in (None, name) and proposer.family in families
+        if is_asked and (proposal := proposer.propose(local, peer)) is not None:
+            return proposal
+    return None

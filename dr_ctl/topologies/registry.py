@@ -13,7 +13,7 @@ from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.jolokia.client import Account, Reader, Wire
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.common import snapshot
-from dr_ctl.topologies.proposing import BrokerAddress, Family, Probed, Proposal, Proposer
+from dr_ctl.topologies.proposing import PROPOSERS, Family, Probed
 
 if TYPE_CHECKING:
     from dr_ctl.topologies.common.topology import PairTopology
@@ -32,20 +32,6 @@ TOPOLOGIES: Final[Registry[Opens]] = Registry(
         "classic-brokersync": "dr_ctl.topologies.brokersync.procedure:TOPOLOGY",
         "classic-shared-store": "dr_ctl.topologies.sharedstore.procedure:TOPOLOGY",
         "classic-fanout": "dr_ctl.topologies.fanout.procedure:TOPOLOGY",
-    },
-    unknown="there is no topology",
-)
-
-
-# In this order two brokers are looked at before there are settings: what joins nothing visible comes last.
-PROPOSERS: Final[Registry[Proposer]] = Registry(
-    {
-        "artemis-continuity": "dr_ctl.topologies.proposing:CONTINUITY",
-        "artemis-mirror": "dr_ctl.topologies.proposing:MIRROR",
-        "artemis-bridges": "dr_ctl.topologies.proposing:JOINED_BY_BRIDGES",
-        "classic-brokersync": "dr_ctl.topologies.proposing:BROKERSYNC",
-        "classic-shared-store": "dr_ctl.topologies.proposing:SHARED_STORE",
-        "classic-fanout": "dr_ctl.topologies.proposing:FANOUT",
     },
     unknown="there is no topology",
 )
@@ -73,19 +59,8 @@ def probed(account: Account, *, timeout_s: float) -> Probed | None:
     wire = Wire(account)
     with closing(wire):
         for family, module in _PROBES.items():
-            proposers = [proposer for name in PROPOSERS if (proposer := PROPOSERS.named(name)).family is family]
-            signs = sorted({sign for proposer in proposers for sign in proposer.signs})
+            signs = sorted({sign for row in PROPOSERS.values() if row.family is family for sign in row.signs})
             probe: Callable[..., Probed | None] = import_module(module).probe
             if (found := probe(Reader(wire), signs, timeout_s=timeout_s)) is not None:
                 return found
-    return None
-
-
-def proposed(local: BrokerAddress, peer: BrokerAddress, topology: str | None = None) -> Proposal | None:
-    """What the first topology that recognizes itself proposes, or that one alone."""
-    families = {place.probed.family for place in (local, peer) if place.probed is not None}
-    for name in PROPOSERS if topology is None else (topology,):
-        proposer = PROPOSERS.named(name)
-        if proposer.family in families and (proposal := proposer.propose(local, peer)) is not None:
-            return proposal
     return None
