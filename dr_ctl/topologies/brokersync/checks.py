@@ -3,7 +3,7 @@ Other messages at the waiting site are copies of consumed ones, and are removed 
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from dr_ctl.core.findings import found
@@ -14,10 +14,10 @@ from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.brokersync.view import BrokerView, SyncSnapshot
 from dr_ctl.topologies.classic import checks as classic
 from dr_ctl.topologies.classic.beans import LINKS_DOWN, LINKS_UP, LISTS, MOVES, REMOVES
-from dr_ctl.topologies.classic.checks import BY_CONSOLE
-from dr_ctl.topologies.common import reasons, rules
+from dr_ctl.topologies.classic.checks import BY_CONSOLE, counts, lacking
+from dr_ctl.topologies.common import reasons
 from dr_ctl.topologies.common.checks import Case, Checks, Named, listeners, of_listeners, of_pair, of_queues
-from dr_ctl.topologies.common.rules import Rules, holding, not_accepted
+from dr_ctl.topologies.common.rules import Counts, Rules, holding, not_accepted
 
 STOMP_ABOVE: Final = 1000
 """The console lists queues up to this depth, because it leaves no trace. A browse over STOMP is faster, but counts as a
@@ -26,29 +26,6 @@ BY_STOMP_S: Final = 0.0002  # a message; 40 000 of 500 bytes took 1.7 s
 BY_CONSOLE_S: Final = 0.001  # 40 000 took 20 s
 SHARE: Final = 0.5
 """Listings may take this part of a drain's time, for copies have to be shipped in it too."""
-
-
-@dataclass(frozen=True, slots=True)
-class Counts(rules.Counts):
-    """The depths of a queue at both sites, and the number of its copies that are not shipped yet."""
-
-    to_ship: int
-
-    @property
-    def lacks(self) -> int:
-        return max(0, self.source - self.target - self.to_ship)
-
-
-def counts(source: BrokerView, target: BrokerView, queues: Queues) -> list[Counts]:
-    to_ship = {name: copies.depth for name, copies in source.copy_queues.items()}
-    return [
-        Counts(counted.queue, counted.source, counted.target, counted.at, to_ship.get(counted.queue, 0))
-        for counted in classic.counts(source, target, queues)
-    ]
-
-
-def lacking(source: BrokerView, target: BrokerView, queues: Queues, traffic: Mapping[str, int]) -> list[Counts]:
-    return [counted for counted in counts(source, target, queues) if counted.lacks > traffic.get(counted.queue, 0)]
 
 
 def unproven(

@@ -27,6 +27,7 @@ from dr_ctl.topologies.brokersync.reading import READS, LinkEnds, Observer, Sess
 from dr_ctl.topologies.brokersync.sync.pair import cleaner
 from dr_ctl.topologies.brokersync.sync.queue import DELETED, SHOWN
 from dr_ctl.topologies.brokersync.view import AGENT, BrokerView, SyncSnapshot
+from dr_ctl.topologies.classic import checks as classic_checks
 from dr_ctl.topologies.classic import ids
 from dr_ctl.topologies.classic import verbs as classic
 from dr_ctl.topologies.classic.beans import COUNT, MOVE_MATCHING, Count
@@ -36,7 +37,7 @@ from dr_ctl.topologies.common.calls import call, quarantine_queue, request, swit
 from dr_ctl.topologies.common.consumed import Consumed, IncompleteListing, decided
 from dr_ctl.topologies.common.gate import Gate, PairReading, accepting, refused
 from dr_ctl.topologies.common.recipe import Procedure, Recipe, Undo, VerbHandler
-from dr_ctl.topologies.common.rules import Rules, not_accepted
+from dr_ctl.topologies.common.rules import Counts, Rules, not_accepted
 from dr_ctl.topologies.common.tools import Sender, StepFailed, Tools, must_be_none
 from dr_ctl.topologies.common.topology import COMMON, PairTopology, TopologyDefinition
 from dr_ctl.topologies.common.verbs import activate, fence, proving, quiesce
@@ -120,7 +121,7 @@ class SyncGate(Gate[BrokerView]):
         self._alike[source.pair, queue] = _counts(source, queue), _counts(target, queue, removed)
 
     def differing(self, now: PairReading[BrokerView], move: Move) -> list[str]:
-        wrong = not_accepted(checks.counts(now.source, now.target, self.observer.queues), move)
+        wrong = not_accepted(classic_checks.counts(now.source, now.target, self.observer.queues), move)
         return [counted.text(move.source, move.target) for counted in wrong]
 
     def compare(self, now: PairReading[BrokerView], move: Move) -> Outcome:
@@ -128,7 +129,7 @@ class SyncGate(Gate[BrokerView]):
         depths: dict[str, Json] = {}
         compared, findings = 0, list[Finding]()
         deep = checks.too_deep(self._rules, view, peer, move)
-        for counted in checks.counts(view, peer, self.observer.queues):
+        for counted in classic_checks.counts(view, peer, self.observer.queues):
             if counted.source:
                 depths[counted.queue] = counted.source
             if counted.difference or not counted.source:
@@ -257,7 +258,7 @@ class QueueDifference:
     """The target `lacks` some messages by id. Of the copies that lie only there, those that were `consumed`, which is
     proven, may be removed, and each other one `stays`, for the reason `why`."""
 
-    counted: checks.Counts
+    counted: Counts
     lacks: frozenset[str]
     consumed: Consumed | None
     stays: frozenset[str]
@@ -265,7 +266,7 @@ class QueueDifference:
 
 
 def _compared(
-    tools: SyncTools, source: BrokerView, target: BrokerView, ends: LinkEnds, counted: checks.Counts
+    tools: SyncTools, source: BrokerView, target: BrokerView, ends: LinkEnds, counted: Counts
 ) -> QueueDifference:
     queue = counted.queue
     view, peer = both_listed(tools.observer, (source, target), queue)
@@ -289,7 +290,7 @@ def _remove_at_pair(
     findings: list[Finding] = []
     differences: list[QueueDifference] = []
     deep, accepted = checks.too_deep(tools.rules, source, target, move), move.spec.accept_difference
-    for counted in checks.counts(source, target, tools.observer.queues):
+    for counted in classic_checks.counts(source, target, tools.observer.queues):
         if counted.queue not in source.copy_queues or not (counted.source or counted.target):
             continue
         if counted.queue not in deep:
@@ -528,7 +529,7 @@ def reconcile(tools: SyncTools, _step: PlannedStep, move: Move, context: StepCon
 def _lacking(tools: SyncTools, move: Move) -> Iterator[Finding]:
     snapshot = tools.observer.observe()
     for view, peer in snapshot.both(move.source, move.target):
-        wrong = checks.lacking(view, peer, tools.observer.queues, snapshot.traffic.get(view.pair, {}))
+        wrong = classic_checks.lacking(view, peer, tools.observer.queues, snapshot.traffic.get(view.pair, {}))
         if wrong and view.copy_queues:
             yield found("DR-RECONCILE-001", queues=brief([finding.text(move.source, move.target) for finding in wrong]))
 

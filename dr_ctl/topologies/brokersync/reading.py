@@ -31,6 +31,7 @@ from dr_ctl.topologies.brokersync.sync.queue import COUNTERS, DELETED, HANDED, O
 from dr_ctl.topologies.brokersync.view import AGENT, QUEUE, BrokerView, SyncConfig
 from dr_ctl.topologies.classic import beans, session, statistics
 from dr_ctl.topologies.classic import reading as classic
+from dr_ctl.topologies.classic.checks import lacking
 from dr_ctl.topologies.classic.reading import Answered
 from dr_ctl.topologies.common import observer, snapshot
 from dr_ctl.topologies.common.calls import OWN
@@ -283,5 +284,5 @@ Observer = observer.Observer[BrokerView, Session]
 READS: Final = observer.Reads(
     Session.each,
     BrokerSyncSnapshot,
-    lambda source, *more: source.open and any(judge(source, *more) for judge in (checks.lacking, checks.unproven)),
+    lambda source, *more: source.open and any(judge(source, *more) for judge in (lacking, checks.unproven)),
 )

@@ -134,12 +134,10 @@ class SyncConfig:
 
 @dataclass(frozen=True, slots=True)
 class BrokerView(ClassicBroker):
-    """A broker as it answered. `copy_queues` gives by a queue's name the queue that holds its copies until they are
-    shipped. `consumed` counts by queue the messages that clients consumed here since the start and whose copies are not
-    deleted yet. `held` says who forbids the deletion of copies."""
+    """A broker as it answered. `consumed` counts by queue the messages that clients consumed here since the start and
+    whose copies are not deleted yet. `held` says who forbids the deletion of copies."""
 
     own: SyncConfig = field(kw_only=True)
-    copy_queues: Mapping[str, Queue] = field(default_factory=dict, kw_only=True)
     consumed: Mapping[str, int] = field(default_factory=dict, kw_only=True)
     held: str | None = field(default=None, kw_only=True)
 

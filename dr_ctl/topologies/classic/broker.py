@@ -39,12 +39,14 @@ class Network:
 class ClassicBroker(Broker):
     """A Classic broker as it answered. `denied` are the operations that its console's policy refuses; `bridges` are the
     connections of network connectors, which are no clients; `managed` says that Jolokia reads and changes it: without
-    Jolokia only figures are known."""
+    Jolokia only figures are known. `copy_queues` gives by a queue's name the queue that holds its copies until they are
+    shipped."""
 
     managed: bool = field(default=True, kw_only=True)
     networks: tuple[Network, ...] = field(default=(), kw_only=True)
     denied: frozenset[Permit] = field(default=frozenset(), kw_only=True)
     bridges: tuple[Connection, ...] = field(default=(), kw_only=True)
+    copy_queues: Mapping[str, Queue] = field(default_factory=dict, kw_only=True)
 
     @property
     def without_dead_letters(self) -> Mapping[str, Queue]:

@@ -1,6 +1,6 @@
 """The checks of any Classic broker against a move: the refusals of its console's policy, and its connectors. Pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -15,11 +15,17 @@ from dr_ctl.topologies.common.rules import Counts, at_both
 
 def counts(source: ClassicBroker, target: ClassicBroker, queues: Queues) -> list[Counts]:
     """Count every selected queue of clients, by name. Dead letters are left out, as every broker fills its own."""
+    to_ship = {name: copies.depth for name, copies in source.copy_queues.items()}
     return [
-        counted
+        replace(counted, to_ship=to_ship.get(counted.queue, 0))
         for counted in at_both(source, target, queues)
         if not any(queue is not None and queue.dead_letter_address is not None for queue in counted.at)
     ]
+
+
+def lacking(source: ClassicBroker, target: ClassicBroker, queues: Queues, traffic: Mapping[str, int]) -> list[Counts]:
+    """Return the counts of which the target lacks more than what moved between two readings can explain."""
+    return [counted for counted in counts(source, target, queues) if counted.lacks > traffic.get(counted.queue, 0)]
 
 
 def of_permits(

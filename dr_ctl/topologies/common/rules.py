@@ -37,12 +37,14 @@ def selects_all(queues: Queues, beginning: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """The depths of a queue at two brokers, and the queue as it lies `at` each. An absent queue counts as empty."""
+    """The depths of a queue at two brokers, and the queue as it lies `at` each. An absent queue counts as empty. The
+    source has not shipped `to_ship` copies of its messages yet."""
 
     queue: str
     source: int
     target: int
     at: tuple[Queue | None, Queue | None]
+    to_ship: int = 0
 
     def text(self, source: str, target: str) -> str:
         return f"{self.queue}: {self.source} at {source}, {self.target} at {target}"
@@ -54,6 +56,10 @@ class Counts:
     @property
     def size(self) -> int:
         return abs(self.difference)
+
+    @property
+    def lacks(self) -> int:
+        return max(0, self.source - self.target - self.to_ship)
 
 
 def at_both(source: Broker, target: Broker, queues: Queues) -> Iterator[Counts]:

@@ -15,19 +15,13 @@ from dr_ctl.engine.ports import Move
 from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.classic import checks as classic
 from dr_ctl.topologies.classic.beans import LISTS, REMOVES
-from dr_ctl.topologies.classic.checks import BY_CONSOLE
+from dr_ctl.topologies.classic.checks import BY_CONSOLE, lacking
 from dr_ctl.topologies.common import reasons
 from dr_ctl.topologies.common.checks import Case, Checks, Named, listeners, of_listeners, of_pair, of_queues
 from dr_ctl.topologies.common.rules import Counts, holding, not_accepted
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.fanout.counting import Checkpoints, Counted, Counters, QueueAtSite
 from dr_ctl.topologies.fanout.view import BrokerView
-
-
-def lacking(source: BrokerView, target: BrokerView, queues: Queues, traffic: Mapping[str, int]) -> list[Counts]:
-    """Queues of which the target holds fewer, by more than what moved between two readings can explain."""
-    counted = classic.counts(source, target, queues)
-    return [row for row in counted if row.source - row.target > traffic.get(row.queue, 0)]
 
 
 def counted(

@@ -20,7 +20,7 @@ from dr_ctl.settings.model import Installation, Queues
 from dr_ctl.stomp_io.address import StompAccount
 from dr_ctl.topologies.classic import session
 from dr_ctl.topologies.classic.broker import OWN_CLIENT
-from dr_ctl.topologies.classic.checks import counts
+from dr_ctl.topologies.classic.checks import counts, lacking
 from dr_ctl.topologies.classic.ids import browsed, connected, rows_of
 from dr_ctl.topologies.classic.reading import ask
 from dr_ctl.topologies.common import observer
@@ -495,8 +495,6 @@ def _listed_by_id(ends: tuple[Session, ...], name: str, now: Counted) -> Counted
 
 
 READS: Final = observer.Reads(
-    Session.each,
-    unlike=lambda source, *more: source.open and bool(checks.lacking(source, *more)),
-    observed=with_counters,
+    Session.each, unlike=lambda source, *more: source.open and bool(lacking(source, *more)), observed=with_counters
 )
 LinkEnds = tuple[Session, Session]

@@ -21,6 +21,7 @@ from dr_ctl.topologies.brokersync.view import AGENT, BrokerView, SyncConfig
 from dr_ctl.topologies.classic import reading as classic
 from dr_ctl.topologies.classic.beans import CLOSES, PAUSES, REMOVES
 from dr_ctl.topologies.classic.broker import Network
+from dr_ctl.topologies.classic.checks import counts, lacking
 from dr_ctl.topologies.classic.reading import Answered
 from dr_ctl.topologies.common.consumed import CompleteListing, Consumed
 from dr_ctl.topologies.common.snapshot import Snapshot
@@ -153,8 +154,8 @@ def pair(source: int, target: int, *, to_ship: int) -> tuple[BrokerView, BrokerV
 )
 def test_a_site_lacks_what_it_neither_has_nor_gets(source: int, target: int, to_ship: int, lacks: int) -> None:
     local, remote = pair(source, target, to_ship=to_ship)
-    assert [count.lacks for count in checks.counts(local, remote, Queues())] == [lacks]
-    assert bool(checks.lacking(local, remote, Queues(), {})) is (lacks > 0)
+    assert [count.lacks for count in counts(local, remote, Queues())] == [lacks]
+    assert bool(lacking(local, remote, Queues(), {})) is (lacks > 0)
 
 
 @pytest.mark.parametrize(
