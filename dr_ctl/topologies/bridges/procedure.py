@@ -242,9 +242,7 @@ def draft_activate(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerV
 
 
 def activate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    views, why = may_open(tools, move)
-    if why is not None:
-        return Failed(why)
+    views = may_open(tools, move)
     target, timeouts, opens, admits = move.target, tools.timeouts, [*step.phase("listeners")], step.phase("admit")
     planned = {call.thing for call in opens}
     shut = [(view, listener) for view in views for listener in view.listeners if not listener.started]
@@ -573,4 +571,4 @@ PROCEDURE: Final[Procedure[Snapshot[BrokerView], BridgesTools]] = {
     "reinstate": VerbHandler(draft_reinstate, reinstate, UNDO_REINSTATE),
     "reconcile": VerbHandler(draft_of(SOURCE, "whether the returned site's copies hold what is served"), reconcile),
 }
-TOPOLOGY: Final = TopologyDefinition(PROCEDURE, CHECKS, READS, BridgesTools, moves_parts=True)
+TOPOLOGY: Final = TopologyDefinition(PROCEDURE, CHECKS, READS, BridgesTools)

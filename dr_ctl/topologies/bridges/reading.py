@@ -228,4 +228,4 @@ def with_idle(sites: Mapping[str, Mapping[str, BrokerView | snapshot.Silent]]) -
     return both.changed(marked)
 
 
-READS: Final = observer.Reads(Session.each, with_idle, observed=_with_what_is_forwarded, by_pair=False)
+READS: Final = observer.Reads(Session.each, with_idle, observed=_with_what_is_forwarded, moves_parts=True)

@@ -74,18 +74,6 @@ def nothing_owed(snapshot: SyncSnapshot, move: Move) -> bool:
 
 def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterator[Finding]:
     yield from of_listeners(view)
-    yield from _link_listener(view)
-    yield from classic.of_permits(view, (LINKS_UP, LINKS_DOWN, REMOVES, LISTS), at_return=(MOVES,))
-    if view.network is None and len(view.networks) > 1:
-        connectors = ", ".join(network.name for network in view.networks)
-        yield found("DR-LINK-001.connector", broker=view, links=connectors)
-    elif view.network is not None and not view.link.attached:
-        yield found("DR-LINK-004", broker=view, link=f"network connector {view.network.name}", site=view.site)
-    yield from of_queues(view)
-    yield from classic.of_pausing(view, case)
-
-
-def _link_listener(view: BrokerView) -> Iterator[Finding]:
     if shared := sorted({bridge.protocol for bridge in view.bridges} & {*view.config.clients}):
         yield found("DR-DOOR-003.shared", broker=view, shared=", ".join(shared))
     elif not view.link.listeners and view.config.mirror is None:
@@ -94,6 +82,14 @@ def _link_listener(view: BrokerView) -> Iterator[Finding]:
         finding = found("DR-DOOR-003.connector", broker=view, which=which)
         # Where nothing can be named, nobody waits for a restart while no site serves.
         yield finding if others else replace(finding, weighs=finding.weighs & ~RefusalScope.FAILOVER)
+    yield from classic.of_permits(view, (LINKS_UP, LINKS_DOWN, REMOVES, LISTS), at_return=(MOVES,))
+    if view.network is None and len(view.networks) > 1:
+        connectors = ", ".join(network.name for network in view.networks)
+        yield found("DR-LINK-001.connector", broker=view, links=connectors)
+    elif view.network is not None and not view.link.attached:
+        yield found("DR-LINK-004", broker=view, link=f"network connector {view.network.name}", site=view.site)
+    yield from of_queues(view)
+    yield from classic.of_pausing(view, case)
 
 
 def of_both(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> Iterator[Finding]:

@@ -388,22 +388,20 @@ def catch_up(tools: SyncTools, step: PlannedStep, move: Move, context: StepConte
 
 def drain(tools: SyncTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     def drained() -> Outcome:
-        directions = [Copies(*ends, context, tools.timeouts) for ends in tools.observer.link_ends(move)]
-        wait = Wait(tools, directions, context, UNDER_WAY)
+        link_ends = tools.observer.link_ends(move)
+        wait = Wait(tools, [Copies(*ends, context, tools.timeouts) for ends in link_ends], context, UNDER_WAY)
         failed = wait.until(tools.rules.drain.poll, step.limits, lambda view: [view.pair] if view.open else [])
-        return failed or _remove_consumed(tools, move, context)
+        if failed is not None:
+            return failed
+        removed: dict[str, dict[str, int]] = {}
+        findings: list[Finding] = []
+        for ends in link_ends:
+            findings += _remove_at_pair(tools, ends, move, context, removed.setdefault(ends[0].pair, {}))
+        count = sum(sum(counts.values()) for counts in removed.values())
+        suffix = f"; {count} copies of what was consumed removed" if count else ""
+        return Done(f"nothing to ship{suffix}", {"removed": document(removed)}, tuple(findings))
 
     return with_pauses_lifted(tools, move, context, drained)
-
-
-def _remove_consumed(tools: SyncTools, move: Move, context: StepContext) -> Outcome:
-    removed: dict[str, dict[str, int]] = {}
-    findings: list[Finding] = []
-    for ends in tools.observer.link_ends(move):
-        findings += _remove_at_pair(tools, ends, move, context, removed.setdefault(ends[0].pair, {}))
-    count = sum(sum(counts.values()) for counts in removed.values())
-    suffix = f"; {count} copies of what was consumed removed" if count else ""
-    return Done(f"nothing to ship{suffix}", {"removed": document(removed)}, tuple(findings))
 
 
 def restart_link(tools: SyncTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
@@ -427,20 +425,14 @@ PROVEN: Final = "the serving site's counters prove that they were consumed there
 UNPROVEN: Final = "they do not lie at the other site, and nothing proves that they were consumed"
 
 
-def _consumed_kept_aside(at: AtBroker) -> list[Call]:
-    """Want aside the copies of messages that were consumed at the returned site: there those that it did not ship, and
-    at the serving site those that it shipped."""
-    view = at.view
-    if view.site == at.move.target:
-        return [plan_move(view, queue) for queue in view.copy_queues.values()]
-    return [plan_move(view, view.by_name[name]) for name in view.copy_queues if name in view.by_name]
-
-
-# An undo shuts the way again. What came in until then stays, because its duplicates were kept aside before.
+# Copies of messages that were consumed at the returned site are kept aside: there those that it did not ship, and at
+# the serving site those that it shipped. An undo shuts the way again. What came in until then stays, because its
+# duplicates were kept aside before.
 draft_reinstate: Final = draft_of(
     TARGET,
     "what was consumed before the loss is kept aside by id; the rest is let in, and both directions ship",
-    *((_consumed_kept_aside, site) for site in (TARGET, SOURCE)),
+    (lambda at: [plan_move(at.view, queue) for queue in at.view.copy_queues.values()], TARGET),
+    (lambda at: [plan_move(at.view, queue) for queue in at.view.copied_queues], SOURCE),
     *wants.LINKS_ADMITTED,
     *((lambda at: reconnect_calls(at.view), site) for site in (SOURCE, TARGET)),
     *DEBTS_CLEARED,
@@ -449,7 +441,7 @@ draft_reinstate: Final = draft_of(
 draft_reconcile: Final = draft_of(
     TARGET,
     "copies of what was consumed meanwhile removed; both sites compared",
-    (lambda at: [plan_removal(at.view, q, PROVEN) for q in map(at.view.by_name.get, at.view.copy_queues) if q], TARGET),
+    (lambda at: [plan_removal(at.view, queue, PROVEN) for queue in at.view.copied_queues], TARGET),
 )
 
 
@@ -523,15 +515,13 @@ def reconcile(tools: SyncTools, _step: PlannedStep, move: Move, context: StepCon
             elif (more := queue.depth - (local.by_name[name].depth if name in local.by_name else 0)) > 0:
                 tools.return_result.duplicates[name] = tools.return_result.duplicates.get(name, 0) + more
                 findings.append(found("DR-SYNC-007.unproven", view=view, local=local, count=more, queue=name, why=gone))
-    return Done(tools.return_result.text, document(tools.return_result), (*findings, *_lacking(tools, move)))
-
-
-def _lacking(tools: SyncTools, move: Move) -> Iterator[Finding]:
     snapshot = tools.observer.observe()
     for view, peer in snapshot.both(move.source, move.target):
         wrong = classic_checks.lacking(view, peer, tools.observer.queues, snapshot.traffic.get(view.pair, {}))
         if wrong and view.copy_queues:
-            yield found("DR-RECONCILE-001", queues=brief([finding.text(move.source, move.target) for finding in wrong]))
+            queues = brief([counted.text(move.source, move.target) for counted in wrong])
+            findings.append(found("DR-RECONCILE-001", queues=queues))
+    return Done(tools.return_result.text, document(tools.return_result), tuple(findings))
 
 
 def _unproven(at: AtBroker) -> list[Call]:

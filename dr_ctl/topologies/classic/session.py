@@ -29,13 +29,8 @@ from dr_ctl.topologies.common.group import Family, NodeAnswer
 from dr_ctl.topologies.common.session import stomp_account
 
 
-class BrokerStore:
-    """`folder` holds all documents of the installation, which count on this machine only."""
-
-    def __init__(self, folder: Path, site: str, pair: str) -> None:
-        self._site = site
-        self._folder = folder / site / pair
-        self.store = FolderStore(folder, site, pair)
+class BrokerStore(FolderStore):
+    """The documents of a broker, locks among them, count on this machine only."""
 
     @property
     def now_ms(self) -> int:
@@ -44,7 +39,7 @@ class BrokerStore:
 
     def texts(self) -> Mapping[str, str]:
         """Read every document by its name, locks among them. Raises `BrokerError`."""
-        documents = {f"{OWN}{LOCK}.{self._site}.{number}": text for number, text in self.store.read(LOCK)[1]}
+        documents = {f"{OWN}{LOCK}.{self.site}.{number}": text for number, text in self.read(LOCK)[1]}
         try:
             for path in self._folder.glob(f"{OWN}*"):
                 with suppress(FileNotFoundError):  # another run has removed it since
@@ -109,7 +104,7 @@ class Session(session.Session[B_co]):
         return Login(user.replace("\\", "\\\\"), password.replace("\\", "\\\\"))
 
     def store(self) -> Store:
-        return self.document_files.store
+        return self.document_files
 
     def is_own(self, call: Call) -> bool:
         return DOCUMENT in call.request

@@ -112,14 +112,14 @@ class Reads(Generic[V, A]):
     `unlike` says whether the two brokers of a pair, of which the first is open if one is, differ by more than one
     reading and the movement between two can explain; it is never true where counts of the two say nothing about each
     other. `observed` adds to such a reading what only commands need, `supplement` adds to a watch's reading what takes
-    long to read. `by_pair` says that a pair moves as a whole, so that one which has moved is left alone."""
+    long to read. Where a topology `moves_parts` of a pair, a pair that has moved is not left alone."""
 
     session: Callable[[Installation, Path], Callable[[str, str], A]]
     snapshot: Callable[[Sites[V]], Snapshot[V]] = Snapshot
     unlike: Callable[[V, V, Queues, Mapping[str, int]], bool] = lambda *_: False
     observed: Callable[[Any, Callable[[], Snapshot[V]]], Snapshot[V]] = lambda _, read: read()
     supplement: Callable[[], Supplement[V]] = Supplement
-    by_pair: bool = True
+    moves_parts: bool = False
 
 
 class Observer(Generic[V_co, A_co]):
@@ -194,7 +194,7 @@ class Observer(Generic[V_co, A_co]):
     def link_ends(self, move: Move) -> Sequence[tuple[A_co, A_co]]:
         """Return the brokers of each pair that is still to move, the source's first."""
         ends = self.between(move.source, move.target)
-        return [both for both in ends if not self._reads.by_pair or move.moves(both[0].pair)]
+        return [both for both in ends if self._reads.moves_parts or move.moves(both[0].pair)]
 
     def between(self, source: str, target: str) -> Sequence[tuple[A_co, A_co]]:
         return [(view, self.brokers[target][pair]) for pair, view in self.brokers[source].items()]

@@ -60,7 +60,7 @@ class Recipe(Generic[V]):
 
     def __init__(self, rules: Rules, kind: TopologyDefinition[V]) -> None:
         self.rules, self._kind, self._checks = rules, kind, kind.checks
-        self.moves_parts = kind.moves_parts
+        self.moves_parts = kind.reads.moves_parts
 
     def verbs(self) -> frozenset[str]:
         return frozenset(self._kind.procedure)

@@ -186,7 +186,8 @@ class PairDriver(Generic[V_co]):
         def opened() -> Outcome:
             if site == move.source:
                 return open_again(tools, calls, move, context, within_s)
-            why = activate.may_open(tools, move)[1] or tools.open_again(site, calls, context, within_s)
+            activate.may_open(tools, move)
+            why = tools.open_again(site, calls, context, within_s)
             return Done("it is open") if why is None else Failed(why)
 
         if is_open := isinstance(guarded(opened), Done):
@@ -294,7 +295,6 @@ class TopologyDefinition(Generic[V]):
     tools: Callable[[Any, recipe.Recipe[V], Sender], Tools[V]]
     lost_on_the_way: tuple[str, ...] = ()
     cannot_tell: tuple[str, ...] = ()
-    moves_parts: bool = False
     recipe_type: type[recipe.Recipe[V]] = recipe.Recipe
     made: Callable[..., PairTopology[V]] = PairTopology
 

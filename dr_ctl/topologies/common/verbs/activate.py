@@ -19,7 +19,7 @@ from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.session import FOR_OPENING, ReadScope
 from dr_ctl.topologies.common.snapshot import Snapshot, reopened
-from dr_ctl.topologies.common.tools import Tools
+from dr_ctl.topologies.common.tools import StepFailed, Tools
 from dr_ctl.topologies.common.verbs.proving import shown_open
 from dr_ctl.topologies.common.verbs.quiesce import to_lift
 from dr_ctl.topologies.common.verbs.undoing import named
@@ -59,22 +59,14 @@ UNDO: Final = Undo(target=(clients_as_before,))
 
 def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     strikes, admits, rest = step.phase("strikes"), step.phase("admit"), step.phase("")
-    at_gate = _as_at_the_gate(tools, move, context) if admits else None
-    views, why = (at_gate, None) if at_gate else may_open(tools, move)
-    if why is not None:
-        return Failed(why)
+    views = (_as_at_the_gate(tools, move, context) if admits else None) or may_open(tools, move)
     starts = list[Call]()
     for view in views:
         closed = (listener for listener in view.listeners if not listener.started)
         opens = view.fence.opening(closed, peer_state(move.spec.operation))
         starts += [call for call in opens if not view.holds(call)]
     tools.change(rest, context)
-    # A call that lets clients in must follow a reading of the other site, which is made once the roles are let in.
-    kept_out, why = _roles_let_in(tools, admits, views, move, context) if admits else (None, None)
-    if kept_out is not None and move.spec.operation != FAILOVER:
-        return Failed(kept_out)
-    if why is not None:
-        return Failed(why)
+    kept_out = _let_roles_in(tools, admits, views, move, context) if admits else None
     tools.activation_sent, served = tools.activation_sent or bool(starts), tools.may_serve or move.activation_sent
     opening = _Opening(tools, starts, move, context)
     failed = opening.not_opened()
@@ -117,16 +109,19 @@ def _as_at_the_gate(tools: Tools[Broker], move: Move, context: StepContext) -> l
     return tools.observer.read_at(move.target, pairs, ReadScope.RIGHTS)
 
 
-def _roles_let_in(
+def _let_roles_in(
     tools: Tools[Broker], admits: Sequence[Call], before: Sequence[Broker], move: Move, context: StepContext
-) -> tuple[str | None, str | None]:
-    """Return why the clients' roles are still kept out, and a reason against opening, as seen after the last call."""
+) -> str | None:
+    """Return why the clients' roles are still kept out, which ends no failover. A call that lets clients in must follow
+    a reading of the other site, which is made after the last call here."""
     tools.grant_roles(admits, before, context)
-    views, why = may_open(tools, move)
-    if why is not None or not left_of([call for call in admits if call.thing != ALL], views):
-        return None, why
+    if not left_of([call for call in admits if call.thing != ALL], may_open(tools, move)):
+        return None
     kept_out = tools.admit(move.target, admits, context)
-    return kept_out, may_open(tools, move)[1]
+    if kept_out is not None and move.spec.operation != FAILOVER:
+        raise StepFailed(Failed(kept_out))
+    may_open(tools, move)
+    return kept_out
 
 
 def sides(tools: Tools[V], move: Move) -> tuple[list[V], list[V], str | None]:
@@ -150,24 +145,30 @@ def other_site_open(tools: Tools[V], sources: Sequence[V], move: Move) -> str | 
     return f"{named(tools, move.source, names)} open: a second site is never opened" if names else None
 
 
-def may_open(tools: Tools[V], move: Move) -> tuple[list[V], str | None]:
-    """Return the target's brokers, and the first reason not to open them: the source is or may become open; the link
-    back would capture nothing; a counter changed since the gate held."""
+def may_open(tools: Tools[V], move: Move) -> list[V]:
+    """Return the target's brokers. Raises `StepFailed` with the first reason not to open them."""
     targets, sources, lives = sides(tools, move)
+    if (why := next(_against_opening(tools, targets, sources, lives, move), None)) is not None:
+        raise StepFailed(Failed(why))
+    return targets
+
+
+def _against_opening(
+    tools: Tools[V], targets: Sequence[V], sources: Sequence[V], lives: str | None, move: Move
+) -> Iterator[str]:
     closed = [view for view in targets if not tools.open_at(view, move)]
     if lives is not None and len(closed) == len(targets):
-        return targets, f"{move.source} lives, and may serve clients: {lives}"
-    if (why := other_site_open(tools, sources, move) or let_in_again(targets, move.source)) is not None:
-        return targets, why
+        yield f"{move.source} lives, and may serve clients: {lives}"
+    yield from filter(None, (other_site_open(tools, sources, move), let_in_again(targets, move.source)))
     if contenders := [name for view in sources for name in view.fence.lock_contenders]:
-        return targets, f"{move.source} may open at any moment: lock coordinator {brief(contenders)} is not stopped"
+        yield f"{move.source} may open at any moment: lock coordinator {brief(contenders)} is not stopped"
     if tools.may_serve:
-        return targets, None  # clients have worked there since the gate
+        return  # clients have worked there since the gate
     if move.spec.operation != FAILOVER and not all(view.link.records_changes for view in targets):
-        return targets, f"{move.target}: its link is not started, so the way back would capture nothing"
+        yield f"{move.target}: its link is not started, so the way back would capture nothing"
     both = [(source, view) for view in closed for source in sources if source.pair == view.pair]
-    changes = [why for source, view in both for why in _changes(tools, source, view, move)]
-    return targets, brief(changes) if changes else None
+    if changes := [why for source, view in both for why in _changes(tools, source, view, move)]:
+        yield brief(changes)
 
 
 def _not_drained(tools: Tools[Broker], move: Move) -> str | None:
