@@ -40,7 +40,7 @@ from dr_ctl.topologies.common.recipe import Procedure, Recipe, Undo, VerbHandler
 from dr_ctl.topologies.common.rules import Counts, Rules, not_accepted
 from dr_ctl.topologies.common.tools import Sender, StepFailed, Tools, must_be_none
 from dr_ctl.topologies.common.topology import COMMON, PairTopology, TopologyDefinition
-from dr_ctl.topologies.common.verbs import activate, fence, proving, quiesce
+from dr_ctl.topologies.common.verbs import activate, fence, proving
 from dr_ctl.topologies.common.verbs.fence import residue_outcome
 from dr_ctl.topologies.common.verbs.quiesce import LIFTED, with_pauses_lifted
 from dr_ctl.topologies.common.view import Queue
@@ -633,7 +633,6 @@ def _activate(tools: SyncTools, step: PlannedStep, move: Move, context: StepCont
 PROCEDURE: Final[Procedure[SyncSnapshot, SyncTools]] = {
     **COMMON,
     "catch-up": VerbHandler(draft_catch_up, catch_up, UNDO_SHIPPING),
-    "quiesce": VerbHandler(classic.draft_quiesce, classic.quiesce, quiesce.UNDO),
     "drain": VerbHandler(draft_drain, drain, UNDO_SHIPPING),
     "activate": VerbHandler(activate.draft, _activate, activate.UNDO),
     "probe": VerbHandler(proving.draft_probe, classic.probe),

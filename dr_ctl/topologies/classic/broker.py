@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from dr_ctl.topologies.classic.beans import REMOVES_QUEUES, ClassicRequests, Permit
+from dr_ctl.topologies.classic.beans import PAUSES, REMOVES_QUEUES, ClassicRequests, Permit
 from dr_ctl.topologies.common.view import Broker, Connection, Fence, Queue
 
 OWN_CLIENT: Final = "dr-ctl-"
@@ -52,6 +52,10 @@ class ClassicBroker(Broker):
     def without_dead_letters(self) -> Mapping[str, Queue]:
         """The clients' queues but those of dead letters, which every broker fills by itself."""
         return {name: queue for name, queue in self.business.items() if queue.dead_letter_address is None}
+
+    @property
+    def may_pause(self) -> bool:
+        return PAUSES not in self.denied
 
     @property
     def may_remove_queues(self) -> bool:

@@ -1,4 +1,4 @@
-"""The handlers of `quiesce` and `probe` at all Classic brokers, which do more than those at other brokers."""
+"""The handler of `probe` at Classic brokers, which does more than that at other brokers."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -8,33 +8,10 @@ from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Json, brief
 from dr_ctl.engine.plan import PlannedStep
-from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, StepContext, StepPlan
-from dr_ctl.engine.runbook import RunbookStep
-from dr_ctl.topologies.classic.beans import PAUSES
-from dr_ctl.topologies.common.rules import Rules
-from dr_ctl.topologies.common.snapshot import Snapshot
+from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, StepContext
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.verbs import proving
-from dr_ctl.topologies.common.verbs import quiesce as common_quiesce
 from dr_ctl.topologies.common.view import Broker
-
-
-def draft_quiesce(rules: Rules, step: RunbookStep, snapshot: Snapshot[Any], move: Move) -> StepPlan:
-    """Plan no pause where the console's policy refuses it: dispatch goes on until the listeners close."""
-    if any(PAUSES in view.denied for view in snapshot.views(move.source)):
-        limits = {"within": step.limits.get("within", rules.timeouts.quiesce_s)}
-        return StepPlan(move.source, "clients are not let finish: its console refuses to pause queues", limits=limits)
-    return common_quiesce.draft(rules, step, snapshot, move)
-
-
-def quiesce(tools: Tools[Any], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    """Count the messages that clients hold where queues may not be paused: a cut brings them again."""
-    views = tools.observer.read_at(move.source)
-    if not any(PAUSES in view.denied for view in views):
-        return common_quiesce.act(tools, step, move, context)
-    held = sum(queue.delivering for view in views for queue in view.business.values())
-    finding = found("DR-QUIESCE-002", count=held, but="", why=f"the console of {move.source} refuses to pause")
-    return Done.of(finding, evidence={"come_again": held})
 
 
 def probe(tools: Tools[Any], step: PlannedStep, move: Move, context: StepContext) -> Outcome:

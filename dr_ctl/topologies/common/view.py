@@ -525,6 +525,11 @@ class Broker(ABC):
         return self.config.stomp_port is not None
 
     @property
+    def may_pause(self) -> bool:
+        """Say whether the console's policy lets queues be paused."""
+        return True
+
+    @property
     def may_remove_queues(self) -> bool:
         """Say whether the console's policy lets queues be removed."""
         return True

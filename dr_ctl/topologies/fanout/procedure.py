@@ -14,7 +14,6 @@ from dr_ctl.engine.plan import Call, Goal, PlannedStep
 from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext
 from dr_ctl.topologies.classic import ids as by_ids
 from dr_ctl.topologies.classic import verbs as classic
-from dr_ctl.topologies.classic.beans import PAUSES
 from dr_ctl.topologies.classic.ids import BATCH, MAX_IDS, removal_calls
 from dr_ctl.topologies.common import wants
 from dr_ctl.topologies.common.calls import batches, call, pause, resume
@@ -56,7 +55,7 @@ def _copied(at: AtBroker) -> list[Call]:
 def _stands_still(at: AtBroker) -> list[Call]:
     """Stop dispatch while both sites are compared, unless a store of ids tells what was consumed."""
     view = at.view
-    if not view.open or view.own.stored or PAUSES in view.denied:
+    if not view.open or view.own.stored or not view.may_pause:
         return []
     when = "clients take messages while both sites are compared"
     return [pause(view, queue, when) for queue in to_pause(at)]
@@ -367,7 +366,6 @@ def reconcile(tools: FanoutTools, _step: PlannedStep, move: Move, context: StepC
 PROCEDURE: Final[Procedure[Snapshot[BrokerView], FanoutTools]] = {
     **COMMON,
     "catch-up": VerbHandler(draft_catch_up, catch_up),
-    "quiesce": VerbHandler(classic.draft_quiesce, classic.quiesce, quiesce.UNDO),
     "settle": VerbHandler(draft_settle, settle),
     "drain": VerbHandler(draft_drain, drain),
     "probe": VerbHandler(proving.draft_probe, classic.probe),

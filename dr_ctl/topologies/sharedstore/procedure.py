@@ -13,7 +13,6 @@ from dr_ctl.engine.plan import Call, PlannedStep, in_phase
 from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext, StepPlan, Unknown
 from dr_ctl.engine.roles import roles_text
 from dr_ctl.engine.runbook import RunbookStep
-from dr_ctl.topologies.classic import verbs as classic
 from dr_ctl.topologies.common import receipts
 from dr_ctl.topologies.common import recipe as common
 from dr_ctl.topologies.common.gate import Gate, PairReading
@@ -22,7 +21,7 @@ from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.tools import Sender, Tools
 from dr_ctl.topologies.common.topology import COMMON, TopologyDefinition
-from dr_ctl.topologies.common.verbs import fence, quiesce
+from dr_ctl.topologies.common.verbs import fence
 from dr_ctl.topologies.common.wants import DEBTS_CLEARED, SOURCE, TARGET, Limits, SiteOf, debts_as_before, draft_of
 from dr_ctl.topologies.sharedstore.checks import CHECKS, not_in_store
 from dr_ctl.topologies.sharedstore.reading import READS, Observer
@@ -344,7 +343,6 @@ def _runs_still(tools: StoreTools, view: BrokerView, context: StepContext) -> bo
 PROCEDURE: Final[Procedure[Snapshot[BrokerView], StoreTools]] = {
     **COMMON,
     "catch-up": VerbHandler(draft_catch_up, partial(_replicated, small=SMALL_LAG)),
-    "quiesce": VerbHandler(classic.draft_quiesce, classic.quiesce, quiesce.UNDO),
     "quarantine": VerbHandler(
         draft_of(SOURCE, "{source} holds nothing of its own: what it had lies in the store"), fence.nothing
     ),

@@ -5,18 +5,20 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from os.path import commonprefix
-from typing import Final
+from typing import Any, Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Severity, brief
 from dr_ctl.core.system import in_background
 from dr_ctl.engine.plan import ALL, Call, Goal, PlannedStep
-from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext
+from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext, StepPlan
+from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.common.calls import BY_PREFIX, by_prefix, call, pause, queues_of, resume
 from dr_ctl.topologies.common.recipe import Undo
-from dr_ctl.topologies.common.rules import selected, selects_all
+from dr_ctl.topologies.common.rules import Rules, selected, selects_all
 from dr_ctl.topologies.common.session import FOR_PAUSES
+from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.view import Broker, Queue
 from dr_ctl.topologies.common.wants import SOURCE, AtBroker, Wants, draft_of
@@ -53,12 +55,20 @@ def beginnings(
     return by_beginning
 
 
-draft: Final = draft_of(
+_pausing: Final = draft_of(
     SOURCE,
     "dispatch stops; clients finish what they hold",
     (lambda at: _planned(at, Goal.PAUSE), SOURCE),
     limits=lambda rules, step, _: {"within": step.limits.get("within", rules.timeouts.quiesce_s)},
 )
+
+
+def draft(rules: Rules, step: RunbookStep, snapshot: Snapshot[Any], move: Move) -> StepPlan:
+    """Plan no pause where a console's policy refuses it: dispatch goes on until the listeners close."""
+    plan = _pausing(rules, step, snapshot, move)
+    if all(view.may_pause for view in snapshot.views(move.source)):
+        return plan
+    return replace(plan, summary="clients are not let finish: its console refuses to pause queues", calls=())
 
 
 def delivered(at: AtBroker) -> list[Call]:
@@ -126,6 +136,11 @@ def _calls(at: AtBroker, goal: Goal, queues: Sequence[Queue], when: str | None =
 
 def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     views = tools.observer.read_at(move.source, scope=FOR_PAUSES)
+    if not all(view.may_pause for view in views):
+        # A cut brings the messages that clients hold again.
+        held = sum(queue.delivering for view in views for queue in view.business.values())
+        finding = found("DR-QUIESCE-002", count=held, but="", why=f"the console of {move.source} refuses to pause")
+        return Done.of(finding, evidence={"come_again": held})
     if not any(view.open for view in views):
         return NotNeeded(f"{move.source} is closed to clients already")
     views, paused = _pause(tools, views, move, context)
