@@ -23,7 +23,6 @@ from dr_ctl.rpo.history.files import Sources, Store, rows_of
 from dr_ctl.rpo.history.row import micros
 
 KEYS = [name for name in SCHEMA.names if name not in VALUES]
-SUMS = ["kind", "scope", "name", "weight_sum", "count_sum", "most_max", "least_min", "cell_max"]
 
 
 def made(asked: Request, now_us: int) -> LoadedHistory | Finding:
@@ -114,9 +113,10 @@ def concatenated(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def facts_of(rows: pa.Table) -> Facts:
-    sums = rows.group_by(SUMS[:3], use_threads=False).aggregate([*ADDED, ("cell", "max")]).select(SUMS).to_pylist()
+    sums = rows.group_by(["kind", "scope", "name"], use_threads=False).aggregate([*ADDED, ("cell", "max")])
+    sums = sums.rename_columns([name.partition("_")[0] for name in sums.column_names]).to_pylist()
     looks = rows.filter(pc.field("kind") == "readings").select(["scope", "cell"]).to_pylist()
-    return Facts.of([tuple(row.values()) for row in sums], {(pair_of(row["scope"]), row["cell"]) for row in looks})
+    return Facts.of(sums, {(pair_of(row["scope"]), row["cell"]) for row in looks})
 
 
 def of_scope(rows: pa.Table, scope: str, end_us: int = 0) -> pa.Table:

@@ -53,11 +53,11 @@ def lag_of(
     paths: Sequence[Path], *, classes: tuple[tuple[str, ...], ...] = (), exclude: tuple[str, ...] = ()
 ) -> LagSeries:
     """What files say as one series, without hours and rows that add up: for tests that look at single intervals."""
-    tables = [pq.ParquetFile(path).read(columns=[*READ]) for path in sorted(paths)]
-    rows = Columns.of(pa.concat_tables(tables))
+    rows = Columns.of(pa.concat_tables(pq.ParquetFile(path).read(columns=[*READ]) for path in sorted(paths)))
     flows = Outflows(rows)
-    mask_of = HourQuery(0, 0, 0, 0, exclude=exclude, classes=classes).mask
-    return LagSeries(flows, Queues.of(rows, flows, mask_of, 1 + len(classes), (0, 1 << 62)))
+    queues = Queues(flows, 1 + len(classes))
+    queues.add(rows, flows, HourQuery(0, 0, 0, 0, exclude=exclude, classes=classes).mask, (0, 1 << 62))
+    return LagSeries(flows, queues)
 
 
 def tear(path: Path) -> None:

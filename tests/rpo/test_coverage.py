@@ -58,7 +58,7 @@ def held_at(steps: Steps, truth: Truth, scope: str) -> Truth:
     place = np.searchsorted(steps.begin, at_us, "right") - 1
     is_covered = (place >= 0) & (at_us < steps.end[place])
     inside, bound = truth.only(is_covered), steps.take(place[is_covered])
-    age_s = np.where(bound.is_floor | (bound.bound.age_ms == NA), np.inf, bound.bound.age_ms / 1000 + STEP_S)
+    age_s = np.where(bound.bound.is_floor | (bound.bound.age_ms == NA), np.inf, bound.bound.age_ms / 1000 + STEP_S)
     holds = (inside.loss <= bound.bound.loss) & (inside.duplicates <= bound.bound.duplicates) & (inside.age_s <= age_s)
     assert is_covered.mean() > 0.7, scope
     assert holds.mean() >= 0.99, (scope, holds.mean())

@@ -137,7 +137,7 @@ def intervals(steps: Steps) -> Intervals:
     for n, (begin_us, end_us) in enumerate(zip(steps.begin.tolist(), steps.end.tolist(), strict=True)):
         span = tuple(us / 1e6 - fifo.EPOCH.timestamp() for us in (begin_us, end_us))
         loss, age_ms, duplicates = (int(steps.bound.of(name)[n]) for name in METRICS)
-        age_s = -1 if steps.is_floor[n] or age_ms == NA else age_ms / 1000
+        age_s = -1 if steps.bound.is_floor[n] or age_ms == NA else age_ms / 1000
         found[span] = Interval(*span, loss, age_s, duplicates)
     return found
 

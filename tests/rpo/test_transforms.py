@@ -54,7 +54,7 @@ def bounds(
                 found[(*key, name, NOW)] = bound(lag, at_flow.bound, 0, covered=True, is_floor=False)
             flow_steps = steps.take(np.flatnonzero(steps.flow == flow))
             for n in range(len(flow_steps.begin)):
-                covered, floor = bool(flow_steps.covered[n]), bool(flow_steps.is_floor[n])
+                covered, floor = bool(flow_steps.covered[n]), bool(flow_steps.bound.is_floor[n])
                 found[(*key, name, n + 1)] = bound(lag, flow_steps.bound, n, covered=covered, is_floor=floor)
     return found
 
@@ -282,10 +282,10 @@ def test_buckets_are_exact_below_64_and_two_percent_wide_above() -> None:
 
 def steps(edges: list[int], loss: list[int], age_ms: list[int], covered: list[bool], idle: list[bool]) -> Steps:
     zero = ints(*[0] * len(loss))
-    figures = Figures(ints(*loss), ints(*age_ms), *(zero,) * 5)
     holds, none = np.array(covered), np.zeros(len(loss), bool)
+    figures = Figures(ints(*loss), ints(*age_ms), *(zero,) * 5, none)
     ends = ints(*edges[:-1]), ints(*edges[1:])
-    return Steps(zero, *ends, figures, (figures, figures), holds, np.array(idle), none, none, none, none)
+    return Steps(zero, *ends, figures, (figures, figures), holds, np.array(idle), none, none, none)
 
 
 def folded(*parts: Steps) -> Steps:

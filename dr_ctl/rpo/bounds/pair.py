@@ -235,8 +235,10 @@ def _of_pair(pair: Pair, end_us: int) -> tuple[float, float]:
     cuts = [us[newest & (us != NA)] for us in (flows.us, flows.sends.cut_us, flows.acks.cut_us)]
     whole_us = readings.us[readings.full]
     since_us = whole_us[whole_us <= np.concatenate(cuts).min()][-1:].sum()  # earlier ones say no more
-    queues = Columns.of(rows.filter((pc.field("kind") == "queue") & (pc.field("us") >= since_us))).by_time()
-    series = LagSeries(flows, Queues.of(queues, flows, lambda _: 1, 1, (0, 0)))
+    queues = Queues(flows, 1)
+    of_queues = Columns.of(rows.filter((pc.field("kind") == "queue") & (pc.field("us") >= since_us))).by_time()
+    queues.add(of_queues, flows, lambda _: 1, (0, 0))
+    series = LagSeries(flows, queues)
     figures = series.under_way(0, series.unread(0))
     read_us, last = np.unique(flows.us[series.read]) if series.read.any() else flows.times, flows.ends
     places = np.searchsorted(read_us, read_us[-1] - np.array(BACK_US), "right") - 1

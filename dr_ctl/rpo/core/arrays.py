@@ -1,7 +1,9 @@
 """Columns of NumPy: their types, what stands for a value that is not known, units of time, and searches in sorted
 ones."""
 
+from collections.abc import Iterator
 from dataclasses import fields
+from itertools import pairwise
 from typing import Any, Final, Self
 
 import numpy as np
@@ -57,6 +59,12 @@ def begins_of(key: Ints) -> Flags:
     return begins
 
 
+def parts(key: Ints) -> Iterator[tuple[int, slice]]:
+    """Yield each of the sorted keys with its rows."""
+    edges = np.append(np.flatnonzero(begins_of(key)), len(key)).tolist()
+    yield from ((int(key[begin]), slice(begin, end)) for begin, end in pairwise(edges))
+
+
 def newest_of(keys: Ints, wanted: Ints) -> Ints:
     """Find the last of the sorted keys that is not above each wanted one; -1 where all are."""
     if len(keys) and keys[-1] - keys[0] == len(keys) - 1 and (keys[1:] > keys[:-1]).all():  # without a gap
@@ -78,3 +86,10 @@ def last_true(flags: Flags, begins: Flags) -> Ints:
     indices = np.arange(len(flags))
     newest, began = (np.maximum.accumulate(np.where(flagged, indices, -1)) for flagged in (flags, begins))
     return np.where(newest >= began, newest, -1)
+
+
+def next_true(flags: Flags, begins: Flags) -> Ints:
+    """Find the first index from here on at which a flag is set, before anything else begins; the length where there is
+    none."""
+    ends = np.append(begins[1:], True)[: len(begins)]
+    return len(flags) - 1 - last_true(flags[::-1], ends[::-1])[::-1]

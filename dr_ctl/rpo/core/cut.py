@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dr_ctl.rpo.core.arrays import NA, SECOND_US, Flags, Ints, Rows, begins_of, index_of, last_true
+from dr_ctl.rpo.core.arrays import NA, SECOND_US, Flags, Ints, Rows, begins_of, index_of, last_true, next_true
 from dr_ctl.rpo.core.starts import node_of, one_of_each
 
 SHARED: Final = "*"
@@ -195,8 +195,7 @@ def _missed(flow: Ints, us: Ints, known: Flags) -> Flags:
     """Flag readings that did not get at a side which was read not long before or after: the side is not an empty one
     there."""
     new = begins_of(flow)
-    ends = np.append(new[1:], True)[: len(flow)]
-    before, after = last_true(known, new), len(flow) - 1 - last_true(known[::-1], ends[::-1])[::-1]
+    before, after = last_true(known, new), next_true(known, new)
     near = (before >= 0) & (us - us[before] <= LONGEST_GAP_US)
     return ~known & (near | ((after < len(flow)) & (us[np.minimum(after, len(flow) - 1)] - us <= LONGEST_GAP_US)))
 

@@ -6,7 +6,7 @@ two) and the same answer to whether the outflow stalls. If they are too few, the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
@@ -84,12 +84,12 @@ class Changes(Rows):
 class _Summary:
     """Gather the rows of a window, from readings of it and of some time before and after."""
 
-    def __init__(self, gathered: Gathered, rows: Columns, flows: Outflows, queues: Queues, window: HourQuery) -> None:
-        self.gathered, self._lag, self._window = gathered, LagSeries(flows, queues), window
-        self.names = [flow_name(*key) for key in flows.keys]
+    def __init__(self, gathered: Gathered, rows: Columns, lag: LagSeries, window: HourQuery) -> None:
+        self.gathered, self._lag, self._window = gathered, lag, window
+        self.names = [flow_name(*key) for key in lag.flows.keys]
         self.is_single = len(self.names) == 1
         self._hour = window.from_us - window.from_us % HOUR_US
-        lag, gaps = self._lag, Gaps.of(rows, flows)
+        gaps = Gaps.of(rows, lag.flows)
         for scope in range(1 + len(window.classes)):
             steps = lag.steps(scope)
             self._scope(scope, fold(steps, ~lag.has_sends, gaps))
@@ -125,7 +125,7 @@ class _Summary:
         changed. `flow` is an index into `words`."""
         window = self._window
         steps = whole.clipped(window.from_us, window.to_us)
-        cell, floor = steps.begin - steps.begin % cell_us, steps.covered & steps.is_floor
+        cell, floor = steps.begin - steps.begin % cell_us, steps.covered & steps.bound.is_floor
         times = {"covered": steps.covered, "late": steps.late, "idle": steps.idle, "floor": floor}
         times["taken over"] = steps.taken_over
         for metric, flags in times.items():
@@ -251,9 +251,8 @@ def check(gathered: Gathered, whole: Steps, said: Steps, window: HourQuery) -> N
         gathered.one("check", metric=metric, weight=round(float(value[tested].sum()) * MILLI), count=len(tested))
 
 
-def _total(rows: Columns, flows: Outflows, queues: Queues) -> Steps:
-    lag = LagSeries(flows, queues)
-    return fold(lag.steps(0), ~lag.has_sends, Gaps.of(rows, flows))
+def _total(rows: Columns, lag: LagSeries) -> Steps:
+    return fold(lag.steps(0), ~lag.has_sends, Gaps.of(rows, lag.flows))
 
 
 FURTHER: Final = 6
@@ -330,37 +329,24 @@ def hour(read: Reader, hour_us: int, query: HourQuery) -> pa.Table:
     compared = table.filter(pc.field("kind") == KINDS[UNCOPIED]) if is_compared else table.slice(0, 0)
     before_us = _needed(flows, read.moments(from_us, near_us), near_us) if further else flows.us[:0]
 
-    def queues() -> Iterator[Columns]:
+    window = query.window(hour_us)
+
+    def series(flows: Outflows, long_us: int, scopes: int, span: tuple[int, int]) -> LagSeries:
+        queues = Queues(flows, scopes)
         for some in read.queues(near_us, to_us, before_us):
-            yield Columns.of(pa.concat_tables([some, compared])).by_time()
+            part = Columns.of(pa.concat_tables([some, compared])).by_time()
+            queues.add(_every_other(part, long_us), flows, query.mask, span)
+        return LagSeries(flows, queues)
 
-    whole, *fewer = _sampled(rows, flows, query, hour_us, queues)
-    window = query.window(hour_us)
-    _Summary(gathered, *whole, window)
-    for halved in fewer:
-        check(gathered, _total(*whole), _total(*halved), window)
-    return gathered.table()
-
-
-def _sampled(
-    rows: Columns, flows: Outflows, query: HourQuery, hour_us: int, read: Callable[[], Iterable[Columns]]
-) -> Iterator[tuple[Columns, Outflows, Queues]]:
-    """Yield what all readings say, and for a backtest what they say without every other one."""
-    window = query.window(hour_us)
-
-    def queues(long_us: int, scopes: int, span: tuple[int, int]) -> Queues:
-        parts = [Queues.of(_every_other(part, long_us), flows, query.mask, scopes, span) for part in read()]
-        return Queues.merged(parts)
-
-    whole = queues(0, 1 + len(query.classes), (window.from_us, window.to_us))
-    yield rows, flows, whole
+    whole = series(flows, 0, 1 + len(query.classes), (window.from_us, window.to_us))
+    _Summary(gathered, rows, whole, window)
     if query.cell_us:  # of windows as long as readings of queues are apart every second one is left out
-        read_queues = whole.likely.queues[0] > 0
-        gaps = np.diff(flows.us[read_queues])[np.diff(flows.flow[read_queues]) == 0]
+        gaps = np.diff(flows.us[whole.read])[np.diff(flows.flow[whole.read]) == 0]
         long_us = max(1, int(np.median(gaps))) if len(gaps) else 1
-        rows = _every_other(rows, long_us)
-        flows = Outflows(rows)
-        yield rows, flows, queues(long_us, 1, (0, 0))
+        fewer = _every_other(rows, long_us)
+        said = _total(fewer, series(Outflows(fewer), long_us, 1, (0, 0)))
+        check(gathered, _total(rows, whole), said, window)
+    return gathered.table()
 
 
 def _every_other(rows: Columns, long_us: int) -> Columns:

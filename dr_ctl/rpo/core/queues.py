@@ -10,13 +10,24 @@ not known (just after a restart) the content of the queue bounds the loss. Likel
 themselves, by the likely cut. Messages *without a copy* at the other site, where ids are compared, count beside those
 under way (docs/rpo-method.md)."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
 import numpy as np
 
-from dr_ctl.rpo.core.arrays import NA, Flags, Floats, Ints, begins_of, in_order, index_of, last_true, newest_of
+from dr_ctl.rpo.core.arrays import (
+    NA,
+    Flags,
+    Floats,
+    Ints,
+    begins_of,
+    in_order,
+    index_of,
+    last_true,
+    newest_of,
+    next_true,
+)
 from dr_ctl.rpo.core.cut import (
     COMPARED_US,
     LONGEST_GAP_US,
@@ -183,27 +194,24 @@ class Queues:
     outflows whose ids are `compared`. `accounted` counts the things put into the outflow in each interval that the
     queues' counters account for. `shares` names the queues with most messages under way."""
 
-    def __init__(self, flows: Outflows, scopes: int, compared: Flags) -> None:
-        readings, outflows, is_any = len(flows.us), len(flows.keys), int(compared.any())
-        self.within, self.likely = (Sums.none(scopes, readings) for _ in range(2))
-        self.last = Sums.none(scopes, outflows)
-        self.uncopied_within, self.uncopied_likely = (Sums.none(scopes, readings * is_any) for _ in range(2))
-        self.uncopied_last = Sums.none(scopes, outflows * is_any)
-        self.compared, self.accounted = compared, np.zeros(readings)
+    def __init__(self, flows: Outflows, scopes: int) -> None:
+        readings, outflows = len(flows.us), len(flows.keys)
+        self.within, self.likely, self.uncopied_within, self.uncopied_likely = (
+            Sums.none(scopes, readings) for _ in range(4)
+        )
+        self.last, self.uncopied_last = (Sums.none(scopes, outflows) for _ in range(2))
+        self.compared, self.accounted = np.zeros(outflows, bool), np.zeros(readings)
         self.unread = Unread.none(scopes, readings, outflows)
         self.shares: list[Share] = []
 
-    @classmethod
-    def of(
-        cls, rows: Columns, flows: Outflows, mask_of: Callable[[str], int], scopes: int, within_us: tuple[int, int]
-    ) -> Self:
-        """Bound every queue of the rows; `mask_of` says by bits in which scopes a queue counts (1: in the total).
-        Shares are of readings within that time."""
+    def add(self, rows: Columns, flows: Outflows, mask_of: Callable[[str], int], within_us: tuple[int, int]) -> None:
+        """Bound every queue of the rows, which have all readings of it; `mask_of` says by bits in which scopes a queue
+        counts (1: in the total). Shares are of readings within that time."""
         compares = {rows.words[pair] for pair in np.unique(rows.pair[rows.kind == UNCOPIED]).tolist()}
-        compared = np.array([pair in compares for pair, _ in flows.keys], bool)
-        queues, q = cls(flows, scopes, compared), _Readings(rows, flows)
+        self.compared |= np.array([pair in compares for pair, _ in flows.keys], bool)
+        scopes, q = len(self.within.queues), _Readings(rows, flows)
         if not len(q.us):
-            return queues
+            return
         masks = [mask_of(rows.words[name]) for name in q.queue[q.new].tolist()]
         counts = np.array([[mask >> scope & 1 for mask in masks] for scope in range(scopes)], bool)[:, q.thing]
         cut = acked = _Cut.of(q, flows, flows.sends.cut_us, q.index, q.series)
@@ -214,44 +222,25 @@ class Queues:
         end = np.flatnonzero(~q.new)
         end = end[q.us[end] - q.us[end - 1] <= LONGEST_GAP_US]
         likely, pairs = _likely(q, flows, sent, consumed), (end - 1, end)  # the intervals of each queue, by their ends
-        queues.within.add(_bounds_between(q, flows, cut, acked, *pairs), counts)
-        queues.within.add(_first_readings(q, flows), counts)
-        queues.likely.add(likely, counts)
+        self.within.add(_bounds_between(q, flows, cut, acked, *pairs), counts)
+        self.within.add(_first_readings(q, flows), counts)
+        self.likely.add(likely, counts)
         # The last reading of each outflow that read a queue too is an interval without length.
         last = _at_last(q, flows)
         at_last, flow = _bounds_between(q, flows, cut, acked, last, last), flows.flow[q.index[last]]
-        queues.last.add(replace(at_last, index=flow, wide=np.ones_like(last)), counts)
-        queues.accounted += _accounted(q, flows, pairs)
-        queues.unread.add(q.new, q.us, q.index, q.depth, counts, flows)
+        self.last.add(replace(at_last, index=flow, wide=np.ones_like(last)), counts)
+        self.accounted += _accounted(q, flows, pairs)
+        self.unread.add(q.new, q.us, q.index, q.depth, counts, flows)
         lost = likely.loss
-        if queues.compared.any():
-            uncopied = _Uncopied.of(rows, q, queues.compared[flows.flow[q.index]])
+        if self.compared.any():
+            uncopied = _Uncopied.of(rows, q, self.compared[flows.flow[q.index]])
             uncopied_likely, first = uncopied.likely(q), np.flatnonzero(q.new)
             intervals = (np.concatenate([ends, first]) for ends in pairs)
-            queues.uncopied_within.add(uncopied.between(q, flows, *intervals), counts)
-            queues.uncopied_likely.add(uncopied_likely, counts)
-            queues.uncopied_last.add(replace(uncopied.between(q, flows, last, last), index=flow), counts)
+            self.uncopied_within.add(uncopied.between(q, flows, *intervals), counts)
+            self.uncopied_likely.add(uncopied_likely, counts)
+            self.uncopied_last.add(replace(uncopied.between(q, flows, last, last), index=flow), counts)
             lost = lost + np.maximum(uncopied_likely.loss, 0)
-        queues.shares = _shares(rows, q, flows, lost * counts[0], within_us)
-        return queues
-
-    def values(self) -> Iterator[tuple[str, Any]]:
-        """Yield all values that add up; of ages the largest counts."""
-        for name in ("within", "likely", "last", "uncopied_within", "uncopied_likely", "uncopied_last", "unread"):
-            part = getattr(self, name)
-            yield from ((column.name, getattr(part, column.name)) for column in fields(part))
-        yield from (("accounted", self.accounted), ("compared", self.compared))
-
-    @classmethod
-    def merged(cls, parts: Sequence[Self]) -> Self:
-        whole, *others = parts
-        for other in others:
-            for (name, values), (_, more) in zip(whole.values(), other.values(), strict=True):
-                how = np.maximum if name.endswith("age") else np.add
-                how(values, more, out=values)
-        if others:
-            whole.shares = _largest_named(share for part in parts for share in part.shares)
-        return whole
+        self.shares = _largest_named([*self.shares, *_shares(rows, q, flows, lost * counts[0], within_us)])
 
 
 class _Readings:
@@ -431,8 +420,7 @@ class _Uncopied:
         then = last_true(is_told | is_empty | left_out, q.new)
         is_known = (then >= 0) & (q.us - q.us[then] <= COMPARED_US)
         known = np.where(is_known & (count[then] != NA), np.minimum(count[then], q.depth), NA)
-        ends = np.append(q.new[1:], True)
-        after = len(indices) - 1 - last_true((is_told | is_empty)[::-1], ends[::-1])[::-1]
+        after = next_true(is_told | is_empty, q.new)
         is_next = after < len(indices)
         after = np.where(is_next, after, indices)
         later = np.where(is_next & (q.us[after] - q.us <= LONGEST_GAP_US), count[after], NA)
@@ -541,7 +529,7 @@ def _accounted(q: _Readings, flows: Outflows, pairs: tuple[Ints, Ints]) -> Float
     return things
 
 
-def _shares(rows: Columns, q: _Readings, flows: Outflows, lost: Ints, within_us: tuple[int, int]) -> list[Share]:
+def _shares(rows: Columns, q: _Readings, flows: Outflows, lost: Ints, within_us: tuple[int, int]) -> Iterator[Share]:
     took = np.zeros(len(q.us), np.int64)
     took[:-1] = np.where(q.new[1:], 0, np.minimum(q.us[1:] - q.us[:-1], LONGEST_GAP_US))
     is_within = (q.us >= within_us[0]) & (q.us < within_us[1])
@@ -549,10 +537,8 @@ def _shares(rows: Columns, q: _Readings, flows: Outflows, lost: Ints, within_us:
     weight = np.bincount(q.thing, lost * (took // 1000)).astype(np.int64)
     first = np.flatnonzero(q.new)
     most = np.maximum.reduceat(lost, first)
-    return _largest_named(
-        Share(int(flows.flow[q.index[first[n]]]), rows.words[q.queue[first[n]]], int(weight[n]), int(most[n]))
-        for n in np.flatnonzero(weight > 0).tolist()
-    )
+    for n in np.flatnonzero(weight > 0).tolist():
+        yield Share(int(flows.flow[q.index[first[n]]]), rows.words[q.queue[first[n]]], int(weight[n]), int(most[n]))
 
 
 def _largest_named(shares: Iterable[Share]) -> list[Share]:

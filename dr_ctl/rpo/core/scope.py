@@ -3,10 +3,11 @@ state at the last reading, forecasts for the next minutes, and how well the time
 
 import json
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -331,61 +332,50 @@ def ahead(
     return Quantity(scaled(now, per), p50, p95, p99, most)
 
 
-Sums = tuple[str, str, str, int, int, int, int, int]
-"""Kind, scope and name of rows, their weight, count, most and least together, and the last cell."""
-
-
 def pair_of(flow: str) -> str:
     return str(json.loads(flow)[0])
 
 
-@dataclass(slots=True)
-class Samples:
+class Samples(NamedTuple):
     """The first and the last reading of a flow, their number, and how far apart readings were at most."""
 
     first_us: int
     last_us: int
     readings: int
-    spacing_us: int = 0
+    spacing_us: int
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Facts:
     """Facts on a history: `flows` in order; the `hours` with readings, by pair; `roles`, with the moment at which the
     site was last seen in each; `shares`, by flow and queue (no name: all others), with message-milliseconds of likely
     loss and the most at a reading; and the `classes` of which a queue was read."""
 
-    flows: dict[str, Samples] = field(default_factory=dict)
-    hours: dict[str, set[int]] = field(default_factory=dict)
-    hour_us: int = -1
-    roles: dict[str, int] = field(default_factory=dict)
-    shares: list[tuple[str, str, int, int]] = field(default_factory=list)
-    classes: set[str] = field(default_factory=set)
+    flows: Mapping[str, Samples]
+    hours: Mapping[str, set[int]]
+    hour_us: int
+    roles: Mapping[str, int]
+    shares: Sequence[tuple[str, str, int, int]]
+    classes: set[str]
 
     @classmethod
-    def of(cls, sums: Iterable[Sums], hours: Iterable[tuple[str, int]]) -> Self:
-        """`hours` has pairs, and hours in which they were read."""
-        facts = cls()
-        spacing: dict[str, int] = {}
-        for kind, scope, name, weight, count, most, least, cell in sums:
-            if kind == "readings":
-                facts.flows[scope] = Samples(least, most, count)
-                facts.hour_us = max(facts.hour_us, cell)
-            elif kind == "spacing":
-                spacing[scope] = most
-            elif kind == "role":
-                facts.roles[name] = most
-            elif kind == "share":
-                facts.shares.append((scope, name, weight, most))
-            elif kind == "queues" and count:
-                facts.classes.add(scope)
-        facts.flows = {flow: facts.flows[flow] for flow in sorted(facts.flows, key=json.loads)}
-        facts.shares.sort()
-        for flow, samples in facts.flows.items():
-            samples.spacing_us = spacing.get(flow, 0)
+    def of(cls, sums: Iterable[Mapping[str, Any]], hours: Iterable[tuple[str, int]]) -> Self:
+        """`sums` has `VALUES` by kind, scope and name, each with its last cell; `hours` has pairs, and hours in which
+        they were read."""
+        of, by_pair = defaultdict[str, list[Mapping[str, Any]]](list), defaultdict[str, set[int]](set)
+        for row in sums:
+            of[row["kind"]].append(row)
         for pair, hour in hours:
-            facts.hours.setdefault(pair, set()).add(hour)
-        return facts
+            by_pair[pair].add(hour)
+        apart = {row["scope"]: row["most"] for row in of["spacing"]}
+        flows = {
+            row["scope"]: Samples(row["least"], row["most"], row["count"], apart.get(row["scope"], 0))
+            for row in sorted(of["readings"], key=lambda row: json.loads(row["scope"]))
+        }
+        hour_us = max((row["cell"] for row in of["readings"]), default=-1)
+        roles = {row["name"]: row["most"] for row in of["role"]}
+        shares = sorted((row["scope"], row["name"], row["weight"], row["most"]) for row in of["share"])
+        return cls(flows, by_pair, hour_us, roles, shares, {row["scope"] for row in of["queues"] if row["count"]})
 
     @property
     def span_us(self) -> tuple[int, int]:

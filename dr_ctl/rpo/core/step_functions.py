@@ -10,7 +10,7 @@ from typing import Final, Self
 
 import numpy as np
 
-from dr_ctl.rpo.core.arrays import NA, NEVER, SECOND_US, Flags, Floats, Ints, Rows, begins_of, last_true
+from dr_ctl.rpo.core.arrays import NA, NEVER, SECOND_US, Flags, Floats, Ints, Rows, begins_of, last_true, parts
 from dr_ctl.rpo.core.cut import DOWN, LONGEST_GAP_US, NO_ROLE, SITE, STANDBY, Columns, Outflows, Side, roles_of
 from dr_ctl.rpo.core.queues import Queues, Sums
 from dr_ctl.rpo.core.rows import weighted_quantile
@@ -43,9 +43,7 @@ class Drained:
 
     def by_flow(self, flows: int) -> Floats:
         by_level = np.full((flows, LEVELS), np.nan)
-        edges = np.searchsorted(self.flow, np.arange(flows + 1))
-        for flow in np.flatnonzero(np.diff(edges)).tolist():
-            own = slice(int(edges[flow]), int(edges[flow + 1]))
+        for flow, own in parts(self.flow):
             by_level[flow] = rates(self.rate[own], self.more[own], self.level[own])
         return by_level
 
@@ -86,7 +84,8 @@ LATE: Final = 60
 @dataclass(frozen=True, slots=True)
 class Figures(Rows):
     """Figures by interval or reading, NA where not known. `drain` is the content of the outflow that takes longest to
-    drain; `drain_flow` and `drain_acks` say which that is, and `urge_ms` how long it takes by the readings at hand."""
+    drain; `drain_flow` and `drain_acks` say which that is, and `urge_ms` how long it takes by the readings at hand.
+    With `is_floor` the age is at least the figure."""
 
     loss: Ints
     age_ms: Ints
@@ -95,6 +94,7 @@ class Figures(Rows):
     drain_flow: Ints
     drain_acks: Ints
     urge_ms: Ints
+    is_floor: Flags
 
     def of(self, metric: str) -> Ints:
         values: Ints = getattr(self, metric)
@@ -116,7 +116,6 @@ class Steps(Rows):
     idle: Flags
     taken_over: Flags
     late: Flags
-    is_floor: Flags
     stalled: Flags
 
     @property
@@ -155,10 +154,8 @@ class LagSeries:
     def _usual(self) -> tuple[Ints, Ints]:
         """Return how long each interval may be to count, and how far apart the readings of each outflow are."""
         took = self.flows.us[self.last] - self.flows.us[self.last - 1]
-        edges = np.searchsorted(self.flows.flow[self.last], np.arange(len(self.flows.keys) + 1))
         gap, spacing = np.zeros(len(took), np.int64), np.zeros(len(self.flows.keys), np.int64)
-        for flow in np.flatnonzero(np.diff(edges)).tolist():
-            own = slice(int(edges[flow]), int(edges[flow + 1]))
+        for flow, own in parts(self.flows.flow[self.last]):
             lengths = took[own]
             spacing[flow] = int(np.sort(lengths)[(len(lengths) + 1) // 2 - 1])
             usual: Floats = np.full(len(lengths), spacing[flow])
@@ -195,8 +192,8 @@ class LagSeries:
         sends, acks = (np.where(on & side.known[b] & side.known[e], side.most(b, e), NA) for side in sides)
         took = flows.us[e] - flows.us[b]
         unread = self.unread(scope)
-        bound, is_floor = self.figures(scope, self.queues.within, e, b, flows.us[e], unread[e], sends, acks)
-        bound, is_floor = self._without_copy(scope, bound, is_floor, self.queues.uncopied_within, [e, self.full[e]], e)
+        bound = self.figures(scope, self.queues.within, e, b, flows.us[e], unread[e], sends, acks)
+        bound = self._without_copy(scope, bound, self.queues.uncopied_within, [e, self.full[e]], e)
         likely = self.likely(scope, unread)
         idle = (flows.role[b] == STANDBY) | (flows.role[b] == DOWN)
         covered = on & (took <= self.gap_us) & ~idle
@@ -205,16 +202,14 @@ class LagSeries:
         stalled = on & self._stalls(b, e, b)
         ends = (likely.take(b), likely.take(e))
         spans = flows.flow[e], flows.us[b], flows.us[e]
-        return Steps(*spans, bound, ends, covered, idle, taken_over, late, is_floor, stalled)
+        return Steps(*spans, bound, ends, covered, idle, taken_over, late, stalled)
 
-    def _without_copy(
-        self, scope: int, figures: Figures, is_floor: Flags, sums: Sums, at: Sequence[Ints], indices: Ints
-    ) -> tuple[Figures, Flags]:
+    def _without_copy(self, scope: int, figures: Figures, sums: Sums, at: Sequence[Ints], indices: Ints) -> Figures:
         """Add to the figures the messages that have no copy at the other site and are not on their way. `at` says where
         the sums of each reading (`indices`) stand, of which the largest counts. Such messages lie there still where the
         outflow alone was read since; their number is not known where a queue was not read for long."""
         if not self.queues.compared.any():
-            return figures, is_floor
+            return figures
         flows, full = self.flows, self.full[indices]
         loss, age = (np.max([of[scope][index] for index in at], axis=0) for of in (sums.loss, sums.age))
         flags = sums.loss_unknown, sums.is_floor
@@ -224,12 +219,13 @@ class LagSeries:
         loss = np.where(self.near[indices], loss, 0)
         age = np.where(loss > 0, age + flows.us[indices] - flows.us[full], 0)
         age_ms = np.where(is_unknown | (figures.age_ms == NA), NA, np.maximum(figures.age_ms, -(-age // 1000)))
-        figures = replace(figures, loss=np.where(is_unknown, NA, figures.loss + loss), age_ms=age_ms)
-        return figures, is_floor | (floor & (loss > 0))
+        is_floor = figures.is_floor | (floor & (loss > 0))
+        loss = np.where(is_unknown, NA, figures.loss + loss)
+        return replace(figures, loss=loss, age_ms=age_ms, is_floor=is_floor)
 
     def likely(self, scope: int, unread: Flags) -> Figures:
         figures, indices = self.under_way(scope, unread), np.arange(len(self.flows.us))
-        return self._without_copy(scope, figures, indices < 0, self.queues.uncopied_likely, [self.full], indices)[0]
+        return self._without_copy(scope, figures, self.queues.uncopied_likely, [self.full], indices)
 
     def under_way(self, scope: int, unread: Flags) -> Figures:
         """Return the figures at each reading: no more than the outflow's content, and all of it if some queue was not
@@ -238,7 +234,7 @@ class LagSeries:
         sends, acks, indices = flows.sends.depth, flows.acks.depth, np.arange(len(flows.us))
         is_any = self.queues.unread.is_any[scope][flows.flow]
         unread = (unread | (is_any & (sums.queues[scope] == 0))) & ~outflow_only
-        figures, _ = self.figures(scope, sums, indices, indices, flows.us, unread, sends, acks)
+        figures = self.figures(scope, sums, indices, indices, flows.us, unread, sends, acks)
         if not outflow_only.any():
             return figures
 
@@ -270,14 +266,14 @@ class LagSeries:
         sends, acks = (np.where(at_last, side.depth[ends], NA) for side in (flows.sends, flows.acks))
         outflow_only, full, unread = self.outflow_only[ends], self.full[ends], self.unread(scope)
         at_full = unread[np.where(outflow_only, full, ends)]
-        bound, floor = self.figures(scope, self.queues.last, indices, ends, us, at_full, sends, acks)
+        bound = self.figures(scope, self.queues.last, indices, ends, us, at_full, sends, acks)
         bound = self._grown(bound, outflow_only, sends, acks)
-        bound, floor = self._without_copy(scope, bound, floor, self.queues.uncopied_last, [indices], ends)
+        bound = self._without_copy(scope, bound, self.queues.uncopied_last, [indices], ends)
         likely = self.likely(scope, unread).take(ends)
         before = np.maximum(ends - 1, 0)
         stalled = flows.goes_on[ends] & (flows.flow[before] == indices) & self._stalls(before, ends, ends)
         none = indices < 0
-        now = Steps(indices, none + 0, none + 1, bound, (likely, likely), ~none, none, none, none, floor, stalled)
+        now = Steps(indices, none + 0, none + 1, bound, (likely, likely), ~none, none, none, none, stalled)
         return now.only(at_last | (last_us[pairs] - us <= gap[ends]))
 
     def _stalls(self, begin: Ints, end: Ints, at: Ints) -> Flags:
@@ -301,7 +297,7 @@ class LagSeries:
 
     def figures(
         self, scope: int, sums: Sums, at: Ints, then: Ints, us: Ints, unread: Flags, sends: Ints, acks: Ints
-    ) -> tuple[Figures, Flags]:
+    ) -> Figures:
         """Add up the queues. If a queue is not known, or in the total none was read, take the outflow's whole content.
         `at` says where the sums of each stand; the reading `then` says when the content at `us` was sent."""
         flow = self.flows.flow[then]
@@ -321,7 +317,7 @@ class LagSeries:
         age_ms = np.where((loss == NA) | (age == NA), NA, -(-age // 1000))
         is_floor = (loss > 0) & (summed.is_floor | (self.flows.is_floor[then] & (sends > 0)))
         drain = self._drain(flow, sends, acks, none & (scope > 0))
-        return Figures(loss, age_ms, duplicates, *drain), is_floor
+        return Figures(loss, age_ms, duplicates, *drain, is_floor)
 
     def _drain(self, flow: Ints, sends: Ints, acks: Ints, none: Flags) -> tuple[Ints, Ints, Ints, Ints]:
         """Return the direction that takes longest, by the readings at hand, because directions drain side by side. A
@@ -384,13 +380,12 @@ def fold(steps: Steps, acks_only: Flags, gaps: Gaps = NOTHING) -> Steps:
     marks = np.unique(np.concatenate([steps.begin, steps.end, gaps.begin, gaps.end]))
     begin, end = marks[:-1], marks[1:]
     zero, none = np.zeros(len(begin), np.int64), np.zeros(len(begin), bool)
-    sums = [{column.name: zero for column in fields(Figures)} | {"urge_ms": zero - 1} for _ in range(3)]
-    holds, idles, alive, taken_over, late, floor, stalled = ~none, ~none, none, none, none, none, none
-    flows, starts = np.unique(steps.flow, return_index=True)
-    edges = np.append(starts, len(steps.flow))
-    for flow, start, stop in zip(flows, edges[:-1], edges[1:], strict=True):
-        at = np.searchsorted(steps.begin[start:stop], begin, "right") - 1
-        born, rows = at >= 0, start + np.maximum(at, 0)
+    initial = {column.name: zero for column in fields(Figures)} | {"urge_ms": zero - 1, "is_floor": none}
+    sums = [{**initial} for _ in range(3)]
+    holds, idles, alive, taken_over, late, stalled = ~none, ~none, none, none, none, none
+    for flow, own in parts(steps.flow):
+        at = np.searchsorted(steps.begin[own], begin, "right") - 1
+        born, rows = at >= 0, own.start + np.maximum(at, 0)
         live = born & (steps.end[rows] > begin)
         idle = live & steps.idle[rows]
         counts = live & ~idle
@@ -401,6 +396,7 @@ def fold(steps: Steps, acks_only: Flags, gaps: Gaps = NOTHING) -> Steps:
                 unknown = (born & ~idle & tells & ~known) | (total[name] == NA)
                 how = np.maximum if name == "age_ms" else np.add
                 total[name] = np.where(unknown, NA, how(total[name], np.where(known, values, 0)))
+            total["is_floor"] = total["is_floor"] | (counts & figures.is_floor[rows])
             urge = np.where(counts, figures.urge_ms[rows], -1)
             longer = urge > total["urge_ms"]
             for name in ("drain", "drain_flow", "drain_acks", "urge_ms"):
@@ -410,11 +406,10 @@ def fold(steps: Steps, acks_only: Flags, gaps: Gaps = NOTHING) -> Steps:
         idles = idles & (~born | idle)
         taken_over = taken_over | (counts & steps.taken_over[rows])
         late = late | (counts & steps.late[rows]) | (born & ~live)
-        floor = floor | (counts & steps.is_floor[rows])
         stalled = stalled | (counts & steps.stalled[rows])
     silent = gaps.at(begin)
     covered = holds & alive & ~idles & ~gaps.at(begin, gaps.lacks)
     idle = idles & alive & ~silent
     late = (late | silent) & ~covered & ~idle & ~taken_over
     bound, first, last = (Figures(**total) for total in sums)
-    return Steps(zero, begin, end, bound, (first, last), covered, idle, taken_over, late, floor, stalled)
+    return Steps(zero, begin, end, bound, (first, last), covered, idle, taken_over, late, stalled)

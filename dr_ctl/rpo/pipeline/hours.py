@@ -210,9 +210,9 @@ _OWN: Final = ", ".join(map(sql.text, OWN))
 
 
 def facts_of(rows: DataFrame) -> Facts:
-    sums = [tuple(row) for row in sql.over(_FACTS, rows=rows).collect()]
-    hours = [row[-2:] for row in sums if row[0] is None and row[-2] is not None]
-    return Facts.of([row[:-2] for row in sums if row[0] is not None], hours)
+    sums = sql.over(_FACTS, rows=rows).collect()
+    hours = [(row.pair, row.hour) for row in sums if row.kind is None and row.pair is not None]
+    return Facts.of([row.asDict() for row in sums if row.kind is not None], hours)
 
 
 def figures_of(rows: DataFrame, facts: Facts, classes: int, query: ScopeQuery) -> Mapping[str, ScopeFigures]:
