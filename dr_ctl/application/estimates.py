@@ -15,7 +15,7 @@ from dr_ctl.core.model import Finding, Json, Severity, brief
 from dr_ctl.core.notation import NOT_KNOWN, duration
 from dr_ctl.core.system import system
 from dr_ctl.engine.ports import Done, Estimator, NotNeeded, Outcome
-from dr_ctl.rpo.estimate.request import FRESH_S, AgedEstimate, Estimating, Request, Stored, stored
+from dr_ctl.rpo.estimate.request import FRESH_S, AgedEstimate, Estimating, Request, stored
 from dr_ctl.rpo.estimate.result import LossClass, LossLimit, Objectives, Verdict, judge
 from dr_ctl.settings.model import Installation
 
@@ -53,15 +53,15 @@ def figure(value: Json) -> str:
 def with_age(installation: Installation, site: str) -> tuple[AgedEstimate | None, str, list[Finding]]:
     """Return the estimate of a site for `status` and plans; lines with the figures that are seldom exceeded, their age,
     and the objectives they miss; and findings. `Assessment.if_lost` has the price of a failover now."""
-    (estimate, findings), now = stored(installation.history, site), system().now()
+    estimate, findings = stored(installation.history, site)
     if estimate is None:
         return None, "", findings
-    data, age = estimate.data, duration(round(estimate.age_s(now)))
+    data, age = estimate.data, duration(round(estimate.age_s))
     worst = f"{figures(data['total'], 'p99')}; {verdict(data, objectives(installation))}"
     lines = [f"estimate of {data['site']}, {age} old: p99 of all readings: {worst}"]
     lines += [f"  {before}"] if (before := as_of(data)) else []
-    stale = [found("DR-RPO-018", site=site, age=age)] if estimate.age_s(now) > FRESH_S else []
-    return estimate.as_of(now), "\n".join(lines), stale
+    stale = [found("DR-RPO-018", site=site, age=age)] if estimate.age_s > FRESH_S else []
+    return estimate, "\n".join(lines), stale
 
 
 def beside_plan(installation: Installation, result: Result) -> Result:
@@ -185,7 +185,7 @@ class Preflight(Estimator):
     def __init__(self, installation: Installation, source: str) -> None:
         self._installation, self._source = installation, source
         self._estimating: Estimating | None = None
-        self._stored: Stored | None = None
+        self._stored: AgedEstimate | None = None
         self._lacking = machine.missing("pyspark")
 
     def begin(self) -> None:
@@ -201,10 +201,9 @@ class Preflight(Estimator):
     def end(self, *, within_s: float, wait: Callable[[float], None]) -> Outcome:
         limits = objectives(self._installation)
         if self._stored is not None:
-            now = system().now()
-            age = duration(round(self._stored.age_s(now)))
-            text = f"{_summary({'data': self._stored.data}, limits)}; as stored {age} ago"
-            return Done(text, {"estimate": document(self._stored.as_of(now))}, _findings(self._stored.findings))
+            estimate = self._stored.as_of(system().now())
+            text = f"{_summary(estimate.data, limits)}; as stored {duration(round(estimate.age_s))} ago"
+            return Done(text, {"estimate": document(estimate)}, _findings(estimate.findings))
         if self._lacking is not None:  # no move waits for a missing package
             return NotNeeded.of(found("DR-PART-002", remedy=self._lacking.remedy))
         if (estimating := self._estimating) is None:
@@ -218,7 +217,7 @@ class Preflight(Estimator):
             return NotNeeded.of(found("DR-RPO-008", within=f"{within_s:g}"))
         if "error" in answer:
             return NotNeeded.of(found("DR-RPO-009", remedy=str(answer.get("remedy", "")), why=answer["error"]))
-        return Done(_summary(answer, limits), {"estimate": answer["data"]}, _findings(answer["findings"]))
+        return Done(_summary(answer["data"] or {}, limits), {"estimate": answer["data"]}, _findings(answer["findings"]))
 
     def abandon(self) -> None:
         if self._estimating is not None:
@@ -229,8 +228,7 @@ def _findings(rows: Iterable[Mapping[str, Any]]) -> tuple[Finding, ...]:
     return tuple(Finding(row["id"], Severity(row["severity"]), row["text"], row["remedy"]) for row in rows)
 
 
-def _summary(answer: dict[str, Any], limits: Objectives | None) -> str:
-    data: dict[str, Any] = answer["data"] or {}
+def _summary(data: Mapping[str, Any], limits: Objectives | None) -> str:
     if data.get("total") is None:
         return "no estimate from this history"
     now, p99 = (figures(data["total"], column) for column in ("now", "p99"))

@@ -24,7 +24,6 @@ from dr_ctl.rpo.core.rows import (
     MILLI,
     REACH,
     TOTAL,
-    UNKNOWN,
     CellLengths,
     Gathered,
     bucket,
@@ -135,14 +134,10 @@ class _Summary:
         cell, steps = cell[steps.covered], steps.only(steps.covered)
         once: dict[str, Any] = {"scope": steps.flow, "cell": cell, "weight": steps.weight}
         twice: dict[str, Any] = {name: np.tile(column, 2) for name, column in once.items()}
-        for metric in METRICS:
-            values = steps.bound.of(metric)
-            add("figure", metric=metric, bucket=bucket(values), most=values, **once)
+        for metric in (*METRICS, "drain"):
+            add("figure", **_values(metric, steps.bound), **once)
             # The likely figure at a reading holds for half the time to the next.
-            values = np.concatenate([end.of(metric) for end in steps.likely])
-            add("figure", metric=metric, likely=True, bucket=bucket(values), most=values, **twice)
-        for figures in (steps.bound, *steps.likely):
-            add("figure", likely=figures is not steps.bound, **_drain(figures), **once)
+            add("figure", likely=True, **_values(metric, *steps.likely), **twice)
         for metric in METRICS[:2]:
             for horizon_us in window.horizons_us:
                 changes = Changes.of(whole, metric, horizon_us=horizon_us, since_us=window.from_us)
@@ -162,17 +157,14 @@ class _Summary:
             one, other = (end.of(metric) for end in steps.likely)
             add(metric=metric, most=steps.bound.of(metric))
             add(metric=metric, likely=True, most=np.where(one == NA, NA, np.maximum(one, other)))
-        add(**_drain(steps.bound))
+        add(**_values("drain", steps.bound))
 
     def _last(self, add: Add, now: Steps) -> None:
         """Gather the last readings of the hour, or soon after it: the last hour with readings has the last of all."""
-        for likely, figures in ((False, now.bound), (True, now.likely[0])):
-            more: dict[str, Any] = {"likely": likely, "stalled": now.stalled, "cell": self._hour}
-            whose: dict[str, Any] = {"flow": figures.drain_flow, "acks": figures.drain_acks}
-            for metric in (*METRICS, "drain"):
-                values, of = figures.of(metric), whose if metric == "drain" else {}
-                is_known = np.where(values == NA, UNKNOWN, 0)
-                add("now", scope=now.flow, metric=metric, bucket=is_known, most=values, **more, **of)
+        more: dict[str, Any] = {"scope": now.flow, "stalled": now.stalled, "cell": self._hour}
+        for metric in (*METRICS, "drain"):
+            for likely, figures in ((False, now.bound), (True, now.likely[0])):
+                add("now", likely=likely, **_values(metric, figures), **more)
 
     def _since(self, add: Add, whole: Steps) -> None:
         covered = whole.only(whole.covered)
@@ -217,11 +209,16 @@ class _Summary:
             self.gathered.one("role", name=rows.words[code], most=int(site.us[site.name == code].max()))
 
 
-def _drain(figures: Figures) -> dict[str, Any]:
-    """Return how much waits in the outflow that takes longest; the rates of all time tell how long that takes."""
-    is_something = figures.drain > 0  # zero is zero, wherever it is
-    flow, acks = (np.where(is_something, column, 0) for column in (figures.drain_flow, figures.drain_acks))
-    return {"metric": "drain", "bucket": bucket(figures.drain), "most": figures.drain, "flow": flow, "acks": acks}
+def _values(metric: str, *figures: Figures) -> dict[str, Any]:
+    """Return the figures of a metric, one after the other. A drain is how much waits in the outflow that takes longest;
+    the rates of all time tell how long that takes."""
+    most = np.concatenate([each.of(metric) for each in figures])
+    values = {"metric": metric, "bucket": bucket(most), "most": most}
+    if metric != "drain":
+        return values
+    whose = {"flow": [each.drain_flow for each in figures], "acks": [each.drain_acks for each in figures]}
+    # Zero is zero, wherever it is.
+    return values | {name: np.where(most > 0, np.concatenate(column), 0) for name, column in whose.items()}
 
 
 HORIZON_US: Final = 300_000_000

@@ -11,7 +11,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Final
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from dr_ctl.core.document import document, key
+from dr_ctl.core.document import HIDDEN, document, key
 from dr_ctl.core.errors import EnvironmentFault, UsageError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json
@@ -152,23 +152,12 @@ class AgedEstimate:
     `stale_s` of then."""
 
     made_at: datetime
-    age_s: float = field(metadata=key(digits=3))
+    age_s: float = field(compare=False, metadata=key(digits=3))
     data: Mapping[str, Any] = field(metadata=key(flat=True))
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """An estimate as it was made at `made_at`: `data` and `findings` as `rpo estimate` gave them then."""
-
-    made_at: datetime
-    data: dict[str, Any]
-    findings: tuple[dict[str, Json], ...] = ()
-
-    def age_s(self, now: datetime) -> float:
-        return max(0.0, (now - self.made_at).total_seconds())
+    findings: tuple[dict[str, Json], ...] = field(default=(), metadata=HIDDEN)
 
     def as_of(self, now: datetime) -> AgedEstimate:
-        return AgedEstimate(self.made_at, self.age_s(now), self.data)
+        return replace(self, age_s=max(0.0, (now - self.made_at).total_seconds()))
 
 
 def stored_at(history: Path | str, site: str) -> Path:
@@ -193,12 +182,12 @@ def store(history: HistoryLocation, answer: EstimateAnswer, now: datetime) -> No
         raise EnvironmentFault(f"the estimate cannot be stored: {error}") from error
 
 
-def stored(history: HistoryLocation, site: str) -> tuple[Stored | None, list[Finding]]:
+def stored(history: HistoryLocation, site: str) -> tuple[AgedEstimate | None, list[Finding]]:
     """Read the estimate that is kept of a site: on this machine, and where the history is if the first is missing or
     old. The finding names a file that cannot be read."""
-    path, now = stored_at(history.near, site), system().now()
+    path = stored_at(history.near, site)
     near = _kept(partial(path.read_text, encoding="utf-8"), path, site)
-    if history.folder is not None or (near[0] is not None and near[0].age_s(now) < FRESH_S):
+    if history.folder is not None or (near[0] is not None and near[0].age_s < FRESH_S):
         return near
     from dr_ctl.rpo.history.files import read  # noqa: PLC0415 - what reads Parquet takes a tenth of a second
 
@@ -207,14 +196,15 @@ def stored(history: HistoryLocation, site: str) -> tuple[Stored | None, list[Fin
     return max(near, remote, key=lambda kept: kept[0].made_at if kept[0] is not None else _NEVER)
 
 
-def _kept(text_of: Callable[[], str | None], where: Path | str, site: str) -> tuple[Stored | None, list[Finding]]:
+def _kept(text_of: Callable[[], str | None], where: Path | str, site: str) -> tuple[AgedEstimate | None, list[Finding]]:
     """Return the estimate that a file keeps, or None without a file. The finding says that the file cannot be read, is
     of another site, or lacks what a reader shows."""
     try:
         if (text := text_of()) is None:
             return None, []
         kept = json.loads(text)
-        estimate = Stored(datetime.fromisoformat(kept["made_at"]), dict(kept["data"]), tuple(kept["findings"]))
+        made_at = datetime.fromisoformat(kept["made_at"])
+        estimate = AgedEstimate(made_at, 0.0, dict(kept["data"]), tuple(kept["findings"])).as_of(system().now())
         shown = [estimate.data["total"][key].keys() for key in ("loss", "age_s")]
         is_whole = estimate.data["site"] == site and all({"now", "p99"} <= keys for keys in shown)
     except FileNotFoundError:
