@@ -1,6 +1,6 @@
 """The use-cases: the functions take values and ports and return results. `cli` prints, asks and parses words.
 
-A module is loaded when it is named, as in `application.health.check`, so that help and completion stay instant.
+A module is loaded when it is named, as in `application.status.check`, so that help and completion stay instant.
 """
 
 # ruff: noqa: F401, I001 - modules that are named for their types
@@ -8,8 +8,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dr_ctl.application import bundling, deploying, documents, estimates, explaining, health, history, init
-    from dr_ctl.application import installation, maintenance, monitoring, plans, readiness, rehearsing, run, syncing
+    from dr_ctl.application import bundling, deploying, documents, estimates, explaining, history, init
+    from dr_ctl.application import (
+        installation,
+        maintenance,
+        monitoring,
+        plans,
+        readiness,
+        rehearsing,
+        run,
+        status,
+        syncing,
+    )
 
 
 def __getattr__(name: str) -> Any:

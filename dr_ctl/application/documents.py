@@ -39,7 +39,7 @@ _RUN: Final = "application.execution:OperationData"
 DATA: Final[Mapping[str, str]] = {
     "init": "application.init:InitData",
     "validate": "application.readiness:ValidateData application.readiness:OfflineData",
-    "check": "application.health:CheckData",
+    "check": "application.status:CheckData",
     "status": "application.status:StatusData",
     "verify": "application.readiness:VerifyData",
     "plan": "application.plans:PlanData",

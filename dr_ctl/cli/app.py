@@ -143,8 +143,8 @@ def check(
     try:
         within_s = seconds_of("--within", within)
     except UsageError as error:  # 2 would be read as critical
-        return application.health.unknown(error)
-    return application.health.check(session, within_s)
+        return application.status.unknown(error)
+    return application.status.check(session, within_s)
 
 
 @command(app, "explain", example="explain 21")
