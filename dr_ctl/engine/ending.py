@@ -67,6 +67,12 @@ class Facts:
         return self.serving in only and self.roles[self.spec.target] is Role.STANDBY
 
     @property
+    def found_closed(self) -> bool:
+        """A site served before the run, and both are seen closed now: a takeover may have closed it."""
+        closed = all(role in CLOSED for role in self.roles.values())
+        return bool(self.before) and closed and self.spec.operation != operations.FAILOVER
+
+    @property
     def missing(self) -> list[str]:
         """The units that the wanted site does not serve alone."""
         return [unit.name for unit in self.units if unit.serving != self.wanted]
@@ -138,6 +144,8 @@ def _of_asked(facts: Facts, code: ExitCode, text: str) -> End:
             code, undone, text = ExitCode.STRANDED, False, f"{text}, but {facts.roles_text}"
     elif code is ExitCode.OK and not facts.as_before:
         code, text = ExitCode.UNKNOWN, f"{text}, but {facts.roles_text}: look at {facts.source} first"
+    elif undone and facts.found_closed:
+        code, undone, text = ExitCode.STRANDED, False, f"{text}, but {facts.roles_text}"
     elif code is ExitCode.INCOMPLETE and facts.serving != [facts.wanted]:
         code = ExitCode.UNKNOWN if facts.serving else ExitCode.STRANDED
         text = f"{text}; {facts.roles_text}: look at {facts.wanted} first"

@@ -66,6 +66,8 @@ def test_an_end_is_only_ever_told_where_it_was_seen(operation: str, changed: boo
             assert not as_before or code is STRANDED or items.code is code, case
         elif code is OK:
             assert items.code is (OK if as_before else NOT_KNOWN), case
+        elif undone and not lost and {london, paris} <= {*CLOSED}:  # a takeover has closed the source, say
+            assert (items.code, items.undone) == (STRANDED, False), case
         elif code not in CLAIMS:
             assert items == End(code, "it ended", undone), case
         assert items.code is not OK or code is OK, case
@@ -101,6 +103,7 @@ def test_a_success_says_what_came_of_it(
         ("failback", SERVING, SERVING, INCOMPLETE, {}, ": look at paris first"),
         ("swapover", STANDBY, SERVING, OK, IN_PART["paris"], "serves, but not b"),
         ("swapover", SERVING, STANDBY, REVERTED, {"undone": True}, "it ended: london serves again"),
+        ("swapover", STANDBY, STANDBY, REVERTED, {"undone": True, "changed": False}, "is standby, paris is standby"),
         ("failover", UNKNOWN, STANDBY, OK, {"undone": True}, "it ended: no site serves, as before"),
         ("unfence", STANDBY, STANDBY, OK, {"undone": True, "before": ()}, "it ended: no site serves, as before"),
     ],

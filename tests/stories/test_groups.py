@@ -48,7 +48,7 @@ def active(stage: Stage, site: str) -> str | None:
     return next((item.node for item in stage.status().sites if item.name == site and item.active), None)
 
 
-def whole(stage: Stage, site: str, operator: Operator, *, serving: str, node: str = "a") -> None:
+def whole(stage: Stage, site: str, operator: Operator, *, serving: str | None, node: str = "a") -> None:
     """The node is back: a primary is active again, a Classic slave waits. Where clients are kept out, each takeover has
     opened the listener. Of what was consumed right before, counters that ended prove nothing to the agent."""
     stage.start(site, node=node)
@@ -57,8 +57,8 @@ def whole(stage: Stage, site: str, operator: Operator, *, serving: str, node: st
     if topology in WITH_AGENT:
         operator.run("sync", "--go-on")
     if topology == CONTINUITY:  # the plugin has closed it; a message may have lost its copy
-        assert serving != site or operator.run("activate", site, "--yes").code == 0
-    elif serving != site:
+        assert serving not in (site, None) or operator.run("activate", site, "--yes").code == 0
+    elif serving not in (site, None):
         operator.run("fence", site, "--yes")
     until(lambda: ready(operator), why="nothing stands against a move")
 
@@ -119,15 +119,17 @@ def test_a_node_dies_in_the_middle_of_a_step_of_a_move(stage: Stage, operator: O
             more(traffic)
             site, node = places[0], active(stage, places[0]) or ""
             ends.append(moved(stage, operator, step, site, places[1], node))
-            more(traffic)
-            whole(stage, site, operator, serving=ends[-1].document["data"]["pairs"][0]["serving"], node=node)
+            if serving := ends[-1].document["data"]["pairs"][0]["serving"]:
+                more(traffic)
+            whole(stage, site, operator, serving=serving, node=node)
             until(lambda: brought(operator, places[1]), why=f"{places[1]} serves")
             places.reverse()
         more(traffic)
         verdict = traffic.stop(drain_s=60)
     print([(end.code, end.document["summary"]) for end in ends])
 
-    assert {end.code for end in ends} <= {0, 10, 20, 24}, [end.document["summary"] for end in ends]
+    closed = {23} if topology == CONTINUITY else set()  # by the takeover, before the run had changed anything
+    assert {end.code for end in ends} <= {0, 10, 20, 24} | closed, [end.document["summary"] for end in ends]
     assert (verdict.lost, verdict.duplicates, verdict.drained) == ((), (), True)
     # Producers that write to both sites send to each of them all the time.
     assert topology == FANOUT or served(stage) == [("london", "paris")[number % 2] for number in range(len(ends) + 1)]
