@@ -43,7 +43,7 @@ COMMANDS: Final = "removes the plugin's own commands, and no client's message"
 WITHOUT: Final = {
     "artemis/session.py:Documents.delete": OWN,
     "artemis/broker.py:ArtemisRequests.remove": OWN,
-    "bridges/trim.py:draft": PLANNED,
+    "bridges/tools.py:draft_trim": PLANNED,
     "brokersync/procedure.py:_move_duplicates": ASIDE,
     "brokersync/procedure.py:put_back": BACK,
     "brokersync/procedure.py:plan_move": PLANNED,

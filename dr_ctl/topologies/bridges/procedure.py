@@ -20,10 +20,9 @@ from dr_ctl.engine.plan import ALL, Call, Goal, PlannedStep, in_phase
 from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext, StepPlan, Unknown
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.artemis import beans
-from dr_ctl.topologies.bridges import trim
 from dr_ctl.topologies.bridges.checks import CHECKS
 from dr_ctl.topologies.bridges.reading import READS, LinkEnds
-from dr_ctl.topologies.bridges.tools import BridgesTools, copies_done, done_at, ids_lacking, ids_left, lacking
+from dr_ctl.topologies.bridges.tools import TRIM, BridgesTools, copies_done, done_at, ids_lacking, ids_left, lacking
 from dr_ctl.topologies.bridges.view import Bridge, BrokerView, Chosen, every_unit
 from dr_ctl.topologies.common import receipts, wants
 from dr_ctl.topologies.common.calls import call, holds, pause, request, resume, still, switch_listener, switched
@@ -431,7 +430,6 @@ def restart_link(tools: BridgesTools, step: PlannedStep, move: Move, context: St
 UNDO_SHIPPING: Final = Undo(source=(wants.links_as_before,))
 HOLDS: Final = "the returned site holds something for this one"
 WAS_PAUSED: Final = "it was paused while the residue came"
-COMPARE_WITHIN_S: Final = 30.0  # the time limit of one look at the messages of a serving broker
 
 
 def _served(at: AtBroker) -> Iterator[Queue]:
@@ -500,7 +498,7 @@ def reinstate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepC
     # before any message is delivered.
     for serving, returned in pairs if any(made.goal is Goal.PAUSE for made in step.calls) else ():
         try:
-            findings += done_at((returned, serving), serving.read(), timeout_s=COMPARE_WITHIN_S)
+            findings += done_at((returned, serving), serving.read())
         except NotRead as error:
             findings.append(found("DR-RECONCILE-004.not_compared", why=error))
     tools.reach(DELIVERED, move, context)
@@ -565,7 +563,7 @@ PROCEDURE: Final[Procedure[Snapshot[BrokerView], BridgesTools]] = {
     "activate": VerbHandler(draft_activate, activate, Undo(target=(units_as_before,))),
     "unfence": VerbHandler(draft_unfence, unfence, Undo(source=(units_as_before, paused_as_before))),
     "restart-link": VerbHandler(draft_restart, restart_link, UNDO_SHIPPING),
-    "trim": VerbHandler(trim.draft, trim.act),
+    "trim": TRIM,
     # These verbs reinstate a lost site.
     "residue": VerbHandler(draft_of_returned, residue),
     "reinstate": VerbHandler(draft_reinstate, reinstate, UNDO_REINSTATE),
