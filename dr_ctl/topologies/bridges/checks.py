@@ -14,8 +14,7 @@ from dr_ctl.engine.operations import FAILBACK
 from dr_ctl.engine.plan import Spec
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.artemis.broker import ASIDE, fenced, lock_states, of_link_users
-from dr_ctl.topologies.bridges.messages import COMPARED
-from dr_ctl.topologies.bridges.view import ORIGIN, BrokerView, Flow
+from dr_ctl.topologies.bridges.view import COMPARED, ORIGIN, BrokerView, Flow
 from dr_ctl.topologies.common import reasons
 from dr_ctl.topologies.common.checks import Case, Checks, Named, of_listeners, of_pair, of_queues
 from dr_ctl.topologies.common.gate import accepting

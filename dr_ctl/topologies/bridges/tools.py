@@ -21,9 +21,8 @@ from dr_ctl.jolokia.client import Read
 from dr_ctl.jolokia.http import BadValue
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.artemis.reading import Origin, identity
-from dr_ctl.topologies.bridges.messages import COMPARED, NUMBER, PAGE, Message, listed, pages
-from dr_ctl.topologies.bridges.reading import LinkEnds, Observer, Session
-from dr_ctl.topologies.bridges.view import ORIGIN, BrokerView, Chosen, every_unit
+from dr_ctl.topologies.bridges.reading import NUMBER, PAGE, LinkEnds, Message, Observer, Session, listed, pages
+from dr_ctl.topologies.bridges.view import COMPARED, ORIGIN, BrokerView, Chosen, every_unit
 from dr_ctl.topologies.common.calls import batches, call, request, still
 from dr_ctl.topologies.common.consumed import Consumed, done_in_both_stores
 from dr_ctl.topologies.common.gate import Gate, PairReading, counters_changed

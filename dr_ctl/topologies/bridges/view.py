@@ -19,6 +19,7 @@ from dr_ctl.topologies.common.view import Acceptor, Connection, Link, Queue, Rep
 from dr_ctl.topologies.topology import LinkSnapshot, Stake, drain_s
 
 ORIGIN: Final = "ARTEMIS_MESSAGE_ORIGIN"
+COMPARED: Final = 1000  # so many messages of a queue are looked for in its copy, one by one
 Chosen = Callable[[str | None], bool]
 """Chooses units: those that are asked for, or those still to move."""
 

@@ -24,11 +24,10 @@ from dr_ctl.settings.model import Drain, Queues
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.bridges import procedure
 from dr_ctl.topologies.bridges.checks import CHECKS, SKIPS_PER_S
-from dr_ctl.topologies.bridges.messages import COMPARED, _latest_s, _message
 from dr_ctl.topologies.bridges.procedure import WAS_PAUSED
-from dr_ctl.topologies.bridges.reading import BridgesSnapshot, joined, with_idle
+from dr_ctl.topologies.bridges.reading import BridgesSnapshot, _latest_s, _message, joined, with_idle
 from dr_ctl.topologies.bridges.tools import ids_lacking, ids_left
-from dr_ctl.topologies.bridges.view import ORIGIN, Bridge, BrokerView, Divert, Flow
+from dr_ctl.topologies.bridges.view import COMPARED, ORIGIN, Bridge, BrokerView, Divert, Flow
 from dr_ctl.topologies.common.calls import debt_name
 from dr_ctl.topologies.common.checks import Case
 from dr_ctl.topologies.common.idstore import NotRead, Store
