@@ -186,20 +186,14 @@ class ListenersAndRoles(Fence):
         asked = self.view.requests.of_server((operation, (name,)))
         return call(self.view, goal, name, asked, f"{goal.value} lock coordinator {name}", when)
 
-    def revoking(self, when: str | None = None) -> list[Call]:
-        return self.keeping_out(self.matches, when)
-
-    def granting(self, when: str | None = None) -> list[Call]:
-        return self.letting_in(self.matches, when)
-
     @property
     def needs_reload(self) -> bool:
         """Say whether a removed match leaves rights that keep the roles out until broker.xml is read again."""
         return self.view.usual is not None and not self.view.lets_in_by(self.view.usual)
 
-    def keeping_out(self, matches: Sequence[str], when: str | None = None) -> list[Call]:
+    def revoking(self, when: str | None = None, matches: Sequence[str] | None = None) -> list[Call]:
         """Take the clients' roles' rights away, and no others; without `when`, only where they have some now."""
-        lasting = self.view.config.lasting
+        lasting, matches = self.view.config.lasting, self.matches if matches is None else matches
         if lasting is None:
             return []
         calls = []
@@ -214,9 +208,9 @@ class ListenersAndRoles(Fence):
             calls.append(call(self.view, Goal.REVOKE, match, self._saying(match, words), summary, when))
         return calls
 
-    def letting_in(self, matches: Sequence[str], when: str | None = None) -> list[Call]:
+    def granting(self, when: str | None = None, matches: Sequence[str] | None = None) -> list[Call]:
         """Give the clients' roles their rights back. Without `when`, only where they are taken away now."""
-        lasting = self.view.config.lasting
+        lasting, matches = self.view.config.lasting, self.matches if matches is None else matches
         if lasting is None:
             return []
         view, roles, server = self.view, ", ".join(lasting.roles), beans.server(self.view.broker)

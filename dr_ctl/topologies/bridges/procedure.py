@@ -51,14 +51,14 @@ def close_calls(view: BrokerView, units: Sequence[str]) -> list[Call]:
     queues, and end the connections of consumers. The bridges' role keeps its rights, because one bridge that is refused
     a right stops every bridge of the broker. Queues that a quiesce has paused stay paused."""
     pauses = [_dispatch(view, Goal.CLOSE, queue, NOT_PAUSED) for unit in units for queue in view.queues_of(unit)]
-    return [*view.fence.keeping_out(units), *pauses, *(_cut(view, unit) for unit in units)]
+    return [*view.fence.revoking(matches=units), *pauses, *(_cut(view, unit) for unit in units)]
 
 
 def open_calls(view: BrokerView, units: Sequence[str], when: str | None = None) -> list[Call]:
     """Let queues deliver in the step's first part, `listeners`, and clients' roles in in its last part, `admit`."""
     queues = [queue for unit in units for queue in view.queues_of(unit)]
     resumes = [_dispatch(view, Goal.OPEN, queue, when) for queue in queues if when is not None or queue.paused]
-    return [*in_phase("listeners", resumes), *in_phase("admit", view.fence.letting_in(units, when))]
+    return [*in_phase("listeners", resumes), *in_phase("admit", view.fence.granting(when, units))]
 
 
 def units_as_before(at: AtBroker) -> Iterator[Call]:
@@ -71,14 +71,14 @@ def units_as_before(at: AtBroker) -> Iterator[Call]:
     revoked, granted = at.named_by_calls(Goal.REVOKE), at.named_by_calls(Goal.GRANT)
     let_in = [unit for unit in before if unit not in out and (unit in revoked or view.kept_out(unit))]
     out = [unit for unit in out if unit in granted or not view.kept_out(unit)]
-    yield from view.fence.keeping_out(out, "they are let in")
+    yield from view.fence.revoking("they are let in", out)
     yield from at.to_send(_dispatch(view, Goal.CLOSE, queue, NOT_PAUSED) for _, queue in queues if queue.name in held)
     yield from (
         _cut(view, unit) for unit in out
     )  # a client that connected meanwhile would wait at the closed queue for ever
     opens = at.to_send(_dispatch(view, Goal.OPEN, queue, PAUSED) for _, queue in queues if queue.name not in held)
     yield from in_phase("listeners", opens)
-    yield from in_phase("admit", view.fence.letting_in(let_in, "they are kept out"))
+    yield from in_phase("admit", view.fence.granting("they are kept out", let_in))
 
 
 def _dispatch(view: BrokerView, goal: Goal, queue: Queue, when: str | None) -> Call:
