@@ -58,7 +58,7 @@ class Site:
         return reply
 
     def do(self, call: Call) -> None:
-        wanted = change(call)
+        wanted = change(call.request)
         request = Request(
             "exec", wanted.bean, wanted.operation, tuple(wanted.arguments), None, ignore_errors=False, echo=None
         )

@@ -33,69 +33,9 @@ UPDATE_FILTERED: Final = (
     f"updateQueue({_TEXT},{_TEXT},{_TEXT},java.lang.Integer,java.lang.Boolean,java.lang.Boolean,java.lang.Boolean,"
     f"java.lang.Integer,java.lang.Boolean,java.lang.Integer,java.lang.Long,{_TEXT})"
 )
-Operation = tuple[str, tuple[Json, ...]]
-
-
-class BrokerStore:
-    """The operations that write documents at a broker, and the way their text is read back, for versions that take a
-    queue's whole configuration in one call. `attributes` are read of the queue, its name included; `shown` lets the
-    broker's management show the queue of a document."""
-
-    attributes: ClassVar[tuple[str, ...]] = ("Name", "User", "InternalQueue")
-
-    def __init__(self, shown: Mapping[str, bool] = MappingProxyType({})) -> None:
-        self.shown = dict[str, str | bool | int](shown)
-
-    def create(self, name: str, text: str, *, kind: str | None = None) -> Operation:
-        """Write a document down. One of a numbered `kind` may not exist yet, and shares the kind's address."""
-        if kind is not None:
-            return CREATE, (json.dumps(_numbered(name, _lasting(text), kind) | self.shown),)
-        return CREATE_QUEUE, (json.dumps(internal_queue(name, _lasting(text)) | self.shown), True)
-
-    def update(self, name: str, text: str, *, kind: str) -> Operation:
-        # Send all fields: a field left out would be set to its default.
-        return UPDATE, (json.dumps(_numbered(name, _lasting(text), kind) | self.shown),)
-
-    def probe(self, name: str) -> Operation:
-        # Neither an internal queue nor its messages reach the peer, whatever the link's address filter says.
-        return CREATE_QUEUE, (json.dumps({**_QUEUE, "name": name, "address": name, "durable": False}), True)
-
-    def canary(self, name: str) -> Operation:
-        queue = {"name": name, "address": name, "routing-type": "ANYCAST", "durable": True, "auto-delete": False}
-        return CREATE_QUEUE, (json.dumps(queue), True)
-
-    def text(self, fields: Fields) -> str:
-        return fields.any_text("User")
-
-    def is_own(self, _bean: str, fields: Fields) -> bool:
-        """Say whether only management can have made it: clients may create queues of any name."""
-        # A version that lacks the attribute cannot be asked.
-        return not fields.has("InternalQueue") or fields.flag("InternalQueue")
-
-
-IN_USER: Final = BrokerStore()
 # Some versions' management shows no queue of the broker's own.
-IN_SHOWN: Final = BrokerStore({"internal": False})
 SHOWS_INTERNAL: Final = (2, 32)
 _QUEUE: Final[dict[str, str | bool | int]] = {"routing-type": "ANYCAST", "durable": True, "internal": True}
-
-
-def _lasting(text: str) -> str:
-    """Return JSON without the signs at which a broker that starts splits `user=TEXT;` from its journal."""
-    return text.replace("=", r"\u003d").replace(";", r"\u003b")
-
-
-def _numbered(name: str, text: str, kind: str) -> dict[str, str | bool | int]:
-    """Return a numbered document's queue. A kind shares an address: a removed queue leaves its address behind."""
-    nobodys = {"max-consumers": 0, "purge-on-no-consumers": False, "exclusive": False}
-    return {**internal_queue(name, text), "address": kind, "auto-create-address": True, **nobodys}
-
-
-def internal_queue(name: str, user: str) -> dict[str, str | bool | int]:
-    """Return the configuration of a document's queue: durable, and never mirrored."""
-    return {"name": name, "address": name, **_QUEUE, "auto-delete": False, "user": user}
-
-
 PAUSE_LASTING: Final = "pause(boolean)"
 MOVE: Final = "moveMessage(long,java.lang.String)"
 REVOKE: Final = f"addSecuritySettings({','.join([_TEXT] * 11)})"
@@ -110,10 +50,16 @@ STOP_LOCK: Final = f"stopLockCoordinator({_TEXT})"
 
 @dataclass(frozen=True, slots=True)
 class ArtemisRequests(Requests):
-    document_queue: BrokerStore
+    """The requests to a broker, whose documents are queues: it takes a queue's whole configuration in one call, and the
+    queue's user is the text. `attributes` are read of such a queue, its name included. Where the management does not
+    show the broker's own queues, a document's queue is none of them."""
 
-    def of_server(self, operation: Operation) -> Request:
-        return request(beans.server(self.broker), *operation)
+    attributes: ClassVar[tuple[str, ...]] = ("Name", "User", "InternalQueue")
+
+    shows_internal: bool = True
+
+    def of_server(self, operation: str, *arguments: Json) -> Request:
+        return request(beans.server(self.broker), operation, arguments)
 
     def queues(self, beginning: str) -> str:
         return beans.queues_beginning(self.broker, beginning)
@@ -121,18 +67,51 @@ class ArtemisRequests(Requests):
     def pause(self, queue: Queue, *, lasting: bool = False) -> Request:
         return request(queue.bean, PAUSE_LASTING, (True,)) if lasting else request(queue.bean, PAUSE)
 
+    def create(self, name: str, text: str, *, kind: str | None = None) -> Request:
+        """Write a document down. One of a numbered `kind` may not exist yet, and shares the kind's address."""
+        if kind is not None:
+            return self.of_server(CREATE, self._numbered(name, text, kind))
+        return self.of_server(CREATE_QUEUE, self._configured(name, text), True)
+
+    def update(self, name: str, text: str, *, kind: str) -> Request:
+        # Send all fields: a field left out would be set to its default.
+        return self.of_server(UPDATE, self._numbered(name, text, kind))
+
     def write(self, name: str, text: str | None) -> Request:
-        operation, arguments = self.document_queue.create(name, text or "")
-        return self.of_server((operation, arguments if text is not None else (name,)))
+        made = self.create(name, text or "")
+        return made if text is not None else {**made, "arguments": [name]}
 
     def remove(self, name: str) -> Request:
-        return self.of_server((DESTROY_QUEUE, (name, True)))
+        return self.of_server(DESTROY_QUEUE, name, True)
 
     def probe(self, name: str) -> Request:
-        return self.of_server(self.document_queue.probe(name))
+        # Neither an internal queue nor its messages reach the peer, whatever the link's address filter says.
+        queue = {**_QUEUE, "name": name, "address": name, "durable": False}
+        return self.of_server(CREATE_QUEUE, json.dumps(queue), True)
 
     def canary(self, name: str) -> Request:
-        return self.of_server(self.document_queue.canary(name))
+        queue = {"name": name, "address": name, "routing-type": "ANYCAST", "durable": True, "auto-delete": False}
+        return self.of_server(CREATE_QUEUE, json.dumps(queue), True)
+
+    def _numbered(self, name: str, text: str, kind: str) -> str:
+        """Return a numbered document's queue. A kind shares an address: a removed queue leaves its address behind."""
+        nobodys = {"max-consumers": 0, "purge-on-no-consumers": False, "exclusive": False}
+        return self._configured(name, text, {"address": kind, "auto-create-address": True, **nobodys})
+
+    def _configured(self, name: str, text: str, more: Mapping[str, Json] = MappingProxyType({})) -> str:
+        """Return the configuration of a document's queue: durable, and never mirrored. A broker that starts splits
+        `user=TEXT;` from its journal, so the JSON of the text is without these signs."""
+        user = text.replace("=", r"\u003d").replace(";", r"\u003b")
+        queue = {"name": name, "address": name, **_QUEUE, "auto-delete": False, "user": user, **more}
+        return json.dumps(queue if self.shows_internal else {**queue, "internal": False})
+
+    def text(self, fields: Fields) -> str:
+        return fields.any_text("User")
+
+    def is_own(self, _bean: str, fields: Fields) -> bool:
+        """Say whether only management can have made it: clients may create queues of any name."""
+        # A version that lacks the attribute cannot be asked.
+        return not fields.has("InternalQueue") or fields.flag("InternalQueue")
 
 
 STILL_OUT: Final = "the broker still keeps them out"
@@ -183,7 +162,7 @@ class ListenersAndRoles(Fence):
 
     def _of_lock(self, goal: Goal, name: str, when: str | None) -> Call:
         operation = START_LOCK if goal is Goal.START else STOP_LOCK
-        asked = self.view.requests.of_server((operation, (name,)))
+        asked = self.view.requests.of_server(operation, name)
         return call(self.view, goal, name, asked, f"{goal.value} lock coordinator {name}", when)
 
     @property
@@ -213,14 +192,14 @@ class ListenersAndRoles(Fence):
         lasting, matches = self.view.config.lasting, self.matches if matches is None else matches
         if lasting is None:
             return []
-        view, roles, server = self.view, ", ".join(lasting.roles), beans.server(self.view.broker)
+        view, roles, of_server = self.view, ", ".join(lasting.roles), self.view.requests.of_server
         matches = [match for match in matches if when is not None or not view.lets_in(match)]
-        lets_in = ((match, request(server, LET_IN, (match,))) for match in matches)
+        lets_in = ((match, of_server(LET_IN, match)) for match in matches)
         calls = [
             call(view, Goal.GRANT, match, asked, f"let role {roles} in to {match}", when) for match, asked in lets_in
         ]
         if calls:
-            calls.append(call(view, Goal.GRANT, ALL, request(server, RELOAD), "read broker.xml again", STILL_OUT))
+            calls.append(call(view, Goal.GRANT, ALL, of_server(RELOAD), "read broker.xml again", STILL_OUT))
         for match in filter(self._noted, matches):
             asked, summary = self._saying(match, self._before(match)), "the rights from before the fence"
             calls.append(call(view, Goal.RESTORE, match, asked, f"give the roles at {match} {summary}", OTHERWISE))
@@ -252,7 +231,7 @@ class ListenersAndRoles(Fence):
         views = any(word in _VIEWS for may in words.values() for word in may)
         every = (*_WORDS, *(_VIEWS if views else ()))
         listed = [",".join(role for role, may in words.items() if word in may) for word in every]
-        return request(beans.server(self.view.broker), REVOKE_WITH_VIEWS if views else REVOKE, (match, *listed))
+        return self.view.requests.of_server(REVOKE_WITH_VIEWS if views else REVOKE, match, *listed)
 
 
 def _words(grants: Grants) -> dict[str, frozenset[str]]:
@@ -369,6 +348,8 @@ def others(remote: Iterable[Connection], peer: Broker | None) -> list[Connection
 
 @dataclass(frozen=True, slots=True)
 class ArtemisBroker(Broker):
+    requests_of: ClassVar[type[ArtemisRequests]] = ArtemisRequests
+
     group: Group = field(default=ALONE, kw_only=True)
     coordinators: tuple[Coordinator, ...] = field(default=(), kw_only=True)
 
@@ -441,10 +422,6 @@ class ArtemisBroker(Broker):
         return ListenersAndRoles(self)
 
     @property
-    def document_queue(self) -> BrokerStore:
-        return IN_USER if self.is_since(*SHOWS_INTERNAL) else IN_SHOWN
-
-    @property
     def stays(self) -> Sequence[str]:
         """Describe what MQTT keeps at the broker, which no link brings over."""
         retained = {queue.name.removeprefix(MQTT_RETAINED): queue.depth for queue in self.queues if queue.retained}
@@ -456,7 +433,7 @@ class ArtemisBroker(Broker):
 
     @property
     def requests(self) -> ArtemisRequests:
-        return ArtemisRequests(self.broker, self.document_queue)
+        return self.requests_of(self.broker, self.is_since(*SHOWS_INTERNAL))
 
 
 B_co = TypeVar("B_co", bound=ArtemisBroker, covariant=True)

@@ -15,7 +15,7 @@ from dr_ctl.jolokia.client import READ_S, Answer, Listing, Post, Query, Read, Re
 from dr_ctl.jolokia.http import BadValue, NoSuchBean, OperationFailed, PolicyRefused
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.artemis import beans
-from dr_ctl.topologies.artemis.broker import EVERY, IN_USER, ArtemisBroker, BrokerStore, Coordinator, Group
+from dr_ctl.topologies.artemis.broker import EVERY, ArtemisBroker, ArtemisRequests, Coordinator, Group
 from dr_ctl.topologies.common.calls import BROKERS, DOCUMENT, OWN
 from dr_ctl.topologies.common.session import ReadScope
 from dr_ctl.topologies.common.view import Acceptor, Broker, Connection, Consumer, Grants, Queue
@@ -70,11 +70,11 @@ def everything(column: str) -> tuple[str, int, int]:
 @dataclass(frozen=True, slots=True)
 class Dialect:
     """The attributes that versions of the broker take: those of the server beside those that all have, and those of its
-    process. `documents` says how documents are kept, None where a listing of the topology tells."""
+    process. Without `documents`, a listing of the topology tells of these."""
 
     server: tuple[str, ...] = ("Active", "CurrentTimeMillis")
     runtime: tuple[str, ...] = ("StartTime",)
-    documents: BrokerStore | None = IN_USER
+    documents: bool = True
 
 
 class CommonQuestions:
@@ -85,7 +85,7 @@ class CommonQuestions:
         self, post: Post, broker: str, dialect: Dialect, *, clients: bool = True, known: ArtemisBroker | None = None
     ) -> None:
         server, whole = beans.server(broker), known is None
-        self._dialect, self._known = dialect, known
+        self._dialect, self._known, self._requests = dialect, known, ArtemisRequests(broker)
         more = ("Version", "NodeID", *LIMITS, *GROUP) if whole else ()
         self._itself = post.ask(Read(server, tuple(dict.fromkeys((*dialect.server, *more)))))
         self._topology = post.ask(Query(server, Listing.TOPOLOGY)) if whole else None
@@ -94,8 +94,8 @@ class CommonQuestions:
         # Each is asked for by its name: a pattern makes the broker go through the names of all its queues too.
         own = {*known.listeners, *known.link.listeners} if known is not None else set()
         self._listeners = {acceptor.name: post.ask(Read(acceptor.bean, ("Started",))) for acceptor in own}
-        documents = dialect.documents if whole else None
-        self._kept = post.ask(Read(beans.documents(broker), documents.attributes)) if documents is not None else None
+        kept = Read(beans.documents(broker), self._requests.attributes)
+        self._kept = post.ask(kept) if dialect.documents and whole else None
         asked = (
             Query(server, Listing.CONNECTIONS, everything("implementation")),
             Query(server, Listing.CONSUMERS, everything("id")),
@@ -148,8 +148,8 @@ class CommonQuestions:
             "disk_used": disk_used(server),
             "obstacles": limits_of_server(server, self.now_ms - self._start_ms),
         }
-        if self._kept is not None and dialect.documents is not None:
-            values |= documents(dialect.documents, self._kept.beans())
+        if self._kept is not None:
+            values |= documents(self._requests, self._kept.beans())
         if self._clients is not None:
             connections, consumers, prepared_ = self._clients
             values["connections"] = tuple(map(connection, rows(connections)))
@@ -205,16 +205,16 @@ def as_expected(url: str, what: str = "a listing") -> Iterator[None]:
         raise BadValue(f"{url}: {what} is not as expected: {type(error).__name__}: {error}") from error
 
 
-def documents(document_queue: BrokerStore, queues: Iterable[tuple[str, Fields]]) -> dict[str, Any]:
+def documents(requests: ArtemisRequests, queues: Iterable[tuple[str, Fields]]) -> dict[str, Any]:
     """Return dr-ctl's own documents, and queues of such names that clients can have made, by the names of a view."""
     own: dict[str, str] = {}
     forged = []
     for bean, fields in queues:
         name = beans.parts(bean)["queue"]
-        if DOCUMENT.match(name) and not document_queue.is_own(bean, fields):
+        if DOCUMENT.match(name) and not requests.is_own(bean, fields):
             forged.append(name)
         else:
-            own[name] = document_queue.text(fields)
+            own[name] = requests.text(fields)
     return {"documents": own, "forged": tuple(sorted(forged))}
 
 

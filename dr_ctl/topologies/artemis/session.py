@@ -4,18 +4,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from dr_ctl.core.model import Json
 from dr_ctl.core.system import boottime_s
 from dr_ctl.engine.lease import NOBODYS, Forbidden, Store
-from dr_ctl.jolokia.client import Answer, Change, Listing, Query, Read, Reader, Transport, make_changes
+from dr_ctl.jolokia.client import Answer, Listing, Query, Read, Reader, Transport, make_changes
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.artemis import ArtemisBroker
 from dr_ctl.topologies.artemis import beans, reading
-from dr_ctl.topologies.artemis.broker import DELETE, B_co
+from dr_ctl.topologies.artemis.broker import DELETE, ArtemisRequests, B_co
 from dr_ctl.topologies.common import session
-from dr_ctl.topologies.common.calls import OWN, numbered
+from dr_ctl.topologies.common.calls import OWN, Request, numbered
 from dr_ctl.topologies.common.group import Family, NodeAnswer
-from dr_ctl.topologies.common.session import ReadScope
+from dr_ctl.topologies.common.session import ReadScope, change
 from dr_ctl.topologies.common.view import Config
 
 READ_S: Final = 2.0
@@ -96,12 +95,11 @@ class Documents:
             self._wire.close()
 
     def read(self, kind: str) -> tuple[int, Sequence[tuple[int, str]]]:
-        names = self._session.last_view()
-        documents = names.document_queue
-        asked = [self._session.clock(names.broker), Read(beans.documents(names.broker), documents.attributes)]
+        requests = self._requests
+        asked = [self._session.clock(requests.broker), Read(beans.documents(requests.broker), requests.attributes)]
         now, listed = Reader(self._open()).read(asked, timeout_s=READ_S)
         texts = {
-            row.any_text("Name"): documents.text(row) if documents.is_own(bean, row) else NOBODYS
+            row.any_text("Name"): requests.text(row) if requests.is_own(bean, row) else NOBODYS
             for bean, row in listed.beans()
         }
         return self._session.clock_ms(now), numbered(texts, kind)
@@ -114,29 +112,33 @@ class Documents:
         return boottime_s() - began, view.now_ms, numbered(texts, kind)
 
     def create(self, kind: str, number: int, text: str) -> bool:
-        address, documents = f"{OWN}{kind}.{self.site}", self._session.last_view().document_queue
-        answer = self._change(*documents.create(f"{address}.{number}", text, kind=address))
+        address = f"{OWN}{kind}.{self.site}"
+        answer = self._change(self._requests.create(f"{address}.{number}", text, kind=address))
         if answer.error is not None and _EXISTS not in str(answer.error):
             raise Forbidden(str(answer.error))
         return answer.error is None
 
     def update(self, kind: str, number: int, text: str) -> None:
-        address, documents = f"{OWN}{kind}.{self.site}", self._session.last_view().document_queue
-        self._change(*documents.update(f"{address}.{number}", text, kind=address)).value()
+        address = f"{OWN}{kind}.{self.site}"
+        self._change(self._requests.update(f"{address}.{number}", text, kind=address)).value()
 
     def delete(self, kind: str, number: int) -> None:
-        self._change(DELETE, (f"{OWN}{kind}.{self.site}.{number}",)).value()
+        self._change(self._requests.of_server(DELETE, f"{OWN}{kind}.{self.site}.{number}")).value()
 
     def why_forbidden(self) -> str | None:
         """Ask whether this user may create documents, without trying; return None too where nobody can tell."""
-        server = beans.server(self._session.last_view().broker)
+        server = beans.server(self._requests.broker)
         asked = Query(beans.SECURITY, Listing.MAY_CALL, (server, "createQueue", ["java.lang.String"]))
         answer = Reader(self._open()).read([asked], timeout_s=READ_S)[0]
         return "this user may not create queues" if answer.error is None and answer.value() is False else None
 
-    def _change(self, operation: str, arguments: tuple[Json, ...]) -> Answer:
-        server = beans.server(self._session.last_view().broker)
-        return make_changes(self._open(), [Change(server, operation, arguments)], timeout_s=WRITE_S)[0]
+    @property
+    def _requests(self) -> ArtemisRequests:
+        requests: ArtemisRequests = self._session.last_view().requests
+        return requests
+
+    def _change(self, asked: Request) -> Answer:
+        return make_changes(self._open(), [change(asked)], timeout_s=WRITE_S)[0]
 
     def _open(self) -> Transport:
         if self._wire is None:

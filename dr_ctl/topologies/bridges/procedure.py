@@ -19,13 +19,12 @@ from dr_ctl.engine.operations import FAILBACK, FENCE
 from dr_ctl.engine.plan import ALL, Call, Goal, PlannedStep, in_phase
 from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext, StepPlan, Unknown
 from dr_ctl.engine.runbook import RunbookStep
-from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.bridges.checks import CHECKS
 from dr_ctl.topologies.bridges.reading import READS, LinkEnds
 from dr_ctl.topologies.bridges.tools import TRIM, BridgesTools, copies_done, done_at, ids_lacking, ids_left, lacking
 from dr_ctl.topologies.bridges.view import Bridge, BrokerView, Chosen, every_unit
 from dr_ctl.topologies.common import receipts, wants
-from dr_ctl.topologies.common.calls import call, holds, pause, request, resume, still, switch_listener, switched
+from dr_ctl.topologies.common.calls import call, holds, pause, resume, still, switch_listener, switched
 from dr_ctl.topologies.common.idstore import NotRead
 from dr_ctl.topologies.common.reasons import paused_at
 from dr_ctl.topologies.common.recipe import Procedure, Undo, VerbHandler
@@ -88,7 +87,7 @@ def _dispatch(view: BrokerView, goal: Goal, queue: Queue, when: str | None) -> C
 
 
 def _cut(view: BrokerView, unit: str) -> Call:
-    asked = request(beans.server(view.broker), CUT, (unit,))
+    asked = view.requests.of_server(CUT, unit)
     return call(view, Goal.CUT, unit, asked, f"end the connections that consume {unit}", "somebody consumes it")
 
 

@@ -269,6 +269,8 @@ class BrokerView(ArtemisBroker):
     origin, and that no divert copied. `unannounced` names messages in a returned site's buffers that its consumers have
     done and no id announces, so that clients do them again; None if nobody can tell."""
 
+    requests_of = Requests
+
     flows: tuple[Flow, ...]
     ids: Flow | None
     arrived: tuple[Queue, ...]
@@ -385,10 +387,6 @@ class BrokerView(ArtemisBroker):
     def ids_to_ship(self) -> int | None:
         """Count the processed ids that the peer does not have yet: their messages are duplicates there."""
         return self.ids.to_ship if self.ids is not None else None
-
-    @property
-    def requests(self) -> Requests:
-        return Requests(self.broker, self.document_queue)
 
     def is_idle(self, unit: str, peer: BrokerView) -> bool:
         """Say whether clients work on a unit at the peer alone, where nothing keeps them out at either site."""

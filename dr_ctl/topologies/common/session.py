@@ -21,7 +21,7 @@ from dr_ctl.processes.secrets import resolve
 from dr_ctl.settings.model import Grouped, Installation, ManagedBroker, Node
 from dr_ctl.settings.parts import Secret
 from dr_ctl.stomp_io.address import Closed, Connected, Login, LoginResult, RoundTrip, StompAccount, parse_address
-from dr_ctl.topologies.common.calls import items
+from dr_ctl.topologies.common.calls import Request, items
 from dr_ctl.topologies.common.group import Family, Group, GroupWire, NobodyActive, Process, Unserved
 from dr_ctl.topologies.common.snapshot import V_co
 from dr_ctl.topologies.common.view import Config
@@ -84,8 +84,7 @@ def account(
     )
 
 
-def change(call: Call) -> Change:
-    asked = call.request
+def change(asked: Request) -> Change:
     return Change(str(asked["bean"]), str(asked["operation"]), tuple(items(asked, "arguments")))
 
 
@@ -199,7 +198,7 @@ class Session(ABC, Generic[V_co]):
         """Send calls to every active node, on a connection of their own: a change never waits behind a reading."""
         if self._changing is None:
             self._changing = self.wire(every=True)
-        answers = make_changes(self._changing, [change(call) for call in calls])
+        answers = make_changes(self._changing, [change(call.request) for call in calls])
         return [Done("answered") if answer.error is None else Failed(str(answer.error)) for answer in answers]
 
     def close(self) -> None:

@@ -40,7 +40,7 @@ _FLOW: Final = (
     "SubjectQueueName", "SubjectAddressName", "OutflowMirrorName", "OutflowAcksName", "InflowMirrorName",
     "InflowAcksName", "OutflowMirrorBridgeName", "OutflowAcksBridgeName", "TargetBridgeName",
 )  # fmt: skip
-_DIALECT: Final = artemis.Dialect(("NodeID",), ("StartTime", "Uptime"), documents=None)
+_DIALECT: Final = artemis.Dialect(("NodeID",), ("StartTime", "Uptime"), documents=False)
 
 
 def service_bean(broker: str) -> str:
@@ -106,7 +106,7 @@ def read(reader: Reader, *, pair: str, site: str, config: Config, broker: str, t
             commands=commands,
         )
         queues_now = _as_listed(reader, view.queues, timeout_s)
-        return replace(view, **artemis.documents(view.document_queue, own), queues=queues_now)
+        return replace(view, **artemis.documents(view.requests, own), queues=queues_now)
 
 
 def refresh(reader: Reader, view: SiteView, *, timeout_s: float) -> SiteView:

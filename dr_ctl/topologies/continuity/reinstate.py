@@ -11,7 +11,6 @@ from dr_ctl.core.model import Finding, Json, Severity, brief, total
 from dr_ctl.core.notation import if_known
 from dr_ctl.engine.plan import ALL, Call, Goal, PlannedStep, in_phase
 from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext
-from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.broker import CREATE_FILTERED
 from dr_ctl.topologies.common import wants
 from dr_ctl.topologies.common.calls import call, left_of, pause, quarantine_queue, request, resume, switched
@@ -114,8 +113,8 @@ def _set_aside(at: AtBroker) -> Iterator[Call]:
     """Plan to take out the messages that lie at the returned site alone once everything has arrived."""
     view, most = at.view, len(at.view.flows)
     when = f"messages lie only at {view.site}: it did them, or they were done at {at.move.source}"
-    name, server = quarantine_queue(view.site, "…"), beans.server(view.broker)
-    created, moved = request(server, CREATE_FILTERED, (name,)), request(server, copies.MOVE_ALL, ("…", name))
+    name, of_server = quarantine_queue(view.site, "…"), view.requests.of_server
+    created, moved = of_server(CREATE_FILTERED, name), of_server(copies.MOVE_ALL, "…", name)
     yield call(view, Goal.WRITE, name, created, f"create {name}", when, most)
     yield call(view, Goal.MOVE, ALL, moved, f"move to {name}", when, most)
 
@@ -353,7 +352,7 @@ def reconcile(tools: ContinuityTools, step: PlannedStep, move: Move, context: St
         view = session.read()
         name, calls = quarantine_queue(view.site, queue), list[Call]()
         if name not in view.by_name:
-            asked = view.requests.of_server(view.document_queue.keep(name))
+            asked = view.requests.keep(name)
             calls.append(call(view, Goal.WRITE, name, asked, f"create {name}"))
         for chunk in copies.in_calls(ids):
             asked = request(view.business[queue].bean, copies.MOVE_ALL, (copies.chosen(chunk), name))

@@ -18,7 +18,7 @@ from dr_ctl.engine.plan import ALL, Call, Goal
 from dr_ctl.jolokia.values import Fields, parts
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.topologies.artemis import broker as artemis
-from dr_ctl.topologies.common.calls import OWN, call, request, resume
+from dr_ctl.topologies.common.calls import OWN, Request, call, request, resume
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.view import Acceptor, Connection, Link, PeerState, Queue, Residue, count_text
 from dr_ctl.topologies.topology import LinkSnapshot, Stake, drain_s
@@ -38,34 +38,38 @@ WAITS_MS: Final = {
 # Each of these calls opens or closes all client listeners of a site's broker.
 ACTIVATE_SITE: Final = "activateSite(java.lang.Long)"
 DEACTIVATE_SITE: Final = "deactivateSite()"
+PREFIX: Final = "continuity.cmd"
 
 
-@dataclass(frozen=True)
-class InFilter(artemis.BrokerStore):
+@dataclass(frozen=True, slots=True)
+class InFilter(artemis.ArtemisRequests):
     """`prefix` begins the names of the plugin's queues for commands: an address that contains it carries no flow."""
 
-    prefix: str
     attributes = ("Name", "Filter")
 
-    def create(self, name: str, text: str, *, kind: str | None = None) -> artemis.Operation:
+    prefix: str = PREFIX
+
+    def create(self, name: str, text: str, *, kind: str | None = None) -> Request:
         address = f"{kind or name}.{self.prefix}"
-        return artemis.CREATE_FILTERED, (address, "ANYCAST", name, _filter(text), True, 0, False, True)
+        return self.of_server(artemis.CREATE_FILTERED, address, "ANYCAST", name, _filter(text), True, 0, False, True)
 
-    def update(self, name: str, text: str, *, kind: str) -> artemis.Operation:
+    def update(self, name: str, text: str, *, kind: str) -> Request:
         del kind
-        return artemis.UPDATE_FILTERED, (name, "ANYCAST", _filter(text), 0, False, False, *(None,) * 6)
+        return self.of_server(artemis.UPDATE_FILTERED, name, "ANYCAST", _filter(text), 0, False, False, *(None,) * 6)
 
-    def probe(self, name: str) -> artemis.Operation:
+    def probe(self, name: str) -> Request:
         # The queue is not durable: a queue that is not durable never becomes a flow, whatever its address.
-        return artemis.CREATE_FILTERED, (name, "ANYCAST", name, None, False, -1, False, True)
+        return self.of_server(artemis.CREATE_FILTERED, name, "ANYCAST", name, None, False, -1, False, True)
 
-    def keep(self, name: str) -> artemis.Operation:
+    def keep(self, name: str) -> Request:
         """Create a durable queue for messages that are kept out of the way, and are shipped to nobody."""
-        return artemis.CREATE_FILTERED, (f"{name}.{self.prefix}", "ANYCAST", name, None, True, -1, False, True)
+        return self.of_server(
+            artemis.CREATE_FILTERED, f"{name}.{self.prefix}", "ANYCAST", name, None, True, -1, False, True
+        )
 
-    def canary(self, name: str) -> artemis.Operation:
+    def canary(self, name: str) -> Request:
         """Create a durable queue as clients do: the plugin makes a flow of it, at both sites."""
-        return artemis.CREATE_FILTERED, (name, "ANYCAST", name, None, True, -1, False, True)
+        return self.of_server(artemis.CREATE_FILTERED, name, "ANYCAST", name, None, True, -1, False, True)
 
     def text(self, fields: Fields) -> str:
         match = _HELD.fullmatch(fields.any_text("Filter"))
@@ -99,13 +103,13 @@ class Plugin(artemis.ListenersAndRoles):
     def opening(self, listeners: Iterable[Acceptor], peer: PeerState, when: str | None = None) -> tuple[Call, ...]:
         if not (list(listeners) or self.view.activating):
             return ()
-        return (self._call(Goal.OPEN, (ACTIVATE_SITE, (WAITS_MS[peer],)), "activate the site", when),)
+        return (self._call(Goal.OPEN, "activate the site", when, ACTIVATE_SITE, WAITS_MS[peer]),)
 
     def closing(self, listeners: Iterable[Acceptor], when: str | None = None) -> tuple[Call, ...]:
         activated = self.view.service is not None and self.view.service.activated
         if not (list(listeners) or activated):
             return ()
-        return (self._call(Goal.CLOSE, (DEACTIVATE_SITE, ()), "deactivate the site", when),)
+        return (self._call(Goal.CLOSE, "deactivate the site", when, DEACTIVATE_SITE),)
 
     def holds(self, call: Call) -> bool | None:
         match call.goal:
@@ -115,12 +119,9 @@ class Plugin(artemis.ListenersAndRoles):
                 return not self.open
         return super().holds(call)
 
-    def _call(self, goal: Goal, operation: artemis.Operation, summary: str, when: str | None) -> Call:
+    def _call(self, goal: Goal, summary: str, when: str | None, operation: str, *arguments: Json) -> Call:
         bean = self.view.service.bean if self.view.service is not None else ""
-        return call(self.view, goal, ALL, request(bean, *operation), summary, when)
-
-
-PREFIX: Final = "continuity.cmd"
+        return call(self.view, goal, ALL, request(bean, operation, arguments), summary, when)
 
 
 def lying(view: SiteView, queue: str) -> int | None:
@@ -431,8 +432,8 @@ class SiteView(artemis.ArtemisBroker):
         return self.service is not None and self.service.activated and not self.service.delivering
 
     @property
-    def document_queue(self) -> InFilter:
-        return InFilter(self.service.prefix if self.service is not None else PREFIX)
+    def requests(self) -> InFilter:
+        return InFilter(self.broker, prefix=self.service.prefix if self.service is not None else PREFIX)
 
     def flow(self, queue: str) -> Flow | None:
         return self._flows.get(queue)

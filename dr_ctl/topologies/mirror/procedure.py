@@ -8,7 +8,6 @@ acknowledged, and clients would get it as soon as that site serves. A person has
 queue of its own there, and never removes it.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,8 +19,7 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import Json, brief, total
 from dr_ctl.engine.plan import ALL, Call, Goal, PlannedStep
 from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext
-from dr_ctl.topologies.artemis import beans
-from dr_ctl.topologies.artemis.broker import CREATE_QUEUE, MOVE, internal_queue
+from dr_ctl.topologies.artemis.broker import CREATE_QUEUE, MOVE
 from dr_ctl.topologies.artemis.reading import Origin, identity
 from dr_ctl.topologies.common import wants
 from dr_ctl.topologies.common.calls import call, pause, quarantine_queue, request
@@ -59,7 +57,7 @@ def _switch_link(view: BrokerView, goal: Goal, when: str | None = None, at_most:
     if (link := view.broker_connection) is None:
         return []
     operation, does = (START_LINK, "start") if goal is Goal.LINK_UP else (STOP_LINK, "stop")
-    asked = request(beans.server(view.broker), operation, (link.name,))
+    asked = view.requests.of_server(operation, link.name)
     return [call(view, goal, link.name, asked, f"{does} link {link.name}", when, at_most)]
 
 
@@ -216,7 +214,7 @@ def _leftovers_aside(at: AtBroker) -> Iterator[Call]:
     """Want messages that still lie only at the returned site once everything has arrived in a queue of dr-ctl's own."""
     view, name = at.view, quarantine_queue(at.view.site, "…")
     when = f"messages lie only at {view.site} for longer than shipping can take"
-    created, moved = (request(beans.server(view.broker), operation, (name,)) for operation in (CREATE_QUEUE, MOVE))
+    created, moved = (view.requests.of_server(operation, name) for operation in (CREATE_QUEUE, MOVE))
     yield call(view, Goal.WRITE, name, created, f"create {name}", when, len(view.business))
     yield call(view, Goal.MOVE, ALL, moved, f"move each of them to {name}", when, ORIGINS_UP_TO)
 
@@ -313,8 +311,7 @@ def move_aside(tools: MirrorTools, leftovers: Iterable[LeftOver], context: StepC
 
 def move_calls(view: BrokerView, queue: str, messages: Mapping[Origin, int]) -> Iterator[Call]:
     name, bean = quarantine_queue(view.site, queue), view.business[queue].bean
-    made = request(beans.server(view.broker), CREATE_QUEUE, (json.dumps(internal_queue(name, "")), True))
-    yield call(view, Goal.WRITE, name, made, f"create {name}")
+    yield call(view, Goal.WRITE, name, view.requests.create(name, ""), f"create {name}")
     for origin, number in sorted(messages.items()):
         asked = request(bean, MOVE, (number, name))
         yield call(view, Goal.MOVE, queue, asked, f"move {identity(origin)} from {queue} to {name}")

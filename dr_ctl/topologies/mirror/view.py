@@ -68,7 +68,7 @@ class MirrorLink(Link["BrokerView"]):
         if self.rights_revoked is None:
             return []
         match, bars = self.view.config.mirrored, goal is Goal.REVOKE
-        asked = self.view.requests.of_server((REVOKE, (match, *[""] * 10)) if bars else (LET_IN, (match,)))
+        asked = self.view.requests.of_server(*(REVOKE, match, *[""] * 10) if bars else (LET_IN, match))
         text = f"{'keep' if bars else 'let'} the peer's link {'out' if bars else 'in'} by rights"
         return [call(self.view, goal, match, asked, text)]
 

@@ -73,7 +73,7 @@ class CamelClient:
 
     def send(self, call: Call) -> Outcome:
         within_s = self._settings.timeout + ANSWER_S
-        [answer] = make_changes(self._wire("change"), [change(call)], timeout_s=within_s)
+        [answer] = make_changes(self._wire("change"), [change(call.request)], timeout_s=within_s)
         try:
             finished = answer.value()
         except ElementError as error:

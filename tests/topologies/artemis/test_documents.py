@@ -15,7 +15,7 @@ from dr_ctl.engine.lease import Forbidden
 from dr_ctl.jolokia.client import Answer
 from dr_ctl.jolokia.http import BadValue, OperationFailed
 from dr_ctl.jolokia.values import Fields
-from dr_ctl.topologies.artemis.broker import IN_USER, Group, others
+from dr_ctl.topologies.artemis.broker import ArtemisRequests, Group, others
 from dr_ctl.topologies.artemis.reading import must_be_active, read_group
 from dr_ctl.topologies.artemis.session import Documents
 from dr_ctl.topologies.common.calls import debt_name, debts_of, is_debt, numbered
@@ -29,7 +29,7 @@ from tests.topologies.mirror.views import broker, queue
 
 
 def documents(broker: Management) -> Documents:
-    view = SimpleNamespace(broker=broker.broker, document_queue=IN_USER)
+    view = SimpleNamespace(broker=broker.broker, requests=ArtemisRequests(broker.broker))
     session = SimpleNamespace(
         clock=Session.clock,
         clock_ms=Session.clock_ms,

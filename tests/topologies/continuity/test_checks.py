@@ -21,6 +21,7 @@ from dr_ctl.jolokia.http import BadValue, PolicyRefused
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.model import Drain, Queues
 from dr_ctl.topologies.artemis.broker import CREATE_FILTERED
+from dr_ctl.topologies.common.calls import Request, items
 from dr_ctl.topologies.common.checks import Case
 from dr_ctl.topologies.common.consumed import IncompleteListing
 from dr_ctl.topologies.common.gate import PairReading
@@ -157,7 +158,7 @@ def test_a_flag_alone_is_no_site_that_delivers_and_none_that_is_closed() -> None
     paris = broker("paris", active=True, service=service("paris", active=True, delivering=False))
     by_flag = broker("paris", acceptors=(listener("clients", started=False),), service=service("paris", active=True))
     [again] = paris.fence.opening([item for item in paris.listeners if not item.started], PeerState.DRAINED)
-    assert [change(call).operation for call in (again, *by_flag.fence.closing([]))] == [
+    assert [change(call.request).operation for call in (again, *by_flag.fence.closing([]))] == [
         plugin.ACTIVATE_SITE,
         plugin.DEACTIVATE_SITE,
     ]
@@ -315,7 +316,7 @@ def test_what_was_consumed_is_removed_where_it_lies(there: str, acked: int, unpr
     compared, _ = compare(local, other, london, paris)
     calls = list(removals(london, paris, compared))
     assert [item.unproven for item in compared] == [frozenset(unproven)]
-    rows = [(change(call).bean.split('queue="')[1], change(call).arguments) for call in calls]
+    rows = [(change(call.request).bean.split('queue="')[1], change(call.request).arguments) for call in calls]
     assert rows == [(bean, (f"_AMQ_DUPL_ID IN {ids}",)) for bean, ids in gone]
 
 
@@ -683,14 +684,15 @@ def test_acknowledgements_that_are_miscounted_are_not_known() -> None:
     assert pending == {"orders": None, "audit": 0}
 
 
-PAPERS = plugin.InFilter("continuity.cmd")
+PAPERS = plugin.InFilter("london", prefix="continuity.cmd")
 
 
 @pytest.mark.parametrize("text", ["", '{"a": "it\'s"}', "''", "'", 'ü\n"x"', "dr_ctl_says = 'x'"])
 def test_what_is_written_is_read_back(text: str) -> None:
-    _, arguments = PAPERS.create("dr-ctl.lock.paris.3", text, kind="dr-ctl.lock.paris")
-    assert PAPERS.text(Fields("a queue", {"Filter": arguments[3]})) == text
-    assert PAPERS.text(Fields("a queue", {"Filter": PAPERS.update("q", text, kind="k")[1][2]})) == text
+    created = items(PAPERS.create("dr-ctl.lock.paris.3", text, kind="dr-ctl.lock.paris"), "arguments")
+    assert PAPERS.text(Fields("a queue", {"Filter": created[3]})) == text
+    updated = items(PAPERS.update("q", text, kind="k"), "arguments")
+    assert PAPERS.text(Fields("a queue", {"Filter": updated[2]})) == text
 
 
 def test_a_filter_of_anybody_else_is_no_text() -> None:
@@ -698,16 +700,15 @@ def test_a_filter_of_anybody_else_is_no_text() -> None:
     assert PAPERS.text(Fields("a queue", {"Filter": None})) == ""
 
 
-@pytest.mark.parametrize("operation", [PAPERS.create("dr-ctl.a", "x"), PAPERS.keep("dr-ctl.a")])
-def test_no_durable_queue_of_ours_becomes_a_flow(operation: tuple[str, tuple[object, ...]]) -> None:
+@pytest.mark.parametrize("asked", [PAPERS.create("dr-ctl.a", "x"), PAPERS.keep("dr-ctl.a")])
+def test_no_durable_queue_of_ours_becomes_a_flow(asked: Request) -> None:
     """The plugin makes one of each durable queue unless its address contains its own command prefix."""
-    address, _, _, _, durable, *_ = operation[1]
+    address, _, _, _, durable, *_ = items(asked, "arguments")
     assert durable is True
     assert "continuity.cmd" in str(address)
 
 
 def test_the_queue_of_the_probe_is_not_durable() -> None:
-    operation, arguments = PAPERS.probe("dr-ctl.probe.paris")
-    assert arguments[4] is False
-    assert arguments[2] == "dr-ctl.probe.paris"
-    assert operation == CREATE_FILTERED
+    asked = PAPERS.probe("dr-ctl.probe.paris")
+    assert items(asked, "arguments")[2:5:2] == ["dr-ctl.probe.paris", False]
+    assert asked["operation"] == CREATE_FILTERED

@@ -281,7 +281,7 @@ def test_any_queue_name_comes_unharmed_through_the_calls(name: str) -> None:
         RunbookStep("quiesce", "both", 1), snapshot(*at_both(name)), Move(Spec("swapover", "paris"), "london", {})
     )
     [call] = [call for call in draft.calls if call.when is None]
-    names = beans.parts(change(call).bean)
+    names = beans.parts(change(call.request).bean)
     assert (names["queue"], names["address"], call.summary.endswith(f" {name} at london")) == (name, name, True)
     assert read(Call, document(call)) == call
 

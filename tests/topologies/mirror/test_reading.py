@@ -132,7 +132,7 @@ def test_a_version_that_does_not_tell_what_is_to_ship_and_to_apply_is_named_with
 
     assert "Bring its brokers to that version" in raises.value.remedy
     assert no_answer("london/orders-1", Role.UNKNOWN, raises.value).id == "DR-SITE-003"
-    kept = replace(broker("london"), version="2.31.2").document_queue.create("dr-ctl.x", "text")[1]
+    kept = replace(broker("london"), version="2.31.2").requests.create("dr-ctl.x", "text")["arguments"]
     assert json.loads(str(kept[0]))["internal"] is False, "its management shows no internal queue"
 
 
