@@ -16,6 +16,7 @@ from dr_ctl.topologies.common.calls import OWN, Request, numbered
 from dr_ctl.topologies.common.group import Family, NodeAnswer
 from dr_ctl.topologies.common.session import ReadScope, change
 from dr_ctl.topologies.common.view import Config
+from dr_ctl.topologies.topology import NodeReading, NodeState
 
 READ_S: Final = 2.0
 WRITE_S: Final = 5.0
@@ -28,15 +29,16 @@ def _itself(answer: Answer) -> NodeAnswer:
     waits = fields.flag("Backup") or (fields.has("Active") and not fields.flag("Active"))
     policy = (fields.optional_text("HAPolicy") if fields.has("HAPolicy") else None) or ""
     has_clock = fields.has("CurrentTimeMillis") and fields.has("UptimeMillis")
-    return NodeAnswer(
-        beans.parts(bean)["broker"],
-        not waits,
-        fields.text("NodeID"),
-        fields.text("Version"),
-        fields.flag("ReplicaSync") if policy.startswith("Replication") and fields.has("ReplicaSync") else None,
-        fields.number("CurrentTimeMillis") - fields.number("UptimeMillis") if has_clock else None,
-        fields.number("PendingMirrorAcks") if fields.has("PendingMirrorAcks") else 0,
+    reading = NodeReading(
+        "",
+        NodeState.PASSIVE if waits else NodeState.ACTIVE,
+        node=fields.text("NodeID"),
+        version=fields.text("Version"),
+        in_sync=fields.flag("ReplicaSync") if policy.startswith("Replication") and fields.has("ReplicaSync") else None,
+        pending=fields.number("PendingMirrorAcks") if fields.has("PendingMirrorAcks") else 0,
     )
+    began_ms = fields.number("CurrentTimeMillis") - fields.number("UptimeMillis") if has_clock else None
+    return NodeAnswer(beans.parts(bean)["broker"], reading, began_ms)
 
 
 _TOLD: Final = (

@@ -139,18 +139,16 @@ class SyncGate(Gate[BrokerView]):
                 if counted.queue in deep:
                     findings.append(not_compared(counted, view.site, peer.site))
                     continue
-                if (failed := self._differ_by_id(counted.queue, view, peer)) is not None:
-                    return failed
+                here, there = (
+                    listing.complete.ids for listing in both_listed(self.observer, (view, peer), counted.queue)
+                )
+                if here != there:
+                    ids = {f"only at {view.site}": here - there, f"only at {peer.site}": there - here}
+                    counts = ", ".join(f"{len(messages)} {place}" for place, messages in ids.items())
+                    case, queue = "DR-PARITY-004.equal_counts", counted.queue
+                    return refused(case, {queue: ids}, queue=queue, counts=counts)
             compared += counted.source
         return Done("the gate holds", {"ids_compared": compared, "depths": depths}, tuple(findings))
-
-    def _differ_by_id(self, queue: str, local: BrokerView, peer: BrokerView) -> Failed | None:
-        serving, waiting = (lists.complete.ids for lists in both_listed(self.observer, (local, peer), queue))
-        if serving == waiting:
-            return None
-        ids = {f"only at {local.site}": serving - waiting, f"only at {peer.site}": waiting - serving}
-        counts = ", ".join(f"{len(messages)} {place}" for place, messages in ids.items())
-        return refused("DR-PARITY-004.equal_counts", {queue: ids}, queue=queue, counts=counts)
 
 
 @dataclass

@@ -27,6 +27,7 @@ from dr_ctl.topologies.common import session
 from dr_ctl.topologies.common.calls import OWN
 from dr_ctl.topologies.common.group import Family, NodeAnswer
 from dr_ctl.topologies.common.session import stomp_account
+from dr_ctl.topologies.topology import NodeReading, NodeState
 
 
 class BrokerStore(FolderStore):
@@ -68,7 +69,8 @@ class BrokerStore(FolderStore):
 def _itself(answer: Answer) -> NodeAnswer:
     """Read what a node says of itself. A slave has no console, and a broker that says it is one is passive."""
     [fields] = [row for _, row in answer.beans()] or [Fields("the broker", {})]
-    return NodeAnswer(fields.text("BrokerName"), not fields.flag("Slave"), version=fields.text("BrokerVersion"))
+    state = NodeState.PASSIVE if fields.flag("Slave") else NodeState.ACTIVE
+    return NodeAnswer(fields.text("BrokerName"), NodeReading("", state, version=fields.text("BrokerVersion")))
 
 
 _WHO: Final = Read(beans.ANY_BROKER, ("BrokerName", "BrokerVersion", "Slave"))

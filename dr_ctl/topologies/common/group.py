@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -121,16 +121,12 @@ _NOTED_EVERY_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class NodeAnswer:
-    """The answer of a node about itself: its own name for the broker, whether the node is active, and what the nodes of
-    one broker have in common. `began_ms` is when the broker began, where a process may begin one again."""
+    """The answer of a node about itself: its own name for the broker, and its `reading`, which has no name yet.
+    `began_ms` is when the broker began, where a process may begin one again."""
 
     broker: str
-    active: bool
-    node: str = ""
-    version: str = ""
-    in_sync: bool | None = None
+    reading: NodeReading
     began_ms: int | None = None
-    pending: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +248,7 @@ class Group:
         all_ended(hurried, SMALL_S if active is None else SOON_S)
         readings = {process: work.result() for process, work in self._asked.items() if work.wait(0)}
         if active is not None:
-            readings[active] = self._reading(active, self._own[active])
+            readings[active] = replace(self._own[active].reading, name=active.name)
         self._asked = {process: work for process, work in self._asked.items() if process not in readings}
         self.readings = tuple(
             readings.get(process)
@@ -291,7 +287,7 @@ class Group:
                 bodies = [{**body, "mbean": named(str(body["mbean"]))} for body in bodies]
             itself, *answers = wire.post([self._family.question.body(), *bodies], timeout_s)
             own = self._noted(process, itself)
-            if not own.active:
+            if own.reading.state is not NodeState.ACTIVE:
                 raise Passive(f"{process.url}: the node {process.name} is not active any more")
         except BrokerError:
             self.last = None
@@ -340,16 +336,12 @@ class Group:
             if process not in self._wires:
                 self._wires[process] = process.opened()
             [answer] = self._wires[process].post([self._family.question.body()], SMALL_S)
-            return self._reading(process, self._noted(process, answer))
+            return replace(self._noted(process, answer).reading, name=process.name)
         except BrokerError as error:
             login_result = process.try_login(SMALL_S) if isinstance(error, Unreachable) and error.refused else None
             if login_result is not None and not isinstance(login_result, Closed):
                 return NodeReading(process.name, NodeState.SICK, f"its console refuses, its listener does not: {error}")
             return NodeReading(process.name, state_of(error, refuses=True), str(error), shows_life=error.shows_life)
-
-    def _reading(self, process: Process, own: NodeAnswer) -> NodeReading:
-        state = NodeState.ACTIVE if own.active else NodeState.PASSIVE
-        return NodeReading(process.name, state, "", own.node, own.version, own.in_sync, own.pending)
 
 
 class GroupWire:

@@ -9,6 +9,7 @@ from typing import Final
 from urllib.parse import quote
 
 from dr_ctl.core.errors import BrokerError
+from dr_ctl.topologies.common.calls import batches
 
 WITHIN_S: Final = 10.0
 AT_ONCE: Final = 500
@@ -46,11 +47,9 @@ class Store:
     def known(self, queue: str, ids: Collection[str]) -> frozenset[str]:
         """Return the ids among these that were processed. Raises `NotRead`."""
         present: set[str] = set()
-        listed = sorted(ids)
         try:
             with closing(self._opened()) as store:
-                for start in range(0, len(listed), AT_ONCE):
-                    some = listed[start : start + AT_ONCE]
+                for some in batches(ids, AT_ONCE):
                     marks = ",".join("?" * len(some))
                     asked = f"SELECT i FROM ({self.rows('main')}) WHERE q = ? AND i IN ({marks})"  # noqa: S608
                     present.update(str(id_) for (id_,) in store.execute(asked, (queue, *some)))

@@ -178,14 +178,7 @@ class Observer(Generic[V_co, A_co]):
         """Read this scope of each of these brokers; an error stands in the place of a reading. A broker that does not
         tell a few figures in time is asked again sooner."""
         timeout_s = min(within_s or READ_S, SMALL_S if scope is ReadScope.OUTFLOW else READ_S)
-
-        def read(session: Session[V]) -> V | BrokerError:
-            try:
-                return session.read(scope, timeout_s=timeout_s)
-            except BrokerError as error:
-                return error
-
-        return self.ask_all(read, sessions)
+        return self.ask_each(methodcaller("read", scope, timeout_s=timeout_s), sessions)
 
     def answering(self, site: str) -> list[V_co]:
         views = self.ask_all(partial(self._view, min_timeout_s=0.0), self.at(site))
@@ -208,6 +201,17 @@ class Observer(Generic[V_co, A_co]):
     def ask_all(self, ask: Callable[[A], T], sessions: Iterable[A]) -> list[T]:
         """Ask several brokers at the same time; raise the first error after all have answered."""
         return in_parallel([partial(ask, session) for session in sessions], "read", most=MAX_AT_ONCE)
+
+    def ask_each(self, ask: Callable[[A], T], sessions: Iterable[A]) -> list[T | BrokerError]:
+        """Ask several brokers at the same time; an error stands in the place of an answer."""
+
+        def answer(session: A) -> T | BrokerError:
+            try:
+                return ask(session)
+            except BrokerError as error:
+                return error
+
+        return self.ask_all(answer, sessions)
 
     def observe(self, *, min_timeout_s: float = 0.0) -> Snapshot[V_co]:
         """Read both sites, and again where counts differ by more than one reading can explain."""

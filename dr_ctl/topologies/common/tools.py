@@ -134,13 +134,8 @@ class Listeners:
                 yield found("DR-FENCE-008", broker=name, roles=roles, left=brief(gaps))
 
     def why_not_serving(self, sessions: Sequence[Session[Broker]]) -> dict[str, WhyNot | None]:
-        def flags(session: Session[Broker]) -> tuple[str, ...] | BrokerError:
-            try:
-                return session.open_listeners(timeout_s=self._observer.timeouts.flag_s)
-            except BrokerError as error:
-                return error
-
-        asked = in_background(lambda: self._observer.ask_all(flags, sessions), "flags")
+        flags = methodcaller("open_listeners", timeout_s=self._observer.timeouts.flag_s)
+        asked = in_background(partial(self._observer.ask_each, flags, sessions), "flags")
         login_results = self.login_results(sessions)
         why_not: dict[str, WhyNot | None] = {}
         for session, opened in zip(sessions, asked.result(), strict=True):

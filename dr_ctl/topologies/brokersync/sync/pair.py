@@ -80,7 +80,13 @@ class Pair:
                     self.queues[name].forget()
                     self.queues[name].heard.begin()
                 self._listens = True
-                self._ends_where_closed(reading, held)
+                if not reading.is_open:
+                    self.over = "its clients' connectors are closed: it serves nobody any more"
+                    until = system().monotonic() + LAST_WORDS_S
+                    while self._hear() and system().monotonic() < until:
+                        pass
+                    self._read_serving()
+                    self._work(held, LAST_WORK_S)
         except BrokerError as error:
             self._primary_failed(error)
             return
@@ -238,16 +244,6 @@ class Pair:
     def _deaf(self) -> None:
         self._primary.deaf()
         self._listens = False
-
-    def _ends_where_closed(self, reading: agent.ServingReading, held: Held) -> None:
-        if reading.is_open:
-            return
-        self.over = "its clients' connectors are closed: it serves nobody any more"
-        until = system().monotonic() + LAST_WORDS_S
-        while self._hear() and system().monotonic() < until:
-            pass
-        self._read_serving()
-        self._work(held, LAST_WORK_S)
 
     def _primary_failed(self, error: BrokerError) -> None:
         if isinstance(error, LoginRefused):
