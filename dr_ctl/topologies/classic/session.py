@@ -95,7 +95,7 @@ class Session(session.Session[B_co]):
         settings = self.settings
         if not isinstance(settings, SyncedBroker) or (own := settings.sync) is None:
             return None
-        stomp = settings.at(self._active)
+        stomp = settings.at(self.group.current.node)
         login = self.login(own.username, resolve(own.password, self._installation.file.parent))
         assert stomp is not None  # the settings name it for every node
         return stomp_account(self._installation, self.site, stomp, login)

@@ -22,6 +22,7 @@ from dr_ctl.core.system import BackgroundTask, all_ended, in_background, system
 from dr_ctl.engine.disk import private
 from dr_ctl.engine.runs import write_text
 from dr_ctl.jolokia.client import Answer, Read, Wire
+from dr_ctl.settings import model as settings
 from dr_ctl.stomp_io.address import Closed, LoginResult
 from dr_ctl.topologies.common.view import Broker
 from dr_ctl.topologies.topology import Node, NodeReading, NodeState
@@ -141,13 +142,12 @@ class Family:
 
 @dataclass(eq=False)
 class Process:
-    """A process of a broker. `try_login` tries its listener as a client, None where the settings name none."""
+    """A process of a broker, which is `node` of the settings where they name several."""
 
     name: str
-    url: str
+    url: str | None
     stomp: str | None
-    opened: Callable[[], Wire]
-    try_login: Callable[[float], LoginResult | None]
+    node: settings.Node | None = None
 
 
 class Unserved:
@@ -188,18 +188,22 @@ class Unserved:
 
 
 class Group:
-    """The processes of one broker. `last` is the one that was active when it was asked last."""
+    """The processes of one broker. `last` is the one that was active when it was asked last. `opened` opens a way to a
+    process, and `try_login` tries its listener as a client, and returns None where the settings name none."""
 
     def __init__(
         self,
         name: str,
         processes: Sequence[Process],
+        opened: Callable[[Process], Wire],
+        try_login: Callable[[Process, float], LoginResult | None],
         family: Family,
         takeover_s: float,
         unserved: Unserved,
         named: Path | None = None,
     ) -> None:
         self.name, self.processes, self._family = name, processes, family
+        self.opened, self._try_login = opened, try_login
         self._unserved, self._named = unserved, named
         self.takeover_s = takeover_s if len(processes) > 1 else 0.0
         self.last: Process | None = processes[0] if len(processes) == 1 else None
@@ -288,7 +292,7 @@ class Group:
             itself, *answers = wire.post([self._family.question.body(), *bodies], timeout_s)
             own = self._noted(process, itself)
             if own.reading.state is not NodeState.ACTIVE:
-                raise Passive(f"{process.url}: the node {process.name} is not active any more")
+                raise Passive(f"{if_known(process.url)}: the node {process.name} is not active any more")
         except BrokerError:
             self.last = None
             raise
@@ -334,11 +338,12 @@ class Group:
     def _ask(self, process: Process) -> NodeReading:
         try:
             if process not in self._wires:
-                self._wires[process] = process.opened()
+                self._wires[process] = self.opened(process)
             [answer] = self._wires[process].post([self._family.question.body()], SMALL_S)
             return replace(self._noted(process, answer).reading, name=process.name)
         except BrokerError as error:
-            login_result = process.try_login(SMALL_S) if isinstance(error, Unreachable) and error.refused else None
+            refused = isinstance(error, Unreachable) and error.refused
+            login_result = self._try_login(process, SMALL_S) if refused else None
             if login_result is not None and not isinstance(login_result, Closed):
                 return NodeReading(process.name, NodeState.SICK, f"its console refuses, its listener does not: {error}")
             return NodeReading(process.name, state_of(error, refuses=True), str(error), shows_life=error.shows_life)
@@ -353,7 +358,7 @@ class GroupWire:
 
     @property
     def url(self) -> str:
-        return self._group.current.url
+        return self._group.current.url or ""
 
     @property
     def activation(self) -> str:
@@ -371,7 +376,7 @@ class GroupWire:
         several = []
         for process in active:
             if process not in self._wires:
-                self._wires[process] = process.opened()
+                self._wires[process] = self._group.opened(process)
             several.append(self._group.post(process, self._wires[process], bodies, timeout_s))
         by_request = zip(*several, strict=True)
         return [next((answer for answer in row if answer.error is not None), row[0]) for row in by_request]

@@ -107,7 +107,9 @@ class Session(ABC, Generic[V_co]):
         nodes = settings.nodes if isinstance(settings, Grouped) else ()
         self.group = Group(
             f"{site}/{pair}",
-            [self._process(*process) for process in zip_longest(settings.processes, nodes)],
+            [Process(name, url, stomp, node) for (name, url, stomp), node in zip_longest(settings.processes, nodes)],
+            self._opened,
+            self._tried,
             self.family,
             settings.takeover if isinstance(settings, Grouped) else 0.0,
             Unserved(documents / site / pair / "no-node-active.json"),
@@ -131,12 +133,6 @@ class Session(ABC, Generic[V_co]):
         stomp_port = parse_address(self.stomp).port if self.stomp is not None else None
         peer = self._installation.other(self.site)
         return Config(self.settings.clients, None, None, stomp_port=stomp_port, peer=peer)
-
-    def _process(self, addresses: tuple[str, str | None, str | None], node: Node | None) -> Process:
-        name, url, stomp = addresses
-        return Process(
-            name, url or "", stomp, lambda: self._opened(url, node), lambda within_s: self._tried(stomp, node, within_s)
-        )
 
     @abstractmethod
     def store(self) -> Store:
@@ -212,12 +208,6 @@ class Session(ABC, Generic[V_co]):
         return self.group.current.stomp
 
     @property
-    def _active(self) -> Node | None:
-        """Return the active node; return None where the settings name no nodes."""
-        nodes = self.settings.nodes if isinstance(self.settings, Grouped) else ()
-        return next((node for node in nodes if node.name == self.group.current.name), None)
-
-    @property
     def has_console(self) -> bool:
         return all(process.url for process in self.group.processes)
 
@@ -291,14 +281,14 @@ class Session(ABC, Generic[V_co]):
         return self.newest_view if self.newest_view is not None else self.read()
 
     def stomp_account(self) -> StompAccount | None:
-        return self._listener(self.stomp, self._active)
+        return self._listener(self.group.current)
 
     def try_login(self, *, timeout_s: float) -> LoginResult | None:
         """Connect once as a client, at each node within reach, if the settings name a STOMP address."""
         away = {reading.name for reading in self.group.readings if reading.state is NodeState.UNKNOWN}
         first = self.group.current
         others = [process for process in self.group.processes if process is not first and process.name not in away]
-        asked = [partial(process.try_login, timeout_s) for process in (*others, first)]
+        asked = [partial(self._tried, process, timeout_s) for process in (*others, first)]
         login_results = in_parallel(asked, "log in", most=len(asked))
         return next((result for result in login_results if isinstance(result, Connected)), login_results[-1])
 
@@ -313,18 +303,18 @@ class Session(ABC, Generic[V_co]):
     def destination(queue: str) -> str:
         return queue
 
-    def _tried(self, stomp: str | None, node: Node | None, within_s: float) -> LoginResult | None:
+    def _tried(self, process: Process, within_s: float) -> LoginResult | None:
         from dr_ctl.stomp_io.client import try_login  # noqa: PLC0415 - stomp.py is loaded by who asks a port, not by a reading
 
-        account = self._listener(stomp, node)
+        account = self._listener(process)
         if account is None:
             return None
         return try_login(account.address, account.login, account.tls, timeout_s=within_s)
 
-    def _listener(self, stomp: str | None, node: Node | None) -> StompAccount | None:
-        if stomp is None:
+    def _listener(self, process: Process) -> StompAccount | None:
+        if process.stomp is None:
             return None
-        return stomp_account(self._installation, self.site, stomp, self.login(*self._login(node)))
+        return stomp_account(self._installation, self.site, process.stomp, self.login(*self._login(process.node)))
 
     @staticmethod
     def login(user: str, password: str) -> Login:
@@ -339,7 +329,8 @@ class Session(ABC, Generic[V_co]):
             self._password = resolve(self.settings.password, folder)
         return username, resolve(secret, folder) if secret is not None else self._password
 
-    def _opened(self, url: str | None, node: Node | None) -> Wire:
+    def _opened(self, process: Process) -> Wire:
+        url, node = process.url, process.node
         if url is None:
             text = f"{self.site}/{self.pair}: the settings name no `jolokia:`, so nothing can be managed there"
             raise Unreachable(text, refused=False)

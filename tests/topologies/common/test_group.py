@@ -95,18 +95,18 @@ class Site:
 
     def group(self) -> Group:
         """As a new command has it."""
-        processes = [
-            Process(
-                name,
-                f"http://{name}",
-                None,
-                lambda node=node: cast("Wire", node),
-                lambda _, node=node: node.login_result,
-            )  # type: ignore[misc]
-            for name, node in (("a", self.a), ("b", self.b))
-        ]
+        nodes = {"a": self.a, "b": self.b}
+        processes = [Process(name, f"http://{name}", None) for name in nodes]
         unserved = Unserved(self.folder / "note")
-        return Group("london/orders-1", processes, PRIMARIES, 90.0, unserved)
+        return Group(
+            "london/orders-1",
+            processes,
+            lambda process: cast("Wire", nodes[process.name]),
+            lambda process, _: nodes[process.name].login_result,
+            PRIMARIES,
+            90.0,
+            unserved,
+        )
 
     def role(self, group: Group | None = None) -> Role:
         """What a reading makes of it, where none is active."""
