@@ -16,8 +16,6 @@ from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Silent, Snapshot, before, paused_by_runs, reopened
 from dr_ctl.topologies.common.view import Acceptor, Broker, V
 
-_KEPT_OUT: Final = "DR-LINK-004.kept_out"
-
 
 @dataclass(frozen=True, slots=True)
 class Case(Generic[V]):
@@ -273,7 +271,7 @@ def on_purpose(snapshot: Snapshot[Any], findings: Iterable[Finding]) -> Iterator
     for finding in findings:
         site = finding.text.partition("/")[0]
         if finding.id == "DR-LINK-004" and site in kept_out:
-            yield replace(finding, remedy=found(_KEPT_OUT, text=finding.text, site=site).remedy)
+            yield replace(finding, remedy=found("DR-LINK-004.kept_out", text=finding.text, site=site).remedy)
         else:
             yield finding
 

@@ -157,7 +157,6 @@ class Unserved:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._noted: tuple[float, float, float] | None = None
-        self._may_be_kept = True
 
     def seconds(self, *, shown: bool) -> float:
         """Note a reading in which no node is active, and whether each has `shown` it."""
@@ -165,7 +164,7 @@ class Unserved:
         since, shown_since, last = self._noted or self._kept() or (now, now, now)
         if not 0 <= now - last <= _READ_AGAIN_S:
             since = shown_since = now
-        shown_since, self._may_be_kept = shown_since if shown else now, True
+        shown_since = shown_since if shown else now
         if self._noted is None or now - self._noted[2] >= _NOTED_EVERY_S or not shown:
             self._noted = since, shown_since, now
             with suppress(OSError):  # without the file the next command begins to count anew
@@ -174,10 +173,9 @@ class Unserved:
         return now - (shown_since if shown else since)
 
     def over(self) -> None:
-        if self._may_be_kept:
-            self._noted, self._may_be_kept = None, False
-            with suppress(OSError):
-                self._path.unlink(missing_ok=True)
+        self._noted = None
+        with suppress(OSError):
+            self._path.unlink(missing_ok=True)
 
     def _kept(self) -> tuple[float, float, float] | None:
         try:

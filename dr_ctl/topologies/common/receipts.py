@@ -21,7 +21,6 @@ from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.view import Broker
 
 HOLDS: Final = "the gate holds"
-STANDS: Final = "one stands there"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +55,6 @@ class Receipt:
     epoch: int
     at: str
     marks: Mapping[str, Mark]
-
-    def to_text(self) -> str:
-        return json.dumps(document(self), separators=(",", ":"))
 
 
 def name(site: str) -> str:
@@ -96,10 +92,10 @@ def changes_since(receipt: Receipt, views: Sequence[Broker], spec: Spec | None =
 
 def write(view: Broker, receipt: Receipt | None, when: str | None = None) -> tuple[Call, ...]:
     """Write a receipt in the place of an older one. A plan says where the receipt will stand before there is one."""
-    text = receipt.to_text() if receipt is not None else None
+    text = json.dumps(document(receipt), separators=(",", ":")) if receipt is not None else None
     asked, summary = view.requests.write(name(view.site), text), f"write the receipt {name(view.site)}"
     written = call(view, Goal.WRITE, name(view.site), asked, summary, when)
-    return (*strike(view, STANDS if receipt is None else None), written)
+    return (*strike(view, "one stands there" if receipt is None else None), written)
 
 
 def strike(view: Broker, when: str | None = None) -> tuple[Call, ...]:

@@ -30,8 +30,6 @@ from dr_ctl.topologies.common.snapshot import V_co, before, started_since
 from dr_ctl.topologies.common.view import Broker
 from dr_ctl.topologies.common.wants import AtBroker, Want, Wants
 
-_Key = tuple[str, str]
-
 
 @dataclass(frozen=True, slots=True)
 class WhyNot:
@@ -202,7 +200,7 @@ class Sender:
     def send(self, calls: Sequence[Call]) -> list[Outcome]:
         """Send the calls to one broker in their order, in as few POSTs as their number needs, and to several brokers
         side by side. Return the outcome of each call, in the order of the calls."""
-        brokers: dict[_Key, list[Call]] = {}
+        brokers: dict[tuple[str, str], list[Call]] = {}
         for call in calls:
             brokers.setdefault((call.site, call.unit), []).append(call)
         posts = in_parallel([partial(self._post, broker) for broker in brokers.values()], "change", most=MAX_AT_ONCE)

@@ -445,7 +445,7 @@ class Gate:
             ask_all=lambda ask, of: [ask(item) for item in of],
             link_ends=lambda move: [(self.london, self.paris)],
         )
-        observer.answers = partial(Observer.answers, observer)
+        observer.answers, observer.ask_each = (partial(way, observer) for way in (Observer.answers, Observer.ask_each))
         verifying = MirrorGate(cast("Observer", observer), drain.poll)
         verifying.drain_readings = more.get("begun", {})
         step = PlannedStep(8, "verify", "paris", "", limits={"within": 10.0, "stable": more.get("stable", 3)})
