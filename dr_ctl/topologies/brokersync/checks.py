@@ -12,9 +12,8 @@ from dr_ctl.engine.operations import SWAPOVER
 from dr_ctl.engine.ports import Move
 from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.brokersync.view import BrokerView, SyncSnapshot
-from dr_ctl.topologies.classic import checks as classic
 from dr_ctl.topologies.classic.beans import LINKS_DOWN, LINKS_UP, LISTS, MOVES, REMOVES
-from dr_ctl.topologies.classic.checks import BY_CONSOLE, counts, lacking
+from dr_ctl.topologies.classic.broker import BY_CONSOLE, both_counts, lacking, of_pausing, of_permits
 from dr_ctl.topologies.common import reasons
 from dr_ctl.topologies.common.checks import Case, Checks, Named, listeners, of_listeners, of_pair, of_queues
 from dr_ctl.topologies.common.rules import Counts, Rules, holding, not_accepted
@@ -33,7 +32,7 @@ def unproven(
 ) -> list[tuple[Counts, int, str]]:
     """Find queues with more copies at the target than counters and traffic explain: how many, and why they stay."""
     differences = []
-    for counted in counts(source, target, queues):
+    for counted in both_counts(source, target, queues):
         copies = counted.target + counted.to_ship - counted.source
         sure = copies - traffic.get(counted.queue, 0)
         is_sure = counted.queue in source.copy_queues and sure > 0
@@ -49,7 +48,9 @@ def takes_s(view: BrokerView, depth: int) -> float:
 def too_deep(rules: Rules, source: BrokerView, target: BrokerView, move: Move) -> frozenset[str]:
     """Name the queues whose listings would take longer than the run has; the deepest are left out first."""
     left_s, deep = rules.within(move) * SHARE, set[str]()
-    for counted in sorted(counts(source, target, rules.queues), key=lambda counts: max(counts.source, counts.target)):
+    for counted in sorted(
+        both_counts(source, target, rules.queues), key=lambda counts: max(counts.source, counts.target)
+    ):
         left_s -= max(takes_s(source, counted.source), takes_s(target, counted.target))
         if left_s < 0 and counted.queue in source.copy_queues:
             deep.add(counted.queue)
@@ -82,14 +83,14 @@ def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterato
         finding = found("DR-DOOR-003.connector", broker=view, which=which)
         # Where nothing can be named, nobody waits for a restart while no site serves.
         yield finding if others else replace(finding, weighs=finding.weighs & ~RefusalScope.FAILOVER)
-    yield from classic.of_permits(view, (LINKS_UP, LINKS_DOWN, REMOVES, LISTS), at_return=(MOVES,))
+    yield from of_permits(view, (LINKS_UP, LINKS_DOWN, REMOVES, LISTS), at_return=(MOVES,))
     if view.network is None and len(view.networks) > 1:
         connectors = ", ".join(network.name for network in view.networks)
         yield found("DR-LINK-001.connector", broker=view, links=connectors)
     elif view.network is not None and not view.link.attached:
         yield found("DR-LINK-004", broker=view, link=f"network connector {view.network.name}", site=view.site)
     yield from of_queues(view)
-    yield from classic.of_pausing(view, case)
+    yield from of_pausing(view, case)
 
 
 def of_both(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> Iterator[Finding]:
@@ -99,7 +100,7 @@ def of_both(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> I
     if source.role is Role.SERVING and move.spec.operation == SWAPOVER:
         yield from _residue(case, source, target)
         deep = too_deep(rules, source, target, move)
-        for counted in counts(source, target, rules.queues):
+        for counted in both_counts(source, target, rules.queues):
             if counted.queue in deep:
                 yield not_compared(counted, source.site, target.site)
     if source.role is not Role.SERVING:
@@ -110,7 +111,7 @@ def of_both(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> I
 
 
 def surplus(case: Case[BrokerView], view: BrokerView, peer: BrokerView) -> dict[str, int]:
-    return {counted.queue: counted.lacks for counted in counts(view, peer, case.rules.queues)}
+    return {counted.queue: counted.lacks for counted in both_counts(view, peer, case.rules.queues)}
 
 
 def _residue(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> Iterator[Finding]:

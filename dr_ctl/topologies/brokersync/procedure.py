@@ -27,10 +27,10 @@ from dr_ctl.topologies.brokersync.reading import READS, LinkEnds, Observer, Sess
 from dr_ctl.topologies.brokersync.sync.pair import cleaner
 from dr_ctl.topologies.brokersync.sync.queue import DELETED, SHOWN
 from dr_ctl.topologies.brokersync.view import AGENT, BrokerView, SyncSnapshot
-from dr_ctl.topologies.classic import checks as classic_checks
 from dr_ctl.topologies.classic import ids
 from dr_ctl.topologies.classic import verbs as classic
 from dr_ctl.topologies.classic.beans import COUNT, MOVE_MATCHING, Count
+from dr_ctl.topologies.classic.broker import both_counts, lacking
 from dr_ctl.topologies.classic.ids import MAX_IDS, Listed, move_calls, plan_removal, removal_calls, shown
 from dr_ctl.topologies.common import wants
 from dr_ctl.topologies.common.calls import call, quarantine_queue, request, switched
@@ -121,7 +121,7 @@ class SyncGate(Gate[BrokerView]):
         self._alike[source.pair, queue] = _counts(source, queue), _counts(target, queue, removed)
 
     def differing(self, now: PairReading[BrokerView], move: Move) -> list[str]:
-        wrong = not_accepted(classic_checks.counts(now.source, now.target, self.observer.queues), move)
+        wrong = not_accepted(both_counts(now.source, now.target, self.observer.queues), move)
         return [counted.text(move.source, move.target) for counted in wrong]
 
     def compare(self, now: PairReading[BrokerView], move: Move) -> Outcome:
@@ -129,7 +129,7 @@ class SyncGate(Gate[BrokerView]):
         depths: dict[str, Json] = {}
         compared, findings = 0, list[Finding]()
         deep = checks.too_deep(self._rules, view, peer, move)
-        for counted in classic_checks.counts(view, peer, self.observer.queues):
+        for counted in both_counts(view, peer, self.observer.queues):
             if counted.source:
                 depths[counted.queue] = counted.source
             if counted.difference or not counted.source:
@@ -144,9 +144,9 @@ class SyncGate(Gate[BrokerView]):
                 )
                 if here != there:
                     ids = {f"only at {view.site}": here - there, f"only at {peer.site}": there - here}
-                    counts = ", ".join(f"{len(messages)} {place}" for place, messages in ids.items())
+                    sizes = ", ".join(f"{len(messages)} {place}" for place, messages in ids.items())
                     case, queue = "DR-PARITY-004.equal_counts", counted.queue
-                    return refused(case, {queue: ids}, queue=queue, counts=counts)
+                    return refused(case, {queue: ids}, queue=queue, counts=sizes)
             compared += counted.source
         return Done("the gate holds", {"ids_compared": compared, "depths": depths}, tuple(findings))
 
@@ -288,7 +288,7 @@ def _remove_at_pair(
     findings: list[Finding] = []
     differences: list[QueueDifference] = []
     deep, accepted = checks.too_deep(tools.rules, source, target, move), move.spec.accept_difference
-    for counted in classic_checks.counts(source, target, tools.observer.queues):
+    for counted in both_counts(source, target, tools.observer.queues):
         if counted.queue not in source.copy_queues or not (counted.source or counted.target):
             continue
         if counted.queue not in deep:
@@ -515,7 +515,7 @@ def reconcile(tools: SyncTools, _step: PlannedStep, move: Move, context: StepCon
                 findings.append(found("DR-SYNC-007.unproven", view=view, local=local, count=more, queue=name, why=gone))
     snapshot = tools.observer.observe()
     for view, peer in snapshot.both(move.source, move.target):
-        wrong = classic_checks.lacking(view, peer, tools.observer.queues, snapshot.traffic.get(view.pair, {}))
+        wrong = lacking(view, peer, tools.observer.queues, snapshot.traffic.get(view.pair, {}))
         if wrong and view.copy_queues:
             queues = brief([counted.text(move.source, move.target) for counted in wrong])
             findings.append(found("DR-RECONCILE-001", queues=queues))

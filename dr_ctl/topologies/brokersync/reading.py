@@ -31,7 +31,7 @@ from dr_ctl.topologies.brokersync.sync.queue import COUNTERS, DELETED, HANDED, O
 from dr_ctl.topologies.brokersync.view import AGENT, QUEUE, BrokerView, SyncConfig
 from dr_ctl.topologies.classic import beans, session, statistics
 from dr_ctl.topologies.classic import reading as classic
-from dr_ctl.topologies.classic.checks import lacking
+from dr_ctl.topologies.classic.broker import lacking
 from dr_ctl.topologies.classic.reading import Answered
 from dr_ctl.topologies.common import observer, snapshot
 from dr_ctl.topologies.common.calls import OWN

@@ -13,9 +13,8 @@ from dr_ctl.core.notation import if_known
 from dr_ctl.engine.operations import DRAIN, FAILBACK, SWAPOVER
 from dr_ctl.engine.ports import Move
 from dr_ctl.settings.model import Queues
-from dr_ctl.topologies.classic import checks as classic
 from dr_ctl.topologies.classic.beans import LISTS, REMOVES
-from dr_ctl.topologies.classic.checks import BY_CONSOLE, lacking
+from dr_ctl.topologies.classic.broker import BY_CONSOLE, both_counts, lacking, of_pausing, of_permits
 from dr_ctl.topologies.common import reasons
 from dr_ctl.topologies.common.checks import Case, Checks, Named, listeners, of_listeners, of_pair, of_queues
 from dr_ctl.topologies.common.rules import Counts, holding, not_accepted
@@ -62,7 +61,7 @@ def undecided(source: BrokerView, target: BrokerView) -> Mapping[str, Undecided]
     if source.own.stored:
         return {}
     checkpoints = Checkpoints.read({**source.documents, **target.documents})
-    counts = classic.counts(source, target, Queues())
+    counts = both_counts(source, target, Queues())
     by_queue = {counted.queue: _undecided(counted, source, target.site, checkpoints) for counted in counts}
     return {name: copies for name, copies in by_queue.items() if copies.count}
 
@@ -135,14 +134,14 @@ def nothing_owed(snapshot: Snapshot[BrokerView], move: Move) -> bool:
 
 def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterator[Finding]:
     yield from of_listeners(view)
-    yield from classic.of_permits(view, (REMOVES, LISTS))
+    yield from of_permits(view, (REMOVES, LISTS))
     yield from _producers(view)
     yield from of_queues(view)
     if view.own.unread is not None:
         yield found("DR-FAN-009", broker=view, unread=view.own.unread)
     if view.own.connector is None:
         yield found("DR-FAN-003", broker=view)
-    yield from classic.of_pausing(view, case)
+    yield from of_pausing(view, case)
 
 
 def _producers(view: BrokerView) -> Iterator[Finding]:

@@ -19,8 +19,7 @@ from dr_ctl.settings.classic import ClassicFanout, FanoutBroker
 from dr_ctl.settings.model import Installation, Queues
 from dr_ctl.stomp_io.address import StompAccount
 from dr_ctl.topologies.classic import session
-from dr_ctl.topologies.classic.broker import OWN_CLIENT
-from dr_ctl.topologies.classic.checks import counts, lacking
+from dr_ctl.topologies.classic.broker import OWN_CLIENT, both_counts, lacking
 from dr_ctl.topologies.classic.ids import browsed, connected, rows_of
 from dr_ctl.topologies.classic.reading import ask
 from dr_ctl.topologies.common import observer
@@ -205,7 +204,7 @@ class QueueDifference:
 
 
 def with_messages(source: BrokerView, target: BrokerView) -> Mapping[str, Both]:
-    either = [counted.queue for counted in counts(source, target, Queues()) if counted.source or counted.target]
+    either = [counted.queue for counted in both_counts(source, target, Queues()) if counted.source or counted.target]
     return {name: (source.by_name.get(name), target.by_name.get(name)) for name in either}
 
 
@@ -453,7 +452,7 @@ def _counted(
         }
 
     try:
-        now = read([counted.queue for counted in counts(view, peer, Queues()) if counted.difference])
+        now = read([counted.queue for counted in both_counts(view, peer, Queues()) if counted.difference])
         since = {name: kept(ends).since(name, counted.first, counted.second) for name, counted in now.items()}
         if apart := [name for name, at in since.items() if at is not None and not now[name].level(at.local, at.remote)]:
             system().sleep(observer.timeouts.apart_s)  # a message may have been on its way all that time

@@ -9,9 +9,8 @@ from dr_ctl.core.model import Finding, Severity, brief
 from dr_ctl.core.notation import duration
 from dr_ctl.engine.operations import FAILBACK
 from dr_ctl.engine.plan import Goal
-from dr_ctl.topologies.classic import checks as classic
 from dr_ctl.topologies.classic.beans import STOPS
-from dr_ctl.topologies.classic.checks import BY_CONSOLE
+from dr_ctl.topologies.classic.broker import BY_CONSOLE, of_pausing, of_permits
 from dr_ctl.topologies.common import reasons
 from dr_ctl.topologies.common.checks import Case, Checks, Named, of_listeners, of_queues
 from dr_ctl.topologies.common.gate import accepting
@@ -50,13 +49,13 @@ def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterato
             yield replace(finding, severity=Severity.ERROR)
         elif not (gave_up and finding.id == "DR-STORE-004"):
             yield finding
-    yield from classic.of_pausing(view, case)
+    yield from of_pausing(view, case)
 
 
 def _of_broker(view: BrokerView, accepted: Mapping[str, int]) -> Iterator[Finding]:
     if view.answered:
         yield from of_listeners(view)
-        yield from classic.of_permits(view, () if Goal.STOP in view.own.commands else (STOPS,))
+        yield from of_permits(view, () if Goal.STOP in view.own.commands else (STOPS,))
         yield from of_queues(view)
         yield from _holder(view)
         yield from not_in_store(view.in_memory, accepted)

@@ -20,8 +20,7 @@ from dr_ctl.topologies.brokersync.sync.queue import SHOWN, Counters
 from dr_ctl.topologies.brokersync.view import AGENT, BrokerView, SyncConfig
 from dr_ctl.topologies.classic import reading as classic
 from dr_ctl.topologies.classic.beans import CLOSES, PAUSES, REMOVES
-from dr_ctl.topologies.classic.broker import Network
-from dr_ctl.topologies.classic.checks import counts, lacking
+from dr_ctl.topologies.classic.broker import Network, both_counts, lacking
 from dr_ctl.topologies.classic.reading import Answered
 from dr_ctl.topologies.common.consumed import CompleteListing, Consumed
 from dr_ctl.topologies.common.snapshot import Snapshot
@@ -154,7 +153,7 @@ def pair(source: int, target: int, *, to_ship: int) -> tuple[BrokerView, BrokerV
 )
 def test_a_site_lacks_what_it_neither_has_nor_gets(source: int, target: int, to_ship: int, lacks: int) -> None:
     local, remote = pair(source, target, to_ship=to_ship)
-    assert [count.lacks for count in counts(local, remote, Queues())] == [lacks]
+    assert [count.lacks for count in both_counts(local, remote, Queues())] == [lacks]
     assert bool(lacking(local, remote, Queues(), {})) is (lacks > 0)
 
 
