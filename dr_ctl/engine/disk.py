@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import BinaryIO, ClassVar, Final
 
 from dr_ctl.core.errors import NO_ROOM, DrCtlError
 from dr_ctl.core.model import ExitCode
@@ -50,6 +50,21 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+@contextmanager
+def written_whole(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
+    """Open a file under a hidden name of its own, which it loses once the block is over and all of it is on disk."""
+    hidden = path.with_name(f".{path.name}.{os.urandom(16).hex()}.part")
+    try:
+        with os.fdopen(os.open(hidden, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        hidden.replace(path)
+    finally:
+        hidden.unlink(missing_ok=True)
+    sync_folder(path.parent)
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.machine import machine_id
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity
 from dr_ctl.core.system import stamp, system
-from dr_ctl.engine.disk import RESERVE, alone, private, refusing, sync_folder
+from dr_ctl.engine.disk import RESERVE, alone, private, refusing, sync_folder, written_whole
 
 _OWNER: Final = "installation.json"
 DEBTS: Final = "debts.json"  # the file exists only while a debt is pending
@@ -159,16 +159,8 @@ def write_text(path: Path, text: str) -> None:
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a file whole or not at all, readable by its owner only."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    sync_folder(path.parent)
+    with written_whole(path, 0o600) as file:
+        file.write(content)
 
 
 class Runs:

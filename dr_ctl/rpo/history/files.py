@@ -8,14 +8,13 @@ time."""
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import tempfile
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from fnmatch import fnmatch
@@ -34,7 +33,7 @@ from dr_ctl.core.errors import DrCtlError, EnvironmentFault
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding
 from dr_ctl.core.system import boottime_s, in_background
-from dr_ctl.engine.disk import sync_folder
+from dr_ctl.engine.disk import written_whole
 from dr_ctl.rpo.history.row import Row, micros
 from dr_ctl.settings.model import HistoryLocation
 
@@ -91,7 +90,7 @@ def write_table(table: pa.Table, partition: Partition, root: Path) -> Path:
     path = folder_of(partition, root) / name_of(pc.min(table.column("ts")).as_py())
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with hidden_until_whole(path) as file:
+        with written_whole(path) as file:
             pq.write_table(table, file, **WRITTEN)
     except OSError as error:
         raise not_written(path, error) from error
@@ -110,21 +109,6 @@ def name_of(first: datetime) -> str:
 def folder_of(partition: Partition, root: Path) -> Path:
     day, site = partition
     return root / f"date={day.isoformat()}" / f"site={site}"
-
-
-@contextmanager
-def hidden_until_whole(final: Path) -> Iterator[BinaryIO]:
-    """Open a file under a hidden name of its own, which it loses once the block is over and all of it is on disk."""
-    hidden = final.with_name(f".{final.name}.{uuid.uuid4().hex}.part")
-    try:
-        with hidden.open("xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        hidden.rename(final)
-    finally:
-        hidden.unlink(missing_ok=True)
-    sync_folder(final.parent)
 
 
 def listed_anew(read: Callable[[], Answer]) -> Answer:
@@ -227,7 +211,7 @@ class Store:
         if self.folder is not None:
             path = self.folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            with hidden_until_whole(path) as file:
+            with written_whole(path) as file:
                 put(file)
             return
         with tempfile.TemporaryFile() as whole:

@@ -31,6 +31,7 @@ import pyarrow as pa
 from dr_ctl.core.errors import EnvironmentFault, UsageError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, brief
+from dr_ctl.engine.disk import written_whole
 from dr_ctl.rpo.history.row import micros
 from dr_ctl.rpo.ledgers.files import COLUMNS, EVENTS, Ledger, first_bad, ledgers, sizes
 from dr_ctl.rpo.ledgers.result import KINDS, Category, Kind, Reconciled
@@ -259,24 +260,17 @@ def _written(rows: Iterable[Any], out: Path) -> dict[Kind, Category]:
     try:
         out.mkdir(mode=0o700, parents=True, exist_ok=True)
         with ExitStack() as opened:
-            files = {kind: opened.enter_context(_fresh(out / f".{kind}.jsonl.part")) for kind in KINDS}
+            files = {kind: opened.enter_context(written_whole(out / f"{kind}.jsonl", 0o600)) for kind in KINDS}
             for row in rows:
                 counts[row.kind][row.queue] += 1
-                files[row.kind].write(json.dumps({"queue": row.queue, "id": row.id}, ensure_ascii=False) + "\n")
-            for file in files.values():
+                line = json.dumps({"queue": row.queue, "id": row.id}, ensure_ascii=False) + "\n"
+                files[row.kind].write(line.encode())
+            for file in files.values():  # no file gets its name before all are on disk
                 file.flush()
                 os.fsync(file.fileno())
-        for kind in KINDS:
-            (out / f".{kind}.jsonl.part").replace(out / f"{kind}.jsonl")
     except OSError as error:
-        for kind in KINDS:
-            (out / f".{kind}.jsonl.part").unlink(missing_ok=True)
         raise EnvironmentFault(f"the ids cannot be written to {out}: {error}") from error
     return {
         kind: Category(by_queue.total(), out / f"{kind}.jsonl", dict(sorted(by_queue.items())))
         for kind, by_queue in counts.items()
     }
-
-
-def _fresh(path: Path) -> Any:
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8")
