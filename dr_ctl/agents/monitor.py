@@ -8,7 +8,7 @@ and takes its memory with it.
 from __future__ import annotations
 
 import math
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -18,7 +18,7 @@ from typing import Final
 from dr_ctl.agents.exposing import Metric, Sample, Shown
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import DrCtlError, EnvironmentFault
-from dr_ctl.core.model import ExitCode, Finding, total
+from dr_ctl.core.model import ExitCode, Finding, by_key, total
 from dr_ctl.core.system import BackgroundTask, boottime_s, in_background, system
 from dr_ctl.rpo.estimate.request import Estimating, Request
 from dr_ctl.rpo.history.row import OUTFLOW_READING_KINDS, Row, Takeover
@@ -238,11 +238,8 @@ def history_rows(snapshot: Snapshot, at: datetime, took_s: float = 0.0) -> list[
             start=broker.start, took_ms=took_ms)
         for broker in snapshot.brokers
     ]  # fmt: skip
-    counted: dict[tuple[str, str | None], list[Row]] = defaultdict(list)
     rows = snapshot.rows(at)
-    for row in rows:
-        if row.kind == "queue":
-            counted[row.site, row.pair].append(row)
+    counted = by_key(((row.site, row.pair), row) for row in rows if row.kind == "queue")
 
     def with_queues(row: Row) -> Row:
         """Add the sums of the queues' counters to a mixed outflow, because files keep these of each reading."""

@@ -23,7 +23,7 @@ from dr_ctl.core import machine
 from dr_ctl.core.document import document, optional
 from dr_ctl.core.errors import BrokerError, Unreachable, UsageError, writing
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, Json, brief
+from dr_ctl.core.model import ExitCode, Json, brief, by_key
 from dr_ctl.core.tls import TlsFiles
 from dr_ctl.engine.runs import write_text
 from dr_ctl.jolokia.client import READ_S, Account
@@ -183,10 +183,10 @@ def _place(site: str, url: str, wanted: Wanted, password: str) -> BrokerAddress:
 def _grouped(places: Sequence[BrokerAddress]) -> list[BrokerAddress]:
     """Group the addresses of a site into brokers, each at its active node, by the id that nodes of a broker share. An
     address that refuses connections may be a waiting node, if the site has one broker alone."""
-    by_node: dict[str, list[BrokerAddress]] = {}
-    for place in sorted(places, key=lambda place: place.probed is None or not place.probed.active):
-        key = f"\n{place.url}" if place.probed is None else place.probed.node or place.url
-        by_node.setdefault(key, []).append(place)
+    first_active = sorted(places, key=lambda place: place.probed is None or not place.probed.active)
+    by_node = by_key(
+        (f"\n{place.url}" if place.probed is None else place.probed.node or place.url, place) for place in first_active
+    )
     silent = [place for place in places if place.probed is None]
     if len(by_node) == len(silent) + 1 > 1:
         return [replace(first, nodes=(*others, *silent)) for key, (first, *others) in by_node.items() if key[0] != "\n"]

@@ -13,7 +13,7 @@ from dr_ctl.application.caller import Caller
 from dr_ctl.core.document import key
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding
+from dr_ctl.core.model import Finding, by_key
 from dr_ctl.core.system import BackgroundTask, in_background
 from dr_ctl.engine import runbook
 from dr_ctl.engine.operations import ALONE, FAILBACK, FENCE, HOOK, REINSTATE, RESTART, single_step
@@ -116,15 +116,14 @@ def unverified_at(installation: Installation, site: str) -> Finding | None:
 
 def addresses(installation: Installation) -> dict[tuple[str, str], list[str]]:
     """Return each address of the settings with the brokers and nodes that have it."""
-    by_address: dict[tuple[str, str], list[str]] = {}
-    for site, settings in installation.settings.sites.items():
-        for broker in settings.brokers:
-            for process in (broker, *(getattr(broker, "nodes", None) or ())):
-                for name in ("jolokia", "stomp"):
-                    if address := getattr(process, name, None):
-                        of = by_address.setdefault((name, str(address).rstrip("/").lower()), [])
-                        of.append(f"{site}/{broker.name}")
-    return by_address
+    brokers = ((site, broker) for site, of_site in installation.settings.sites.items() for broker in of_site.brokers)
+    return by_key(
+        ((name, str(address).rstrip("/").lower()), f"{site}/{broker.name}")
+        for site, broker in brokers
+        for process in (broker, *(getattr(broker, "nodes", None) or ()))
+        for name in ("jolokia", "stomp")
+        if (address := getattr(process, name, None))
+    )
 
 
 def shared_addresses(installation: Installation) -> list[Finding]:

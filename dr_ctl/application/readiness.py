@@ -4,7 +4,6 @@ Both only look."""
 import os
 import shutil
 import ssl
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -26,7 +25,7 @@ from dr_ctl.core import machine
 from dr_ctl.core.document import key, optional
 from dr_ctl.core.errors import BrokerError, UsageError
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity, brief
+from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity, brief, by_key
 from dr_ctl.core.system import system
 from dr_ctl.engine import runbook
 from dr_ctl.engine.debts import only_lost_site
@@ -339,10 +338,7 @@ def _command(installation: Installation, words: Sequence[str]) -> Iterator[Findi
 
 def _placed(problems: Iterable[tuple[Finding, str]]) -> list[Finding]:
     """Return each problem once, with all its places in the settings."""
-    places = defaultdict[Finding, list[str]](list)
-    for finding, where in problems:
-        places[finding].append(where)
-    return [replace(finding, text=f"{finding.text} ({brief(of)})") for finding, of in places.items()]
+    return [replace(finding, text=f"{finding.text} ({brief(of)})") for finding, of in by_key(problems).items()]
 
 
 def _missing(name: str, path: Path) -> Finding:

@@ -1,9 +1,9 @@
 """Shows a plan to people in the order of its steps, on eighty columns where names allow."""
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from dr_ctl.application.plans import title
+from dr_ctl.core.model import by_key
 from dr_ctl.core.notation import page
 from dr_ctl.engine.operations import NO_RETURN
 from dr_ctl.engine.plan import Call, Plan
@@ -35,9 +35,7 @@ def plan_text(plan: Plan) -> str:
 
 
 def _calls(calls: Sequence[Call], *, has_pairs: bool) -> Iterator[str]:
-    alike: dict[tuple[str, str | None, int], list[str]] = defaultdict(list)
-    for call in calls:
-        alike[call.summary, call.when, call.at_most].append(call.unit)
+    alike = by_key(((call.summary, call.when, call.at_most), call.unit) for call in calls)
     for (summary, when, at_most), pairs in alike.items():
         text = f"{summary} ({', '.join(pairs)})" if has_pairs and all(pairs) else summary
         yield text if when is None else f"({text}, only if {when}; at most {at_most})"

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, Flag, IntEnum, auto
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from dr_ctl.core.document import HIDDEN, key
 
@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     Json = str | int | float | bool | None | list["Json"] | dict[str, "Json"]
 else:
     Json = Any  # a recursive alias is nothing that values could be checked against
+
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class Role(Enum):
@@ -121,6 +125,14 @@ def total(figures: Iterable[int | None]) -> int | None:
     """Add up figures; a figure that is not known makes the sum unknown."""
     listed = list(figures)
     return None if None in listed else sum(figure or 0 for figure in listed)
+
+
+def by_key(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
+    """Put the values of each key together, keys and values in the order in which they come."""
+    values: dict[K, list[V]] = {}
+    for name, value in pairs:
+        values.setdefault(name, []).append(value)
+    return values
 
 
 def brief(items: Sequence[str]) -> str:

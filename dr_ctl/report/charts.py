@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from dr_ctl.core.document import mapping, number
+from dr_ctl.core.model import by_key
 from dr_ctl.report.story import StepRecord, Story
 from dr_ctl.report.values import clock, count, many, seconds
 
@@ -241,10 +242,7 @@ def _silences(step: StepRecord) -> Iterable[str]:
 def _few(step: StepRecord, series: Mapping[str, Sequence[Point]]) -> str:
     if not step.samples:
         return "No sample was written: how it went cannot be shown."
-    by_time: dict[datetime, list[str]] = {}
-    for name, points in series.items():
-        for at, value in points:
-            by_time.setdefault(at, []).append(f"{name} {count(value)}")
+    by_time = by_key((at, f"{name} {count(value)}") for name, points in series.items() for at, value in points)
     samples = "; ".join(f"{clock(at)}: {', '.join(figures)}" for at, figures in by_time.items())
     return f"Only {many(len(step.samples), 'sample')}, too few for a curve. {samples}; all else 0."
 

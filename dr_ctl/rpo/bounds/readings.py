@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dr_ctl.core.model import by_key
 from dr_ctl.rpo.core.arrays import NA, SECOND_US, Flags, Ints, begins_of
 from dr_ctl.rpo.core.cut import COMPARED_US, side_of
 from dr_ctl.rpo.history.newest import OUTFLOWS, Recent, gaps, longest_us, usual_us
@@ -293,10 +294,7 @@ class Counts:
 
     @cached_property
     def rows(self) -> Mapping[str, Sequence[int]]:
-        by_name: dict[str, list[int]] = {}
-        for row, (_, name) in enumerate(self.names):
-            by_name.setdefault(name, []).append(row)
-        return by_name
+        return by_key((name, row) for row, (_, name) in enumerate(self.names))
 
 
 class Readings:

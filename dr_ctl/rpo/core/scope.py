@@ -3,7 +3,6 @@ state at the last reading, forecasts for the next minutes, and how well the time
 
 import json
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -13,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dr_ctl.core.model import by_key
 from dr_ctl.rpo.core.arrays import DAY_US, HOUR_US, NA, SECOND_US, Flags, Floats, Ints, Rows
 from dr_ctl.rpo.core.hour import Changes
 from dr_ctl.rpo.core.quantities import PROBABILITIES, UNITS, Curves, Figures, Horizon, Number, Quantity
@@ -362,20 +362,18 @@ class Facts:
     def of(cls, sums: Iterable[Mapping[str, Any]], hours: Iterable[tuple[str, int]]) -> Self:
         """`sums` has `VALUES` by kind, scope and name, each with its last cell; `hours` has pairs, and hours in which
         they were read."""
-        of, by_pair = defaultdict[str, list[Mapping[str, Any]]](list), defaultdict[str, set[int]](set)
-        for row in sums:
-            of[row["kind"]].append(row)
-        for pair, hour in hours:
-            by_pair[pair].add(hour)
-        apart = {row["scope"]: row["most"] for row in of["spacing"]}
+        of = by_key((row["kind"], row) for row in sums)
+        read, apart = of.get("readings", []), {row["scope"]: row["most"] for row in of.get("spacing", ())}
         flows = {
             row["scope"]: Samples(row["least"], row["most"], row["count"], apart.get(row["scope"], 0))
-            for row in sorted(of["readings"], key=lambda row: json.loads(row["scope"]))
+            for row in sorted(read, key=lambda row: json.loads(row["scope"]))
         }
-        hour_us = max((row["cell"] for row in of["readings"]), default=-1)
-        roles = {row["name"]: row["most"] for row in of["role"]}
-        shares = sorted((row["scope"], row["name"], row["weight"], row["most"]) for row in of["share"])
-        return cls(flows, by_pair, hour_us, roles, shares, {row["scope"] for row in of["queues"] if row["count"]})
+        by_pair = {pair: {*of_pair} for pair, of_pair in by_key(hours).items()}
+        hour_us = max((row["cell"] for row in read), default=-1)
+        roles = {row["name"]: row["most"] for row in of.get("role", ())}
+        shares = sorted((row["scope"], row["name"], row["weight"], row["most"]) for row in of.get("share", ()))
+        classes = {row["scope"] for row in of.get("queues", ()) if row["count"]}
+        return cls(flows, by_pair, hour_us, roles, shares, classes)
 
     @property
     def span_us(self) -> tuple[int, int]:
@@ -383,10 +381,7 @@ class Facts:
 
     @property
     def pairs(self) -> Mapping[str, Sequence[Samples]]:
-        by_pair: dict[str, list[Samples]] = {}
-        for flow, samples in self.flows.items():
-            by_pair.setdefault(pair_of(flow), []).append(samples)
-        return by_pair
+        return by_key((pair_of(flow), samples) for flow, samples in self.flows.items())
 
     @property
     def away_us(self) -> tuple[int, ...]:

@@ -12,7 +12,6 @@ import re
 import shutil
 import tempfile
 import uuid
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -31,7 +30,7 @@ from pyarrow import fs
 
 from dr_ctl.core.errors import DrCtlError, EnvironmentFault
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding
+from dr_ctl.core.model import Finding, by_key
 from dr_ctl.core.system import boottime_s, in_background
 from dr_ctl.engine.disk import written_whole
 from dr_ctl.rpo.history.row import Row, micros
@@ -76,10 +75,7 @@ Partition = tuple[date, str]
 
 
 def tables_of(rows: Iterable[Row]) -> Iterator[tuple[Partition, pa.Table]]:
-    partitions: dict[Partition, list[Row]] = defaultdict(list)
-    for row in rows:
-        partitions[row.ts.astimezone(UTC).date(), row.site].append(row)
-    for key, partition in partitions.items():
+    for key, partition in by_key(((row.ts.astimezone(UTC).date(), row.site), row) for row in rows).items():
         columns = {column: [getattr(row, column) for row in partition] for column in SCHEMA.names}
         yield key, pa.table(columns, schema=SCHEMA)
 

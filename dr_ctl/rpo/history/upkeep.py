@@ -9,7 +9,6 @@ import json
 import math
 import shutil
 import socket
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -23,6 +22,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from dr_ctl.core.errors import EnvironmentFault
+from dr_ctl.core.model import by_key
 from dr_ctl.engine.disk import alone
 from dr_ctl.rpo.history.files import (
     NAMED,
@@ -147,9 +147,7 @@ class Upkeep:
     def _remove(self, store: Store, files: Mapping[str, fs.FileInfo], days: Mapping[str, _Hours]) -> bool:
         """Keep so many days of each site that have readings: a clock that is years ahead makes one more, and costs
         one."""
-        by_site: dict[str, list[str]] = defaultdict(list)
-        for folder in sorted(days, reverse=True):
-            by_site[folder.partition("/site=")[2]].append(folder)
+        by_site = by_key((folder.partition("/site=")[2], folder) for folder in sorted(days, reverse=True))
         old = [folder for folders in by_site.values() for folder in folders[self._keep_days :]]
         for name in files:
             base = name.rpartition("/")[2]

@@ -8,7 +8,6 @@ or made twice, changes nothing."""
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -22,7 +21,7 @@ from pyarrow import fs
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.functions import broadcast
 
-from dr_ctl.core.model import Role
+from dr_ctl.core.model import Role, by_key
 from dr_ctl.core.system import in_parallel
 from dr_ctl.rpo.core.arrays import DAY_US, HOUR_US
 from dr_ctl.rpo.core.cut import LONGEST_GAP_US
@@ -232,9 +231,7 @@ class SummaryTables:
     def tidy(self, begin_us: int, end_us: int, now_us: int) -> None:
         """Make one file of a day that is over, and of what has become many; remove days whose readings are gone, and
         the tables that nobody has added to for a week."""
-        days: dict[str, list[str]] = defaultdict(list)
-        for name in self._names("hours"):
-            days[name.rpartition("day=")[2][:10]].append(name)
+        days = by_key((name.rpartition("day=")[2][:10], name) for name in self._names("hours"))
         first, over = (f"{moment(us):%Y-%m-%d}" for us in (begin_us, end_us - LONGEST_GAP_US))
         many = [day for day, names in days.items() if day >= first and len(names) > (1 if day < over else MAX_FILES)]
         if many and (hours := self.hours(self.cached(many))) is not None:

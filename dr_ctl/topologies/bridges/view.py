@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Final
 
-from dr_ctl.core.model import Json, Role, total
+from dr_ctl.core.model import Json, Role, by_key, total
 from dr_ctl.core.notation import duration
 from dr_ctl.engine.plan import Call, Goal
 from dr_ctl.rpo.history.row import Row
@@ -290,9 +290,7 @@ class BrokerView(ArtemisBroker):
     @cached_property
     def _by_unit(self) -> tuple[Mapping[str, Flow], Mapping[str, Sequence[Queue]], Mapping[str, str]]:
         """Index flows and clients' queues by unit, and units by queue, as a broker may have ten thousand queues."""
-        queues: dict[str, list[Queue]] = {}
-        for queue in self.business.values():
-            queues.setdefault(queue.address, []).append(queue)
+        queues = by_key((queue.address, queue) for queue in self.business.values())
         buffers = {flow.buffer.name: flow.unit for flow in self.flows if flow.buffer is not None}
         moving = {queue.name: flow.unit for flow in self.flows for queue in queues.get(flow.unit, ())}
         return {flow.unit: flow for flow in self.flows}, queues, moving | buffers

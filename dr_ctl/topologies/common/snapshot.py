@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final, Generic, Self, TypeVar
 
 from dr_ctl.core.errors import BrokerError, TimedOut, Unreachable
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding, Json, Role, Severity, brief
+from dr_ctl.core.model import Finding, Json, Role, Severity, brief, by_key
 from dr_ctl.core.notation import if_known
 from dr_ctl.engine.debts import Debt, DebtKind
 from dr_ctl.engine.lease import LOCK, LockDocument, LockReading
@@ -345,10 +345,7 @@ def _together(roles: Sequence[Role]) -> Role:
 
 
 def twice(workloads: Sequence[WorkloadSnapshot], severity: Severity = Severity.ERROR) -> Iterator[Finding]:
-    where: dict[str, list[str]] = {}
-    for workload in workloads:
-        if workload.singleton and workload.runs:
-            where.setdefault(workload.name, []).append(workload.site)
+    where = by_key((workload.name, workload.site) for workload in workloads if workload.singleton and workload.runs)
     for name, sites in where.items():
         if len(sites) > 1:
             yield found("DR-WORK-001", name=name, sites=" and ".join(sites), severity=severity)

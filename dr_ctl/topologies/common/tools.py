@@ -9,7 +9,7 @@ from typing import Any, Final, Generic
 
 from dr_ctl.core.errors import BrokerError, LoginRefused, Throttled, Unreachable
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, Finding, Role, brief
+from dr_ctl.core.model import ExitCode, Finding, Role, brief, by_key
 from dr_ctl.core.system import in_background, in_parallel
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.operations import REINSTATING
@@ -200,9 +200,7 @@ class Sender:
     def send(self, calls: Sequence[Call]) -> list[Outcome]:
         """Send the calls to one broker in their order, in as few POSTs as their number needs, and to several brokers
         side by side. Return the outcome of each call, in the order of the calls."""
-        brokers: dict[tuple[str, str], list[Call]] = {}
-        for call in calls:
-            brokers.setdefault((call.site, call.unit), []).append(call)
+        brokers = by_key(((call.site, call.unit), call) for call in calls)
         posts = in_parallel([partial(self._post, broker) for broker in brokers.values()], "change", most=MAX_AT_ONCE)
         outcomes = {key: iter(outcomes) for key, outcomes in zip(brokers, posts, strict=True)}
         return [next(outcomes[call.site, call.unit]) for call in calls]

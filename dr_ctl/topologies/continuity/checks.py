@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding, Severity, brief, total
+from dr_ctl.core.model import Finding, Severity, brief, by_key, total
 from dr_ctl.core.notation import if_known
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.common import reasons
@@ -73,9 +73,7 @@ def of_broker(view: SiteView, _case: Case[SiteView] | None = None) -> Iterator[F
 
 
 def _flows(view: SiteView) -> Iterator[Finding]:
-    addresses: dict[str, list[str]] = {}
-    for flow in view.flows:
-        addresses.setdefault(flow.address, []).append(flow.queue)
+    addresses = by_key((flow.address, flow.queue) for flow in view.flows)
     if shared := [f"{address}: {', '.join(names)}" for address, names in addresses.items() if len(names) > 1]:
         yield found("DR-CONT-002", broker=view, shared=brief(shared))
     remembered = view.config.id_cache

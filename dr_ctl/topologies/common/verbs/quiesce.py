@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Severity, brief
+from dr_ctl.core.model import Severity, brief, by_key
 from dr_ctl.core.system import in_background
 from dr_ctl.engine.plan import ALL, Call, Goal, PlannedStep
 from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext, StepPlan
@@ -47,9 +47,7 @@ def beginnings(
         if may_begin(beginning) and not (at < len(other_names) and other_names[at].startswith(beginning)):
             by_beginning[beginning] = names
             continue
-        by_letter: dict[str, list[str]] = {}
-        for name in names:
-            by_letter.setdefault(name[: len(beginning) + 1], []).append(name)
+        by_letter = by_key((name[: len(beginning) + 1], name) for name in names)
         by_letter.pop(beginning, None)  # the name that is nothing but the beginning
         groups += by_letter.values()
     return by_beginning
