@@ -126,8 +126,7 @@ class Counters:
         return self.high[:, end] - self.low[:, begin]
 
     def least(self, begin: Ints | int, end: Ints | int) -> Ints:
-        least: Ints = np.maximum(0, self.low[:, end] - self.high[:, begin])
-        return least
+        return np.maximum(0, self.low[:, end] - self.high[:, begin])
 
 
 def _carried(counters: Ints, start_id: Ints) -> Ints:
@@ -379,8 +378,7 @@ class Readings:
 
 
 def _codes(encoded: pa.DictionaryArray) -> Ints:
-    codes: Ints = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    return codes
+    return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
 
 
 def _eras(outer: pa.Table, us: Ints, outflows: Counts) -> Ints:

@@ -151,8 +151,7 @@ class EventStream:
             np.maximum(depths, self.lost_acks.get(names[row][1], 0)) if is_acks and names[row][0] == "acks" else depths
             for row, depths in at_reading.items()
         ]
-        total: Ints = np.sum(parts, axis=0)
-        return total
+        return np.sum(parts, axis=0)
 
     def _at_reading(self, row: int, index: int, queues: QueueGroups) -> Ints:
         """Bound the content of each group at a reading of the queues: no more than the outflow's depth, no more than
@@ -177,8 +176,7 @@ class EventStream:
         most = np.minimum(since_cut, in_queues) if of_messages else since_cut
         is_in = queues.group[own] >= 0
         of_groups = np.bincount(queues.group[own][is_in], most[is_in], queues.count).astype(np.int64)
-        at_reading: Ints = np.minimum(depth, of_groups + unattributed)
-        return at_reading
+        return np.minimum(depth, of_groups + unattributed)
 
     def _with_arrivals(
         self, rows: Sequence[int], index: int, at_reading: Ints, queues: QueueGroups | None
@@ -224,8 +222,7 @@ class EventStream:
         put_in = put.most(grids.full[before], grids.full[after])[0]
         unattributed = np.maximum(0, put_in - accounted.least(before, after)[0])
         attributed = np.minimum(of_pairs, sent.most(before, after) + unattributed).max(axis=1, initial=0)
-        busiest: Ints = np.maximum(attributed, most[~is_bounded].max(initial=0))
-        return busiest
+        return np.maximum(attributed, most[~is_bounded].max(initial=0))
 
     def _by_sums(self, rows: Sequence[int], put: Counters, begin: Ints, end: Ints) -> Ints:
         """Bound the arrivals by the sum of all queues' counts, between readings that recorded that sum."""
@@ -403,8 +400,7 @@ class _Compared:
     def _depths(self, counts: Counts, *names: str) -> Ints:
         """Add up the depths of these names; a queue that is absent where the site was read is empty there."""
         rows = [row for name in names for row in counts.rows.get(name, ())]
-        depths: Ints = np.maximum(0, counts.depth[rows][:, self.indices]).sum(axis=0)
-        return depths
+        return np.maximum(0, counts.depth[rows][:, self.indices]).sum(axis=0)
 
     def _to_ship(self, name: str) -> Ints | None:
         """Return the messages on their way between the sites, or None if no outflow ships this queue."""

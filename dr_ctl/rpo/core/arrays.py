@@ -68,8 +68,7 @@ def parts(key: Ints) -> Iterator[tuple[int, slice]]:
 def newest_of(keys: Ints, wanted: Ints) -> Ints:
     """Find the last of the sorted keys that is not above each wanted one; -1 where all are."""
     if len(keys) and keys[-1] - keys[0] == len(keys) - 1 and (keys[1:] > keys[:-1]).all():  # without a gap
-        indices: Ints = np.clip(wanted - keys[0], -1, len(keys) - 1)
-        return indices
+        return np.clip(wanted - keys[0], -1, len(keys) - 1)
     return np.searchsorted(keys, wanted, "right") - 1
 
 

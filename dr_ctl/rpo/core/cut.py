@@ -68,13 +68,11 @@ class Columns(Rows):
 def _numbered(column: pa.DictionaryArray, words: Mapping[str, int]) -> Ints:
     """Return the index of each row's word; -1 stands for none."""
     own = np.array([*(words[word] for word in column.dictionary.to_pylist()), -1], np.int64)
-    numbers: Ints = own[pc.fill_null(column.indices, -1).to_numpy()]
-    return numbers
+    return own[pc.fill_null(column.indices, -1).to_numpy()]
 
 
 def _ints(column: pa.ChunkedArray) -> Ints:
-    values: Ints = pc.fill_null(column.cast(pa.int64()), NA).to_numpy()
-    return values
+    return pc.fill_null(column.cast(pa.int64()), NA).to_numpy()
 
 
 LONGEST_GAP_US: Final = 600 * SECOND_US
@@ -103,15 +101,13 @@ class Side:
 
     @property
     def known(self) -> Flags:
-        is_known: Flags = self.depth != NA
-        return is_known
+        return self.depth != NA
 
     def most(self, begin: Ints, end: Ints) -> Ints:
         """Bound the content from one reading to another of its series by the content at the first and all that came.
         The content at the second counts if it is more, because figures that compare both sites are never of the same
         instant."""
-        most: Ints = np.maximum(self.depth[begin] + self.added[end] - self.added[begin], self.depth[end])
-        return most
+        return np.maximum(self.depth[begin] + self.added[end] - self.added[begin], self.depth[end])
 
 
 class Outflows:
@@ -213,8 +209,7 @@ def _roles(rows: Columns, pair: Ints, us: Ints) -> Ints:
         at = index_of(key[order], np.where(moment >= 0, (wanted + 1) * len(times) + moment, -1))
         if len(order):
             named = np.where((named < 0) & (at >= 0), role[order][np.maximum(at, 0)], named)
-    roles: Ints = np.maximum(named, NO_ROLE)
-    return roles
+    return np.maximum(named, NO_ROLE)
 
 
 def roles_of(words: Sequence[str]) -> Ints:
@@ -272,8 +267,7 @@ def grown(counter: Ints, us: Ints, begins: Flags) -> Ints:
 def lost_in_restarts(lacks: Ints, restarts: Flags, begins: Flags) -> Ints:
     """Return the counts that restarts took from counters since their life began."""
     sums = np.cumsum(np.where(restarts, lacks, 0))
-    since: Ints = sums - sums[np.maximum.accumulate(np.where(begins, np.arange(len(lacks)), 0))]
-    return since
+    return sums - sums[np.maximum.accumulate(np.where(begins, np.arange(len(lacks)), 0))]
 
 
 def side_of(counters: Ints, us: Ints, series: Ints, begins: Flags) -> Side:

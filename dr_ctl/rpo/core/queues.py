@@ -353,8 +353,7 @@ class _Likely:
 
     def then(self, counter: Ints) -> Floats:
         high = np.minimum(self.low + 1, len(counter) - 1)
-        values: Floats = self.past * (counter[high] - counter[self.low])
-        return values + counter[self.low]
+        return self.past * (counter[high] - counter[self.low]) + counter[self.low]
 
 
 def _first_readings(q: _Readings, flows: Outflows) -> QueueFigures:
@@ -525,8 +524,7 @@ def _accounted(q: _Readings, flows: Outflows, pairs: tuple[Ints, Ints]) -> Float
     b, e = b[on], e[on]
     more = q.sent[e] - q.sent[b] + np.where(flows.is_mixed[q.index[e]], q.consumed[e] - q.consumed[b], 0)
     wide = q.index[e] - q.index[b]
-    things: Floats = _spread(q.index[e], wide, more / np.maximum(1, wide), len(flows.us)).round(9)  # zero stays zero
-    return things
+    return _spread(q.index[e], wide, more / np.maximum(1, wide), len(flows.us)).round(9)  # zero stays zero
 
 
 def _shares(rows: Columns, q: _Readings, flows: Outflows, lost: Ints, within_us: tuple[int, int]) -> Iterator[Share]:

@@ -103,8 +103,7 @@ class Histogram:
 
     @property
     def tops(self) -> Ints:
-        tops: Ints = self.largest.max(axis=1, initial=NA)
-        return tops
+        return self.largest.max(axis=1, initial=NA)
 
     @property
     def max(self) -> int | None:
@@ -133,8 +132,7 @@ class Histogram:
 def covered_blocks(weight: Ints, count: int) -> Ints:
     """Cut covered time into blocks of equal length: the number of that in which each step begins."""
     before = np.cumsum(weight) - weight
-    block: Ints = np.minimum(before * count // max(1, int(weight.sum())), count - 1)
-    return block
+    return np.minimum(before * count // max(1, int(weight.sum())), count - 1)
 
 
 def wall_blocks(begin: Ints, span: tuple[int, int], count: int) -> Ints:
@@ -186,10 +184,7 @@ def _variance(residuals: Floats) -> Floats:
     """Return how much blocks differ. An excursion may last beyond its block: if a block is like the one before it, the
     two tell less than two."""
     alike = 2 * (residuals[:, 1:] * residuals[:, :-1]).sum(axis=1)
-    variances: Floats = (
-        ((residuals**2).sum(axis=1) + np.maximum(0.0, alike)) * residuals.shape[1] / (residuals.shape[1] - 1)
-    )
-    return variances
+    return ((residuals**2).sum(axis=1) + np.maximum(0.0, alike)) * residuals.shape[1] / (residuals.shape[1] - 1)
 
 
 def _excursions(share: Floats, variances: Floats, index: int) -> float:

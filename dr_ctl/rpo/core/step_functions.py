@@ -97,8 +97,7 @@ class Figures(Rows):
     is_floor: Flags
 
     def of(self, metric: str) -> Ints:
-        values: Ints = getattr(self, metric)
-        return values
+        return getattr(self, metric)
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,8 +277,7 @@ class LagSeries:
 
     def _stalls(self, begin: Ints, end: Ints, at: Ints) -> Flags:
         sends = self.flows.sends
-        stalls: Flags = (sends.depth[at] > 0) & (sends.shipped[end] == sends.shipped[begin])
-        return stalls
+        return (sends.depth[at] > 0) & (sends.shipped[end] == sends.shipped[begin])
 
     def _grown(self, bound: Figures, outflow_only: Flags, sends: Ints, acks: Ints) -> Figures:
         """Cap the bound: since the last reading of the queues no more can have come than was put into the outflow."""

@@ -166,8 +166,7 @@ class EstimateAnswer:
 
     @property
     def data(self) -> dict[str, Any]:
-        data: dict[str, Any] = document(self.estimate or NO_ESTIMATE)
-        return data
+        return document(self.estimate or NO_ESTIMATE)
 
 
 MIN_US: Final = 3600 * 1_000_000
@@ -229,5 +228,4 @@ class BacktestAnswer:
 
     @property
     def data(self) -> dict[str, Any]:
-        data: dict[str, Any] = document(self.backtest or NO_BACKTEST)
-        return data
+        return document(self.backtest or NO_BACKTEST)

@@ -175,8 +175,7 @@ class _Held:
 
 
 def _newest(readings: Sequence[pa.Table]) -> datetime:
-    newest: datetime = max(pc.max(reading["ts"]).as_py() for reading in readings)
-    return newest
+    return max(pc.max(reading["ts"]).as_py() for reading in readings)
 
 
 class Writer:
