@@ -15,7 +15,6 @@ import pytest
 
 from dr_ctl.core.model import Role, Severity
 from dr_ctl.engine.disk import alone
-from dr_ctl.rpo.history import files as history
 from dr_ctl.rpo.history import upkeep
 from dr_ctl.rpo.history import writer as writing
 from dr_ctl.rpo.history.files import SCHEMA, TAILS, Source, begun
@@ -250,7 +249,7 @@ def test_rows_go_to_the_utc_day_and_the_site_of_their_own_and_each_write_is_a_fi
 
 def test_nothing_visible_is_ever_incomplete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[list[Path]] = []
-    monkeypatch.setattr(history.os, "fsync", lambda _handle: seen.append(usable_files(tmp_path)[0]))
+    monkeypatch.setattr("os.fsync", lambda _handle: seen.append(usable_files(tmp_path)[0]))
 
     (path,) = write([QUEUE], tmp_path)
 
