@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
 from dr_ctl.core.errors import BrokerError
@@ -77,28 +77,24 @@ class _Reading(Generic[R]):
     broken: Failed | None = None
 
 
+@dataclass
 class Wait(Generic[R]):
     """A wait for several directions at once. `subject` says what for, `small` how much may be left, `counts` what is
     counted. With `falls_only` only a smaller count is progress, because clients add to it all the time; else any change
     is. A broker is given `timeout_s` for its answer, and longer after each answer that took longer."""
 
-    def __init__(
-        self,
-        tools: Tools[Any],
-        directions: Sequence[Direction[R]],
-        context: StepContext,
-        subject: str,
-        small: int = 0,
-        *,
-        counts: str = "",
-        scope: ReadScope = EVERYTHING,
-        falls_only: bool = False,
-        timeout_s: float | None = None,
-    ) -> None:
-        self._tools, self._directions, self._context = tools, directions, context
-        self._subject, self._small, self._counts, self._falls_only = subject, small, counts, falls_only
-        self._scope, self._timeout_s = scope, timeout_s
-        self.began = self._progress_at = context.monotonic()
+    tools: Tools[Any]
+    directions: Sequence[Direction[R]]
+    context: StepContext
+    subject: str
+    small: int = 0
+    counts: str = field(default="", kw_only=True)
+    scope: ReadScope = field(default=EVERYTHING, kw_only=True)
+    falls_only: bool = field(default=False, kw_only=True)
+    timeout_s: float | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        self.began = self._progress_at = self.context.monotonic()
         self._repairs: dict[tuple[str, str], int] = {}
         self.first: int | None = None
         self.last: int | None = None
@@ -118,11 +114,11 @@ class Wait(Generic[R]):
         """Poll until at most `small` is left, `stable_for` times in a row. Return a refusal if the step's limits are
         over, and at once where clients are let in by what is `opened`."""
         within_s, stall_s = limits.get("within"), limits.get("stall", limits.get("within", 0.0))
-        waited = self._context.until(
+        waited = self.context.until(
             lambda: self.read(opened),
-            holds=lambda now: now.broken is None and now.left is not None and now.left <= self._small and not now.why,
+            holds=lambda now: now.broken is None and now.left is not None and now.left <= self.small and not now.why,
             hopeless=lambda now: now.broken is not None or self._still_s() > stall_s,
-            within_s=self.began + within_s - self._context.monotonic() if within_s is not None else None,
+            within_s=self.began + within_s - self.context.monotonic() if within_s is not None else None,
             poll_s=poll_s,
             stable_for=stable_for,
             meanwhile=lambda now: self._repair(now.readings),
@@ -134,42 +130,42 @@ class Wait(Generic[R]):
 
     def caught_up(self, limits: Mapping[str, float], grow: str, left: str) -> Outcome:
         """Wait until so little is `left` that a drain is short; tell what `grow` where clients outrun the link."""
-        failed = self.until(self._tools.timeouts.link_poll_s, limits)
+        failed = self.until(self.tools.timeouts.link_poll_s, limits)
         if failed is None:
             return Done(f"{if_known(self.last)} {left}", {"under_way": self.last, "started": self.repairs})
-        if self.first is not None and self.last is not None and self.last >= self.first > self._small:
+        if self.first is not None and self.last is not None and self.last >= self.first > self.small:
             return Failed(f"{grow} while clients work: {self.first} {left}, then {self.last}")
         return Failed(failed.text)
 
     def read(self, opened: Callable[[R], Sequence[str]] = lambda _: ()) -> _Reading[R]:
         brokers = {
             (session.site, session.pair): session
-            for direction in self._directions
+            for direction in self.directions
             for session in (direction.local, direction.remote)
         }
-        answers: Sequence[Any] = self._tools.observer.answers(brokers.values(), self._scope, self._timeout_s)
-        if self._timeout_s is not None and any(isinstance(answer, BrokerError) for answer in answers):
-            self._timeout_s *= 2
+        answers: Sequence[Any] = self.tools.observer.answers(brokers.values(), self.scope, self.timeout_s)
+        if self.timeout_s is not None and any(isinstance(answer, BrokerError) for answer in answers):
+            self.timeout_s *= 2
         readings: Readings[R] = dict(zip(brokers, answers, strict=True))
         left, self.why = self._left(readings)
         for (site, _), reading in readings.items():
             if not isinstance(reading, BrokerError) and (names := opened(reading)):
                 broken = f"{site} was opened to clients during the drain: {brief(names)}"
                 return _Reading(readings, left, self.why, Failed(broken))
-        if left is not None and (self.last is None or (left < self.last if self._falls_only else left != self.last)):
-            self._progress_at, self.last = self._context.monotonic(), left
+        if left is not None and (self.last is None or (left < self.last if self.falls_only else left != self.last)):
+            self._progress_at, self.last = self.context.monotonic(), left
             self.first = left if self.first is None else self.first
-        self._context.report_waiting(self._subject, left, next(iter(self.why), None))
+        self.context.report_waiting(self.subject, left, next(iter(self.why), None))
         shown = ((key, error if isinstance(error, BrokerError) else error.link) for key, error in readings.items())
-        self._context.sample(evidence((site, link) for (site, _), link in shown))
-        refused = next((direction.refused for direction in self._directions if direction.refused is not None), None)
+        self.context.sample(evidence((site, link) for (site, _), link in shown))
+        refused = next((direction.refused for direction in self.directions if direction.refused is not None), None)
         return _Reading(readings, left, self.why, refused)
 
     def _left(self, readings: Readings[R]) -> tuple[int | None, list[str]]:
         left: list[int | None] = []
         why: list[str] = []
-        several = len({direction.local.pair for direction in self._directions}) > 1
-        for direction in self._directions:
+        several = len({direction.local.pair for direction in self.directions}) > 1
+        for direction in self.directions:
             local, remote = direction.local, direction.remote
             named = f"{local.pair}: " if several else ""
             view, peer = readings[local.site, local.pair], readings[remote.site, remote.pair]
@@ -183,26 +179,26 @@ class Wait(Generic[R]):
         return total(left), list(dict.fromkeys(why))
 
     def _still_s(self) -> float:
-        return self._context.monotonic() - self._progress_at
+        return self.context.monotonic() - self._progress_at
 
     def _late(self, left: int | None, why: Sequence[str], stall_s: float) -> Failed:
-        took, still = self._context.monotonic() - self.began, self._still_s()
-        counts = self._counts or (" message(s)" if left is None else "")
+        took, still = self.context.monotonic() - self.began, self._still_s()
+        counts = self.counts or (" message(s)" if left is None else "")
         under_way = f"{count_text(left)}{counts} under way"
         reason = brief(why) or (f"nothing moved for {duration(still)}" if still > stall_s else "they move too slowly")
         return Failed(f"not drained after {duration(took)}: {under_way}; {reason}", code=ExitCode.DRAIN_TIMEOUT)
 
     def _repair(self, readings: Readings[R]) -> None:
         """Start links that are stopped or hang. A started link connects by itself."""
-        for direction in self._directions:
+        for direction in self.directions:
             key = direction.local.site, direction.local.pair
             view, peer = readings[key], readings[direction.remote.site, direction.remote.pair]
             if isinstance(view, BrokerError) or self._repairs.get(key, 0) >= MAX_REPAIRS:
                 continue
             if calls := direction.repair_calls(view, peer):
                 self._repairs[key] = self._repairs.get(key, 0) + 1
-                self._context.notice(f"{direction.local.site}: {direction.repairing}")
-                self._tools.change(calls, self._context)
+                self.context.notice(f"{direction.local.site}: {direction.repairing}")
+                self.tools.change(calls, self.context)
 
 
 def attached(
