@@ -63,7 +63,7 @@ class Tls(Section):
 
     files = ("ca",)
 
-    ca: str | None = Field(default=None, description="file of the authorities that the brokers' certificates are of")
+    ca: str | None = Field(default=None, description="file (PEM) of the authorities that signed the brokers' certificates")
     cert: str | None = Field(default=None, description="file of the certificate to show")
     key: str | None = Field(default=None, description="file of its key; without: in the certificate's file")
     verify: bool = Field(default=True, description="`false` turns verification off")
@@ -102,8 +102,12 @@ class Queues(Section):
 
 
 class Loss(Section):
-    messages: Annotated[int, Field(ge=0)] | None = Field(default=None, description="the most that a failure may lose")
-    age: Seconds | None = Field(default=None, description="the longest time from which it may lose something")
+    messages: Annotated[int, Field(ge=0)] | None = Field(
+        default=None, description="the most messages that a failure may lose"
+    )
+    age: Seconds | None = Field(
+        default=None, description="how old the oldest lost message may be at the moment of the failure"
+    )
 
 
 class Duplicates(Section):
@@ -131,12 +135,12 @@ class Objectives(Section):
 class Drain(Section):
     timeout: Duration = Field(default="1m", validate_default=True, description="how long a drain may take")
     poll: Duration = Field(default="20ms", validate_default=True, description="interval between two readings")
-    stable: int = Field(default=3, ge=1, description="how many readings in a row must agree")
+    stable: int = Field(default=3, ge=1, description="in how many readings in a row the gate must hold, at least two")
     stall: Duration = Field(
         default="20s",
         validate_default=True,
-        description="how long nothing may move; a reinstatement, which moves as long as something comes, has no other "
-        "limit, so it may be longer than `timeout`",
+        description="a drain that makes no progress for so long fails. A reinstatement has no other limit, unless "
+        "`--timeout` is given, so this may be longer than `timeout`",
     )
 
 
@@ -210,7 +214,8 @@ class HistorySettings(Section):
     keep: Duration = Field(
         default="30d",
         validate_default=True,
-        description="how long samples are kept, counted in days with samples of a site",
+        description="how long samples are kept, counted in days that have samples of the site: days without a monitor "
+        "do not count",
     )
 
     @field_validator("outflow")
@@ -235,9 +240,9 @@ class SparkSettings(Section):
 class MonitorSettings(Section):
     estimate: Literal["resident", "each", "off"] | None = Field(
         default=None,
-        description="how `monitor` keeps the stored estimate fresh: in a process that keeps its session of Spark, so "
-        "that an estimate takes a second or two (`resident`: some 400 MB that stay taken), in one that ends with each, "
-        "or not at all; default: `resident` on a machine with 4 GiB of memory or more, else `each`",
+        description="how `monitor` keeps the stored estimate fresh. `resident`: one process keeps its Spark session "
+        "(some 400 MB that stay taken), so that an estimate takes a second or two; `each`: a new process for each "
+        "estimate; `off`: no estimate. Default: `resident` on a machine with 4 GiB of memory or more, else `each`",
     )
 
 
@@ -268,8 +273,8 @@ class AfterHook(Hook):
 
     on: Annotated[tuple[End, ...], BeforeValidator(listed)] = Field(
         min_length=1,
-        description="the ends that it is told: outcomes of exit codes, as `ok`, `reverted` or `stranded`, and `debt` "
-        "for any end after which a debt is pending",
+        description="the command runs after a run that ended with one of these outcomes of exit codes (`dr-ctl "
+        "explain`), such as `ok`, `reverted` or `stranded`; `debt` stands for any end after which a debt is pending",
     )
 
 
@@ -281,7 +286,9 @@ class Approvals(Section):
 
     files = ("signers",)
 
-    signers: str = Field(min_length=1, description="file of the people whose signatures count, as `ssh-keygen` has it")
+    signers: str = Field(
+        min_length=1, description="file of the people whose signatures count, an `allowed_signers` file of ssh-keygen"
+    )
     needed: int = Field(default=2, ge=2, description="how many different people must have signed the plan")
     of: Annotated[tuple[Operation, ...], BeforeValidator(listed)] = Field(
         min_length=1, description="the operations that need it"
@@ -319,7 +326,7 @@ class Settings(Section):
     traces: HttpAddress | None = Field(
         default=None,
         description="where each run that has ended is sent as a trace by OTLP over HTTP, as in http://collector:4318; "
-        "OTEL_EXPORTER_OTLP_ENDPOINT stands in its place",
+        "the variable OTEL_EXPORTER_OTLP_ENDPOINT, where set, wins over this key",
     )
     runbooks: str | None = Field(
         default=None, description="folder of own runbooks; without: those that came with dr-ctl"
@@ -430,8 +437,8 @@ class Node(Section):
     stomp: StompAddress | None = Field(
         default=None, description="its address of a client listener, for test logins and the probe"
     )
-    username: str | None = Field(default=None, description="its login for both; without: the broker's")
-    password: Secret | None = Field(default=None, description="its password for both; without: the broker's")
+    username: str | None = Field(default=None, description="its login, if not the broker's")
+    password: Secret | None = Field(default=None, description="its password, if not the broker's")
     broker: str | None = Field(default=None, description="the broker's name at that node; without: found out")
 
 
@@ -478,8 +485,8 @@ class ManagedBroker(Broker):
         description="`stomp://` or `stomp+ssl://` address of a client listener: test logins and the probe go there. "
         "Without it fences are shown by flag only, and a finding says so",
     )
-    username: str = Field(description="login for both")
-    password: Secret = Field(description="password for both: a secret, see below")
+    username: str = Field(description="login for Jolokia and STOMP")
+    password: Secret = Field(description="its password: a secret, see below")
     clients: Names = Field(min_length=1, description="names of the listeners that clients use")
     broker: str | None = Field(default=None, description="the broker's own name; without: found out")
 
