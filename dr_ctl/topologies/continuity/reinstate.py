@@ -13,11 +13,12 @@ from dr_ctl.engine.plan import ALL, Call, Goal, PlannedStep, in_phase
 from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext
 from dr_ctl.topologies.artemis.broker import CREATE_FILTERED
 from dr_ctl.topologies.common import wants
-from dr_ctl.topologies.common.calls import call, left_of, pause, quarantine_queue, request, resume, switched
+from dr_ctl.topologies.common.calls import call, pause, quarantine_queue, request, resume, switched
 from dr_ctl.topologies.common.consumed import Consumed, Evidence, copy_exists
 from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.tools import StepFailed
 from dr_ctl.topologies.common.verbs.fence import counting, quarantine, residue_outcome
+from dr_ctl.topologies.common.verbs.undoing import DELIVER, put_back
 from dr_ctl.topologies.common.view import Residue
 from dr_ctl.topologies.common.waiting import Direction, Wait
 from dr_ctl.topologies.common.wants import SOURCE, TARGET, AtBroker, Wants, draft_of, link_admitted
@@ -102,7 +103,7 @@ def staged(at: AtBroker) -> Iterator[Call]:
     view, again = at.view, "deliver again by"
     starts = [switched(view, Goal.LINK_UP, flow.target_bridge, again, "it is stopped") for flow in view.flows]
     yield from copies.staged_removed(at)
-    yield from in_phase("deliver", [*(resume(view, flow.staging, "it is paused") for flow in view.flows), *starts])
+    yield from in_phase(DELIVER, [*(resume(view, flow.staging, "it is paused") for flow in view.flows), *starts])
 
 
 def _hold(at: AtBroker, bridge: Bridge, when: str | None = None) -> Call:
@@ -294,38 +295,25 @@ def _compared(
 
 
 def undo(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    """Shut the way first, then compare: messages that came in and were done at the returned site must not be delivered.
-    If that site is away again, no compare is possible: messages that came in stay held."""
-    views = _answering(tools, move)
+    """Undo at the serving brokers, which must answer, and at the returned ones that do."""
+    views = [*tools.observer.read_at(move.source), *tools.observer.read_once().views(move.target)]
     answering = {(view.site, view.pair): view for view in views}
     made = [(call, answering.get((call.site, call.unit))) for call in step.inverse if call.goal is not Goal.REMOVE]
-    inverse = [view.as_it_lies(call) for call, view in made if view is not None and not view.gone_with_its_queue(call)]
-    if not left_of(inverse, views):
-        return NotNeeded("as it was")
-    shut = [call for call in inverse if call.goal is Goal.CLOSE]
-    tools.change(shut, context)
-    views = _answering(tools, move)
-    if left := left_of(shut, views):
-        return Failed(f"effect not seen: {brief(left)}")
-    flows = [flow for view in views if view.site == move.source for flow in view.flows]
-    held: Outcome | None = None
+    calls = [view.as_it_lies(call) for call, view in made if view is not None and not view.gone_with_its_queue(call)]
+    return put_back(tools, calls, move, context, _keep_from_delivery)
+
+
+def _keep_from_delivery(tools: ContinuityTools, move: Move, context: StepContext) -> Outcome:
+    """Compare, because messages that came in and were done at the returned site must not be delivered. If that site is
+    away again, no compare is possible: messages that came in stay held."""
     try:
-        if any(flow.staging.depth for flow in flows):
+        if any(flow.staging.depth for view in tools.views(move.source) for flow in view.flows):
             _remove_done(tools, move, context)
     except StepFailed as failed:
-        held = failed.outcome
+        return failed.outcome
     except BrokerError as error:
-        held = Failed(f"{error}: what came in of {move.target} stays staged, and is not delivered")
-    if held is not None:
-        inverse = [call for call in inverse if call.phase != "deliver"]
-    tools.change([call for call in inverse if left_of([call], views)], context)
-    left = left_of(inverse, _answering(tools, move))
-    return held or (Failed(f"effect not seen: {brief(left)}") if left else Done("as it was"))
-
-
-def _answering(tools: ContinuityTools, move: Move) -> list[SiteView]:
-    """The serving brokers, which must answer, and those of the returned ones that do."""
-    return [*tools.observer.read_at(move.source), *tools.observer.read_once().views(move.target)]
+        return Failed(f"{error}: what came in of {move.target} stays staged, and is not delivered")
+    return Done("as it was")
 
 
 # The way is closed first, so that nothing more comes in and is delivered with what is held.

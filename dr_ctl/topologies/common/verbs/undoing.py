@@ -5,7 +5,7 @@ links ship. The source's ways in come last, each beside a reading of the other s
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
@@ -17,7 +17,9 @@ from dr_ctl.topologies.common.snapshot import started_since
 from dr_ctl.topologies.common.tools import ROLES, WAYS_IN, StepFailed, Tools
 from dr_ctl.topologies.common.view import Broker
 
-# A return does this about all that has come in, once the way is shut again and before anything else is put back.
+# A return does this about all that has come in, once the way is shut again and before anything else is put back. What
+# has come in is not delivered, by the calls of phase `DELIVER`, where this fails.
+DELIVER: Final = "deliver"
 OnceShut = Callable[[Any, Move, StepContext], Outcome]
 
 
@@ -29,10 +31,10 @@ def as_before(
         lets_in = call.site == move.source and call.goal in (*ROLES, *WAYS_IN)
         (opens if lets_in else ships if call.goal in (Goal.LINK_UP, Goal.LINK_DOWN) else others).append(call)
     at_target, at_source = ([call for call in others if call.site == site] for site in (move.target, move.source))
-    put_back = partial(_put_back, once_shut=once_shut)
+    put = partial(put_back, once_shut=once_shut)
     # A broker that opens late is waited for, because another call may make it begin anew.
     opened = partial(open_again, within_s=tools.opening_s)
-    parts = ((put_back, at_target), (put_back, at_source), (_shipping, ships), (opened, opens))
+    parts = ((put, at_target), (put, at_source), (_shipping, ships), (opened, opens))
     outcomes = [guarded(partial(part, tools, calls, move, context)) for part, calls in parts if calls]
     failed = [outcome for outcome in outcomes if not isinstance(outcome, Done | NotNeeded)]
     done = [outcome for outcome in outcomes if isinstance(outcome, Done)]
@@ -49,7 +51,7 @@ def guarded(act: Callable[[], Outcome]) -> Outcome:
         return Unknown(str(error))
 
 
-def _put_back(
+def put_back(
     tools: Tools[Any], calls: Sequence[Call], move: Move, context: StepContext, once_shut: OnceShut | None
 ) -> Outcome:
     views = tools.views_of(calls)
@@ -58,14 +60,17 @@ def _put_back(
     outcome_once_shut: Outcome = Done("as it was")
     if once_shut is not None:
         shut = [call for call in calls if call.goal is Goal.CLOSE]
-        now = tools.views(calls[0].site)
-        tools.change([call for call in shut if not holds(call, now)], context)
-        if (open_still := still(shut, tools.views(calls[0].site))) is not None:
+        tools.change([call for call in shut if not holds(call, views)], context)
+        if (open_still := still(shut, tools.views_of(shut))) is not None:
             return open_still
         outcome_once_shut = once_shut(tools, move, context)
+        if isinstance(outcome_once_shut, Failed):
+            calls = [call for call in calls if call.phase != DELIVER]
         views = tools.views_of(calls)
     tools.change(_left(calls, views), context)
     outcome = still(calls, tools.views_of(calls)) or Done("as it was")
+    if isinstance(outcome_once_shut, Failed):
+        return outcome_once_shut
     return replace(outcome, evidence=outcome_once_shut.evidence, findings=outcome_once_shut.findings)
 
 
