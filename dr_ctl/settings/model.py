@@ -63,7 +63,9 @@ class Tls(Section):
 
     files = ("ca",)
 
-    ca: str | None = Field(default=None, description="file (PEM) of the authorities that signed the brokers' certificates")
+    ca: str | None = Field(
+        default=None, description="file (PEM) of the authorities that signed the brokers' certificates"
+    )
     cert: str | None = Field(default=None, description="file of the certificate to show")
     key: str | None = Field(default=None, description="file of its key; without: in the certificate's file")
     verify: bool = Field(default=True, description="`false` turns verification off")
