@@ -185,26 +185,23 @@ class Unserved:
         return since, shown_since, last
 
 
+@dataclass(eq=False)
 class Group:
     """The processes of one broker. `last` is the one that was active when it was asked last. `opened` opens a way to a
     process, and `try_login` tries its listener as a client, and returns None where the settings name none."""
 
-    def __init__(
-        self,
-        name: str,
-        processes: Sequence[Process],
-        opened: Callable[[Process], Wire],
-        try_login: Callable[[Process, float], LoginResult | None],
-        family: Family,
-        takeover_s: float,
-        unserved: Unserved,
-        named: Path | None = None,
-    ) -> None:
-        self.name, self.processes, self._family = name, processes, family
-        self.opened, self._try_login = opened, try_login
-        self._unserved, self._named = unserved, named
-        self.takeover_s = takeover_s if len(processes) > 1 else 0.0
-        self.last: Process | None = processes[0] if len(processes) == 1 else None
+    name: str
+    processes: Sequence[Process]
+    opened: Callable[[Process], Wire]
+    try_login: Callable[[Process, float], LoginResult | None]
+    family: Family
+    takeover_s: float
+    unserved: Unserved
+    named: Path | None = None
+
+    def __post_init__(self) -> None:
+        self.takeover_s = self.takeover_s if len(self.processes) > 1 else 0.0
+        self.last: Process | None = self.processes[0] if len(self.processes) == 1 else None
         self.readings: tuple[NodeReading, ...] = ()
         self.left_s = 0.0
         # Each node may have its own name for the broker: this is the name by which the broker is known here.
@@ -263,12 +260,12 @@ class Group:
         if not turns:
             self.last = None
             shown = all_inactive([reading.state for reading in self.readings])
-            self.left_s = max(0.0, self.takeover_s - self._unserved.seconds(shown=shown))
+            self.left_s = max(0.0, self.takeover_s - self.unserved.seconds(shown=shown))
             raise NobodyActive(self.name, self.readings, self.left_s)
         if self.last not in turns:
             self.last = turns[0]
         self.left_s = 0.0
-        self._unserved.over()
+        self.unserved.over()
         return turns
 
     def found(self, *, ask_again: bool = False) -> list[Process]:
@@ -287,7 +284,7 @@ class Group:
             if known is not None and known.broker != self.broker:  # the beans have that node's name for the broker
                 named = self._renaming(if_known(self.broker), known.broker)
                 bodies = [{**body, "mbean": named(str(body["mbean"]))} for body in bodies]
-            itself, *answers = wire.post([self._family.question.body(), *bodies], timeout_s)
+            itself, *answers = wire.post([self.family.question.body(), *bodies], timeout_s)
             own = self._noted(process, itself)
             if own.reading.state is not NodeState.ACTIVE:
                 raise Passive(f"{if_known(process.url)}: the node {process.name} is not active any more")
@@ -312,11 +309,11 @@ class Group:
         return [answer if answer.error is not None else Answer(None, renamed(answer.value())) for answer in answers]
 
     def _renaming(self, old: str, new: str) -> Callable[[str], str]:
-        part = re.compile(rf"(?<=[:,]){re.escape(self._family.part(old))}(?=,|$)")
-        return lambda bean: part.sub(lambda _: self._family.part(new), bean)
+        part = re.compile(rf"(?<=[:,]){re.escape(self.family.part(old))}(?=,|$)")
+        return lambda bean: part.sub(lambda _: self.family.part(new), bean)
 
     def _noted(self, process: Process, answer: Answer) -> NodeAnswer:
-        own = self._own[process] = self._family.itself(answer)
+        own = self._own[process] = self.family.itself(answer)
         self.broker = self.broker or self._known_as(own.broker)
         if own.began_ms is not None and abs(own.began_ms - self._began_ms.get(process, 0)) > SAME_MS:
             self._began_ms[process] = own.began_ms
@@ -324,24 +321,24 @@ class Group:
 
     def _known_as(self, name: str) -> str:
         """Return the name that the node seen first has; a file keeps it for undoing what a journal has under it."""
-        if self.has_one_node or self._named is None:
+        if self.has_one_node or self.named is None:
             return name
         with suppress(OSError, UnicodeDecodeError):
-            if self._named.exists():
-                return self._named.read_text("utf-8") or name
-            private(self._named.parent)
-            write_text(self._named, name)
+            if self.named.exists():
+                return self.named.read_text("utf-8") or name
+            private(self.named.parent)
+            write_text(self.named, name)
         return name
 
     def _ask(self, process: Process) -> NodeReading:
         try:
             if process not in self._wires:
                 self._wires[process] = self.opened(process)
-            [answer] = self._wires[process].post([self._family.question.body()], SMALL_S)
+            [answer] = self._wires[process].post([self.family.question.body()], SMALL_S)
             return replace(self._noted(process, answer).reading, name=process.name)
         except BrokerError as error:
             refused = isinstance(error, Unreachable) and error.refused
-            login_result = self._try_login(process, SMALL_S) if refused else None
+            login_result = self.try_login(process, SMALL_S) if refused else None
             if login_result is not None and not isinstance(login_result, Closed):
                 return NodeReading(process.name, NodeState.SICK, f"its console refuses, its listener does not: {error}")
             return NodeReading(process.name, state_of(error, refuses=True), str(error), shows_life=error.shows_life)

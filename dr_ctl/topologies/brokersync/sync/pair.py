@@ -1,7 +1,7 @@
 """The agents of all pairs. An agent follows what is consumed, believes it once counters agree, and deletes copies."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from dr_ctl.core.errors import BrokerError, LoginRefused
@@ -339,46 +339,46 @@ class Pair:
                 queue.waiting.answered(batch, removed, system().monotonic())
 
 
+@dataclass(frozen=True, slots=True)
 class PairsCleaner:
     """Implements `Cleaner`: the pairs take turns."""
 
-    def __init__(
-        self, pairs: Sequence[Pair], primary: str, standby: str, debts: Callable[[], Sequence[Debt]] = list
-    ) -> None:
-        self._pairs, self._primary, self._standby = pairs, primary, standby
-        self._debts = debts
+    pairs: Sequence[Pair]
+    primary: str
+    standby: str
+    debts: Callable[[], Sequence[Debt]] = list
 
     def step(self, held: Callable[[], str | None]) -> Progress:
-        for pair in self._pairs:
+        for pair in self.pairs:
             pair.step(lambda: held() or self._owed())
         return self._kept()
 
     def _owed(self) -> str | None:
         """Say which site was lost and is not taken in, because only its return can sort its messages. If the followed
         site was lost, the other took over, and a message there alone may be new."""
-        lost = {debt.lost_site for debt in self._debts()}
-        sites = [site for site in (self._primary, self._standby) if site in lost]
+        lost = {debt.lost_site for debt in self.debts()}
+        sites = [site for site in (self.primary, self.standby) if site in lost]
         verbs = ("was", "is") if len(sites) == 1 else ("were", "are")
         return f"{' and '.join(sites)} {verbs[0]} lost, and {verbs[1]} not taken in again" if sites else None
 
     def go_on(self) -> None:
-        for pair in self._pairs:
+        for pair in self.pairs:
             pair.go_on()
 
     def close(self) -> None:
-        for pair in self._pairs:
+        for pair in self.pairs:
             pair.close()
 
     def _kept(self) -> Progress:
-        over = [f"{self._primary}, {pair.name}: {pair.over}" for pair in self._pairs if pair.over is not None]
+        over = [f"{self.primary}, {pair.name}: {pair.over}" for pair in self.pairs if pair.over is not None]
         reasons = {
-            self._primary: [pair.primary_silent for pair in self._pairs if pair.primary_silent],
-            self._standby: [pair.standby_silent for pair in self._pairs if pair.standby_silent],
+            self.primary: [pair.primary_silent for pair in self.pairs if pair.primary_silent],
+            self.standby: [pair.standby_silent for pair in self.pairs if pair.standby_silent],
         }
         # The agent keeps no queue clean whose copies it may not delete.
         queues = [
             replace(queue.snapshot, complete=False) if pair.refused is not None else queue.snapshot
-            for pair in self._pairs
+            for pair in self.pairs
             for queue in pair.queues.values()
         ]
         return Progress(
@@ -386,12 +386,12 @@ class PairsCleaner:
             over="; ".join(over) or None,
             silent={site: "; ".join(why) for site, why in reasons.items() if why},
             findings=[*self._findings()],
-            remembers={pair.name: pair.remembers() for pair in self._pairs},
+            remembers={pair.name: pair.remembers() for pair in self.pairs},
         )
 
     def _findings(self) -> Iterator[Finding]:
-        primary, standby = self._primary, self._standby
-        for pair in self._pairs:
+        primary, standby = self.primary, self.standby
+        for pair in self.pairs:
             for queue in pair.queues.values():
                 name, kept = queue.name, queue.snapshot
                 if queue.excess:
