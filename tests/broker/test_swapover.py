@@ -32,10 +32,8 @@ def at_the_fence(recorder: Recorder, act: Callable[[], tuple[int, str] | None]) 
     once = threading.Event()
 
     def before(changes: list[Snapshot]) -> tuple[int, str] | None:
-        if (
-            any(snapshot.operation == "stop()" and "acceptors" in snapshot.bean for snapshot in changes)
-            and not once.is_set()
-        ):
+        closes = any(snapshot.operation == "stop()" and "acceptors" in snapshot.bean for snapshot in changes)
+        if closes and not once.is_set():
             once.set()
             return act()
         return None
@@ -44,10 +42,8 @@ def at_the_fence(recorder: Recorder, act: Callable[[], tuple[int, str] | None]) 
 
 
 def drain_waits(operator: Operator) -> bool:
-    journals = list(operator.state.glob("runs/*/journal.jsonl"))
-    return bool(journals) and any(
-        entry["kind"] == "sample" and entry["step"] == "07-drain" for entry in operator.journal()
-    )
+    begun = operator.journal() if [*operator.state.glob("runs/*/journal.jsonl")] else []
+    return any(entry["kind"] == "sample" and entry["step"] == "07-drain" for entry in begun)
 
 
 @contextmanager
