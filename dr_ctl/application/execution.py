@@ -95,7 +95,7 @@ class Run:
             if replaced_run is not None:
                 text = f"superseded by {self.files.name}: {if_known(decided.spec.reason)}"
                 ended = Result(ExitCode.UNKNOWN, text, run=replaced_run.name)
-                give_up(replaced_run, ended.envelope("failover"))
+                give_up(replaced_run, ended.envelope(decided.spec.operation))
 
         def act(execution: Execution[Snapshot]) -> RunResult[Snapshot]:
             entries, installation = execution.journal.entries(), self.opened.installation  # before this process

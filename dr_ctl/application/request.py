@@ -25,6 +25,7 @@ from dr_ctl.engine.plan import AlreadyThere, Decision, Plan, Refusal, Spec, plan
 from dr_ctl.engine.planner import plan
 from dr_ctl.engine.ports import NO_SIGNS
 from dr_ctl.engine.roles import units_divided, with_queues
+from dr_ctl.engine.runs import RunFiles
 from dr_ctl.topologies.registry import Snapshot
 
 LOST_S: Final = 5.0
@@ -72,15 +73,17 @@ class Request:
             return f"resume of {self.spec.operation} to {self.spec.target}"
         return f"{self.spec.operation} {'of' if self.spec.operation in operations.AT_SOURCE else 'to'} {self.site}"
 
-    @property
-    def may_replace_run(self) -> bool:
-        """A failover with a reason replaces an interrupted run instead of waiting for its end."""
-        return self.spec.operation == operations.FAILOVER and self.spec.reason is not None
+    def may_replace(self, run: RunFiles | None) -> bool:
+        """A failover with a reason replaces an interrupted run instead of waiting for its end. An unfence with a reason
+        replaces an unfence of the same site, which moves nothing."""
+        if run is None or self.spec.reason is None:
+            return False
+        is_own_unfence = f"-{operations.UNFENCE}-{self.site}-" in run.name and self.spec.operation == operations.UNFENCE
+        return is_own_unfence or self.spec.operation == operations.FAILOVER
 
-    @property
-    def allowed_beside_run(self) -> bool:
+    def may_begin_beside(self, run: RunFiles) -> bool:
         """A fence is safe beside any open run, and needed while both sites are open."""
-        return self.spec.operation == operations.FENCE or self.may_replace_run
+        return self.spec.operation == operations.FENCE or self.may_replace(run)
 
     def read(self) -> Snapshot:
         """Look at both sites, and update the bounds of a failover. A late site that has to answer is asked again: the

@@ -69,9 +69,9 @@ def run(caller: Caller, asked: Spec, how: RunOptions) -> Result:
             with opened.runs.lock(request.title):
                 pass  # the lock fails now, before any broker is asked, if a live run of this STATE holds it
         unfinished = opened.runs.unfinished()
-        if unfinished is not None and not request.allowed_beside_run:
+        if unfinished is not None and not request.may_begin_beside(unfinished):
             return still_open(unfinished, request.spec)
-        return _carried_out(replace(request, replaces_run=unfinished is not None and request.may_replace_run), how)
+        return _carried_out(replace(request, replaces_run=request.may_replace(unfinished)), how)
 
     return call_then_notify(caller, begun)
 
@@ -164,7 +164,7 @@ def _carried_out(request: Request, how: RunOptions, files: RunFiles | None = Non
         lock.locked(request.opened, snapshot, name, title, break_lock=how.break_lock) as lease,
     ):
         unfinished = runs.unfinished() if files is None else None
-        if unfinished is not None and not request.allowed_beside_run:
+        if unfinished is not None and not request.may_begin_beside(unfinished):
             return still_open(unfinished, request.spec)
         before, (snapshot, decided) = snapshot, _again(request, how, lease, decided)
         if files is not None and before.roles != snapshot.roles:
@@ -177,7 +177,7 @@ def _carried_out(request: Request, how: RunOptions, files: RunFiles | None = Non
             files = runs.create(request.spec.operation, request.site, name)
             files.begin(document(decided))
         work = execution.Run(request.opened, files, lease, how, approved)
-        replaced_run = unfinished if request.may_replace_run else None
+        replaced_run = unfinished if request.may_replace(unfinished) else None
         return work.execute(decided, request.exposure, residue=residue, replaced_run=replaced_run)
 
 
