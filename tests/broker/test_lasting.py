@@ -107,5 +107,7 @@ def test_a_monitor_opens_the_site_that_served_last_again_after_a_reboot(tmp_path
         verdict = traffic.stop()
         runs = operator.run("runs", "list").document["data"]["runs"]
 
-    assert [(run["operation"], run["outcome"]) for run in runs] == [("swapover", "ok")] + [("unfence", "ok")] * 2, err
+    [*before, last] = [(run["operation"], run["outcome"]) for run in runs]
+    assert before in ([("swapover", "ok"), ("unfence", outcome)] for outcome in ("ok", "unknown")), err  # it may be cut
+    assert last == ("unfence", "ok"), err
     assert (verdict.lost, verdict.duplicates) == ((), ())
