@@ -200,7 +200,7 @@ def _judged(caller: Caller, opened: Opened, snapshot: Snapshot) -> Result:
     site, run = assessment.served_by, assessment.open_run
     bounds = assessment.if_lost(site).now() if site is not None else None
     read_at = bounds.lost.read_at if bounds is not None else None
-    sample_s = (now - read_at).total_seconds() if read_at is not None else None
+    sample_s = max(0.0, (system().now() - read_at).total_seconds()) if read_at is not None else None
     rehearsed = rehearsing.last(opened.runs)
     days = None if rehearsed is None else (now - rehearsed).days
     serves = site if site and not (lost_site.keeps_roles_out(snapshot, site) or split_brain(problems)) else None
