@@ -552,8 +552,7 @@ def reconcile(tools: BridgesTools, _step: PlannedStep, move: Move, _context: Ste
     return Done("compared as far as it can be", {"ids_not_known": unknown or None}, tuple(findings))
 
 
-AT_SOURCE: Final = (wants.link_access_as_before, wants.pauses_as_before, wants.debts_as_before)
-UNDO_REINSTATE: Final = Undo(AT_SOURCE, (as_returned,), partial(as_before, once_shut=settle_ids))
+UNDO_REINSTATE: Final = Undo(wants.RETURN_AS_BEFORE, (as_returned,), partial(as_before, once_shut=settle_ids))
 PROCEDURE: Final[Procedure[Snapshot[BrokerView], BridgesTools]] = {
     **COMMON,
     "catch-up": VerbHandler(draft_catch_up, catch_up, UNDO_SHIPPING),

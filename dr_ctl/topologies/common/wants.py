@@ -188,3 +188,4 @@ def shut_behind_fence(at: AtBroker) -> list[Call]:
 
 
 RETURNED_SHUT: Final[Wants] = ((clients_kept_out, TARGET),)
+RETURN_AS_BEFORE: Final = (link_access_as_before, pauses_as_before, debts_as_before)

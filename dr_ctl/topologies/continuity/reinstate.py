@@ -69,10 +69,10 @@ def _forgotten(at: AtBroker) -> list[Call]:
     return [call(at.view, Goal.REMOVE, commands.out.name, request(commands.out.bean, REMOVE_ALL), text)]
 
 
-def _delivers(at: AtBroker) -> list[Call]:
-    view = at.view
-    starts = [switched(view, Goal.LINK_UP, flow.target_bridge, "deliver again by") for flow in view.flows]
-    return at.to_send([*(resume(view, flow.staging) for flow in view.flows), *starts])
+def _delivers(at: AtBroker, paused: str | None = None, stopped: str | None = None) -> list[Call]:
+    view, again = at.view, "deliver again by"
+    starts = [switched(view, Goal.LINK_UP, flow.target_bridge, again, stopped) for flow in view.flows]
+    return [*(resume(view, flow.staging, paused) for flow in view.flows), *starts]
 
 
 def _talks(at: AtBroker) -> list[Call]:
@@ -87,7 +87,12 @@ def acks_shipped(at: AtBroker) -> Iterator[Call]:
 HELD: Final[Wants] = ((_held, SOURCE), (_acks_held, TARGET))
 FORGOTTEN: Final[Wants] = ((_forgotten, SOURCE), (_forgotten, TARGET))
 SHIPPED: Final[Wants] = ((lambda at: at.to_send(acks_shipped(at)), TARGET),)
-DELIVERED: Final[Wants] = ((_delivers, SOURCE), (_talks, SOURCE), (_talks, TARGET), *wants.DEBTS_CLEARED)
+DELIVERED: Final[Wants] = (
+    (lambda at: at.to_send(_delivers(at)), SOURCE),
+    (_talks, SOURCE),
+    (_talks, TARGET),
+    *wants.DEBTS_CLEARED,
+)
 draft: Final = draft_of(
     TARGET,
     "its messages are let in, then its acknowledgements; only what was never done is delivered",
@@ -100,10 +105,8 @@ draft: Final = draft_of(
 
 def staged(at: AtBroker) -> Iterator[Call]:
     """Deliver what has come in and is held, without the messages that turn out to be done."""
-    view, again = at.view, "deliver again by"
-    starts = [switched(view, Goal.LINK_UP, flow.target_bridge, again, "it is stopped") for flow in view.flows]
     yield from copies.staged_removed(at)
-    yield from in_phase(DELIVER, [*(resume(view, flow.staging, "it is paused") for flow in view.flows), *starts])
+    yield from in_phase(DELIVER, _delivers(at, "it is paused", "it is stopped"))
 
 
 def _hold(at: AtBroker, bridge: Bridge, when: str | None = None) -> Call:

@@ -512,12 +512,7 @@ def _consumed_here(tools: MirrorTools, view: BrokerView, consumed: Mapping[str, 
     return done
 
 
-UNDO_REINSTATE: Final = Undo(
-    source=(wants.link_access_as_before, wants.pauses_as_before, wants.debts_as_before),
-    by=partial(as_before, once_shut=move_consumed_aside),
-)
-
-
+UNDO_REINSTATE: Final = Undo(wants.RETURN_AS_BEFORE, by=partial(as_before, once_shut=move_consumed_aside))
 PROCEDURE: Final[Procedure[MirrorSnapshot, MirrorTools]] = {
     **COMMON,
     "catch-up": VerbHandler(draft_catch_up, catch_up, UNDO_LINK),
