@@ -41,7 +41,7 @@ ASIDE: Final = "moves messages within their broker, loses none, and a finding na
 BACK: Final = "moves messages that were kept aside back to where clients get them"
 COMMANDS: Final = "removes the plugin's own commands, and no client's message"
 WITHOUT: Final = {
-    "artemis/session.py:Documents.delete": OWN,
+    "artemis/reading.py:Documents.delete": OWN,
     "artemis/broker.py:ArtemisRequests.remove": OWN,
     "bridges/tools.py:draft_trim": PLANNED,
     "brokersync/procedure.py:_move_duplicates": ASIDE,

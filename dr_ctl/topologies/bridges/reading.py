@@ -20,7 +20,7 @@ from dr_ctl.jolokia.client import READ_S, Listing, Post, Query, Read, Reader
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.artemis import BridgesBroker
-from dr_ctl.topologies.artemis import beans, session
+from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis import reading as artemis
 from dr_ctl.topologies.artemis.reading import Origin, Shown, as_expected, identity
 from dr_ctl.topologies.bridges import checks
@@ -252,7 +252,7 @@ class BridgesSnapshot(snapshot.Snapshot[BrokerView]):
         return [row for row in rows if row.kind != "queue" or (row.site, row.pair, row.name) not in ends]
 
 
-class Session(session.Session[BrokerView]):
+class Session(artemis.Session[BrokerView]):
     fenced_by_listener = False
 
     settings_of = BridgesBroker

@@ -13,7 +13,7 @@ from dr_ctl.jolokia.client import READ_S, Answer, Listing, Post, Query, Read, Re
 from dr_ctl.jolokia.http import NoSuchBean
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.artemis import ContinuityBroker
-from dr_ctl.topologies.artemis import beans, session
+from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis import reading as artemis
 from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.calls import OWN
@@ -236,7 +236,7 @@ def _commands(plugin: Service | None, queues: Mapping[str, Queue], bridges: Mapp
     return Commands(queues[out], queues[f"{plugin.prefix}.in"], bridges[f"{out}.bridge"])
 
 
-class Session(session.Session[SiteView]):
+class Session(artemis.Session[SiteView]):
     settings_of = ContinuityBroker
     settings: ContinuityBroker
     readable_alone = ReadScope.OUTFLOW

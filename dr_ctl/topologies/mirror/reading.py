@@ -12,7 +12,7 @@ from dr_ctl.jolokia.client import READ_S, Listing, Post, Query, Read, Reader
 from dr_ctl.jolokia.http import BadValue, NoSuchBean
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.artemis import MirrorBroker
-from dr_ctl.topologies.artemis import beans, session
+from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis import reading as artemis
 from dr_ctl.topologies.artemis.broker import is_since
 from dr_ctl.topologies.artemis.reading import Origin, Shown
@@ -180,7 +180,7 @@ def _aged(queue: Queue, fields: Fields, now_ms: int) -> Queue:
     return replace(queue, oldest_ms=max(0, now_ms - since_ms)) if since_ms else queue
 
 
-class Session(session.Session[BrokerView]):
+class Session(artemis.Session[BrokerView]):
     settings_of = MirrorBroker
     settings: MirrorBroker
     readable_alone = ~ReadScope(0)

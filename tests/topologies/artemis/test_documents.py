@@ -16,8 +16,7 @@ from dr_ctl.jolokia.client import Answer
 from dr_ctl.jolokia.http import BadValue, OperationFailed
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.artemis.broker import ArtemisRequests, Group, others
-from dr_ctl.topologies.artemis.reading import must_be_active, read_group
-from dr_ctl.topologies.artemis.session import Documents
+from dr_ctl.topologies.artemis.reading import Documents, must_be_active, read_group
 from dr_ctl.topologies.common.calls import debt_name, debts_of, is_debt, numbered
 from dr_ctl.topologies.common.checks import of_mqtt
 from dr_ctl.topologies.common.session import EVERYTHING, FOR_FENCE, ReadScope
