@@ -113,9 +113,7 @@ class Monitor:
     def sample(self) -> Sample:
         """Read both sites once, and add the rows of the brokers that answered."""
         snapshot, at, _ = self._read_everything()
-        outflows = {
-            site: total(broker.to_ship for broker in snapshot.brokers if broker.site == site) for site in snapshot.roles
-        }
+        outflows = {site: total(broker.to_ship for broker in snapshot.brokers_at(site)) for site in snapshot.roles}
         trouble = self._writer.trouble or self._upkeep.trouble
         takeovers, self._unreported = self._unreported, []
         waiting, dropped = self._writer.waiting, self._writer.dropped

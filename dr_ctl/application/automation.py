@@ -63,8 +63,8 @@ def served_after(snapshot: Snapshot, before: Served | None, now: datetime) -> Se
         return None
     lock = newest_lock(snapshot)
     for site in opened:
-        starts = {broker.pair: broker.start for broker in _of(snapshot, site) if _serves(broker) and broker.start}
-        if len(starts) == len(_of(snapshot, site)):
+        starts = {broker.pair: broker.start for broker in snapshot.brokers_at(site) if _serves(broker) and broker.start}
+        if len(starts) == len(snapshot.brokers_at(site)):
             return Served(site, starts, lock.epoch if lock is not None else 0, now)
     if before is None or opened - {before.site}:
         return None
@@ -95,10 +95,6 @@ def why_not_unfenced(snapshot: Snapshot, served: Served) -> str | None:
     if lock is not None and lock.epoch not in {own.epoch for own in at_site}:
         return f"the newest lock does not lie at {site}: {lock.described}"
     return None
-
-
-def _of(snapshot: Snapshot, site: str) -> list[BrokerSnapshot]:
-    return [broker for broker in snapshot.brokers if broker.site == site]
 
 
 def _serves(broker: BrokerSnapshot) -> bool:
@@ -231,9 +227,9 @@ class AutoUnfence(Automatic):
         if served is None:
             return
         site, other = served.site, next(name for name in snapshot.roles if name != served.site)
-        closed = [broker for broker in _of(snapshot, site) if _is_closed(broker)]
+        closed = [broker for broker in snapshot.brokers_at(site) if _is_closed(broker)]
         is_restarted = closed and not any(_as_it_served(broker, served) for broker in closed)
-        if not is_restarted or not all(_is_closed(broker) or _serves(broker) for broker in _of(snapshot, site)):
+        if not is_restarted or not all(_is_closed(broker) or _serves(broker) for broker in snapshot.brokers_at(site)):
             return
         if (why := why_not_unfenced(snapshot, served)) is not None:
             text = f"{site} was restarted and is closed, and is not opened: {why}"
@@ -258,7 +254,7 @@ class AutoUnfence(Automatic):
 
     def _is_by_hand(self, snapshot: Snapshot, served: Served, at_s: float) -> bool:
         """Say whether somebody has closed the site while its broker ran."""
-        closed = [broker for broker in _of(snapshot, served.site) if _is_closed(broker)]
+        closed = [broker for broker in snapshot.brokers_at(served.site) if _is_closed(broker)]
         if not any(_as_it_served(broker, served) for broker in closed):
             self._closed_s = None
             return False

@@ -24,7 +24,6 @@ from dr_ctl.rpo.bounds.result import QUOTED_FOR_S, Bound, Bounds, ClassBound, Lo
 from dr_ctl.rpo.estimate.result import Objectives
 from dr_ctl.rpo.history.row import Row, micros, moment
 from dr_ctl.topologies.registry import Snapshot
-from dr_ctl.topologies.topology import BrokerSnapshot
 
 SKEW: Final = timedelta(seconds=2)
 
@@ -66,7 +65,7 @@ class LossBound:
         """Note a reading. A site that is down sends no more, so its bounds stop growing. A closed site that answers
         counts the messages still to ship. A site that is `supposed` down lives."""
         self._supposed |= supposed
-        role, now, own = snapshot.roles[self.site], system().now(), self._brokers(snapshot)
+        role, now, own = snapshot.roles[self.site], system().now(), snapshot.brokers_at(self.site)
         # A broker's time must be earlier than now; any lead is a clock's fault.
         clocks = [moment(reading.now_ms * 1000) - now for reading in snapshot.locks if reading.site != self.site]
         self._ahead = max([self._ahead, *clocks])
@@ -254,9 +253,6 @@ class LossBound:
     def _pairs(self) -> list[str]:
         return [broker.name for broker in self._installation.settings.sites[self.site].brokers]
 
-    def _brokers(self, snapshot: Snapshot) -> list[BrokerSnapshot]:
-        return [broker for broker in snapshot.brokers if broker.site == self.site]
-
 
 def _accepting(now: Bounds, *, lost: bool, duplicates: bool) -> str:
     most_lost, most_duplicates = now.quoted()
@@ -276,7 +272,7 @@ def _beneath(now: Bounds, *, doubled: bool) -> Iterator[str]:
 def _of_closed(of: LostSite, limits: Objectives | None, snapshot: Snapshot, at: datetime) -> Bounds:
     """Make the bounds by the counts of a closed site, all brokers of which answered."""
     apart, held = _apart(of, snapshot, at), snapshot.stake(of.site)
-    own = [broker.depths for broker in snapshot.brokers if broker.site == of.site]
+    own = [broker.depths for broker in snapshot.brokers_at(of.site)]
     names = {name for depths in own for name in depths if of.selects(name)}
     lying = {name: total(depths.get(name, 0) for depths in own) for name in names}
     held_lost = total([stake.lost for stake in held])

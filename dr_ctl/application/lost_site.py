@@ -48,7 +48,7 @@ def reword_refusal(
     if not isinstance(decided, Refusal):
         return decided
     away = [link.site for link in snapshot.links() if link.attached is False]
-    is_whole = all(broker.silent is None for broker in snapshot.brokers if broker.site == lost)
+    is_whole = all(broker.silent is None for broker in snapshot.brokers_at(lost))
     first, *others = decided.findings
     if under_way and first.id == "DR-ALIVE-001":
         return decided
@@ -75,8 +75,8 @@ def _answered(decided: Decision, spec: Spec, snapshot: Snapshot, lost: str) -> R
     worded = spec.presume_down == lost and plan_of(decided) is not None
     silent = isinstance(decided, Refusal) and decided.findings[0].id in ("DR-ALIVE-002", "DR-NODE-001", "DR-NODE-004")
     is_open = snapshot.roles[lost] is Role.UNKNOWN and snapshot.roles[spec.target] is not Role.SERVING
-    for broker in snapshot.brokers if is_open and (worded or silent) else ():
-        if broker.site == lost and broker.silent is not None and broker.silent.shows_life:
+    for broker in snapshot.brokers_at(lost) if is_open and (worded or silent) else ():
+        if broker.silent is not None and broker.silent.shows_life:
             answers = found("DR-ALIVE-001.answers", remedy=broker.silent.remedy, site=lost, why=broker.silent)
             return Refusal((answers, *presumption_overruled(snapshot, spec)), ExitCode.SERVING_SITE_ALIVE)
     return None
@@ -84,7 +84,7 @@ def _answered(decided: Decision, spec: Spec, snapshot: Snapshot, lost: str) -> R
 
 def not_read(snapshot: Snapshot, site: str) -> Finding | None:
     """Report a site that is silent because of this machine or its settings, which is no reason for a failover."""
-    for broker in (own for own in snapshot.brokers if own.site == site):
+    for broker in snapshot.brokers_at(site):
         if broker.silent is None and broker.role is Role.UNKNOWN:
             return found("DR-ROLE-019.not_told", site=site, pair=broker.pair)
         if broker.silent is not None and broker.silent.is_local:
@@ -119,13 +119,13 @@ def behind_rights(snapshot: Snapshot) -> str | None:
 
 def keeps_roles_out(snapshot: Snapshot, site: str) -> bool:
     """Say whether a lasting fence keeps the clients' roles out behind all listeners that are open at a site."""
-    opened = [broker for broker in snapshot.brokers if broker.site == site and broker.role is Role.SERVING]
+    opened = [broker for broker in snapshot.brokers_at(site) if broker.role is Role.SERVING]
     return bool(opened) and all(broker.kept_out for broker in opened)
 
 
 def serves_no_role(snapshot: Snapshot, site: str) -> bool:
     """Say whether the rights of every role were read at a site, and none may send or consume there."""
-    return all(broker.serves_no_role for broker in snapshot.brokers if broker.site == site)
+    return all(broker.serves_no_role for broker in snapshot.brokers_at(site))
 
 
 def without_rights(snapshot: Snapshot) -> Iterator[Finding]:

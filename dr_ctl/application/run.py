@@ -208,7 +208,7 @@ def _await_readiness(request: Request) -> Snapshot:
     until = system().monotonic() + caller.timeouts.measured_s
     is_planned = request.spec.operation in _PLANNED and not (request.past and request.past.activation_sent)
     while is_planned and system().monotonic() < until:
-        target = (broker for broker in snapshot.brokers if broker.site == request.site)
+        target = snapshot.brokers_at(request.site)
         obstacles = ((f"{own.site}/{own.pair}", obstacle) for own in target for obstacle in own.obstacles)
         unknown = [f"{name}: {obstacle.text}" for name, obstacle in obstacles if not obstacle.known]
         if not unknown:
@@ -387,7 +387,7 @@ def cost(plan: Plan, snapshot: Snapshot, exposure: LossBound | None, runs: Runs)
 
 
 def _clients(plan: Plan, snapshot: Snapshot, site: str) -> str:
-    queues = {name for broker in snapshot.brokers if broker.site == site for name in broker.depths}
+    queues = {name for broker in snapshot.brokers_at(site) for name in broker.depths}
     count = len(queues if plan.spec.units is None else plan.spec.units)
     return f"clients of {count} queue{'' if count == 1 else 's'}" if count else f"clients of {site}"
 

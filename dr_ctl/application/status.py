@@ -148,7 +148,7 @@ def status(caller: Caller, opened: Opened, snapshot: Snapshot) -> Status:
 
 
 def _at_work(snapshot: Snapshot, site: str, role: Role, bounds: Bounds | None, now: datetime) -> SiteAtWork:
-    brokers = [broker for broker in snapshot.brokers if broker.site == site]
+    brokers = snapshot.brokers_at(site)
     traffic = [broker.traffic for broker in brokers]
     come, go = (None if None in traffic else sum(rates[at] for rates in traffic if rates is not None) for at in (0, 1))
     last = now if role is Role.SERVING and (come or go) else bounds.last_message if bounds is not None else None

@@ -455,7 +455,7 @@ def test_similar_moments_first_then_their_neighbours() -> None:
 
     def similar(at: int, *, stalled: bool = False) -> set[int] | None:
         told = found.similar(at, stalled=stalled)
-        return None if told is None else set(told.change.tolist())
+        return None if told is None else set(told.most.tolist())
 
     assert (similar(3), similar(4), similar(6), similar(4, stalled=True)) == ({1}, {1, 2}, {9}, None)
     assert changes((3, 1, 5)).similar(3, stalled=False) is None

@@ -24,45 +24,11 @@ LONGEST_US: Final = 60 * SECOND_US
 
 
 @dataclass(frozen=True)
-class Grids:
-    """Counts as grids by their names: by outflow (`flows`), and by queue (`queues`) at the readings that read queues
-    (`full` has their indices). Counters are compared within one era, a start of the broker."""
-
-    us: Ints
-    asked: Ints
-    start_id: Ints
-    full: Ints
-    flows: Mapping[str, Ints]
-    queues: Mapping[str, Ints]
-
-    @cached_property
-    def put(self) -> Counters:
-        return Counters.of(self.flows["added"], self.start_id)
-
-    @cached_property
-    def counted(self) -> Mapping[str, Counters]:
-        return {name: Counters.of(grid, self.start_id[self.full]) for name, grid in self.queues.items()}
-
-    @cached_property
-    def windows(self) -> Windows:
-        return Windows(self.asked, self.us, self.start_id)
-
-    def at(self, indices: Ints) -> Grids:
-        is_kept = np.isin(self.full, indices)
-        return Grids(
-            self.us[indices],
-            self.asked[indices],
-            self.start_id[indices],
-            np.searchsorted(indices, self.full[is_kept]),
-            {name: grid[:, indices] for name, grid in self.flows.items()},
-            {name: grid[:, is_kept] for name, grid in self.queues.items()},
-        )
-
-
-@dataclass(frozen=True)
 class Windows:
-    asked: Ints
+    """Readings, and the windows of time that have a reading before and after them."""
+
     us: Ints
+    asked: Ints
     start_id: Ints
 
     def covering(self, us: int) -> Sequence[tuple[int, int]] | None:
@@ -93,6 +59,35 @@ class Windows:
         """The moment at which a reading or a later one was asked for first, because readings of two monitors
         overlap."""
         return np.minimum.accumulate(self.asked[::-1])[::-1]
+
+
+@dataclass(frozen=True)
+class Grids(Windows):
+    """Counts as grids by their names: by outflow (`flows`), and by queue (`queues`) at the readings that read queues
+    (`full` has their indices). Counters are compared within one era, a start of the broker."""
+
+    full: Ints
+    flows: Mapping[str, Ints]
+    queues: Mapping[str, Ints]
+
+    @cached_property
+    def put(self) -> Counters:
+        return Counters.of(self.flows["added"], self.start_id)
+
+    @cached_property
+    def counted(self) -> Mapping[str, Counters]:
+        return {name: Counters.of(grid, self.start_id[self.full]) for name, grid in self.queues.items()}
+
+    def at(self, indices: Ints) -> Grids:
+        is_kept = np.isin(self.full, indices)
+        return Grids(
+            self.us[indices],
+            self.asked[indices],
+            self.start_id[indices],
+            np.searchsorted(indices, self.full[is_kept]),
+            {name: grid[:, indices] for name, grid in self.flows.items()},
+            {name: grid[:, is_kept] for name, grid in self.queues.items()},
+        )
 
 
 @dataclass(frozen=True)
@@ -248,7 +243,7 @@ class _GapFiller:
             own = np.flatnonzero(run == number)
             if grids.us[columns[own[-1]]] - grids.us[columns[own[0]]] < MIN_US:
                 continue
-            windows = Windows(grids.asked[columns[own]], grids.us[columns[own]], run[own])
+            windows = Windows(grids.us[columns[own]], grids.asked[columns[own]], run[own])
             came = np.zeros(len(counters.low), np.int64)
             for times, length_us in windows.covering(us) or ():
                 begin, end = windows.around(length_us)

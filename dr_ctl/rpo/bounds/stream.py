@@ -106,7 +106,7 @@ class EventStream:
     def not_shipped(self, names: Sequence[str]) -> LossTerm | None:
         """Bound the arrivals in some queues since the last reading by their own counts: no outflow ships them."""
         grids = self.gaps_filled
-        windows = Windows(grids.asked[grids.full], grids.us[grids.full], grids.start_id[grids.full])
+        windows = Windows(grids.us[grids.full], grids.asked[grids.full], grids.start_id[grids.full])
         own = grids.counted[self.counter].sum_of([self.readings.index[name] for name in names])
 
         def most(us: int) -> Ints:
@@ -183,7 +183,7 @@ class EventStream:
     ) -> Sequence[LossTerm | None]:
         """Add, for each group, the content at a reading and the arrivals since. Without groups, all that was put into
         the outflows counts as arrivals."""
-        return self._terms(index, at_reading, self.gaps_filled.windows, lambda us: self._arrivals(rows, us, queues))
+        return self._terms(index, at_reading, self.gaps_filled, lambda us: self._arrivals(rows, us, queues))
 
     def _terms(
         self, index: int, at_reading: Ints, windows: Windows, most: Callable[[int], Ints]
@@ -208,7 +208,7 @@ class EventStream:
         """Bound the arrivals in any window of `us`: no more than was put into the outflows, and no more than the
         queues' counts plus what these do not account for."""
         grids = self.gaps_filled
-        begin, end = grids.windows.around(us)
+        begin, end = grids.around(us)
         put = grids.put.sum_of(rows)
         most = np.minimum(put.most(begin, end)[0], self._by_sums(rows, put, begin, end))
         if queues is None:

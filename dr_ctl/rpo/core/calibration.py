@@ -52,7 +52,7 @@ def ahead(changes_of: Mapping[str, Changes], *, horizon_s: float, span_us: tuple
     fold_s = max(1, span_us[1] - span_us[0]) / folds / 1e6
     # At the beginning of a fold nobody knew the figures one horizon after the last moments before it.
     reach = max(MIN_BEFORE, round(DAY_S / fold_s)), math.ceil(horizon_s / fold_s)
-    number = {metric: wall_blocks(changes.begin, span_us, folds) for metric, changes in changes_of.items()}
+    number = {metric: wall_blocks(changes.cell, span_us, folds) for metric, changes in changes_of.items()}
 
     def folds_of(metric: str, probability: float) -> Iterable[Fold]:
         return _ahead_folds(changes_of[metric], number[metric], probability, UNITS[metric], reach)
@@ -67,18 +67,18 @@ def _ahead_folds(
     for fold in np.unique(number).tolist():
         known = changes.only((number >= fold - open_ - back) & (number < fold - open_))
         was = changes.only(number == fold)
-        said, is_known = np.zeros(len(was.change)), np.zeros(len(was.change), bool)
+        said, is_known = np.zeros(len(was.most)), np.zeros(len(was.most), bool)
         for level, stalled in {*zip(was.level.tolist(), was.stalled.tolist(), strict=True)}:
             if (similar := known.similar(level, stalled=stalled)) is not None:
                 is_same = (was.level == level) & (was.stalled == stalled)
                 is_known |= is_same
-                said[is_same] = weighted_quantile(similar.change, similar.weight, probability)
+                said[is_same] = weighted_quantile(similar.most, similar.weight, probability)
         said, was = said[is_known], was.only(is_known)
         if whole := int(was.weight.sum()):
             share = was.weight / whole
             # A change of the same bucket is no larger than what was said.
-            coverage = float(share[bucket_of(was.change) <= bucket_of(np.ceil(said).astype(np.int64))].sum())
-            above = float((share * (said - was.change)).sum())
+            coverage = float(share[bucket_of(was.most) <= bucket_of(np.ceil(said).astype(np.int64))].sum())
+            above = float((share * (said - was.most)).sum())
             yield Fold(fold, float((share * said).sum()) / unit, min(1.0, coverage), whole, above / unit)
 
 

@@ -6,7 +6,7 @@ two) and the same answer to whether the outflow stalls. If they are too few, the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
@@ -41,15 +41,15 @@ Add = Callable[..., None]
 
 @dataclass(frozen=True, slots=True)
 class Changes(Rows):
-    """Changes of a figure one horizon later. Each moment has its `begin`, the magnitude of its loss (`level`: binary
-    digits, 0 for none), whether it stalled, the change, and the time for which it counts (`weight`); `count` moments
-    are alike."""
+    """Changes of a figure one horizon later. Each moment has its begin (`cell`), the magnitude of its loss (`level`:
+    binary digits, 0 for none), whether it stalled, the change (`most`), and the time for which it counts (`weight`);
+    `count` moments are alike."""
 
     flow: Ints
-    begin: Ints
+    cell: Ints
     level: Ints
     stalled: Flags
-    change: Ints
+    most: Ints
     weight: Ints
     count: Ints
 
@@ -69,7 +69,7 @@ class Changes(Rows):
         one = np.ones_like(begin)
         return cls(steps.flow, begin, magnitude, steps.stalled, figure[then] - figure, steps.weight, one).only(good)
 
-    def similar(self, at: int, *, stalled: bool) -> Changes | None:
+    def similar(self, at: int, *, stalled: bool) -> Self | None:
         """Return the changes after moments like this one, or None if even all levels together are too few."""
         alike = self.stalled == stalled
         far = np.abs(self.level - at)
@@ -93,19 +93,16 @@ class _Summary:
             steps = lag.steps(scope)
             self._scope(scope, fold(steps, ~lag.has_sends, gaps))
             if scope == 0 and not self.is_single:  # flows by themselves may be hundreds: their cells are hours
-                self._steps(self._adding(self.names, is_total=False), steps, HOUR_US)
+                self._steps(partial(self.gathered.add, words=self.names, is_total=False), steps, HOUR_US)
         self._flows()
         self._roles(rows)
-
-    def _adding(self, words: Sequence[str], *, is_total: bool) -> Add:
-        return partial(self.gathered.add, words=words, is_total=is_total)
 
     def _scope(self, scope: int, whole: Steps) -> None:
         """Gather the total (as its only flow, if there is one) or a class."""
         lag, window = self._lag, self._window
         is_flow = scope == 0 and self.is_single
         name = self.names[0] if is_flow else TOTAL if scope == 0 else class_name(scope - 1)
-        add, number = self._adding([*self.names, name], is_total=is_flow), len(self.names)
+        add, number = partial(self.gathered.add, words=[*self.names, name], is_total=is_flow), len(self.names)
         whole = replace(whole, flow=np.full(len(whole.flow), number))
         self._steps(add, whole, window.figures_us)
         if scope:
@@ -141,11 +138,11 @@ class _Summary:
         for metric in METRICS[:2]:
             for horizon_us in window.horizons_us:
                 changes = Changes.of(whole, metric, horizon_us=horizon_us, since_us=window.from_us)
-                changes = changes.only(changes.begin < window.to_us)
+                changes = changes.only(changes.cell < window.to_us)
                 level: dict[str, Any] = {"level": changes.level, "stalled": changes.stalled, "horizon_us": horizon_us}
-                counted: dict[str, Any] = {"weight": changes.weight, "count": changes.count, "most": changes.change}
-                keys: dict[str, Any] = {"scope": changes.flow, "bucket": bucket_of(changes.change)}
-                cell = changes.begin - changes.begin % (window.cell_us or HOUR_US)
+                counted: dict[str, Any] = {"weight": changes.weight, "count": changes.count, "most": changes.most}
+                keys: dict[str, Any] = {"scope": changes.flow, "bucket": bucket_of(changes.most)}
+                cell = changes.cell - changes.cell % (window.cell_us or HOUR_US)
                 add("change", metric=metric, cell=cell, **keys, **level, **counted)
         self._since(add, whole)
 

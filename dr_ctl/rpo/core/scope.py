@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dr_ctl.core.model import by_key
-from dr_ctl.rpo.core.arrays import DAY_US, HOUR_US, NA, SECOND_US, Flags, Floats, Ints, Rows
+from dr_ctl.rpo.core.arrays import DAY_US, HOUR_US, NA, SECOND_US, Flags, Floats, Ints
 from dr_ctl.rpo.core.hour import Changes
 from dr_ctl.rpo.core.quantities import PROBABILITIES, UNITS, Curves, Figures, Horizon, Number, Quantity
 from dr_ctl.rpo.core.rows import (
@@ -121,19 +121,12 @@ def figures(scope: str, table: pa.Table, query: ScopeQuery) -> ScopeFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class ScopeRows(Rows):
-    """Rows of one kind and metric; `flow` is an index into the words of all."""
+class ScopeRows(Changes):
+    """Rows of one kind and metric, which may be changes; `flow` is an index into the words of all."""
 
-    flow: Ints
-    cell: Ints
-    level: Ints
     horizon_us: Ints
     bucket: Ints
     acks: Flags
-    stalled: Flags
-    weight: Ints
-    count: Ints
-    most: Ints
     least: Ints
 
     @property
@@ -197,8 +190,7 @@ class Scope:
 
     def changes(self, metric: str, horizon_us: int, since_us: int) -> Changes:
         rows = self.rows_of("change", metric)
-        rows = rows.only((rows.cell >= since_us - since_us % HOUR_US) & (rows.horizon_us == horizon_us))
-        return Changes(rows.flow, rows.cell, rows.level, rows.stalled, rows.most, rows.weight, rows.count)
+        return rows.only((rows.cell >= since_us - since_us % HOUR_US) & (rows.horizon_us == horizon_us))
 
     def _now(self, metric: str, *, likely: bool = False) -> tuple[int | None, bool]:
         """Return the figure at the last reading, and whether it stalls. The figure is None if it was last read long
@@ -326,7 +318,7 @@ def ahead(
     The answer has no interval, because the moments are too few and too much alike for one."""
     changes: Sequence[int | None] = fallback or [None] * len(QUANTILES)
     if moves is not None:
-        changes = [weighted_quantile(moves.change, moves.weight, p) for p in QUANTILES]
+        changes = [weighted_quantile(moves.most, moves.weight, p) for p in QUANTILES]
     later = [None if since is None or more is None else scaled(max(0, since + more), per) for more in changes]
     p50, p95, p99, most = later
     return Quantity(scaled(now, per), p50, p95, p99, most)

@@ -177,6 +177,9 @@ class Snapshot(Generic[V_co]):
             for broker in brokers.values()
         ]
 
+    def brokers_at(self, site: str) -> Sequence[BrokerSnapshot]:
+        return [broker for broker in self.brokers if broker.site == site]
+
     @property
     def locks(self) -> Sequence[LockReading]:
         """Return the lock documents of each broker that answered."""
