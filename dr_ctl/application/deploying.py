@@ -12,7 +12,7 @@ from dr_ctl import __version__
 from dr_ctl.application.automation import QUARANTINE_OPTION
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.init import InitData, new_folder
-from dr_ctl.application.installation import Opened
+from dr_ctl.application.installation import OpenInstallation
 from dr_ctl.application.result import Result
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.findings import found
@@ -45,7 +45,7 @@ def systemd(caller: Caller, out: Path, state: Path | None, does: Sequence[str] =
         "java_home": os.environ.get("JAVA_HOME", ""),
         "estimates": installation.settings.monitor.estimate != "off",
     }
-    with Opened.of(caller) as opened:
+    with OpenInstallation.of(caller) as opened:
         names = [*_UNITS, *(["sync.service"] if opened.has_agent else [])]
     written = _written(out, {f"dr-ctl-{name}": f"dr-ctl-{name}" for name in names}, values)
     read = " ".join(map(str, (installation.file, *handed.values())))

@@ -158,7 +158,7 @@ def serving_problems(assessment: Assessment) -> Iterator[Finding]:
 def _none_serves(assessment: Assessment) -> Iterator[Finding]:
     snapshot, run, by_site = assessment.snapshot, assessment.open_run, assessment.snapshot.roles
     waiting = [site for site, role in by_site.items() if role is Role.STANDBY]
-    under_way = run.lives if run is not None else assessment.held is not None
+    under_way = run.lives if run is not None else assessment.lock_holder is not None
     undecided = any(isinstance(broker.silent, StartingOrEnding) for broker in snapshot.brokers)
     told_elsewhere = all(broker.silent is None and not broker.listeners for broker in snapshot.brokers)
     unread = [finding for site in by_site if (finding := not_read(snapshot, site)) is not None]

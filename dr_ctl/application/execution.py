@@ -15,7 +15,7 @@ from typing import Any
 from dr_ctl.application import lock
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.estimates import NoEstimator, Preflight
-from dr_ctl.application.installation import Opened
+from dr_ctl.application.installation import OpenInstallation
 from dr_ctl.application.loss_bound import LossBound
 from dr_ctl.application.lost_site import LostSiteOutage
 from dr_ctl.application.plans import RESIDUE, Approvals
@@ -61,7 +61,7 @@ class OperationData:
     bounds: Any = optional(shape=Bounds, description="what a failover may lose")
     out_s: LostSiteOutage | None = optional()
     undone: bool | None = optional("whether everything was undone, and the undo verified")
-    left: Mapping[str, Json] | None = optional("by what it is: messages that a reinstatement left over")
+    left: Mapping[str, Json] | None = optional("what an undo reported, as messages that a reinstatement left over")
     evidence: Mapping[str, Json] | None = optional("what a refusal rests on, as the ids of messages by queue")
     residue: Mapping[str, Json] | None = optional(RESIDUE)
     next_steps: Sequence[str] | None = optional("what a person has to know and may do now")
@@ -73,7 +73,7 @@ class OperationData:
 class Run:
     """A run under its lock; executing or undoing it gives the command's result."""
 
-    opened: Opened
+    opened: OpenInstallation
     files: RunFiles
     lease: Lease
     how: RunOptions
@@ -251,9 +251,9 @@ def _seal(journal: Journal, files: RunFiles, result: Mapping[str, Json]) -> None
     write(files.result, {**result, "journal": sealed})
 
 
-def call_then_notify(caller: Caller, act: Callable[[Opened], Result]) -> Result:
+def call_then_notify(caller: Caller, act: Callable[[OpenInstallation], Result]) -> Result:
     """Call `act`, then, after a run, the commands that the settings have for its end. The caller holds no lock."""
-    with Opened.of(caller) as opened:
+    with OpenInstallation.of(caller) as opened:
         try:
             result = act(opened)
         except RunBroken as error:
@@ -265,11 +265,11 @@ def call_then_notify(caller: Caller, act: Callable[[Opened], Result]) -> Result:
     return replace(result, findings=(*result.findings, *findings), signum=result.signum or signum)
 
 
-def _where(opened: Opened) -> dict[str, Json]:
+def _where(opened: OpenInstallation) -> dict[str, Json]:
     return {"installation": opened.installation.settings.name, "state_dir": str(opened.caller.state())}
 
 
-def _notified(opened: Opened, result: Result) -> tuple[list[Finding], int | None]:
+def _notified(opened: OpenInstallation, result: Result) -> tuple[list[Finding], int | None]:
     """Return a finding for each command that could not be told, and the signal that came meanwhile."""
     if result.ended is None:
         return [], None

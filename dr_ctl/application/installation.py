@@ -26,7 +26,7 @@ from dr_ctl.topologies.topology import NoCleaner
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenInstallation:
     """An installation opened for looking; only the topology's driver can change brokers."""
 
     caller: Caller
@@ -36,7 +36,7 @@ class Opened:
 
     @classmethod
     @contextmanager
-    def of(cls, caller: Caller) -> Iterator[Opened]:
+    def of(cls, caller: Caller) -> Iterator[OpenInstallation]:
         installation, runs = caller.installation(), caller.runs()
         with closing(registry.opened(installation, caller.timeouts, runs.documents)) as topology:
             yield cls(caller, installation, topology, runs)
@@ -136,11 +136,11 @@ def shared_addresses(installation: Installation) -> list[Finding]:
 
 
 @contextmanager
-def looking(caller: Caller) -> Iterator[tuple[Opened, BackgroundTask[Snapshot]]]:
+def looking(caller: Caller) -> Iterator[tuple[OpenInstallation, BackgroundTask[Snapshot]]]:
     """Begin two readings, so that rates are known. The end of the block waits for a reading that still runs."""
     snapshot: BackgroundTask[Snapshot] | None = None
     try:
-        with Opened.of(caller) as opened:
+        with OpenInstallation.of(caller) as opened:
             read = partial(opened.topology.read, over_s=caller.timeouts.rates_s)
             snapshot = in_background(read, "both looks")
             yield opened, snapshot

@@ -11,7 +11,7 @@ from typing import Final
 
 from dr_ctl import __version__
 from dr_ctl.application.caller import Caller
-from dr_ctl.application.installation import Opened
+from dr_ctl.application.installation import OpenInstallation
 from dr_ctl.core.document import key
 from dr_ctl.core.errors import BrokerError, DrCtlError, Stopped
 from dr_ctl.core.findings import found
@@ -58,7 +58,7 @@ def in_the_way(snapshot: Snapshot, runs: Runs) -> tuple[str, LockDocument] | Non
 
 
 @contextmanager
-def locked(opened: Opened, snapshot: Snapshot, run: str, what: str, *, break_lock: bool) -> Iterator[Lease]:
+def locked(opened: OpenInstallation, snapshot: Snapshot, run: str, what: str, *, break_lock: bool) -> Iterator[Lease]:
     """Hold the lock on every broker that was seen to answer; raises `Locked`.
 
     A run that stays open keeps the lock until it runs out: no other run must begin on half-done work.
@@ -184,7 +184,7 @@ def pausers(snapshot: Snapshot, broker: BrokerSnapshot) -> dict[str, str]:
     return {queue: run for lock in own for run, queues in lock.paused.items() for queue in queues}
 
 
-def forbidden(opened: Opened, snapshot: Snapshot) -> dict[tuple[str, str], Finding]:
+def forbidden(opened: OpenInstallation, snapshot: Snapshot) -> dict[tuple[str, str], Finding]:
     """Report the brokers where this user may not create a lock. The brokers are asked: no lock is created."""
     findings = {}
     for store in opened.topology.stores():

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from typing import Final
 
 from dr_ctl.application.estimates import objectives
-from dr_ctl.application.installation import Opened
+from dr_ctl.application.installation import OpenInstallation
 from dr_ctl.application.lost_site import LostSiteOutage, missing_package, out_of_lost
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import Unreachable
@@ -39,7 +39,7 @@ class LossBound:
     """Implements `LossExposure`. The bounds may grow until the site is seen down, so read them anew each time."""
 
     def __init__(
-        self, opened: Opened, lost: str, silent_since: str | None = None, *, begun: bool = False, once: bool = False
+        self, opened: OpenInstallation, lost: str, silent_since: str | None, *, begun: bool = False, once: bool = False
     ) -> None:
         """A resumed run has `begun` by its own options. With `once` all answers rest on one reading."""
         self.site, self._begun, self._once = lost, begun, once

@@ -8,7 +8,7 @@ from itertools import islice
 from types import ModuleType
 from typing import Final, NamedTuple
 
-from dr_ctl.application.installation import Opened
+from dr_ctl.application.installation import OpenInstallation
 from dr_ctl.core.errors import DrCtlError
 from dr_ctl.core.findings import found
 from dr_ctl.core.machine import without
@@ -33,7 +33,7 @@ SO_MANY: Final = 10  # single steps that follow a fence
 
 
 def reword_refusal(
-    decided: Decision, spec: Spec, snapshot: Snapshot, opened: Opened, *, under_way: bool = False
+    decided: Decision, spec: Spec, snapshot: Snapshot, opened: OpenInstallation, *, under_way: bool = False
 ) -> Decision:
     """Add the history of the lost site to a decision. With `under_way`, an open failover is judged again, which has to
     end first.
@@ -62,7 +62,7 @@ def reword_refusal(
     return replace(decided, findings=(first, *others))
 
 
-def _by_word(snapshot: Snapshot, lost: str, opened: Opened) -> Iterator[Finding]:
+def _by_word(snapshot: Snapshot, lost: str, opened: OpenInstallation) -> Iterator[Finding]:
     """Report evidence against a person's word that a silent site serves nobody."""
     if (unread := not_read(snapshot, lost)) is not None and unread.id != "DR-NODE-004":  # the plan says so itself
         yield unread
@@ -149,7 +149,7 @@ def lost_pairs(snapshot: Snapshot) -> Iterator[Finding]:
         yield found("DR-UNIT-003.lost_pair", home=home, down=brief(down), away=away, unit=unit.name)
 
 
-def taken_over(spec: Spec, snapshot: Snapshot, opened: Opened, runs: Runs) -> str | None:
+def taken_over(spec: Spec, snapshot: Snapshot, opened: OpenInstallation, runs: Runs) -> str | None:
     """Say since when the target serves a store that it took by itself; None after a run, or without evidence."""
     lost = opened.other(spec.target)
     if spec.operation != FAILOVER or not snapshot.one_store or snapshot.roles[lost] is Role.SERVING:
@@ -161,7 +161,7 @@ def taken_over(spec: Spec, snapshot: Snapshot, opened: Opened, runs: Runs) -> st
     return f"{spec.target} serves already: it took the store by itself, at about {stamp(at)} or soon after"
 
 
-def moved_before(decided: Decision, spec: Spec, snapshot: Snapshot, opened: Opened) -> Decision:
+def moved_before(decided: Decision, spec: Spec, snapshot: Snapshot, opened: OpenInstallation) -> Decision:
     """Return the decision, or that nothing is to be moved: the newest run of this STATE let clients in at the target,
     no other run has taken a lock since, no debt is left, and the other site was not seen serving after that."""
     alone = sites_serving(snapshot) == [spec.target] and serves_all(snapshot, spec.target)
@@ -179,7 +179,7 @@ def moved_before(decided: Decision, spec: Spec, snapshot: Snapshot, opened: Open
     return AlreadyThere(f"{text}: nothing is to be moved; nothing was changed", tuple(findings))
 
 
-def _lately_sick(site: str, opened: Opened) -> datetime | None:
+def _lately_sick(site: str, opened: OpenInstallation) -> datetime | None:
     """Return the time at which the silent site was last seen sick, and so alive; None if that is long ago."""
     at = _last_seen(opened.installation, site, Role.SICK)
     return at if at is not None and system().now() - at < LATELY else None

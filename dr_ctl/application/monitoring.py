@@ -17,7 +17,7 @@ from dr_ctl.application.automation import AUTOMATIC, AutoQuarantine
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.diagnosis import paged
 from dr_ctl.application.estimates import request
-from dr_ctl.application.installation import Opened
+from dr_ctl.application.installation import OpenInstallation
 from dr_ctl.application.result import Result
 from dr_ctl.application.standing import of_agent, pending_debts
 from dr_ctl.application.verdicts import Assessment, default_target
@@ -59,7 +59,7 @@ def monitor(caller: Caller, lasting_s: float | None, does: Sequence[str], *, met
     recorded = Recorded(caller)
     with (
         exposing.exposing(metrics) as board,
-        Opened.of(caller) as opened,
+        OpenInstallation.of(caller) as opened,
         closing(Monitor(installation, opened.topology)) as watching,
         _refreshing(installation) as refreshing,
     ):
@@ -134,7 +134,7 @@ class Figures:
     """The metrics of a monitor. Metrics that cost more than a reading are kept for `SELDOM_S`."""
 
     caller: Caller
-    opened: Opened
+    opened: OpenInstallation
     problems: Sequence[Finding] | None = None
     _seldom: tuple[float, list[Metric]] | None = None
 

@@ -14,7 +14,7 @@ from dr_ctl.application import lock, lost_site, rehearsing
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.diagnosis import open_again, serving_problems, silent, silent_of
 from dr_ctl.application.estimates import with_age
-from dr_ctl.application.installation import Opened, addresses, folder, shared_addresses, unverified_at
+from dr_ctl.application.installation import OpenInstallation, addresses, folder, shared_addresses, unverified_at
 from dr_ctl.application.lost_site import lost_pairs, not_read
 from dr_ctl.application.plans import why_no_approval
 from dr_ctl.application.recovery_options import open_run_findings
@@ -72,7 +72,7 @@ def validate(caller: Caller, operation: str | None, to: str | None = None, *, ve
     """Report all findings once, then the present answer of each operation's command; `verbose` lists every check."""
     if operation is not None and operation not in ALL:
         raise UsageError(f"unknown operation {operation}", remedy=f"This version knows {', '.join(ALL)}.")
-    with Opened.of(caller) as opened:
+    with OpenInstallation.of(caller) as opened:
         opened.installation.must_know(to)
         snapshot: Snapshot = opened.topology.observe()
         began = system().monotonic()
@@ -92,7 +92,7 @@ def validate(caller: Caller, operation: str | None, to: str | None = None, *, ve
         own = [
             *([assessment.maintenance.finding] if assessment.maintenance is not None else []),
             *_findings(assessment, verdicts, forbidden, move),
-            *(verdict.exposure for verdict in verdicts if verdict.exposure is not None and not is_unread),
+            *(verdict.acceptance for verdict in verdicts if verdict.acceptance is not None and not is_unread),
             *(finding for check in checks if check.where == SETTINGS for finding in check.found),
             *_without_login(opened, snapshot),
             *_unprepared(assessment, last, system().now()),
@@ -139,7 +139,7 @@ def _unprepared(assessment: Assessment, last: lost_site.LastSample, now: datetim
         yield found("DR-RPO-040", site=assessment.served_by)
 
 
-def _without_login(opened: Opened, snapshot: Snapshot) -> Iterator[Finding]:
+def _without_login(opened: OpenInstallation, snapshot: Snapshot) -> Iterator[Finding]:
     """Report sites that serve by their flags but take no test login, so that a failure would not be seen."""
     for site in sites_serving(snapshot):
         try:
@@ -166,7 +166,7 @@ def _findings(
 
 def verify(caller: Caller, asked: Spec) -> Result:
     """Test all conditions of the gate over its window, without a run. An open listener is reported without waiting."""
-    with Opened.of(caller) as opened:
+    with OpenInstallation.of(caller) as opened:
         request = Request.of(asked, opened)
         snapshot = request.read()
         asked = request.narrowed(snapshot).spec
@@ -187,7 +187,7 @@ def verify(caller: Caller, asked: Spec) -> Result:
     return Result(code, outcome.text, outcome.findings, data)
 
 
-def _nothing_to_verify(opened: Opened, snapshot: Snapshot, asked: Spec, data: VerifyData) -> Result:
+def _nothing_to_verify(opened: OpenInstallation, snapshot: Snapshot, asked: Spec, data: VerifyData) -> Result:
     """Answer while a site serves: the gate need not hold, as a swapover closes the site first; no fence is advised."""
     part, named = part_of(snapshot, asked), "" if asked.units is None else f" {brief(asked.units)}"
     if part.roles[asked.target] is Role.SERVING and list(part.roles.values()).count(Role.SERVING) == 1:
@@ -215,7 +215,7 @@ def grouped(
     """Group findings by their check, else by the operation that they refuse, else as the installation's."""
     of_check = {finding: check.where for check in checks for finding in check.found}
     of_operation = {
-        finding: verdict.title for verdict in reversed(verdicts) for finding in (*verdict.findings, verdict.exposure)
+        finding: verdict.title for verdict in reversed(verdicts) for finding in (*verdict.findings, verdict.acceptance)
     }
     own = installation.settings.name
     places = [of_check.get(finding) or of_operation.get(finding) or own for finding in findings]
@@ -260,7 +260,10 @@ def _installed(assessment: Assessment, forbidden: Mapping[tuple[str, str], Findi
     yield Check("one site serves", name, who if site is not None or known else None, list(serving_problems(assessment)))
     yield Check("no run is open", name, run.files.name if run else "none", open_run_findings(run))
     yield Check(
-        "no run holds the lock", name, assessment.held or "nobody does", lock.holders(snapshot, assessment.opened.runs)
+        "no run holds the lock",
+        name,
+        assessment.lock_holder or "nobody does",
+        lock.holders(snapshot, assessment.opened.runs),
     )
     yield Check("no debt is pending", name, "; ".join(debt.text for debt in snapshot.debts) or "no debt")
     if site is not None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from dr_ctl.application import run
 from dr_ctl.application.caller import Caller
-from dr_ctl.application.installation import Opened
+from dr_ctl.application.installation import OpenInstallation
 from dr_ctl.application.result import Result
 from dr_ctl.core.document import key, mapping, of_file
 from dr_ctl.core.errors import UsageError
@@ -38,7 +38,7 @@ class TwinData:
 
 def on_brokers(caller: Caller, how: RunOptions, *, clean: bool, timeout_s: float | None) -> Result:
     """Rehearse with a queue of dr-ctl's own from the serving site (else the first), or remove its remains."""
-    with Opened.of(caller) as opened:
+    with OpenInstallation.of(caller) as opened:
         serving = sites_serving(opened.topology.read())
         target = opened.other(serving[0]) if len(serving) == 1 else opened.sites[1]
     spec = Spec(REHEARSE_CLEAN if clean else REHEARSE, target, reason=how.reason, timeout_s=timeout_s)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from dr_ctl.application import plans
-from dr_ctl.application.installation import Opened, shared_addresses
+from dr_ctl.application.installation import OpenInstallation, shared_addresses
 from dr_ctl.application.loss_bound import LossBound
 from dr_ctl.application.lost_site import moved_before, offered_for_what_is_lost, reword_refusal
 from dr_ctl.application.standing import of_agent
@@ -38,7 +38,7 @@ class Request:
     """A resume has the `past` of its run. A plan must equal a `saved` one, and may take an open run's place."""
 
     spec: Spec
-    opened: Opened
+    opened: OpenInstallation
     exposure: LossBound | None = None
     past: RunState | None = None
     saved: plans.Saved | None = None
@@ -46,7 +46,7 @@ class Request:
 
     @classmethod
     def of(
-        cls, spec: Spec, opened: Opened, *, past: RunState | None = None, saved: plans.Saved | None = None
+        cls, spec: Spec, opened: OpenInstallation, *, past: RunState | None = None, saved: plans.Saved | None = None
     ) -> Request:
         """Make a request; raises `UsageError` for unknown names. From here on waits for a lost site are bounded."""
         opened.installation.must_know(spec.target, spec.expect_serving, spec.presume_down)
@@ -179,11 +179,11 @@ _INSTEAD: Final = {
 }
 
 
-def _must_be_able(spec: Spec, opened: Opened) -> None:
+def _must_be_able(spec: Spec, opened: OpenInstallation) -> None:
     """Raise `UsageError` where this topology has no such step, or moves whole sites and queues were named."""
     recipe, kind = opened.topology.recipe, opened.installation.settings.topology
     own = operations.single_step(spec.operation).steps if spec.operation in operations.ALONE else ()
-    if {step.verb for step in own} - recipe.verbs() - operations.GENERAL:
+    if {step.verb for step in own} - recipe.verbs() - operations.ENGINE_VERBS:
         text = f"{spec.operation}: {kind} has nothing that dr-ctl could do this with"
         raise UsageError(text, remedy=_INSTEAD.get(spec.operation, "`dr-ctl --help` has the others."))
     whole = not recipe.moves_parts and spec.operation not in (operations.KEEP_ASIDE, operations.PUT_BACK)

@@ -12,7 +12,7 @@ from typing import Any, Final
 from dr_ctl.application import execution, lock, plans, recovery_options, verdicts
 from dr_ctl.application.caller import SAID_NO, Caller
 from dr_ctl.application.execution import OperationData, call_then_notify
-from dr_ctl.application.installation import Opened
+from dr_ctl.application.installation import OpenInstallation
 from dr_ctl.application.loss_bound import LossBound
 from dr_ctl.application.lost_site import taken_over
 from dr_ctl.application.recovery_options import left_open, no_open_run, still_open, why_not_undone
@@ -57,13 +57,13 @@ class AbortData(OperationData):
 
 
 def run(caller: Caller, asked: Spec, how: RunOptions) -> Result:
-    """Check another run's lock, an open run and a wanted state that holds already; then lock and look again."""
+    """End at once if another run holds the lock, a run is open, or the wanted state holds; else lock and look again."""
     saved = plans.read(how.saved, asked) if how.saved is not None else None
     if saved is not None:
         asked = replace(saved.plan.spec, reason=asked.reason or saved.plan.spec.reason)
     asked = replace(asked, expect_serving=how.expect_serving)
 
-    def begun(opened: Opened) -> Result:
+    def begun(opened: OpenInstallation) -> Result:
         request = Request.of(asked, opened, saved=saved)
         if not how.dry_run:
             with opened.runs.lock(request.title):
@@ -79,7 +79,7 @@ def run(caller: Caller, asked: Spec, how: RunOptions) -> Result:
 def resume(caller: Caller, timeout_s: float | None, how: RunOptions) -> Result:
     """Plan the rest of the open run from its journal, and carry out that plan."""
 
-    def resumed(opened: Opened) -> Result:
+    def resumed(opened: OpenInstallation) -> Result:
         with opened.runs.lock("resume", held=how.dry_run):
             files = recovery_options.begun(opened.runs, how)
             if files is None:
@@ -120,7 +120,7 @@ def escalate(caller: Caller, name: str | None, asked: Spec, how: RunOptions) -> 
 
 def plan(caller: Caller, asked: Spec, as_if_lost: str | None = None) -> Result:
     """Plan without a lock or a question, even while a run is open, and as if the site `as_if_lost` were lost."""
-    with Opened.of(caller) as opened:
+    with OpenInstallation.of(caller) as opened:
         if as_if_lost is not None:
             return verdicts.planned_as_if_lost(opened, asked, as_if_lost)
         request = Request.of(asked, opened)
@@ -305,7 +305,7 @@ def abort(caller: Caller, how: RunOptions) -> Result:
     return call_then_notify(caller, lambda opened: _aborted(caller, opened, how))
 
 
-def _aborted(caller: Caller, opened: Opened, how: RunOptions) -> Result:
+def _aborted(caller: Caller, opened: OpenInstallation, how: RunOptions) -> Result:
     runs = opened.runs
     with runs.lock("abort", held=how.dry_run):
         files = recovery_options.begun(runs, how)

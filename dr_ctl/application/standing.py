@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from dr_ctl.agents.sync import Phase
 from dr_ctl.application.caller import Caller
-from dr_ctl.application.installation import Opened
+from dr_ctl.application.installation import OpenInstallation
 from dr_ctl.core.document import moment
 from dr_ctl.core.errors import EnvironmentFault, UsageError
 from dr_ctl.core.findings import found
@@ -51,7 +51,7 @@ def pending_debts(caller: Caller, snapshot: Snapshot) -> PendingDebts:
     return PendingDebts(debts)
 
 
-def of_agent(opened: Opened, snapshot: Snapshot) -> list[Finding]:
+def of_agent(opened: OpenInstallation, snapshot: Snapshot) -> list[Finding]:
     """Report the state of the agent; a topology without an agent has no findings."""
     serving, notes = sites_serving(snapshot), Notes(opened.caller.state())
     last = notes.read()

@@ -11,7 +11,7 @@ from dr_ctl.application import lock, lost_site, rehearsing, verdicts
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.diagnosis import diagnose, paged, split_brain
 from dr_ctl.application.estimates import objectives, with_age
-from dr_ctl.application.installation import Opened
+from dr_ctl.application.installation import OpenInstallation
 from dr_ctl.application.maintenance import Maintenance
 from dr_ctl.application.recovery_options import RecoveryOption
 from dr_ctl.application.result import Result, of_error
@@ -77,7 +77,7 @@ class Status:
     takeovers: Mapping[tuple[str, str], Takeover] = field(default_factory=dict)
 
 
-def status(caller: Caller, opened: Opened, snapshot: Snapshot) -> Status:
+def status(caller: Caller, opened: OpenInstallation, snapshot: Snapshot) -> Status:
     links = snapshot.links()
     assessment = Assessment.of(opened, snapshot, links)
     run, site, interrupted = assessment.open_run, assessment.served_by, assessment.interrupted
@@ -178,7 +178,7 @@ class CheckData:
 def check(caller: Caller, within_s: float) -> Result:
     """Judge one reading of both sites; a site that could not be asked is unknown, never well."""
     try:
-        with Opened.of(caller) as opened:
+        with OpenInstallation.of(caller) as opened:
             for site in opened.sites:
                 opened.topology.spend_at_most(within_s * 0.6, site)  # history is read in the rest
             snapshot: Snapshot = opened.topology.observe()
@@ -192,7 +192,7 @@ def unknown(error: DrCtlError) -> Result:
     return Result(ExitCode.UNKNOWN, text, of_error(error).findings, health=Health.UNKNOWN)
 
 
-def _judged(caller: Caller, opened: Opened, snapshot: Snapshot) -> Result:
+def _judged(caller: Caller, opened: OpenInstallation, snapshot: Snapshot) -> Result:
     now, debts = system().now(), pending_debts(caller, snapshot).debts
     assessment = Assessment.of(opened, snapshot, snapshot.links())
     problems = paged(assessment, debts, lost_site.last_sample(opened.installation), now)
@@ -224,7 +224,7 @@ def _judged(caller: Caller, opened: Opened, snapshot: Snapshot) -> Result:
     return Result(code, line, problems, data, debts=debts, health=health, text=_figures(opened, snapshot, bounds))
 
 
-def _figures(opened: Opened, snapshot: Snapshot, bounds: Bounds | None) -> str:
+def _figures(opened: OpenInstallation, snapshot: Snapshot, bounds: Bounds | None) -> str:
     """Write the performance data of a monitoring plugin, where U is not known."""
     limits = objectives(opened.installation)
     brokers = [broker for broker in snapshot.brokers if broker.role is Role.SERVING]

@@ -11,7 +11,7 @@ from dr_ctl.agents.sync import Phase, SyncAgent, SyncStatus
 from dr_ctl.application import run
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.execution import OperationData
-from dr_ctl.application.installation import Opened
+from dr_ctl.application.installation import OpenInstallation
 from dr_ctl.application.result import Result
 from dr_ctl.core.document import document, optional
 from dr_ctl.core.errors import LoginRefused, Stopped
@@ -50,7 +50,7 @@ def sync(caller: Caller, lasting_s: float | None, *, metrics: str | None) -> Res
     """Keep the waiting site clean until the serving one serves no more, the time is over, or a signal ends it."""
     notes = Notes(caller.state())
     runs = caller.runs()
-    with Opened.of(caller) as opened, notes.only_agent(), exposing(metrics) as board:
+    with OpenInstallation.of(caller) as opened, notes.only_agent(), exposing(metrics) as board:
         snapshot = opened.topology.read()
         serving = sites_serving(snapshot)
         if len(serving) != 1:
@@ -100,7 +100,7 @@ def settle(caller: Caller, asked: Spec, how: RunOptions) -> Result:
     """Keep aside the waiting site's copies that nothing proves, or put them back. A dry run lists their ids."""
     if not (how.dry_run and asked.operation == KEEP_ASIDE):
         return run.run(caller, asked, how)
-    with Opened.of(caller) as opened:
+    with OpenInstallation.of(caller) as opened:
         waiting = opened.other(asked.target)
         snapshot = opened.topology.read()
         if (snapshot.roles[asked.target], snapshot.roles[waiting]) != (Role.SERVING, Role.STANDBY):

@@ -1,5 +1,5 @@
-"""The present answer of a command, and its conditions, also as if a site was lost: `validate`, `status`, `plan
---as-if-lost` and the command share this judgement, which rests on an earlier reading and asks no broker.
+"""Tells what a command such as `swapover` would answer if it were typed now, or if a site were lost. `validate`,
+`status`, `plan --as-if-lost` and that command judge alike: by the reading handed in, without asking a broker.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Final, Literal
 
 from dr_ctl.application import lock, maintenance, plans
-from dr_ctl.application.installation import Opened
+from dr_ctl.application.installation import OpenInstallation
 from dr_ctl.application.loss_bound import LossBound
 from dr_ctl.application.lost_site import LossStart
 from dr_ctl.application.recovery_options import OpenRun, still_open
@@ -32,13 +32,13 @@ from dr_ctl.topologies.topology import LinkSnapshot
 
 _UNANSWERED: Final = (Role.UNKNOWN, Role.SICK, Role.DOWN)
 _REASON: Final = "--reason TEXT"
-_ROOM: Final = 1.5  # a drain is slower than what was seen a moment ago, with clients out or not
+_TIMEOUT_MARGIN: Final = 1.5  # of the drain time seen a moment ago, for the proposed `--timeout`: a drain takes longer
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The present answer of a command. `code` is that of `validate`: 0, 10, or 22 if a site did not answer. `needs` are
-    options to add. `exposure` is the finding that asks to accept a loss, or duplicates, as a warning."""
+    """The present answer of a command. `code` is that of `validate`: 0 ready, 10 not ready, 22 not known. `needs` are
+    options to add. `acceptance` is the refusal that asks to accept a loss or duplicates, lowered to a warning."""
 
     operation: str = field(metadata=HIDDEN)
     to: str | None
@@ -46,7 +46,7 @@ class Verdict:
     code: ExitCode = field(metadata=key("exit_code", description="0 ready, 10 not, 22 not known"))
     needs: tuple[str, ...] = field(default=(), metadata=key(description="options to add"))
     findings: Sequence[Finding] = field(default=(), metadata=HIDDEN)
-    exposure: Finding | None = field(default=None, metadata=HIDDEN)
+    acceptance: Finding | None = field(default=None, metadata=HIDDEN)
 
     @property
     def title(self) -> str:
@@ -59,22 +59,23 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """Judges by one reading, with the rates of `links`, and a loss by one reading of the history."""
+    """Judges every operation by one `snapshot`, with the rates of `links`, and a loss by one reading of the history.
+    `opened` is the installation, opened for looking; `lock_holder` is another run whose lock is in the way."""
 
-    opened: Opened
+    opened: OpenInstallation
     snapshot: Snapshot
     links: Sequence[LinkSnapshot]
     open_run: OpenRun | None
-    held: str | None
+    lock_holder: str | None
     exposures: dict[tuple[str, Role], LossBound] = field(default_factory=dict)
     without: str | None = None  # this site is taken for lost
     maintenance: maintenance.Maintenance | None = None
 
     @classmethod
-    def of(cls, opened: Opened, snapshot: Snapshot, links: Sequence[LinkSnapshot]) -> Assessment:
+    def of(cls, opened: OpenInstallation, snapshot: Snapshot, links: Sequence[LinkSnapshot]) -> Assessment:
         rival = lock.in_the_way(snapshot, opened.runs)
-        held = None if rival is None else rival[1].described
-        return cls(opened, snapshot, links, OpenRun.of(opened.runs), held, maintenance=maintenance.now(opened.caller))
+        holder = None if rival is None else rival[1].described
+        return cls(opened, snapshot, links, OpenRun.of(opened.runs), holder, maintenance=maintenance.now(opened.caller))
 
     @property
     def served_by(self) -> str | None:
@@ -94,8 +95,8 @@ class Assessment:
             return _verdict(spec, f"refused while the run {self.open_run.files.name} is under way")
         if (why := self.opened.runs.unwritable()) is not None:
             return _verdict(spec, f"refused while {why}: name another state directory with --state-dir")
-        if self.held is not None:
-            return _verdict(spec, f"refused while another run holds the lock: {self.held}")
+        if self.lock_holder is not None:
+            return _verdict(spec, f"refused while another run holds the lock: {self.lock_holder}")
         needs: tuple[str, ...] = ()
         if self.open_run is not None:
             files = self.open_run.files
@@ -118,7 +119,7 @@ class Assessment:
             text=f"refused without {' '.join(judged.needs)}: {why}; the owner of that limit decides",
             code=ExitCode.PRECHECK_FAILED,
             findings=findings,
-            exposure=replace(costs, severity=Severity.WARNING) if costs is not None else None,
+            acceptance=replace(costs, severity=Severity.WARNING) if costs is not None else None,
         )
 
     def way_to_open(self, site: str) -> str | None:
@@ -161,7 +162,7 @@ class Assessment:
         """Return the price of a failover from this site, as the site was seen."""
         key = lost, self.snapshot.roles[lost]
         if key not in self.exposures:
-            self.exposures[key] = LossBound(self.opened, lost, once=True)
+            self.exposures[key] = LossBound(self.opened, lost, None, once=True)
             self.exposures[key].saw(self.snapshot, supposed=self.without == lost)
         return self.exposures[key]
 
@@ -200,7 +201,7 @@ class Assessment:
                 return _verdict(spec, f"not ready: the link of {', '.join(away)} is not attached", decided.findings)
             takes = max((link.drain_s for link in self.links if link.drain_s is not None), default=0.0)
             if takes > self.opened.installation.settings.drain.timeout:  # the messages under way take longer to drain
-                needs = (*needs, f"--timeout {math.ceil(takes * _ROOM / 60)}m")
+                needs = (*needs, f"--timeout {math.ceil(takes * _TIMEOUT_MARGIN / 60)}m")
         stuck = [link for link in self.links if link.site == decided.source and link.outflow and link.rate == 0]
         if unread and spec.operation != FAILOVER:
             text = f"unknown: not read at {unread[0].where}: {unread[0].name}"
@@ -246,7 +247,7 @@ class Assessment:
         lives = {Role.SERVING: f"{lost} serves", Role.UNKNOWN: f"{lost} may serve"}
         text = f"refused while {lives.get(role) or role_text(self.snapshot, lost)}; if {lost} is lost: {then.text}"
         costs = assessment.exposure(lost).refused_today(spec)
-        return replace(_verdict(spec, text, (*findings, *besides(then.findings, lost))), exposure=costs)
+        return replace(_verdict(spec, text, (*findings, *besides(then.findings, lost))), acceptance=costs)
 
 
 def besides(findings: Sequence[Finding], lost: str) -> tuple[Finding, ...]:
@@ -295,7 +296,9 @@ def headline(assessment: Assessment, site: str, away: Collection[LossStart], now
     return f"nothing has reached {assessment.opened.other(site)} {when}; {cost}"
 
 
-def differing(opened: Opened, snapshot: Snapshot, site: str, by_history: Sequence[Finding]) -> Sequence[Finding]:
+def differing(
+    opened: OpenInstallation, snapshot: Snapshot, site: str, by_history: Sequence[Finding]
+) -> Sequence[Finding]:
     """Report that the sites differ by more than the messages under way, by this reading, else by the history."""
     move = Move(Spec(SWAPOVER, opened.other(site)), site, {})
     findings = [finding for check in opened.topology.recipe.checks(snapshot, move) for finding in check.found]
@@ -303,7 +306,7 @@ def differing(opened: Opened, snapshot: Snapshot, site: str, by_history: Sequenc
     return own or by_history
 
 
-def planned_as_if_lost(opened: Opened, asked: Spec, lost: str) -> Result:
+def planned_as_if_lost(opened: OpenInstallation, asked: Spec, lost: str) -> Result:
     """Decide as if no port of that site answered. Losses that a person would have to accept are shown."""
     opened.installation.must_know(lost)
     if asked.operation != FAILOVER or lost == asked.target:

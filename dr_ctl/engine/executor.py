@@ -37,8 +37,9 @@ MAX_DRAINS: Final = 3  # a run drains this often: it drains again if the proof i
 
 @dataclass(frozen=True, slots=True)
 class RunResult(Generic[O]):
-    """The end of a run, with the observation after it. `text` is the summary on the screen and in the JSON document,
-    `left` is the evidence of the undone steps, `evidence` has the data behind the refusal that ended the run."""
+    """The end of a run, with the observation after it. `text` is the summary on the screen and in the JSON document.
+    `left` is what the undone steps reported, such as messages that a reinstatement left over. `evidence` is what the
+    failed step that ended the run rests on, such as message ids by queue."""
 
     code: ExitCode
     text: str
@@ -69,14 +70,14 @@ class Callbacks:
     hooks: Callable[[str, Mapping[str, Json]], ports.Outcome] | None = None
 
 
-def to_undo(past: RunState) -> list[PlannedStep]:
+def to_undo(run: RunState) -> list[PlannedStep]:
     """List the started steps that have an inverse, the last first. A site that was reinstated stays so."""
-    last_kept = max((done.step.number for done in past.steps if _is_reinstated(done)), default=0)
-    return [step for step in past.started() if step.inverse and step.number > last_kept]
+    last_kept = max((done.step.number for done in run.steps if _is_reinstated(done)), default=0)
+    return [step for step in run.started() if step.inverse and step.number > last_kept]
 
 
-def _is_reinstated(past: StepPast) -> bool:
-    return past.step.verb == operations.RECONCILE and past.succeeded  # the last step of a reinstatement
+def _is_reinstated(done: StepPast) -> bool:
+    return done.step.verb == operations.RECONCILE and done.succeeded  # the last step of a reinstatement
 
 
 _EVENTS: Final[Mapping[type[ports.Outcome], StepEvent]] = {

@@ -229,6 +229,8 @@ def after(state: StepState, event: StepEvent) -> StepState:
 
 @dataclass(frozen=True, slots=True)
 class StepPast:
+    """A planned step with its state by the journal."""
+
     step: PlannedStep
     state: StepState
 

@@ -1,6 +1,7 @@
 """Judges the locks on the brokers, which let one run at a time act, from whatever host: which lock still counts.
 
-A lock is a document that a broker keeps. Creating one is atomic, so of two runs one gets it. The document's number is
+A lock is a document that a broker keeps: in Artemis an internal queue, named by site and epoch, with the text in an
+attribute. Creating one is atomic, so of two runs one gets it. The document's number is
 the epoch, one higher than every epoch seen at any broker, so a run notices when its lock was taken over. The lock
 expires by the clock of the broker that keeps it, the only clock that all runs share. A released lock stays there,
 marked, so the highest epoch is never forgotten. `engine.holding` takes and holds them.
@@ -30,17 +31,19 @@ from dr_ctl.engine.disk import private
 from dr_ctl.engine.runs import Locked, write_text
 
 LOCK: Final = "lock"
-# The text of a document under a lock's name that another client made: no lock, but its number is taken.
+# The text reported for a queue with a lock's name that dr-ctl did not make: no lock, but its epoch is taken.
 NOBODYS: Final = "nobody's"
 _NEVER: Final = 2**62
-_GONE: Final = "nobody: it is gone"
+_GONE: Final = "nobody: it is gone"  # the `run` of a lock that was written and is not there any more
 _FAR_MS: Final = 50_000_000_000_000  # about 1 600 years: a moment that is further away may have no date
 
 
 @dataclass(frozen=True, slots=True)
 class LockDocument:
-    """A lock's record of its run. Times are by the clock of the broker that keeps the document. `paused` has queues by
-    run: a run that takes over from a dead run must lift the dead run's pauses as well."""
+    """A lock's record of its run. Times are by the clock of the broker that keeps the document. `state` identifies the
+    state directory, `boot` the start of the machine. `paused_before` has the queues that were paused before the run,
+    whose pauses nobody lifts. `paused` has those that runs paused, by run: a run that takes over from a dead run lifts
+    the dead run's pauses as well. `last_hash` and `count` are the last hash and the number of lines of the journal."""
 
     epoch: int
     run: str

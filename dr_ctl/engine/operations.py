@@ -14,7 +14,7 @@ QUESTION: Final = "ask"
 NO_RETURN: Final = "point-of-no-return"
 HOOK: Final = "hook"
 HOLD: Final = "hold"
-GENERAL: Final = frozenset({ESTIMATE, SNAPSHOT, QUESTION, NO_RETURN, HOOK, HOLD})
+ENGINE_VERBS: Final = frozenset({ESTIMATE, SNAPSHOT, QUESTION, NO_RETURN, HOOK, HOLD})
 CATCHING_UP: Final = "catch-up"
 # These verbs prove a site empty and open the other; a run does them again where a takeover outdates the proof.
 DRAIN_TO_ACTIVATE: Final = ("drain", "verify", NO_RETURN, "activate")

@@ -118,8 +118,8 @@ class Goal(Enum):
     CUT = "cut"  # clients' connections are ended
     PAUSE = "pause"  # a queue delivers nothing
     RESUME = "resume"
-    WRITE = "write"  # a document, or another queue of dr-ctl's own, stands there
-    STRIKE = "strike"
+    CREATE = "write"  # a document, or another queue of dr-ctl's own, stands there
+    DELETE = "strike"
     LINK_UP = "link-up"  # the sender of messages to the peer, or the delivery of those from the peer, is started
     LINK_DOWN = "link-down"
     MOVE = "move"  # messages of a queue

@@ -31,51 +31,54 @@ def plan(
     *,
     replaces_run: bool = False,
 ) -> Decision:
-    """Decide every step, or refuse with all reasons. A plan that `replaces_run` is made even in the wanted state."""
+    """Decide every step, or refuse with all reasons. A plan that takes the place of an unfinished run (`replaces_run`)
+    is made even if the wanted state holds."""
     renamed = roles.renamed_sites(snapshot) if spec.operation != operations.FENCE else None
-    if (nothing := roles.missing_units(snapshot, spec) or renamed) is not None:
-        return Refusal((nothing,))
-    asked = roles.as_resumed(roles.part_of(snapshot, spec), spec, past)
-    source_reopened = past is not None and roles.open_again(asked, past)
+    if (impossible := roles.missing_units(snapshot, spec) or renamed) is not None:
+        return Refusal((impossible,))
+    relevant = roles.as_resumed(roles.part_of(snapshot, spec), spec, past)  # of the units that the request names
+    source_reopened = past is not None and roles.open_again(relevant, past)
     cuts_off = bool(cutting_off(runbook.steps))
-    loses = spec.operation == operations.FAILOVER and not source_reopened
-    already_failed_over = loses and past is None and _keeps_out(asked, spec.target)
+    is_failover = spec.operation == operations.FAILOVER and not source_reopened
+    already_failed_over = is_failover and past is None and _keeps_out(relevant, spec.target)
     if (
-        loses
+        is_failover
         and not already_failed_over
-        and (reasons := roles.why_not_lost(asked, spec, under_way=past is not None, cut_off=cuts_off))
+        and (reasons := roles.why_not_lost(relevant, spec, under_way=past is not None, cut_off=cuts_off))
     ):
         return Refusal(reasons, ExitCode.SERVING_SITE_ALIVE)
     if past is not None:
-        elsewhere = roles.sites_changed(asked, past) or roles.brokers_changed(recipe.basis(snapshot), past)
-        if elsewhere is not None:
-            return Refusal((elsewhere,))
-    source = roles.source_of(asked, spec, past, cut_off=cuts_off, reopened=source_reopened, by_unit=recipe.moves_parts)
+        other_installation = roles.sites_changed(relevant, past) or roles.brokers_changed(recipe.basis(snapshot), past)
+        if other_installation is not None:
+            return Refusal((other_installation,))
+    by_unit = recipe.moves_parts
+    source = roles.source_of(relevant, spec, past, cut_off=cuts_off, reopened=source_reopened, by_unit=by_unit)
     if isinstance(source, Finding):
         # The topology's own findings say why a role is not known; all are reported at once.
-        others = _errors(recipe, snapshot, spec)
-        if source == roles.both_open(asked) and all(against := against_fences(recipe, snapshot)):
-            source = found("DR-ROLE-001.fence_refused", roles=roles.roles_text(asked))
+        problem, others = source, _errors(recipe, snapshot, spec)
+        # Not even a fence helps if each site has errors against it.
+        if problem == roles.both_open(relevant) and all(against := against_fences(recipe, snapshot)):
+            problem = found("DR-ROLE-001.fence_refused", roles=roles.roles_text(relevant))
             others = [*dict.fromkeys([*chain(*against), *others])]
-        return Refusal((source, *others))
+        return Refusal((problem, *others))
     baseline = past.plan.baseline if past is not None else recipe.baseline(snapshot)
     activation_sent = past is not None and past.activation_sent
-    move = Move(spec, source, baseline, _moved_units(asked, spec.target, past), activation_sent)
+    move = Move(spec, source, baseline, _moved_units(relevant, spec.target, past), activation_sent)
     if past is None and not replaces_run and (held_already := _already_there(recipe, snapshot, move)) is not None:
         return held_already
-    of_lost = (*roles.alive_beside_target(asked, spec), *roles.takeover_risks(asked, spec)) if loses else ()
+    of_lost = [*roles.alive_beside_target(relevant, spec), *roles.takeover_risks(relevant, spec)] if is_failover else []
     findings = [*of_lost, *recipe.why_not(snapshot, move)]
     if source_reopened:
-        # Findings cannot stop a move that is already made, and the second site must be closed.
+        # Findings cannot stop a move that is already made: the source, which is open again, has to be closed.
         findings = [replace(finding, severity=_milder(finding)) for finding in findings]
         findings = [found("DR-ROLE-018", source=source, target=spec.target), *findings]
-    missing = sorted({step.verb for step in runbook.steps} - recipe.verbs() - operations.GENERAL)
+    missing = sorted({step.verb for step in runbook.steps} - recipe.verbs() - operations.ENGINE_VERBS)
     if missing:
         findings = [found("DR-BOOK-004", runbook=runbook.path.name, steps=", ".join(missing)), *findings]
     if any(finding.severity is Severity.ERROR for finding in findings):
         return Refusal(tuple(findings))
-    finishing = past is not None and spec.operation in operations.MOVING and (source_reopened or _moved(asked, move))
-    lines = _lines(runbook, asked, move, past)
+    finishing = past is not None and spec.operation in operations.MOVING and (source_reopened or _moved(relevant, move))
+    lines = _lines(runbook, relevant, move, past)
     if finishing:
         verbs = operations.CLOSING_AGAIN if source_reopened else operations.FINISHING
         lines = [line for line in lines if line.verb in verbs]
@@ -91,13 +94,13 @@ def plan(
         baseline=move.baseline,
         not_replicated=tuple(recipe.not_replicated(snapshot, move)),
         cannot_know=tuple(recipe.cannot_know(move)),
-        serving=past.plan.serving if past is not None else tuple(roles.sites_serving(asked)),
+        serving=past.plan.serving if past is not None else tuple(roles.sites_serving(relevant)),
         already_moved=move.already_moved,
         untouched=tuple(unit.name for unit in not_asked),
         served={unit.name: unit.serving for unit in not_asked if unit.serving} if past is None else past.plan.served,
         basis=_basis(runbook, recipe, snapshot),
     )
-    is_opened = source_reopened or already_failed_over or (past is not None and roles.serves_all(asked, spec.target))
+    is_opened = source_reopened or already_failed_over or (past is not None and roles.serves_all(relevant, spec.target))
     refused = exposure.too_high(spec) if exposure is not None and not is_opened else None
     return decided if refused is None else Refusal((refused, *findings), ExitCode.LOSS_REFUSED, decided)
 
@@ -189,7 +192,7 @@ def _steps(
     for line in lines:
         number += 1
         undoable = undoable and line.verb != operations.NO_RETURN
-        if line.verb in operations.GENERAL:
+        if line.verb in operations.ENGINE_VERBS:
             steps.append(_general(number, line, undoable=undoable))
             continue
         draft = recipe.draft(line, snapshot, move)

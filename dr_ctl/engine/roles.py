@@ -63,8 +63,9 @@ def part_of(snapshot: Observation, spec: Spec) -> Observation:
 
 
 def as_resumed(snapshot: Observation, spec: Spec, past: RunState | None) -> Observation:
-    """Return the observation for a resumed swapover. If a takeover or a restart has opened its target's listeners
-    where a lasting fence lets no client work, the target counts as standby: the run closes them."""
+    """Return the observation for a resumed run. A takeover or a restart may have opened the listeners of a swapover's
+    target behind a lasting fence, which lets no client work there. Then the target counts as standby, and the run
+    closes the listeners again; otherwise the observation is returned unchanged."""
     target = spec.target
     opened = [unit for unit in snapshot.units if target in unit.open_at]
     is_swapover = past is not None and not past.activation_sent and spec.operation == operations.SWAPOVER

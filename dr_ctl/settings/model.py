@@ -104,12 +104,8 @@ class Queues(Section):
 
 
 class Loss(Section):
-    messages: Annotated[int, Field(ge=0)] | None = Field(
-        default=None, description="the most messages that a failure may lose"
-    )
-    age: Seconds | None = Field(
-        default=None, description="how old the oldest lost message may be at the moment of the failure"
-    )
+    messages: Annotated[int, Field(ge=0)] | None = Field(default=None, description="the most that a failure may lose")
+    age: Seconds | None = Field(default=None, description="the greatest age of a message that a failure may lose")
 
 
 class Duplicates(Section):
@@ -216,8 +212,7 @@ class HistorySettings(Section):
     keep: Duration = Field(
         default="30d",
         validate_default=True,
-        description="how long samples are kept, counted in days that have samples of the site: days without a monitor "
-        "do not count",
+        description="how long samples are kept: a day counts only if it has samples of the site",
     )
 
     @field_validator("outflow")
@@ -288,9 +283,7 @@ class Approvals(Section):
 
     files = ("signers",)
 
-    signers: str = Field(
-        min_length=1, description="file of the people whose signatures count, an `allowed_signers` file of ssh-keygen"
-    )
+    signers: str = Field(min_length=1, description="an `allowed_signers` file of ssh-keygen: whose signatures count")
     needed: int = Field(default=2, ge=2, description="how many different people must have signed the plan")
     of: Annotated[tuple[Operation, ...], BeforeValidator(listed)] = Field(
         min_length=1, description="the operations that need it"

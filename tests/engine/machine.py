@@ -11,7 +11,7 @@ from typing import Any
 
 from dr_ctl.core.model import ExitCode, Finding, Json, Role
 from dr_ctl.engine.debts import Debt
-from dr_ctl.engine.operations import FAILOVER, GENERAL
+from dr_ctl.engine.operations import ENGINE_VERBS, FAILOVER
 from dr_ctl.engine.plan import Call, Goal, PlannedStep
 from dr_ctl.engine.ports import (
     Done,
@@ -222,7 +222,7 @@ class Recipe:
     moves_parts = False
 
     def verbs(self) -> frozenset[str]:
-        return frozenset(VERBS) - GENERAL - self.lacks
+        return frozenset(VERBS) - ENGINE_VERBS - self.lacks
 
     def baseline(self, snapshot: Snapshot) -> Mapping[str, Json]:
         return {

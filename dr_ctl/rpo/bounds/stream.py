@@ -1,7 +1,8 @@
 """Bounds what is lost with the outflows of a lost site: their content at a reading, and all that came since. A message
 is lost if it was neither shipped nor consumed at the lost site; a message whose acknowledgement is lost becomes a
-duplicate. The cut of a reading is an earlier reading: the newest one such that the later reading shows as shipped all
-that had been put into the outflow by then. In this module "the site" is the lost site, and its peer the other one.
+duplicate. The cut of a reading R is the newest earlier reading C such that all that was put into the outflow up to C
+had been shipped by R: what came up to C is safe, what came later may be lost. In this module "the site" is the lost
+site, and its peer the other one.
 
 Two bounds are computed, and the smaller is used: the first from the last reading that included queues, the second from
 the last reading of the outflows. Messages that lay at one site alone, and were not on their way, are added, by queue.
@@ -26,7 +27,7 @@ from dr_ctl.rpo.history.newest import WINDOW_US
 CARRY_MESSAGES: Final = ("mirror", "mixed")
 CARRY_ACKS: Final = ("acks", "mixed")
 UNBOUNDED: Final = 1 << 60  # a count that stands for: no bound is known
-_MIN_TO_EXTRAPOLATE: Final = 10  # messages in the busiest minute
+_MIN_TO_EXTRAPOLATE: Final = 10  # fewer messages in the busiest minute give no rate beyond the history, and no bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class LossTerm:
 
 @dataclass(frozen=True)
 class QueueGroups:
-    """Queues in groups: `group` has the number of each queue's group, -1 for a queue in none."""
+    """One bound is computed for each of `count` groups. `group` has the number of each queue's group, -1 for none."""
 
     group: Ints
     count: int
@@ -57,9 +58,10 @@ class QueueGroups:
 
 @dataclass(frozen=True)
 class EventStream:
-    """The outflows of messages, or of acknowledgements, up to `end_us`, when the site stopped serving. `counter` is the
-    queues' counter of what goes into them. `gaps_filled` has readings added in gaps, over which the arrivals of a gap
-    are spread. `lost_acks` counts, by queue, acknowledgements lost earlier, whose messages still lie at the peer."""
+    """The outflows of messages, or of acknowledgements, up to `end_us`, when the site stopped serving. `counter` names
+    the queues' counter that grows with what goes into the outflows. `gaps_filled` has readings added in gaps, over
+    which the arrivals of a gap are spread. `lost_acks` bounds, by queue, the processed messages that still lie at the
+    peer because the link lost their acknowledgements while the site served."""
 
     readings: Readings
     gaps_filled: Grids

@@ -1,14 +1,15 @@
 """Readings of queues become bounds: the messages of each that were under way between two readings, at most and likely,
-added up by scope and by reading of the outflow that serves them.
+added up by scope (the total, then each class of the objectives) and by reading of the outflow that serves them. The cut
+is the newest reading up to which all that was sent is certainly at the other site (core/cut.py).
 
     loss        sent since the cut, and no more than the queue held
     age         time since the cut, while anything is lost
     duplicates  consumed since the cut of the acknowledgements, among the messages that were shipped
 
-Bounds are taken from the end of the interval that makes them larger (sends at the end, cut at the start). If a cut is
-not known (just after a restart) the content of the queue bounds the loss. Likely figures are of the readings
-themselves, by the likely cut. Messages *without a copy* at the other site, where ids are compared, count beside those
-under way (docs/rpo-method.md)."""
+For a bound, sends are counted at the interval's end and the cut is that of its start: the difference is the largest. If
+a cut is not known (just after a restart) the content of the queue bounds the loss. A likely figure is of one reading,
+with the likely cut, which is interpolated between two readings. Messages *without a copy* at the other site, where ids
+are compared, count beside those under way (docs/rpo-method.md)."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -42,13 +43,13 @@ from dr_ctl.rpo.core.cut import (
 )
 
 UNEXPLAINED: Final = 0.01
-"""Such a share of what went into an outflow may be told by no queue: noise between two counters."""
+"""This share of what went into an outflow may be missing from the queues' counters, which are read a moment apart."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueFigures:
-    """Figures of single queues (`row`), NA where not known. Each counts at `index`, and in all at so many indices up to
-    it (`wide`)."""
+    """Figures of single queues, NA where not known. `row` is the reading of the queue. The figure counts at the `wide`
+    readings of its outflow that end with `index`. With `is_floor` the age is at least this, and may be more."""
 
     index: Ints
     row: Ints
@@ -61,9 +62,9 @@ class QueueFigures:
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """The queues of each scope (the first is the total) added up by reading: of the interval that ends with it, or of
-    the reading itself. `queues` says how many were counted; `unknown` says of a figure that at least one of them does
-    not tell it."""
+    """Sums of the queues of each scope (the first is the total), one column a reading of the outflow: of the interval
+    that ends with it (bounds), or of the reading itself (likely). `queues` says how many were counted; `…_unknown`
+    marks sums in which at least one of them is missing."""
 
     queues: Ints
     loss: Ints

@@ -138,7 +138,7 @@ class ListenersAndRoles(Fence):
     def __init__(self, view: ArtemisBroker) -> None:
         super().__init__(view)
         contenders = [coordinator for coordinator in view.coordinators if coordinator.contends]
-        self.lock_contenders = [coordinator.name for coordinator in contenders]
+        self.contending = [coordinator.name for coordinator in contenders]
         self.awaits = [coordinator.name for coordinator in contenders if not coordinator.holds]
         self.passive = [coordinator.name for coordinator in view.coordinators if not coordinator.contends]
 
@@ -148,7 +148,7 @@ class ListenersAndRoles(Fence):
 
     def yielding(self, when: str | None = None) -> list[Call]:
         """Stop lock coordinators, because stopping one of their acceptors would hand the lock over."""
-        names = self.lock_contenders if when is None else [coordinator.name for coordinator in self.view.coordinators]
+        names = self.contending if when is None else [coordinator.name for coordinator in self.view.coordinators]
         return [self._of_lock(Goal.STOP, name, when) for name in names if self.view.drives_locks]
 
     def closing(self, listeners: Iterable[Acceptor], when: str | None = None) -> tuple[Call, ...]:
@@ -207,7 +207,7 @@ class ListenersAndRoles(Fence):
 
     def holds(self, call: Call) -> bool | None:
         if call.goal in (Goal.START, Goal.STOP):
-            return (call.thing in self.lock_contenders) is (call.goal is Goal.START)
+            return (call.thing in self.contending) is (call.goal is Goal.START)
         if call.goal is not Goal.RESTORE:
             return super().holds(call)
         wanted = self._saying(call.thing, self.view.grants.get(call.thing, {}))
@@ -395,7 +395,7 @@ class ArtemisBroker(Broker):
         ]
 
     @property
-    def from_outside(self) -> Sequence[Connection]:
+    def outside_connections(self) -> Sequence[Connection]:
         """Return the connections but for those within the site: CORE connections at the inner ports that have no
         session, as replication and the listing of nodes have none, or that consume what a broker of the site does."""
         inner_ports, business = self.inner_ports, self.business

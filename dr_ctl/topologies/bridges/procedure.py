@@ -1,8 +1,9 @@
 """The handlers of runbook verbs for an installation of diverts and bridges; the table at the end names them.
 
-A reading proves that queues are closed to their clients, or open again. A bridge that is stopped is started. A lost
-site is reinstated while the serving site's queues are paused: the messages and the ids of processed messages that it
-still holds are shipped there, and compared. A unit is a queue's address, which can be moved alone.
+A reading proves that queues are closed to their clients, or open again. A bridge that is stopped is started. No bridge
+carries acknowledgements: ids of processed messages are shipped instead, and consumers there skip these messages. A lost
+site is reinstated while the serving site's queues are paused: the messages and the ids that the lost site still holds
+are shipped to the serving site, and compared. A unit is a queue's address, which can be moved alone.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,9 +40,9 @@ from dr_ctl.topologies.common.waiting import SMALL_OUTFLOW, Barrier, Direction, 
 from dr_ctl.topologies.common.wants import SOURCE, TARGET, AtBroker, Wants, draft_of
 
 CUT: Final = "closeConsumerConnectionsForAddress(java.lang.String)"
-NOT_PAUSED: Final = "it is not paused"
-PAUSED: Final = "it is paused"
-# A unit that was made since the plan counts as open: `gated` lists the queues that were paused, and not by a run.
+
+# A unit that was made since the plan counts as open. `gated` lists the queues of a unit whose queues were all paused by
+# somebody else than a run.
 NEW_UNIT: Final[Mapping[str, Any]] = {"kept_out": False, "gated": []}
 
 
@@ -49,41 +50,44 @@ def close_calls(view: BrokerView, units: Sequence[str]) -> list[Call]:
     """Keep the clients' roles out of the addresses first, so that no client that is cut comes back; then pause the
     queues, and end the connections of consumers. The bridges' role keeps its rights, because one bridge that is refused
     a right stops every bridge of the broker. Queues that a quiesce has paused stay paused."""
-    pauses = [_dispatch(view, Goal.CLOSE, queue, NOT_PAUSED) for unit in units for queue in view.queues_of(unit)]
+    pauses = [_close(view, queue) for unit in units for queue in view.queues_of(unit)]
     return [*view.fence.revoking(matches=units), *pauses, *(_cut(view, unit) for unit in units)]
 
 
 def open_calls(view: BrokerView, units: Sequence[str], when: str | None = None) -> list[Call]:
-    """Let queues deliver in the step's first part, `listeners`, and clients' roles in in its last part, `admit`."""
-    queues = [queue for unit in units for queue in view.queues_of(unit)]
-    resumes = [_dispatch(view, Goal.OPEN, queue, when) for queue in queues if when is not None or queue.paused]
+    """Resume the queues in the phase `listeners` of the step, and give the clients' roles their rights back in its last
+    phase, `admit`."""
+    queues = [queue for unit in units for queue in view.queues_of(unit) if when is not None or queue.paused]
+    resumes = [_open(view, queue, when) for queue in queues]
     return [*in_phase("listeners", resumes), *in_phase("admit", view.fence.granting(when, units))]
 
 
 def units_as_before(at: AtBroker) -> Iterator[Call]:
-    """Let clients in or keep them out of each unit as before the run."""
+    """Let clients in or keep them out of each unit as before the run. The target of a failback stays closed."""
     view, was = at.view, at.was
     before = {unit: was["units"].get(unit, NEW_UNIT) for unit in view.among(at.move.spec.includes)}
     queues = [(unit, queue) for unit in before for queue in view.queues_of(unit)]
     held = {q.name for unit, q in queues if STAYS_CLOSED in was or q.name in (*before[unit]["gated"], *was["paused"])}
     out = [unit for unit, state in before.items() if STAYS_CLOSED in was or state["kept_out"]]
-    revoked, granted = at.named_by_calls(Goal.REVOKE), at.named_by_calls(Goal.GRANT)
+    revoked, granted = at.changed_by_step(Goal.REVOKE), at.changed_by_step(Goal.GRANT)
     let_in = [unit for unit in before if unit not in out and (unit in revoked or view.kept_out(unit))]
     out = [unit for unit in out if unit in granted or not view.kept_out(unit)]
     yield from view.fence.revoking("they are let in", out)
-    yield from at.to_send(_dispatch(view, Goal.CLOSE, queue, NOT_PAUSED) for _, queue in queues if queue.name in held)
-    yield from (
-        _cut(view, unit) for unit in out
-    )  # a client that connected meanwhile would wait at the closed queue for ever
-    opens = at.to_send(_dispatch(view, Goal.OPEN, queue, PAUSED) for _, queue in queues if queue.name not in held)
+    yield from at.needed(_close(view, queue) for _, queue in queues if queue.name in held)
+    # A client that connected meanwhile would wait at the closed queue for ever.
+    yield from (_cut(view, unit) for unit in out)
+    opens = at.needed(_open(view, queue, "it is paused") for _, queue in queues if queue.name not in held)
     yield from in_phase("listeners", opens)
     yield from in_phase("admit", view.fence.granting("they are kept out", let_in))
 
 
-def _dispatch(view: BrokerView, goal: Goal, queue: Queue, when: str | None) -> Call:
-    opens, requests = goal is Goal.OPEN, view.requests
-    asked, what = (requests.resume(queue), "") if opens else (requests.pause(queue), " nothing")
-    return call(view, goal, queue.name, asked, f"let {queue.name} deliver{what}", when)
+def _close(view: BrokerView, queue: Queue) -> Call:
+    asked, summary = view.requests.pause(queue), f"let {queue.name} deliver nothing"
+    return call(view, Goal.CLOSE, queue.name, asked, summary, "it is not paused")
+
+
+def _open(view: BrokerView, queue: Queue, when: str | None) -> Call:
+    return call(view, Goal.OPEN, queue.name, view.requests.resume(queue), f"let {queue.name} deliver", when)
 
 
 def _cut(view: BrokerView, unit: str) -> Call:
@@ -311,7 +315,7 @@ def _bridges(view: BrokerView, chosen: Chosen) -> list[Bridge]:
 
 
 def _switched(at: AtBroker, goal: Goal, summary: str) -> list[Call]:
-    return at.to_send(switched(at.view, goal, bridge, summary) for bridge in _bridges(at.view, at.move.spec.includes))
+    return at.needed(switched(at.view, goal, bridge, summary) for bridge in _bridges(at.view, at.move.spec.includes))
 
 
 STARTED: Final[Wants] = ((lambda at: start_calls(at.view, at.move.moves), SOURCE),)
@@ -415,7 +419,7 @@ def restart_link(tools: BridgesTools, step: PlannedStep, move: Move, context: St
     def read() -> dict[str, str]:
         """A start is refused for as long as a stop goes on, so it is sent until it is seen to hold."""
         nonlocal again_at
-        stopped, _ = tools.to_send(BRIDGES_UP, move)
+        stopped, _ = tools.needed(BRIDGES_UP, move)
         if stopped and context.monotonic() >= again_at:
             again_at = context.monotonic() + START_AGAIN_S
             tools.change(stopped, context)
@@ -442,11 +446,11 @@ def _ways_in(at: AtBroker) -> list[Call]:
     can work there, because the queues are closed."""
     view = at.view
     listeners = (*view.link.listeners, *view.listeners)
-    return at.to_send(switched(view, Goal.LINK_UP, listener, "open acceptor") for listener in listeners)
+    return at.needed(switched(view, Goal.LINK_UP, listener, "open acceptor") for listener in listeners)
 
 
 # Messages and ids take two bridges: a message may arrive before the id that says that it was processed.
-QUEUES_PAUSED: Final[Wants] = ((lambda at: at.to_send(pause(at.view, queue, HOLDS) for queue in _served(at)), SOURCE),)
+QUEUES_PAUSED: Final[Wants] = ((lambda at: at.needed(pause(at.view, queue, HOLDS) for queue in _served(at)), SOURCE),)
 LET_IN: Final[Wants] = (
     (wants.link_admitted, SOURCE),
     (_ways_in, TARGET),
@@ -454,7 +458,7 @@ LET_IN: Final[Wants] = (
 )
 DELIVERED: Final[Wants] = (
     (
-        lambda at: at.to_send(resume(at.view, queue, None if queue.paused else WAS_PAUSED) for queue in _served(at)),
+        lambda at: at.needed(resume(at.view, queue, None if queue.paused else WAS_PAUSED) for queue in _served(at)),
         SOURCE,
     ),
     *wants.DEBTS_CLEARED,

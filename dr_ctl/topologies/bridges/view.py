@@ -30,7 +30,7 @@ class Queues(ListenersAndRoles):
     def __init__(self, view: BrokerView) -> None:
         super().__init__(view)
         # No lock opens a queue that is closed by rights, whoever holds it.
-        self.lock_contenders = self.awaits = self.passive = []
+        self.contending = self.awaits = self.passive = []
 
     @property
     def open(self) -> bool:

@@ -415,7 +415,7 @@ def restart_link(tools: SyncTools, step: PlannedStep, move: Move, context: StepC
 
 def connected(at: AtBroker) -> list[Call]:
     """Want a connector started if the step stops it: a connector that was stopped, or had no peer, looks the same."""
-    return _switched(at.view, Goal.LINK_UP, NOT_CONNECTED) if at.named_by_calls(Goal.LINK_UP) else []
+    return _switched(at.view, Goal.LINK_UP, NOT_CONNECTED) if at.changed_by_step(Goal.LINK_UP) else []
 
 
 UNDO_SHIPPING: Final = Undo(source=(connected,))

@@ -162,7 +162,7 @@ def queues_of(made: Call, view: Broker) -> list[str]:
 
 
 def remove_document(view: Broker, name: str, summary: str, when: str | None = None) -> Call:
-    return call(view, Goal.STRIKE, name, view.requests.remove(name), summary, when)
+    return call(view, Goal.DELETE, name, view.requests.remove(name), summary, when)
 
 
 def left_of(calls: Sequence[Call], views: Sequence[Broker]) -> list[str]:
@@ -211,7 +211,7 @@ def owe(view: Broker, kind: DebtKind, lost_site: str, when: str | None = None, *
     name, since = debt_name(kind, lost_site, view.site), stamp(datetime.fromtimestamp(view.now_ms / 1000, UTC))
     text = view.documents.get(name) or json.dumps({"since": since, "lasting": lasting})
     summary = f"record the {kind.value} debt of {lost_site}"
-    return call(view, Goal.WRITE, name, view.requests.write(name, text), summary, when)
+    return call(view, Goal.CREATE, name, view.requests.write(name, text), summary, when)
 
 
 def pay(view: Broker, kind: DebtKind, lost_site: str, when: str | None = None) -> Call:

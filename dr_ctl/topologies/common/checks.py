@@ -91,7 +91,7 @@ def _may_be_brokers(view: Broker) -> bool:
     """Say whether brokers of the site may come in by another listener. Such a listener must not become a clients' one:
     a fence would cut the brokers off from each other. A connection without user and client id may be a broker's."""
     others, inner_ports = {listener.port for listener in view.fence.leaves_open}, view.inner_ports
-    beside = [connection for connection in view.from_outside if connection.port in others]
+    beside = [connection for connection in view.outside_connections if connection.port in others]
     return any(guest.port in inner_ports or not (guest.user or guest.client) for guest in beside)
 
 

@@ -1,6 +1,6 @@
 """The gate waits until its conditions hold together on every pair for a window; then both sites are compared.
 
-A topology adds conditions in `Gate.blockers`. `view.business` has the clients' queues, without a broker's own queues.
+A topology adds conditions in `Gate.blockers`. A view is one broker at a reading; `view.business` has clients' queues.
 """
 
 from abc import ABC, abstractmethod
@@ -49,7 +49,7 @@ def common_blockers(now: PairReading[Any], before: PairReading[Any] | None) -> l
             f"{view.site} has a client on the listener of the link: {client}"
             for client in view.fence.clients_at_link(peer)
         ]
-    # An obstacle keeps clients from working at an open broker. The plan's checks judge one at some addresses only.
+    # An obstacle keeps clients from working at an open broker. One at some addresses only is left to the plan's checks.
     reasons += [f"{now.target.site}: {obstacle.text}" for obstacle in now.target.obstacles if not obstacle.addresses]
     return reasons + (pair_counters_changed(now, before) if before is not None else [])
 
@@ -63,10 +63,10 @@ def why_clients_are_not_out(view: Broker) -> Iterator[str]:
     """Give the reasons why clients can still change a broker: a way in, a connection, a message that they hold."""
     if view.open:
         yield f"{view.site} lets clients in"
-    elif locks := view.fence.lock_contenders:
+    elif locks := view.fence.contending:
         yield f"{view.site} may open at any moment: lock coordinator {', '.join(locks)} is not stopped"
     listeners = {listener.port for listener in (*view.listeners, *view.fence.leaves_open) if listener.port is not None}
-    if connections := [connection for connection in view.from_outside if connection.port in listeners]:
+    if connections := [connection for connection in view.outside_connections if connection.port in listeners]:
         yield f"{view.site} has {len(connections)} client connection(s), the first from {connections[0].remote}"
     if held := [consumer for consumer in view.consumers if consumer.queue in view.business]:
         yield f"{view.site} has a consumer of {held[0].queue}: {held[0].who}"

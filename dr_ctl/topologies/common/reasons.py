@@ -146,7 +146,7 @@ def against_step(case: Case[V], checks: Checks[V]) -> Iterator[Finding]:
             peer = snapshot.view(move.target, view.pair)
             yield from (weighed(finding, weight) for finding in of_nodes(view, peer, Severity.WARNING))
             yield from of_link_listeners(view, peer)
-            if peer is None and (locks := view.fence.lock_contenders):
+            if peer is None and (locks := view.fence.contending):
                 yield found("DR-DOOR-008.silent", broker=view, locks=brief(locks), peer=move.target)
         for reason in [finding for view in snapshot.views(move.source) for finding in checks.of_broker(view)]:
             if restarts and reason.id in _MENDED:

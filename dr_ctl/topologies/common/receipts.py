@@ -94,7 +94,7 @@ def write(view: Broker, receipt: Receipt | None, when: str | None = None) -> tup
     """Write a receipt in the place of an older one. A plan says where the receipt will stand before there is one."""
     text = json.dumps(document(receipt), separators=(",", ":")) if receipt is not None else None
     asked, summary = view.requests.write(name(view.site), text), f"write the receipt {name(view.site)}"
-    written = call(view, Goal.WRITE, name(view.site), asked, summary, when)
+    written = call(view, Goal.CREATE, name(view.site), asked, summary, when)
     return (*strike(view, "one stands there" if receipt is None else None), written)
 
 

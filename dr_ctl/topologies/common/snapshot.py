@@ -323,7 +323,7 @@ def _clients(view: Broker) -> int | None:
     ports = {listener.port for listener in view.listeners}
     if None in ports:
         return None
-    return sum(connection.port in ports for connection in view.from_outside)
+    return sum(connection.port in ports for connection in view.outside_connections)
 
 
 def _traffic(view: Broker, before: Broker, took_s: float) -> tuple[float, float] | None:
@@ -375,7 +375,7 @@ def starting(workload: WorkloadSnapshot) -> str:
 
 
 START: Final = "start"
-STAYS_CLOSED: Final = "stays closed"
+STAYS_CLOSED: Final = "stays closed"  # of the target of a failback: an undo leaves it closed, however it came back
 
 
 def baseline(snapshot: Snapshot[Broker]) -> Mapping[str, Json]:
@@ -391,8 +391,8 @@ def started_since(move: Move, view: Broker) -> bool:
 
 
 def before(move: Move, view: Broker) -> dict[str, Any]:
-    """Return a broker's state in the baseline of a run. A broker that was silent at the start counts as it is now. The
-    target of a return counts as closed: however it came back, the undo of the move back leaves it closed."""
+    """Return a broker's state in the baseline of a run. A broker that was silent at the start counts as it is now, and
+    the target of a failback counts as closed."""
     site: Any = move.baseline.get(view.site, {})
     state: dict[str, Any] = site[view.pair] if view.pair in site else state_to_restore(view)
     if move.spec.operation == FAILBACK and view.site == move.target:
@@ -429,7 +429,7 @@ def basis(snapshot: Snapshot[Broker]) -> Mapping[str, Json]:
 
 def state_to_restore(view: Broker) -> dict[str, Json]:
     by_runs, fence = paused_by_runs(view), view.fence
-    locks: dict[str, Json] = {name: name in fence.lock_contenders for name in (*fence.lock_contenders, *fence.passive)}
+    locks: dict[str, Json] = {name: name in fence.contending for name in (*fence.contending, *fence.passive)}
     return {
         "listeners": {listener.name: listener.started for listener in view.listeners},
         "mirror": {listener.name: listener.started for listener in view.link.listeners},

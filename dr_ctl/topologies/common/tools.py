@@ -76,7 +76,7 @@ class Listeners:
             views = self._answering(site)
             if opened := [listener.name for view in views for listener in view.listeners if listener.started]:
                 return views, f"acceptor {', '.join(opened)} says it is open"
-            if contenders := [name for view in views for name in view.fence.lock_contenders]:
+            if contenders := [name for view in views for name in view.fence.contending]:
                 return views, f"lock coordinator {', '.join(contenders)} is not stopped"
             if self.accept_client(probed):
                 return views, "a client is still let in"
@@ -304,7 +304,7 @@ class Tools(Generic[V_co]):
     def at(self, view: Any, move: Move) -> AtBroker:
         return AtBroker.of(self.rules, move, view)
 
-    def to_send(self, wanted: Wants, move: Move) -> tuple[list[Call], list[str]]:
+    def needed(self, wanted: Wants, move: Move) -> tuple[list[Call], list[str]]:
         """Return the calls that these states still need, and the starts of the brokers read. Raises `BrokerError`."""
         views = {name: self.observer.read_at(name) for name in dict.fromkeys(site(move) for _, site in wanted)}
         calls = [
@@ -324,12 +324,12 @@ class Tools(Generic[V_co]):
     def send_calls(self, wanted: Wants, move: Move, context: StepContext) -> list[Call]:
         """Send the calls that these states need; return the calls whose effect is not seen. Such a call is sent again
         only to a broker that was started again, or another node of which is active since. Raises `BrokerError`."""
-        calls, starts = self.to_send(wanted, move)
+        calls, starts = self.needed(wanted, move)
         at: list[str] | None = None
         while calls and starts != at:
             self.change(calls, context)
             at = starts
-            calls, starts = self.to_send(wanted, move)
+            calls, starts = self.needed(wanted, move)
         return calls
 
     def shut_again(self, move: Move, context: StepContext, *sites: str) -> bool:

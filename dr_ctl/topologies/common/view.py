@@ -359,7 +359,7 @@ class Link(ABC, Generic[V]):
             for listener in self.listeners
             if listener.port is not None and listener.name not in self.view.config.clients
         }
-        return [connection for connection in self.view.from_outside if connection.port in ports]
+        return [connection for connection in self.view.outside_connections if connection.port in ports]
 
     def only_listener(self, fits: Callable[[Acceptor], bool]) -> tuple[Acceptor, ...]:
         """Return the listeners of the link as the settings name them, or else the only listener that fits and is
@@ -390,12 +390,12 @@ AnyLink = Link[Any]
 class Fence:
     """A fence keeps clients out of a broker and lets them in, by one reading: here by listeners alone."""
 
-    lock_contenders: Sequence[str] = ()
-    """The locks that may open the broker at any moment, or hold it open."""
+    contending: Sequence[str] = ()
+    """The lock coordinators of Artemis that open the broker's acceptors when they get their lock, or hold them open."""
     awaits: Sequence[str] = ()
-    """The contending locks that another process holds."""
+    """Those of them whose lock another process holds."""
     passive: Sequence[str] = ()
-    """The locks that open the broker only once they are started again."""
+    """The lock coordinators that open the broker only once they are started again."""
     boots_closed: bool | None
     """True if clients stay out when the broker is restarted; None if unknown."""
 
@@ -447,7 +447,7 @@ class Fence:
         others = {listener.port: listener.name for listener in self.leaves_open if listener.port is not None}
         return [
             _client_text(connection, others[connection.port])
-            for connection in self.view.from_outside
+            for connection in self.view.outside_connections
             if connection.port in others
         ]
 
@@ -564,7 +564,7 @@ class Broker(ABC):
         return False
 
     @property
-    def from_outside(self) -> Sequence[Connection]:
+    def outside_connections(self) -> Sequence[Connection]:
         """Return the connections that come from no other broker of the site and no other node of the broker."""
         return self.connections
 
@@ -634,8 +634,8 @@ class Broker(ABC):
             case Goal.REVOKE | Goal.GRANT:
                 let_in = self.lets_in(call.thing) if call.thing != ALL else not self.fence.roles_revoked
                 return let_in is (call.goal is Goal.GRANT)
-            case Goal.WRITE | Goal.STRIKE:
-                return (call.thing in self.documents) is (call.goal is Goal.WRITE)
+            case Goal.CREATE | Goal.DELETE:
+                return (call.thing in self.documents) is (call.goal is Goal.CREATE)
         raise KeyError(call.goal)
 
     @property

@@ -49,6 +49,8 @@ class Barrier:
 
 
 class Direction(ABC, Generic[R]):
+    """A direction of the replication: `left` counts the messages still under way, `why` says why the wait goes on."""
+
     repairing = ""
     """The text on what the repairs do, for people."""
     refused: Failed | None = None

@@ -1,7 +1,8 @@
 """A want is a function named for a state that a step wants of a broker, such as `link_admitted`; it returns the calls
-that lead there from what was read. A plan shows the calls that its snapshot shows to be needed. A run sends the
-calls that the present reading shows to be needed until none is, whichever node of a broker is active by then. An undo
-wants the state of before the run. `Wants` pair each want with the site at which it holds."""
+that lead there from what was read. A plan shows the calls that its snapshot shows to be needed, and conditional calls
+(`when`), which a later reading may need. A run sends the calls that the present reading shows to be needed until none
+is, whichever node of a broker is active by then. An undo wants the state of before the run. `Wants` pair each want with
+the site at which it holds. To draft a step is to plan its summary, calls and limits."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ SiteOf = Callable[[Move], str]
 SOURCE: Final[SiteOf] = attrgetter("source")
 TARGET: Final[SiteOf] = attrgetter("target")
 _OPPOSITES: Final = (
-    (Goal.OPEN, Goal.CLOSE), (Goal.PAUSE, Goal.RESUME), (Goal.WRITE, Goal.STRIKE), (Goal.LINK_UP, Goal.LINK_DOWN),
+    (Goal.OPEN, Goal.CLOSE), (Goal.PAUSE, Goal.RESUME), (Goal.CREATE, Goal.DELETE), (Goal.LINK_UP, Goal.LINK_DOWN),
     (Goal.GRANT, Goal.REVOKE),
 )  # fmt: skip
 _OPPOSITE: Final = {**dict(_OPPOSITES), **{goal: opposite for opposite, goal in _OPPOSITES}}
@@ -49,12 +50,13 @@ class AtBroker:
     def other_site(self) -> str:
         return self.move.target if self.view.site == self.move.source else self.move.source
 
-    def named_by_calls(self, *goals: Goal) -> set[str]:
-        """Return the names of the listeners, queues or roles that the step's calls with these goals change."""
+    def changed_by_step(self, *goals: Goal) -> set[str]:
+        """Return the listeners, queues or roles that earlier calls of this step change to one of these goals. An undo
+        is planned from the step's calls, before a reading shows their effect."""
         return {call.thing for call in self.calls if call.goal in goals}
 
-    def to_send(self, wanted: Iterable[Call]) -> list[Call]:
-        """Return the calls whose effect does not hold now, or will not after the step's earlier calls."""
+    def needed(self, wanted: Iterable[Call]) -> list[Call]:
+        """Return the calls whose effect does not hold now, or is reversed by an earlier call of this step."""
         made = {(call.goal, call.thing) for call in self.calls}
         return [call for call in wanted if (_OPPOSITE.get(call.goal), call.thing) in made or not self.view.holds(call)]
 
@@ -65,7 +67,7 @@ Limits = Callable[[Rules, RunbookStep, Move], Mapping[str, float]]
 
 
 def planned(rules: Rules, snapshot: Snapshot[Any], move: Move, wants: Wants) -> tuple[Call, ...]:
-    """Return the calls that lead to these states, in this order, with those that only a later reading may need."""
+    """Return the calls that lead to these states, in this order, conditional calls among them."""
     calls: list[Call] = []
     for want, site in wants:
         for view in snapshot.views(site(move)):
@@ -93,7 +95,7 @@ def draft_of(
 
 def clients_as_before(at: AtBroker) -> Iterator[Call]:
     """Want the clients' ways in as before: their listeners, and the rights of their roles."""
-    was, fence, named = at.was["listeners"], at.view.fence, at.named_by_calls(Goal.OPEN, Goal.CLOSE)
+    was, fence, named = at.was["listeners"], at.view.fence, at.changed_by_step(Goal.OPEN, Goal.CLOSE)
     changed = [
         listener
         for listener in at.view.listeners
@@ -101,9 +103,9 @@ def clients_as_before(at: AtBroker) -> Iterator[Call]:
     ]
     if shut := [listener for listener in changed if not was.get(listener.name)]:
         yield from fence.closing(shut, "it is open")
-    if at.was["shut_out"] and (at.named_by_calls(Goal.GRANT) or not fence.roles_revoked):
+    if at.was["shut_out"] and (at.changed_by_step(Goal.GRANT) or not fence.roles_revoked):
         yield from fence.revoking("they are let in")
-    if not at.was["shut_out"] and (at.named_by_calls(Goal.REVOKE) or fence.roles_revoked):
+    if not at.was["shut_out"] and (at.changed_by_step(Goal.REVOKE) or fence.roles_revoked):
         yield from fence.granting("they are kept out")
     if opened := [listener for listener in changed if was.get(listener.name)]:
         yield from fence.opening(opened, PeerState.NOT_DRAINED, "it is closed")
@@ -120,7 +122,7 @@ def link_access_as_before(at: AtBroker) -> list[Call]:
     opens, closes = (Goal.OPEN, "it is closed"), (Goal.CLOSE, "it is open")
     switches = [(listener, opens if was.get(listener.name) else closes) for listener in at.view.link.listeners]
     calls = (switch_listener(at.view, switch, listener, when) for listener, (switch, when) in switches)
-    return at.to_send([*at.view.link.rights_calls(goal), *calls])
+    return at.needed([*at.view.link.rights_calls(goal), *calls])
 
 
 def links_as_before(at: AtBroker) -> Iterator[Call]:
@@ -134,7 +136,7 @@ def pauses_as_before(at: AtBroker) -> list[Call]:
 
 def debts_as_before(at: AtBroker) -> list[Call]:
     lost_site, was = at.other_site, at.was["debts"]
-    return at.to_send(
+    return at.needed(
         owe(at.view, kind, lost_site, "it does not stand there")
         if debt_name(kind, lost_site, at.view.site) in was
         else pay(at.view, kind, lost_site, "it stands there")
@@ -156,7 +158,7 @@ def debt_recorded(kind: DebtKind) -> Want:
 
 
 def debts_cleared(*kinds: DebtKind) -> Want:
-    return lambda at: at.to_send(pay(at.view, kind, at.other_site) for kind in kinds)
+    return lambda at: at.needed(pay(at.view, kind, at.other_site) for kind in kinds)
 
 
 DEBTS_CLEARED: Final[Wants] = tuple((debts_cleared(*DebtKind), site) for site in (SOURCE, TARGET))
@@ -173,7 +175,7 @@ LINKS_ADMITTED: Final[Wants] = ((link_admitted, SOURCE), (link_admitted, TARGET)
 
 def delivery_resumed(at: AtBroker, when: str | None = None) -> list[Call]:
     was = {*at.was["paused"]}
-    return at.to_send(resume(at.view, queue, when) for name, queue in at.view.business.items() if name not in was)
+    return at.needed(resume(at.view, queue, when) for name, queue in at.view.business.items() if name not in was)
 
 
 def clients_kept_out(at: AtBroker) -> list[Call]:

@@ -1,7 +1,8 @@
 """The handlers of runbook verbs for sites that the continuity plugin connects; the table at the end names them.
 
-`catch-up` and `drain` wait until little is under way, and, behind the fence, until both sites hold the same; after an
-activation its delivery is waited for, and then watched until no late command can undo it.
+`catch-up` and `drain` wait until little is under way, and, behind the fence, until both sites hold the same. `activate`
+waits until the target delivers its staged messages: messages that arrive at a closed site wait in staging queues.
+`probe` then watches until no command of one plugin to the other is under way, and activates again after a late one.
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,8 +40,8 @@ QUIET_READINGS: Final = 2
 
 draft_catch_up: Final = draft_of(
     SOURCE,
-    "{serving_prefix}all bridges connected, the outflow small, nothing left to deliver from staging; second copies at "
-    "{target} removed by id",
+    "{serving_prefix}all bridges connected, the outflow small, nothing staged left to deliver; messages staged at "
+    "{target} that also lie in their queue removed by id",
     (lambda at: copies.staged_removed(at, f"it lies in the queue of {at.view.site} as well"), TARGET),
     limits=Rules.catching_up,
 )
@@ -49,7 +50,10 @@ draft_drain: Final = draft_of(
     "everything shipped and applied, in both directions; copies that must not be delivered removed by id; pauses "
     "lifted meanwhile",
     *LIFTED,
-    (lambda at: copies.planned_removals(at, (q for flow in at.view.flows for q in at.view.lying(flow.queue))), TARGET),
+    (
+        lambda at: copies.planned_removals(at, (q for flow in at.view.flows for q in at.view.places_of(flow.queue))),
+        TARGET,
+    ),
     limits=Rules.draining,
 )
 
@@ -60,7 +64,7 @@ class _WhileServing(BothWays):
     def __init__(self, ends: LinkEnds, tools: ContinuityTools, context: StepContext) -> None:
         super().__init__(*ends)
         self._tools, self._context = tools, context
-        # For each queue: the state of its staged messages, the time since when, and the messages it was given by then.
+        # For each queue: its staged and confirmed messages, when these changed last, and what it was given by then.
         self._since: dict[str, tuple[tuple[int, int], float, int]] = {}
 
     def why(self, source: SiteView, target: SiteView) -> list[str]:
@@ -71,12 +75,13 @@ class _WhileServing(BothWays):
         return reasons
 
     def _why_delivering(self, source: SiteView, target: SiteView) -> Iterator[str]:
-        """Name the messages still being delivered, except messages long refused that this site had before."""
+        """Name the messages still being delivered, except staged messages that their queue has refused for a while
+        because it had them before."""
         waits, now_s = self._tools.waits, self._context.monotonic()
         for flow in source.flows:
             added = source.business[flow.queue].added if flow.queue in source.business else 0
-            if flow.stands != self._since.get(flow.queue, (None,))[0]:
-                self._since[flow.queue] = flow.stands, now_s, added
+            if flow.delivery != self._since.get(flow.queue, (None,))[0]:
+                self._since[flow.queue] = flow.delivery, now_s, added
             _, since_s, added_before = self._since[flow.queue]
             takes = now_s - since_s >= waits.refused_s and added > added_before
             stuck, refused, unread = flow.stuck and now_s - since_s >= waits.stuck_s, False, ""
@@ -367,7 +372,7 @@ def _report_staged(tools: ContinuityTools, move: Move, context: StepContext) -> 
     if not (first := stuck()):
         return ()
     context.wait(tools.waits.window_s)
-    left = [flow for key, flow in stuck().items() if key in first and first[key].stands == flow.stands]
+    left = [flow for key, flow in stuck().items() if key in first and first[key].delivery == flow.delivery]
     numbers, bridges = ([f"{flow.queue}: {flow.staging.depth}" for flow in left], [f.target_bridge.name for f in left])
     finding = found("DR-CONT-018", target=move.target, numbers=brief(numbers), left=brief(bridges))
     return (finding,) if left else ()

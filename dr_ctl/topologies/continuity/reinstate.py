@@ -34,7 +34,7 @@ QUIET_READINGS: Final = 5
 
 def _untold(at: AtBroker) -> list[Call]:
     """A site that came back would obey the commands of the outage, one by one."""
-    return at.to_send([pause(at.view, at.view.commands.out, lasting=True)]) if at.view.commands is not None else []
+    return at.needed([pause(at.view, at.view.commands.out, lasting=True)]) if at.view.commands is not None else []
 
 
 def commands(at: AtBroker) -> Iterator[Call]:
@@ -48,7 +48,7 @@ QUARANTINE: Final = quarantine(_untold, summary=", and what the plugin would tel
 def _held(at: AtBroker) -> list[Call]:
     # Bridges stop first: messages that a bridge has taken could not be removed from a queue that is only paused.
     stops = [_hold(at, flow.target_bridge) for flow in at.view.flows]
-    return at.to_send([*stops, *(pause(at.view, flow.staging) for flow in at.view.flows)])
+    return at.needed([*stops, *(pause(at.view, flow.staging) for flow in at.view.flows)])
 
 
 def _acks_may_be_held(at: AtBroker) -> list[Call]:
@@ -57,7 +57,7 @@ def _acks_may_be_held(at: AtBroker) -> list[Call]:
 
 
 def _acks_held(at: AtBroker) -> list[Call]:
-    return at.to_send(_hold(at, flow.acks_bridge) for flow in at.view.flows if flow.out_mirror.depth)
+    return at.needed(_hold(at, flow.acks_bridge) for flow in at.view.flows if flow.out_mirror.depth)
 
 
 def _forgotten(at: AtBroker) -> list[Call]:
@@ -77,7 +77,7 @@ def _delivers(at: AtBroker, paused: str | None = None, stopped: str | None = Non
 
 def _talks(at: AtBroker) -> list[Call]:
     """Ship commands again: either site may have been lost, and may keep commands for the other."""
-    return at.to_send([resume(at.view, at.view.commands.out)]) if at.view.commands is not None else []
+    return at.needed([resume(at.view, at.view.commands.out)]) if at.view.commands is not None else []
 
 
 def acks_shipped(at: AtBroker) -> Iterator[Call]:
@@ -86,9 +86,9 @@ def acks_shipped(at: AtBroker) -> Iterator[Call]:
 
 HELD: Final[Wants] = ((_held, SOURCE), (_acks_held, TARGET))
 FORGOTTEN: Final[Wants] = ((_forgotten, SOURCE), (_forgotten, TARGET))
-SHIPPED: Final[Wants] = ((lambda at: at.to_send(acks_shipped(at)), TARGET),)
+SHIPPED: Final[Wants] = ((lambda at: at.needed(acks_shipped(at)), TARGET),)
 DELIVERED: Final[Wants] = (
-    (lambda at: at.to_send(_delivers(at)), SOURCE),
+    (lambda at: at.needed(_delivers(at)), SOURCE),
     (_talks, SOURCE),
     (_talks, TARGET),
     *wants.DEBTS_CLEARED,
@@ -119,7 +119,7 @@ def _set_aside(at: AtBroker) -> Iterator[Call]:
     when = f"messages lie only at {view.site}: it did them, or they were done at {at.move.source}"
     name, of_server = quarantine_queue(view.site, "…"), view.requests.of_server
     created, moved = of_server(CREATE_FILTERED, name), of_server(copies.MOVE_ALL, "…", name)
-    yield call(view, Goal.WRITE, name, created, f"create {name}", when, most)
+    yield call(view, Goal.CREATE, name, created, f"create {name}", when, most)
     yield call(view, Goal.MOVE, ALL, moved, f"move to {name}", when, most)
 
 
@@ -344,7 +344,7 @@ def reconcile(tools: ContinuityTools, step: PlannedStep, move: Move, context: St
         name, calls = quarantine_queue(view.site, queue), list[Call]()
         if name not in view.by_name:
             asked = view.requests.keep(name)
-            calls.append(call(view, Goal.WRITE, name, asked, f"create {name}"))
+            calls.append(call(view, Goal.CREATE, name, asked, f"create {name}"))
         for chunk in copies.in_calls(ids):
             asked = request(view.business[queue].bean, copies.MOVE_ALL, (copies.chosen(chunk), name))
             calls.append(call(view, Goal.MOVE, queue, asked, f"move {len(chunk)} of {queue} to {name}"))
@@ -369,10 +369,10 @@ def _only_there(tools: ContinuityTools, move: Move) -> dict[tuple[str, str], fro
         names = [flow.queue for flow in returned.flows]
         names = [name for name in names if name in returned.business and returned.business[name].depth]
         returned_ids = copies.present(peer.reader(), [returned.business[name] for name in names])
-        queues = [queue for name in names for queue in serving.lying(name)]
+        queues = [queue for name in names for queue in serving.places_of(name)]
         lying = dict(zip((queue.bean for queue in queues), copies.present(view.reader(), queues), strict=True))
         for name, ids in zip(names, returned_ids, strict=True):
             # A queue that is gone at the serving site has nothing.
-            if only := ids.difference(*(lying[queue.bean] for queue in serving.lying(name))):
+            if only := ids.difference(*(lying[queue.bean] for queue in serving.places_of(name))):
                 alone[serving.pair, name] = only
     return alone

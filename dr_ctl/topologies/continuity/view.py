@@ -126,7 +126,7 @@ class Plugin(artemis.ListenersAndRoles):
 
 def lying(view: SiteView, queue: str) -> int | None:
     """Count the messages of a queue at a broker, delivered and staged."""
-    return total(place.known_depth for place in view.lying(queue))
+    return total(place.known_depth for place in view.places_of(queue))
 
 
 def duplicates(view: SiteView, flow: Flow, peer: SiteView | None) -> int | None:
@@ -196,7 +196,7 @@ class ContinuityLink(Link["SiteView"]):
 
     def holds_of(self, queue: str) -> int | None:
         """Count staged messages too: a message that arrives is staged until this site is activated."""
-        return lying(self.view, queue) if self.view.lying(queue) else None
+        return lying(self.view, queue) if self.view.places_of(queue) else None
 
     @property
     def hears_peer(self) -> bool:
@@ -363,7 +363,7 @@ class Flow:
         return staged.depth > 0 and staged.scheduled == 0 and staged.delivering == staged.depth
 
     @property
-    def stands(self) -> tuple[int, int]:
+    def delivery(self) -> tuple[int, int]:
         """How many messages are staged, and how many were confirmed."""
         return self.staging.depth, self.target_bridge.acked
 
@@ -445,14 +445,14 @@ class SiteView(artemis.ArtemisBroker):
             raise LookupError(f"{self.site} has no flow of {queue}")
         return self.business[queue], flow.staging
 
-    def lying(self, queue: str) -> list[Queue]:
+    def places_of(self, queue: str) -> list[Queue]:
         """The queues of a flow that exist here, in the order in which a message goes through them."""
         flow, business = self.flow(queue), self.business.get(queue)
         return [*([flow.staging] if flow is not None else []), *([business] if business is not None else [])]
 
     def depth_of(self, queue: str) -> int:
         """Count the messages of a queue here, delivered and staged, whether the broker counts well or not."""
-        return sum(place.depth for place in self.lying(queue))
+        return sum(place.depth for place in self.places_of(queue))
 
     def alone(self, queue: str) -> int | None:
         """Count the messages of a queue here that have no copy at the other site; None if ids were not compared."""

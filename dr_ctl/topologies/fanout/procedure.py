@@ -62,7 +62,7 @@ def _stands_still(at: AtBroker) -> list[Call]:
 
 
 def _goes_on(at: AtBroker) -> list[Call]:
-    rested = at.named_by_calls(Goal.PAUSE)
+    rested = at.changed_by_step(Goal.PAUSE)
     return [resume(at.view, queue, "it is paused") for name, queue in at.view.business.items() if name in rested]
 
 

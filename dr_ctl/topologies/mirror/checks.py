@@ -53,7 +53,7 @@ def _listeners(view: BrokerView) -> Iterator[Finding]:
     locks = brief([coordinator.name for coordinator in view.coordinators])
     if locks and not view.drives_locks:
         yield found("DR-DOOR-008.old", broker=view, locks=locks, version=view.version)
-    elif view.fence.lock_contenders:
+    elif view.fence.contending:
         yield found("DR-DOOR-008.driven", broker=view, locks=locks)
     else:
         yield from of_locks(view)

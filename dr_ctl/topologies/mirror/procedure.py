@@ -3,9 +3,9 @@ reinstate a lost site, and then move messages aside that lie only at that site.
 
 In a reinstatement `move.source` serves, and `move.target` is the returned site. Its residue is what it had not shipped
 when it was lost: messages, and acknowledgements of messages that clients consumed there. Both are called events.
-After both directions have drained, a message that lies only at the returned site can be neither shipped nor
-acknowledged, and clients would get it as soon as that site serves. A person has to look: dr-ctl moves the message to a
-queue of its own there, and never removes it.
+Once both directions have drained, a message that lies only at the returned site is in no outflow any more, and the
+serving site has no copy whose acknowledgement would remove it: clients would get it as soon as that site serves. A
+person has to look: dr-ctl moves the message to a queue of its own there, and never removes it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -48,8 +48,8 @@ UNDER_WAY: Final = "events under way between the sites"
 EVENTS: Final = " event(s)"
 WAITS: Final = "acknowledgements wait to be applied"
 STALE_COUNT: Final = (
-    "if that never falls, the active node still counts acknowledgements from an earlier time as the active node "
-    "(PendingMirrorAcks): let another node take over, then restart this one"
+    "if that never falls, PendingMirrorAcks of the active node still includes acknowledgements from an earlier period "
+    "in which it was active: let another node take over, then restart this one"
 )
 
 
@@ -62,13 +62,14 @@ def _switch_link(view: BrokerView, goal: Goal, when: str | None = None, at_most:
 
 
 def restart_calls(view: BrokerView) -> list[Call]:
-    """Stop and start a link, because a broker gives up a handshake that hangs only after a minute."""
+    """Stop and start a link, because a broker gives up a handshake that hangs only after a minute. Both calls are
+    conditional: a link that the plan finds attached may hang later."""
     goals = (Goal.LINK_DOWN, Goal.LINK_UP)
     return [asked for goal in goals for asked in _switch_link(view, goal, NOT_ATTACHED, MAX_REPAIRS)]
 
 
 def link_started(at: AtBroker) -> list[Call]:
-    return at.to_send(_switch_link(at.view, Goal.LINK_UP))
+    return at.needed(_switch_link(at.view, Goal.LINK_UP))
 
 
 _LINKS_RESTARTED: Final[Wants] = tuple((lambda at: restart_calls(at.view), site) for site in (SOURCE, TARGET))
@@ -86,7 +87,7 @@ draft_drain: Final = draft_of(
 draft_restart: Final = draft_of(
     SOURCE,
     "stop and start the link of {source}, until it is attached; clients stay where they are",
-    (lambda at: at.to_send(_switch_link(at.view, Goal.LINK_DOWN)), SOURCE),
+    (lambda at: at.needed(_switch_link(at.view, Goal.LINK_DOWN)), SOURCE),
     (link_started, SOURCE),
     limits=lambda rules, _, move: {"within": move.spec.timeout_s or rules.timeouts.link_attach_s},
 )
@@ -215,7 +216,7 @@ def _leftovers_aside(at: AtBroker) -> Iterator[Call]:
     view, name = at.view, quarantine_queue(at.view.site, "…")
     when = f"messages lie only at {view.site} for longer than shipping can take"
     created, moved = (view.requests.of_server(operation, name) for operation in (CREATE_QUEUE, MOVE))
-    yield call(view, Goal.WRITE, name, created, f"create {name}", when, len(view.business))
+    yield call(view, Goal.CREATE, name, created, f"create {name}", when, len(view.business))
     yield call(view, Goal.MOVE, ALL, moved, f"move each of them to {name}", when, ORIGINS_UP_TO)
 
 
@@ -311,7 +312,7 @@ def move_aside(tools: MirrorTools, leftovers: Iterable[LeftOver], context: StepC
 
 def move_calls(view: BrokerView, queue: str, messages: Mapping[Origin, int]) -> Iterator[Call]:
     name, bean = quarantine_queue(view.site, queue), view.business[queue].bean
-    yield call(view, Goal.WRITE, name, view.requests.create(name, ""), f"create {name}")
+    yield call(view, Goal.CREATE, name, view.requests.create(name, ""), f"create {name}")
     for origin, number in sorted(messages.items()):
         asked = request(bean, MOVE, (number, name))
         yield call(view, Goal.MOVE, queue, asked, f"move {identity(origin)} from {queue} to {name}")
@@ -323,7 +324,7 @@ QUIET_READINGS: Final = 5  # nothing is under way once this many readings in a r
 def _queues_paused(at: AtBroker) -> list[Call]:
     """Want every queue paused, also queues that the settings leave out: a consumer would get residue whose
     acknowledgement has yet to arrive. The pauses outlast a restart of the broker."""
-    return at.to_send(pause(at.view, queue, lasting=True) for queue in at.view.business.values())
+    return at.needed(pause(at.view, queue, lasting=True) for queue in at.view.business.values())
 
 
 QUEUES_PAUSED: Final[Wants] = ((_queues_paused, SOURCE),)

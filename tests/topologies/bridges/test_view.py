@@ -623,8 +623,8 @@ def test_an_unfence_opens_no_listener_behind_which_a_queue_of_the_other_site_wou
 def test_a_fence_by_itself_pays_its_debt_where_it_is_of_all(london: BrokerView, more: Any, pays: bool) -> None:
     owes = replace(PARIS, documents={debt_name(DebtKind.FENCE, "london", "paris"): "{}"})
     draft = drafted("fence", "fence", snapshot(london, owes), **more)
-    written = [call.goal for call in (*draft.calls, *draft.inverse) if call.goal in (Goal.STRIKE, Goal.WRITE)]
-    assert written == ([Goal.STRIKE, Goal.WRITE] if pays else [])
+    written = [call.goal for call in (*draft.calls, *draft.inverse) if call.goal in (Goal.DELETE, Goal.CREATE)]
+    assert written == ([Goal.DELETE, Goal.CREATE] if pays else [])
 
 
 def test_a_return_pauses_no_queue_again_that_a_run_has_left_paused() -> None:

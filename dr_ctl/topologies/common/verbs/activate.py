@@ -90,7 +90,7 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
 
 def _of_locks(tools: Tools[Broker], opened: Sequence[Broker], move: Move) -> Iterator[Finding]:
     """Report locks that have `opened` the target by themselves, and those that a move leaves stopped."""
-    if locks := [name for view in opened for name in view.fence.lock_contenders]:
+    if locks := [name for view in opened for name in view.fence.contending]:
         yield found("DR-DOOR-008.done", target=move.target, locks=brief(locks))
     for session in tools.observer.at(move.source) if move.spec.operation != FAILOVER else ():
         if session.newest_view is not None:
@@ -160,7 +160,7 @@ def _against_opening(
     if lives is not None and len(closed) == len(targets):
         yield f"{move.source} lives, and may serve clients: {lives}"
     yield from filter(None, (other_site_open(tools, sources, move), let_in_again(targets, move.source)))
-    if contenders := [name for view in sources for name in view.fence.lock_contenders]:
+    if contenders := [name for view in sources for name in view.fence.contending]:
         yield f"{move.source} may open at any moment: lock coordinator {brief(contenders)} is not stopped"
     if tools.may_serve:
         return  # clients have worked there since the gate

@@ -38,9 +38,9 @@ def draft(rules: Rules, step: RunbookStep, snapshot: Snapshot[Broker], move: Mov
     calls = list[Call]()
     for view in snapshot.views(move.source):
         made = view.requests.canary(name)
-        create = [call(view, Goal.WRITE, name, made, f"create {name}")] if made is not None else []
+        create = [call(view, Goal.CREATE, name, made, f"create {name}")] if made is not None else []
         stays = "; the queue stays for the next rehearsal" if view.link.keeps else ""
-        sent = call(view, Goal.WRITE, name, {}, f"send {MESSAGES} messages to {name} as a client")
+        sent = call(view, Goal.CREATE, name, {}, f"send {MESSAGES} messages to {name} as a client")
         taken = call(view, Goal.REMOVE, name, {}, f"take them from {name} as a client")
         calls += [*in_phase(CREATE, create), *in_phase(SEND, [sent]), *in_phase(TAKE, [taken])]
     removals = [
@@ -73,7 +73,7 @@ def left_at(view: Broker) -> Sequence[str]:
 def removals_of(view: Broker, name: str, when: str | None = LEFT) -> list[Call]:
     if view.link.keeps:
         return []
-    return [call(view, Goal.STRIKE, name, view.requests.remove_queue(name), f"remove {name}", when)]
+    return [call(view, Goal.DELETE, name, view.requests.remove_queue(name), f"remove {name}", when)]
 
 
 NAME_STOMP = "Set `stomp:` of each broker: a rehearsal sends and receives as clients do."
@@ -226,7 +226,7 @@ class _Pair:
 
 def _removed(tools: Tools[Broker], step: PlannedStep, context: StepContext, move: Move) -> list[Finding]:
     """Remove the rehearsal's queues, and find those that a late message of the link has made again."""
-    removals = [call for call in step.calls if call.goal is Goal.STRIKE]
+    removals = [call for call in step.calls if call.goal is Goal.DELETE]
 
     waited = context.until(
         lambda: _there(removals, tools.views(move.source, move.target)),

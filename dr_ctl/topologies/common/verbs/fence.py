@@ -81,7 +81,7 @@ def draft_unfence(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[Broker],
 
 
 def paused_as_before(at: AtBroker) -> Iterator[Call]:
-    lifted = at.named_by_calls(Goal.RESUME)
+    lifted = at.changed_by_step(Goal.RESUME)
     return (pause(at.view, queue, "it is not paused") for queue in at.view.business.values() if queue.name in lifted)
 
 
@@ -107,7 +107,7 @@ def acting(
             return Failed(f"{move.source} answers again: a hook was to keep clients out of a site that does not")
         else:
             proof = Done(f"a hook keeps clients out of {move.source}", {"proof": "hook"})
-        struck = any(call.goal is Goal.STRIKE for call in step.calls)
+        struck = any(call.goal is Goal.DELETE for call in step.calls)
         if struck and not isinstance(proof, Failed | Unknown):
             tools.reach(CLEARED, move, context)
         return proof
@@ -122,8 +122,8 @@ def _close(tools: Tools[Broker], move: Move, context: StepContext) -> Outcome:
         [session.newest_view for session in tools.observer.at(site) if session.newest_view is not None]
         for site in (move.source, move.target)
     )
-    is_closed = move.spec.operation != FENCE and not any(view.open or view.fence.lock_contenders for view in views)
-    if any(reopened(move, view) or (view.fence.lock_contenders and not is_closed) for view in others):
+    is_closed = move.spec.operation != FENCE and not any(view.open or view.fence.contending for view in views)
+    if any(reopened(move, view) or (view.fence.contending and not is_closed) for view in others):
         tools.reach(YIELDED, move, context, f"{move.target} would let clients in")
     if is_closed:
         return NotNeeded(f"{move.source} is closed to clients already", {"proof": "flag"})
@@ -202,7 +202,7 @@ def shut(at: AtBroker) -> list[Call]:
     """Want the listener closed that the lost site's link uses, and the link kept out by rights where they can: a
     restart opens the listener again, and so does another node that takes over."""
     closed = (switch_listener(at.view, Goal.CLOSE, listener) for listener in at.view.link.listeners)
-    return at.to_send([*closed, *at.view.link.rights_calls(Goal.REVOKE)])
+    return at.needed([*closed, *at.view.link.rights_calls(Goal.REVOKE)])
 
 
 def quarantine(*more: Want, summary: str = "", undo: tuple[Want, ...] = ()) -> VerbHandler[Any, Any]:

@@ -62,10 +62,10 @@ def draft_probe(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[Broker], m
     views = [view for view in snapshot.views(move.target) if view.can_try_login]
     for view in views:
         if (made := view.requests.probe(name)) is not None:
-            calls.append(call(view, Goal.WRITE, name, made, f"create {name}"))
+            calls.append(call(view, Goal.CREATE, name, made, f"create {name}"))
         # The call removes consumers too: the probe's own may not have been taken off yet when it has hung up.
         if view.may_remove_queues:
-            calls.append(call(view, Goal.STRIKE, name, view.requests.remove_queue(name), f"remove {name}"))
+            calls.append(call(view, Goal.DELETE, name, view.requests.remove_queue(name), f"remove {name}"))
     summary = "one message goes in and comes out as a client's would"
     none_sent = f"no message is sent: the settings name no `stomp:` of {move.target}"
     return StepPlan(move.target, summary if views else none_sent, tuple(calls))
@@ -161,8 +161,8 @@ def probe(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepCont
     pairs = {session.pair: session for session in tools.observer.at(move.target) if session.stomp is not None}
     if not pairs:
         return NotNeeded.of(found("DR-PROBE-001", target=move.target))
-    create = [call for call in step.calls if call.unit in pairs and call.goal is Goal.WRITE]
-    remove = [call for call in step.calls if call.unit in pairs and call.goal is Goal.STRIKE]
+    create = [call for call in step.calls if call.unit in pairs and call.goal is Goal.CREATE]
+    remove = [call for call in step.calls if call.unit in pairs and call.goal is Goal.DELETE]
     tools.change(create, context)
     round_trips = [
         session.as_client(round_trip, name, body="dr-ctl probe", timeout_s=tools.timeouts.probe_s)
