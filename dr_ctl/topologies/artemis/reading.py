@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from sys import intern
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from dr_ctl.core.errors import Passive, StartingOrEnding
 from dr_ctl.core.model import brief
@@ -81,6 +81,20 @@ class Dialect:
     runtime: tuple[str, ...] = ("StartTime",)
     documents: bool = True
 
+    @property
+    def tells_time(self) -> bool:
+        return "CurrentTimeMillis" in self.server
+
+    def clock(self, broker: str) -> Read:
+        return (
+            Read(beans.server(broker), ("CurrentTimeMillis",)) if self.tells_time else Read(beans.RUNTIME, self.runtime)
+        )
+
+    def now_ms(self, clock: Fields) -> int:
+        """Return the broker's time; a broker that does not tell it tells its start and its run time."""
+        told = ("CurrentTimeMillis",) if self.tells_time else ("StartTime", "Uptime")
+        return sum(map(clock.number, told))
+
 
 class CommonQuestions:
     """The questions to every Artemis broker, in the post of its topology. A broker that is `known` by an earlier
@@ -118,9 +132,7 @@ class CommonQuestions:
 
     @property
     def now_ms(self) -> int:
-        if "CurrentTimeMillis" in self._dialect.server:
-            return self.server.number("CurrentTimeMillis")
-        return self._start_ms + self._runtime.fields().number("Uptime")
+        return self._dialect.now_ms(self.server if self._dialect.tells_time else self._runtime.fields())
 
     def moving(self, reader: Reader) -> dict[str, Any]:
         """Return the clock, the start and the listeners by the names of a view. Raises `BrokerError` of a broker that
@@ -584,6 +596,7 @@ PRIMARIES: Final = group.Family(Read(beans.ANY_SERVER, _TOLD), _itself, lambda b
 class Session(session.Session[B_co]):
     family = PRIMARIES
     settings: Settings
+    dialect: ClassVar[Dialect] = Dialect()
     find_broker = staticmethod(find_broker)
 
     def _config(self) -> Config:
@@ -591,14 +604,6 @@ class Session(session.Session[B_co]):
 
     def store(self) -> Store:
         return Documents(self)
-
-    @staticmethod
-    def clock(broker: str) -> Read:
-        return Read(beans.server(broker), ("CurrentTimeMillis",))
-
-    @staticmethod
-    def clock_ms(answer: Answer) -> int:
-        return Fields("the broker's clock", answer.value()).number("CurrentTimeMillis")
 
     def _read_extra(self, view: B_co, scope: ReadScope, timeout_s: float) -> B_co:  # type: ignore[misc] # its own
         if ReadScope.LIMITS not in scope:
@@ -629,14 +634,14 @@ class Documents:
             self._wire.close()
 
     def read(self, kind: str) -> tuple[int, Sequence[tuple[int, str]]]:
-        requests = self._requests
-        asked = [self._session.clock(requests.broker), Read(beans.documents(requests.broker), requests.attributes)]
+        requests, dialect = self._requests, self._session.dialect
+        asked = [dialect.clock(requests.broker), Read(beans.documents(requests.broker), requests.attributes)]
         now, listed = Reader(self._open()).read(asked, timeout_s=_READ_S)
         texts = {
             row.any_text("Name"): requests.text(row) if requests.is_own(bean, row) else NOBODYS
             for bean, row in listed.beans()
         }
-        return self._session.clock_ms(now), numbered(texts, kind)
+        return dialect.now_ms(Fields("the broker's clock", now.value())), numbered(texts, kind)
 
     def lately(self, kind: str) -> tuple[float, int, Sequence[tuple[int, str]]] | None:
         if (newest := self._session.newest) is None:

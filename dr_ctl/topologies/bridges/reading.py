@@ -181,7 +181,6 @@ def _done(reader: Reader, view: BrokerView, flow: Flow, store: Store, header: st
     return {id_ for queue in view.queues_of(flow.unit) for id_ in store.known(queue.name, ids)}
 
 
-_DIALECT: Final = artemis.Dialect()
 _QUEUE: Final = (*artemis.QUEUE, "FirstMessageAge", "RoutingType")
 _BRIDGE: Final = (
     "Name", "QueueName", "Started", "Connected", "TransformerPropertiesAsJSON", "StaticConnectors", "HA",
@@ -283,7 +282,7 @@ class Session(artemis.Session[BrokerView]):
     def _ask(self, broker: str, timeout_s: float) -> BrokerView:
         server = beans.server(broker)
         post = Post()
-        basis = artemis.CommonQuestions(post, broker, _DIALECT)
+        basis = artemis.CommonQuestions(post, broker, self.dialect)
         queueing = post.ask(Read(beans.queue(broker), _QUEUE))
         bridging = post.ask(Read(server + BRIDGES, _BRIDGE))
         diverting = post.ask(Read(server + DIVERTS, _DIVERT))
@@ -323,7 +322,7 @@ class Session(artemis.Session[BrokerView]):
         """Read listeners, buffers and arrived ids again. Closed queues and clients stay as in the last reading."""
         own = [flow.buffer for flow in known.carrying if flow.buffer is not None]
         post = Post()
-        basis = artemis.CommonQuestions(post, known.broker, _DIALECT, known=known)
+        basis = artemis.CommonQuestions(post, known.broker, self.dialect, known=known)
         counting = [(queue, post.ask(Read(queue.bean, artemis.QUEUE))) for queue in (*own, *known.arrived)]
         post.send(self.reader(), timeout_s=timeout_s)
         queues = {

@@ -239,6 +239,7 @@ def _commands(plugin: Service | None, queues: Mapping[str, Queue], bridges: Mapp
 class Session(artemis.Session[SiteView]):
     settings_of = ContinuityBroker
     settings: ContinuityBroker
+    dialect = _DIALECT
     readable_alone = ReadScope.OUTFLOW
 
     def _config(self) -> Config:
@@ -260,16 +261,6 @@ class Session(artemis.Session[SiteView]):
         """Give none while the plugin does not deliver: an acceptor whose port is taken says that it is started."""
         delivers, started = serving(self.reader(), self.last_view().broker, timeout_s=timeout_s)
         return started if delivers else ()
-
-    @staticmethod
-    def clock(_broker: str) -> Read:
-        """Ask for the start of the process and its run time, as these versions tell no other time."""
-        return Read(beans.RUNTIME, _DIALECT.runtime)
-
-    @staticmethod
-    def clock_ms(answer: Answer) -> int:
-        fields = Fields(beans.RUNTIME, answer.value())
-        return fields.number("StartTime") + fields.number("Uptime")
 
 
 LinkEnds = tuple[Session, Session]

@@ -30,8 +30,7 @@ from tests.topologies.mirror.views import broker, queue
 def documents(broker: Management) -> Documents:
     view = SimpleNamespace(broker=broker.broker, requests=ArtemisRequests(broker.broker))
     session = SimpleNamespace(
-        clock=Session.clock,
-        clock_ms=Session.clock_ms,
+        dialect=Session.dialect,
         site=broker.site,
         pair="orders-1",
         last_view=lambda: view,
