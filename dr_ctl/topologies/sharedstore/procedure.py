@@ -22,6 +22,7 @@ from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.tools import Sender, Tools
 from dr_ctl.topologies.common.topology import COMMON, TopologyDefinition
 from dr_ctl.topologies.common.verbs import fence
+from dr_ctl.topologies.common.verbs.activate import changes
 from dr_ctl.topologies.common.wants import DEBTS_CLEARED, SOURCE, TARGET, Limits, SiteOf, debts_as_before, draft_of
 from dr_ctl.topologies.sharedstore.checks import CHECKS, not_in_store
 from dr_ctl.topologies.sharedstore.reading import READS, Observer
@@ -186,17 +187,9 @@ def _why_not_now(tools: StoreTools, snapshot: Snapshot[BrokerView], move: Move) 
     for session in tools.observer.at(move.target):
         if session.process.runs(fresh_s=0.0) is False:
             return f"the process of {session.own.broker} does not run: nobody would take the store"
-    changes = [why for view in sources if view.answered for why in _changes(tools, view, snapshot, move)]
-    return brief(changes) if changes else None
-
-
-def _changes(tools: StoreTools, view: BrokerView, snapshot: Snapshot[BrokerView], move: Move) -> list[str]:
-    """Name the counts that changed since the run's own gate; for a step by itself, since the receipt."""
-    if (sample := tools.gate.samples.get(view.pair)) is not None:
-        return receipts.changes(sample.source, view, move.spec.includes)
-    peer = snapshot.view(move.target, view.pair)
-    receipt = receipts.held_at(peer) if peer is not None and move.spec.operation == ACTIVATE else None
-    return receipts.changes_since(receipt, [view], move.spec) if receipt is not None else []
+    both = [(view, snapshot.view(move.target, view.pair)) for view in sources if view.answered]
+    changed = [why for view, target in both for why in changes(tools, [view], target, move)]
+    return brief(changed) if changed else None
 
 
 class _TakeoverReading(NamedTuple):

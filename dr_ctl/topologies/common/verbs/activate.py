@@ -167,8 +167,8 @@ def _against_opening(
     if move.spec.operation != FAILOVER and not all(view.link.records_changes for view in targets):
         yield f"{move.target}: its link is not started, so the way back would capture nothing"
     both = [(source, view) for view in closed for source in sources if source.pair == view.pair]
-    if changes := [why for source, view in both for why in _changes(tools, source, view, move)]:
-        yield brief(changes)
+    if changed := [why for source, view in both for why in changes(tools, (source, view), view, move)]:
+        yield brief(changed)
 
 
 def _not_drained(tools: Tools[Broker], move: Move) -> str | None:
@@ -180,12 +180,14 @@ def _not_drained(tools: Tools[Broker], move: Move) -> str | None:
     return f"it was not this run that opened it: {brief(left)}" if left else None
 
 
-def _changes(tools: Tools[Any], source: Broker, target: Broker, move: Move) -> list[str]:
-    if (sample := tools.gate.samples.get(target.pair)) is not None:
-        pairs = ((sample.source, source), (sample.target, target))
-        return [why for was, now in pairs for why in receipts.changes(was, now, move.moves)]
-    receipt = receipts.held_at(target) if move.spec.operation == ACTIVATE else None
-    return receipts.changes_since(receipt, (source, target), move.spec) if receipt is not None else []
+def changes(tools: Tools[Any], views: Sequence[Broker], target: Broker | None, move: Move) -> list[str]:
+    """Name what has changed at these brokers of one pair since the run's own gate held. A step by itself has no gate of
+    its own: the receipt at the `target` counts."""
+    if (sample := tools.gate.samples.get(views[0].pair)) is not None:
+        was = {view.site: view for view in (sample.source, sample.target)}
+        return [why for view in views for why in receipts.changes(was[view.site], view, move.moves)]
+    receipt = receipts.held_at(target) if target is not None and move.spec.operation == ACTIVATE else None
+    return receipts.changes_since(receipt, views, move.spec) if receipt is not None else []
 
 
 class _Opening:
