@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dr_ctl.core.model import by_key
-from dr_ctl.rpo.core.arrays import NA, SECOND_US, Flags, Ints, begins_of
+from dr_ctl.rpo.core.arrays import NA, SECOND_US, Flags, Ints, begins_of, parts
 from dr_ctl.rpo.core.cut import COMPARED_US, side_of
 from dr_ctl.rpo.history.newest import OUTFLOWS, Recent, gaps, longest_us, usual_us
 
@@ -42,9 +42,8 @@ class Windows:
     @cached_property
     def longest_us(self) -> int:
         """The longest window that has a reading before and after it."""
-        starts = [np.flatnonzero(self.start_id == start_id) for start_id in np.unique(self.start_id)]
-        spans = [int(self._asked[own[-1]] - self.us[own[1]]) for own in starts if len(own) > 2]  # noqa: PLR2004
-        return min(LONGEST_US, max(spans, default=0))
+        eras = [own for _, own in parts(self.start_id) if own.stop - own.start > 2]  # noqa: PLR2004
+        return min(LONGEST_US, max((int(self._asked[own][-1] - self.us[own][1]) for own in eras), default=0))
 
     def around(self, us: int) -> tuple[Ints, Ints]:
         """Return the readings before and after each window so long, by their indices. A window that begins between a
@@ -235,19 +234,19 @@ class _GapFiller:
         is_known = np.logical_and.reduce([(is_read & start_id & side).any(axis=1) for side in sides])
         return np.where(is_known[:, None], spread, NA)
 
-    def _shown(self, counters: Counters, columns: Ints, us: int) -> Ints:
+    def _shown(self, counters: Counters, columns: Ints, long_us: int) -> Ints:
         """Return how much came at most in a time so long, by the pace of readings without a gap between them."""
         grids, run = self._grids, self._run[columns]
         shown = np.zeros(len(counters.low), np.int64)
-        for number in np.unique(run):
-            own = np.flatnonzero(run == number)
-            if grids.us[columns[own[-1]]] - grids.us[columns[own[0]]] < MIN_US:
+        for _, own in parts(run):
+            us = grids.us[columns[own]]
+            if us[-1] - us[0] < MIN_US:
                 continue
-            windows = Windows(grids.us[columns[own]], grids.asked[columns[own]], run[own])
+            windows = Windows(us, grids.asked[columns[own]], run[own])
             came = np.zeros(len(counters.low), np.int64)
-            for times, length_us in windows.covering(us) or ():
+            for times, length_us in windows.covering(long_us) or ():
                 begin, end = windows.around(length_us)
-                came += times * counters.most(own[begin], own[end]).max(axis=1, initial=0)
+                came += times * counters.most(own.start + begin, own.start + end).max(axis=1, initial=0)
             shown = np.maximum(shown, came)
         return shown
 
