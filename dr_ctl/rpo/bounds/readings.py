@@ -62,8 +62,8 @@ class Windows:
 
 @dataclass(frozen=True)
 class Grids(Windows):
-    """Counts as grids by their names: by outflow (`flows`), and by queue (`queues`) at the readings that read queues
-    (`full` has their indices). Counters are compared within one era, a start of the broker."""
+    """Counters by name, with one column a reading and one row an outflow (`flows`), or one row a queue (`queues`, at
+    the readings that read queues: `full` has their indices). They are compared within one start of the broker."""
 
     full: Ints
     flows: Mapping[str, Ints]
