@@ -56,7 +56,7 @@ WITHOUT: Final = {
     "continuity/copies.py:planned_removals": PLANNED,
     "continuity/reinstate.py:_forgotten": COMMANDS,
     "continuity/reinstate.py:_set_aside": PLANNED,
-    "mirror/procedure.py:move_calls": ASIDE,
+    "mirror/procedure.py:move_aside": ASIDE,
     "mirror/procedure.py:_leftovers_aside": PLANNED,
 }
 

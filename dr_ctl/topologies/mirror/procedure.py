@@ -296,26 +296,21 @@ def _messages(tools: MirrorTools, view: BrokerView, name: str) -> Browsed:
 
 def move_aside(tools: MirrorTools, leftovers: Iterable[LeftOver], context: StepContext) -> dict[str, int]:
     moved: dict[str, int] = {}
-    for leftover in leftovers:
-        if not leftover.to_move:
-            continue
-        name = quarantine_queue(leftover.view.site, leftover.queue)
-        outcomes = tools.change([*move_calls(leftover.view, leftover.queue, leftover.to_move)], context)
-        after = _messages(tools, tools.observer.brokers[leftover.view.site][leftover.view.pair].read(), leftover.queue)
+    for leftover in (leftover for leftover in leftovers if leftover.to_move):
+        view, queue = leftover.view, leftover.view.business[leftover.queue]
+        name = quarantine_queue(view.site, queue.name)
+        calls = [call(view, Goal.CREATE, name, view.requests.create(name, ""), f"create {name}")]
+        for origin, number in sorted(leftover.to_move.items()):
+            text = f"move {identity(origin)} from {queue.name} to {name}"
+            calls.append(call(view, Goal.MOVE, queue.name, request(queue.bean, MOVE, (number, name)), text))
+        outcomes = tools.change(calls, context)
+        after = _messages(tools, tools.observer.brokers[view.site][view.pair].read(), queue.name)
         stayed = leftover.to_move.keys() & after.ids
         done = len(leftover.to_move) - len(stayed) + sum(moved.values())
-        what = f"message(s) of {leftover.queue} could not be moved to {name} ({done}, of all queues, were moved)"
+        what = f"message(s) of {queue.name} could not be moved to {name} ({done}, of all queues, were moved)"
         must_be_none(stayed, what, outcomes)
         moved[name] = moved.get(name, 0) + len(leftover.to_move)
     return moved
-
-
-def move_calls(view: BrokerView, queue: str, messages: Mapping[Origin, int]) -> Iterator[Call]:
-    name, bean = quarantine_queue(view.site, queue), view.business[queue].bean
-    yield call(view, Goal.CREATE, name, view.requests.create(name, ""), f"create {name}")
-    for origin, number in sorted(messages.items()):
-        asked = request(bean, MOVE, (number, name))
-        yield call(view, Goal.MOVE, queue, asked, f"move {identity(origin)} from {queue} to {name}")
 
 
 QUIET_READINGS: Final = 5  # nothing is under way once this many readings in a row say so

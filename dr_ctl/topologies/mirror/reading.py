@@ -39,8 +39,7 @@ def read(reader: Reader, *, pair: str, site: str, config: Config, broker: str, t
     asked = _Asked(post, broker, config, EVERYTHING)
     post.send(reader, timeout_s=timeout_s)
     with artemis.as_expected(reader.url):
-        values = {"grants": {}, "usual": None, "users": None, **asked.values(reader)}
-        queues = {bean: artemis.queue(bean, row) for bean, row in asked.rows()}
+        values, queues = asked.values(reader), {bean: artemis.queue(bean, row) for bean, row in asked.rows()}
         return BrokerView(pair=pair, site=site, config=config, broker=broker, **values, queues=asked.sorted(queues))
 
 
