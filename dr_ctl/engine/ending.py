@@ -22,8 +22,8 @@ class Facts:
     """The facts at the end of a run. `before` are the sites that served before the run; `undone` is None where nothing
     was to be undone; `changed` says that a call went out, `cut_off` that a hook kept clients out of a silent site;
     `by_hand` tells a person how to open the source. `others` are the units that nobody asked for; `shut` has those of
-    them that are closed now, with the site that served them before the run; `outcome` is that of the last step; `moved`
-    are the units that the target served already when the run was planned.
+    them that are closed now, with the site that served them before the run; `outcome` is that of the last step;
+    `opened_unseen` says that the target let clients in between a run and its resumption, at a moment nobody saw.
     """
 
     spec: Spec
@@ -40,7 +40,7 @@ class Facts:
     shut: Mapping[str, str] = field(default_factory=dict)
     others: tuple[UnitSnapshot, ...] = ()
     outcome: str = ""
-    moved: tuple[str, ...] = ()
+    opened_unseen: bool = False
 
     @property
     def serving(self) -> list[str]:
@@ -213,8 +213,7 @@ def _success(facts: Facts) -> tuple[ExitCode, str]:
         return ExitCode.UNKNOWN, f"every step succeeded, but {facts.roles_text}: look at {first} first"
     if facts.missing:
         return ExitCode.INCOMPLETE, f"{facts.wanted} serves, but not {', '.join(facts.missing)}"
-    # A target that served when the run was resumed let clients in at a moment that nobody saw.
-    most, limit_s = ("at most ", None) if facts.moved else ("", facts.spec.max_outage_s)
+    most, limit_s = ("at most ", None) if facts.opened_unseen else ("", facts.spec.max_outage_s)
     out = f"; clients were out for {most}{facts.outage_s:.2f} s" if facts.outage_s is not None else ""
     out += f", longer than the {limit_s:g} s allowed" if out and limit_s and (facts.outage_s or 0) > limit_s else ""
     of = f" of{facts.named}" if facts.named else ""

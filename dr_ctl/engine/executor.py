@@ -385,7 +385,7 @@ class Execution(Generic[O]):
             shut=ending.units_no_longer_served(snapshot.units, self.plan.served),
             others=tuple(unit for unit in snapshot.units if not self._spec.includes(unit.name)),
             outcome=done[-1] if done else "",
-            moved=self.plan.already_moved,
+            opened_unseen=self.plan.already_moved != self.journal.replay().plan.already_moved,
         )
         end = ending.judged(facts, code, text or "")
         findings = (*self._findings, *end.findings)

@@ -84,7 +84,7 @@ def test_an_end_is_only_ever_told_where_it_was_seen(operation: str, changed: boo
         ("swapover", STANDBY, SERVING, {"outage_s": 0.8412}, f"{MOVED}; clients were out for 0.84 s"),
         ("swapover", STANDBY, SERVING, {"outage_s": 133.0, "limit_s": 120.0},
          f"{MOVED}; clients were out for 133.00 s, longer than the 120 s allowed"),
-        ("swapover", STANDBY, SERVING, {"outage_s": 9.0, "limit_s": 2.0, "moved": ("a",)},
+        ("swapover", STANDBY, SERVING, {"outage_s": 9.0, "limit_s": 2.0, "opened_unseen": True},
          f"{MOVED}; clients were out for at most 9.00 s"),
         ("swapover", STANDBY, SERVING, {}, MOVED),
         ("fence", UNKNOWN, SERVING, {"cut_off": True}, "clients are kept out of london"),
