@@ -284,8 +284,9 @@ def activate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCo
     if outcomes and all(isinstance(outcome, Failed) for outcome in outcomes):
         return Failed(f"{target} could not be opened: {outcomes[0].text}")
     tools.may_serve = tools.may_serve or bool(missing)
-    if (why := why_not_admitted()) is not None:
-        return Failed(why)
+    with suppress(BrokerError):  # a broker that answers too late is asked again below
+        if (why := why_not_admitted()) is not None:
+            return Failed(why)
     waited = context.until(left, holds=lambda left: not left, within_s=timeouts.activate_s, poll_s=timeouts.poll_s)
     if not waited.satisfied:
         views, not_seen = tools.observer.answering(target), f"effect not seen: {brief(waited.reading)}"
