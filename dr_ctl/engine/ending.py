@@ -128,9 +128,10 @@ def judged(facts: Facts, code: ExitCode, text: str) -> End:
     named = ", ".join(f"{unit} of {site}" for unit, site in facts.shut.items())
     unit, site = next(iter(facts.shut.items()))
     finding = found("DR-RUN-001.not_asked", site=site, unit=quote(unit), units=named)
-    whole = end.code is ExitCode.OK or (end.undone and end.code is not ExitCode.STRANDED)
+    code = ExitCode.INCOMPLETE if end.code is ExitCode.OK else end.code
+    code = ExitCode.UNKNOWN if end.undone and code is not ExitCode.STRANDED else code
     text, undone = f"{end.text}; served nowhere any more: {named}", False if end.undone else end.undone
-    return End(ExitCode.INCOMPLETE if whole else end.code, text, undone, (*end.findings, finding))
+    return End(code, text, undone, (*end.findings, finding))
 
 
 def _of_asked(facts: Facts, code: ExitCode, text: str) -> End:
@@ -157,9 +158,11 @@ def _of_asked(facts: Facts, code: ExitCode, text: str) -> End:
     if code is not ExitCode.STRANDED:
         return End(code, text, undone)
     [by_hand] = with_queues([_by_hand(facts)], facts.spec)
-    # STRANDED means that nobody serves; somebody else has opened a target that serves.
-    is_partly_served = facts.serving == [facts.source] and bool(facts.left_out)
-    code = ExitCode.INCOMPLETE if facts.serving == [facts.spec.target] or is_partly_served else code
+    # STRANDED means that nobody serves, and INCOMPLETE that the target does: a source that serves in part is neither.
+    if facts.serving == [facts.source] and facts.left_out:
+        code, text = ExitCode.UNKNOWN, f"{text}: look at {facts.source} first"
+    elif facts.serving == [facts.spec.target]:
+        code = ExitCode.INCOMPLETE
     return End(code, text, undone, (by_hand,))
 
 

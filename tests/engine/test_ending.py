@@ -120,7 +120,7 @@ def test_an_end_says_what_is(
     ("operation", "london", "paris", "more", "code", "text", "remedy"),
     [
         ("swapover", SERVING, STANDBY, {}, STRANDED, "london serves, but not everything", "could not be undone"),
-        ("swapover", SERVING, STANDBY, IN_PART["london"], INCOMPLETE, "london serves again, but not b", "opens it"),
+        ("swapover", SERVING, STANDBY, IN_PART["london"], NOT_KNOWN, "london serves again, but not b", "opens it"),
         ("swapover", STANDBY, SERVING, {}, INCOMPLETE, "paris was found open, so london was not", "Decide which site"),
         ("swapover", STANDBY, STANDBY, {}, STRANDED, "no site could be shown to serve", "`dr-ctl unfence london`"),
         ("failover", DOWN, STANDBY, {}, STRANDED, "what the failover had changed at paris", "the same failover again"),
@@ -134,7 +134,7 @@ def test_an_undo_that_failed_says_what_to_do(
 
 
 @pytest.mark.parametrize(
-    ("code", "undone", "to"), [(OK, None, INCOMPLETE), (REVERTED, True, INCOMPLETE), (STRANDED, False, STRANDED)]
+    ("code", "undone", "to"), [(OK, None, INCOMPLETE), (REVERTED, True, NOT_KNOWN), (STRANDED, False, STRANDED)]
 )
 def test_an_end_that_leaves_another_unit_closed_is_not_whole(code: ExitCode, undone: bool | None, to: ExitCode) -> None:
     roles = (STANDBY, SERVING) if code is OK else (SERVING, STANDBY) if undone else (STANDBY, STANDBY)
