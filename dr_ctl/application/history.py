@@ -166,12 +166,20 @@ def loss(periods: Sequence[RolePeriod], lost: str, let_in: datetime) -> OutageBo
     last = next((period for period in reversed(before) if period.role == Role.SERVING.value), None)
     if last is None:
         return OutageBounds(None, None)
-    after = next((period for period in before if period.first > last.last), None)
-    gone = None if after is None or after.role not in _SERVES_NOT else _seconds(after.first, let_in)
+    closed = _closed(before, last)
+    gone = None if closed is None else _seconds(closed.first, let_in)
     return OutageBounds(gone, _seconds(min(last.last, let_in), let_in))
 
 
 _SERVES_NOT: Final = (Role.DOWN.value, Role.STANDBY.value)
+
+
+def _closed(periods: Sequence[RolePeriod], was: RolePeriod) -> RolePeriod | None:
+    """Find the period in which a site that has served was seen down or closed. Readings without an answer come first
+    where the broker died while it was asked."""
+    after = (period for period in periods if period.site == was.site and period.first > was.last)
+    known = next((period for period in after if period.role != Role.UNKNOWN.value), None)
+    return known if known is not None and known.role in _SERVES_NOT else None
 
 
 def _by_runs(records: Sequence[Record], periods: Sequence[RolePeriod]) -> list[ServiceChange]:
@@ -243,17 +251,16 @@ def _by_no_run(records: Sequence[Record], periods: Sequence[RolePeriod]) -> Iter
 def _ends(records: Sequence[Record], periods: Sequence[RolePeriod]) -> Iterator[ServiceChange]:
     """Find sites that were seen down or closed after serving, while no run was under way and no site served."""
     for was in serving(periods):
-        after = [period for period in periods if period.site == was.site and period.first > was.last]
-        if not after or after[0].role not in _SERVES_NOT:
+        if (closed := _closed(periods, was)) is None:
             continue
-        end = after[0].first
+        end = closed.first
         if any(period.site != was.site and period.first <= end <= period.last for period in serving(periods)):
             continue
         # Any run but a failover may have kept clients out then; a failover comes after its loss.
         began = [run for run in records if run.operation != FAILOVER and run.began and run.began <= end + _CLOCKS]
         if any(run.ended is None or run.ended >= was.last - _CLOCKS for run in began):
             continue
-        text = f"{was.site} was seen {after[0].role}; it was last seen serving at {stamp(was.last)}"
+        text = f"{was.site} was seen {closed.role}; it was last seen serving at {stamp(was.last)}"
         yield ServiceChange(end, None, text, approximate=True)
 
 
