@@ -270,8 +270,8 @@ class AfterHook(Hook):
 
     on: Annotated[tuple[End, ...], BeforeValidator(listed)] = Field(
         min_length=1,
-        description="the command runs after a run that ended with one of these outcomes of exit codes (`dr-ctl "
-        "explain`), such as `ok`, `reverted` or `stranded`; `debt` stands for any end after which a debt is pending",
+        description="the command runs after a run that ended with one of these outcomes, such as `ok`, `reverted` or "
+        "`stranded`; `debt` stands for any end after which a debt is pending",
     )
 
 

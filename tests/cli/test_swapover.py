@@ -352,7 +352,7 @@ def test_a_site_that_was_down_and_is_unseen_may_have_lived(tmp_path: Path, capsy
     clock = FixedClock(began)
     topology = SimpleNamespace(recipe=SimpleNamespace(moves_parts=True))
     opened: Any = SimpleNamespace(installation=load(path), topology=topology)
-    exposure = LossBound(opened, "london")
+    exposure = LossBound(opened, "london", None)
     items = []
     for second, view in ((12, REFUSED), (14, REFUSED), (16, AWAY), (18, REFUSED)):
         clock.moment = began + timedelta(seconds=second)
