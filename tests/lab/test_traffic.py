@@ -15,12 +15,10 @@ from proton.reactor import Container
 from dr_ctl.stomp_io.address import Address, Login
 from dr_ctl.stomp_io.client import Frame
 from dr_ctl_lab.lab import traffic
-from dr_ctl_lab.lab.clients import traits
 from dr_ctl_lab.lab.clients.amqp import AmqpClient
 from dr_ctl_lab.lab.clients.client import Speaks
 from dr_ctl_lab.lab.clients.dialling import Dialler
 from dr_ctl_lab.lab.clients.stomp import StompClient
-from dr_ctl_lab.lab.clients.traits import Odd
 from dr_ctl_lab.lab.dialect import CLASSIC
 from dr_ctl_lab.lab.fanout import FanOut
 from dr_ctl_lab.lab.ids import QUEUE_HEADER, Ids, IdStore, Where
@@ -247,19 +245,6 @@ def test_who_speaks_mqtt_stays_with_it_and_reaches_what_takes_it() -> None:
     assert spoken(3, *ALL, sends=False) == [(Speaks.MQTT, (SHARED,))] * 5
     # Where only MQTT is asked for, what it does not reach is served all the same.
     assert spoken(0, Speaks.MQTT, sends=False, queues=QUEUES[:1])[0] == (Speaks.STOMP, ("orders.in",))
-
-
-def test_all_that_can_be_odd_about_messages_is_among_a_few() -> None:
-    numbers = range(1, 200)
-    rows = [traits.of(number, Odd) for number in numbers]
-
-    assert {item.part for item in rows} == {*traits.PARTS}
-    assert all(any(getattr(item, name) for item in rows) for name in ("group", "delay_ms", "lasts_ms", "urgent"))
-    assert max(traits.size(number, 200, Odd) for number in numbers) == traits.LARGE
-    # And nothing is odd where nothing may be.
-    plain = [traits.of(number, ()) for number in numbers]
-    assert not any(item.group or item.delay_ms or item.lasts_ms or item.urgent for item in plain)
-    assert {traits.size(number, 200, ()) for number in numbers} == {200}
 
 
 @pytest.mark.parametrize("before", [0, 1])

@@ -13,12 +13,7 @@ from tests.record.files import path_of, played, read, write
 from tests.twin.conftest import OTHERS
 from tests.twin.matrix import OPERATIONS
 
-EVERYWHERE = (
-    "swapover",
-    "failover",
-    "fence",
-    "unfence",
-)  # the others elsewhere are parts of them, or like the mirror's
+EVERYWHERE = ("swapover", "failover", "fence", "unfence")  # others are parts of these, or like the mirror's
 
 
 def cases() -> Iterator[object]:
