@@ -78,7 +78,8 @@ class Request:
         replaces an unfence of the same site, which moves nothing."""
         if run is None or self.spec.reason is None:
             return False
-        is_own_unfence = f"-{operations.UNFENCE}-{self.site}-" in run.name and self.spec.operation == operations.UNFENCE
+        began = run.name.partition("-")[2].rpartition("-")[0]  # a name is its time, operation, site and a number
+        is_own_unfence = began == f"{operations.UNFENCE}-{self.site}" and self.spec.operation == operations.UNFENCE
         return is_own_unfence or self.spec.operation == operations.FAILOVER
 
     def may_begin_beside(self, run: RunFiles) -> bool:

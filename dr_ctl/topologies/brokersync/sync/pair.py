@@ -1,5 +1,6 @@
 """The agents of all pairs. An agent follows what is consumed, believes it once counters agree, and deletes copies."""
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -66,6 +67,7 @@ class Pair:
         self._read_next_at = self._delete_at = 0.0
         self._listens = self._was_held = self._goes_on = self._restarted = False
         self._standby_closed = False
+        self._turns: deque[str] = deque()
         self._glance: agent.ServingReading | None = None
 
     def step(self, held: Held) -> None:
@@ -222,6 +224,7 @@ class Pair:
         for name in fresh:
             account = agent.Account(earlier.get(name, 0), shown.get(name, 0), deleted.get(name, 0))
             self.queues[name] = agent.Queue(self.name, name, account)
+        self._turns = deque(self.queues)
         if self._goes_on:
             self._goes_on = False
             for queue in self.queues.values():
@@ -324,19 +327,21 @@ class Pair:
                 queue.compare_not_before = system().monotonic() + COMPARE_AGAIN_S
 
     def _clean(self, held: Held, within_s: float) -> None:
-        """Delete a batch of each queue in turn until none is due, or the time is over."""
-        until = system().monotonic() + within_s
-        while due := [
-            (queue, batch)
-            for queue in self.queues.values()
-            if not queue.vanished and (batch := queue.waiting.due(system().monotonic())) is not None
-        ]:
-            for queue, batch in due:
-                if system().monotonic() >= until or held() is not None:
-                    return
-                removed = self._standby.remove(queue.name, batch.consumed)
-                self.refused = None
-                queue.waiting.answered(batch, removed, system().monotonic())
+        until, idle = system().monotonic() + within_s, 0
+        while idle < len(self._turns) and system().monotonic() < until:
+            name = self._turns.popleft()
+            self._turns.append(name)
+            queue = self.queues[name]
+            batch = queue.waiting.due(system().monotonic()) if not queue.vanished else None
+            if batch is None:
+                idle += 1
+                continue
+            idle = 0
+            if held() is not None:
+                return
+            removed = self._standby.remove(name, batch.consumed)
+            self.refused = None
+            queue.waiting.answered(batch, removed, system().monotonic())
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,13 +115,29 @@ def _let_roles_in(
     """Return why the clients' roles are still kept out, which ends no failover. A call that lets clients in must follow
     a reading of the other site, which is made after the last call here."""
     tools.grant_roles(admits, before, context)
-    if not left_of([call for call in admits if call.thing != ALL], may_open(tools, move)):
+    if not left_of([call for call in admits if call.thing != ALL], _may_still_open(tools, move, context)):
         return None
     kept_out = tools.admit(move.target, admits, context)
     if kept_out is not None and move.spec.operation != FAILOVER:
         raise StepFailed(Failed(kept_out))
-    may_open(tools, move)
+    _may_still_open(tools, move, context)
     return kept_out
+
+
+def _may_still_open(tools: Tools[Broker], move: Move, context: StepContext) -> list[Broker]:
+    """Do as `may_open`, and ask brokers that answer too late again: a first call went out, and clients wait."""
+
+    def answer() -> list[Broker] | BrokerError:
+        try:
+            return may_open(tools, move)
+        except BrokerError as error:
+            return error
+
+    within_s, poll_s = tools.timeouts.activate_s, tools.timeouts.poll_s
+    views = context.until(answer, holds=lambda views: isinstance(views, list), within_s=within_s, poll_s=poll_s).reading
+    if isinstance(views, BrokerError):
+        raise views
+    return views
 
 
 def sides(tools: Tools[V], move: Move) -> tuple[list[V], list[V], str | None]:
