@@ -167,6 +167,8 @@ def _findings(
 def verify(caller: Caller, asked: Spec) -> Result:
     """Test all conditions of the gate over its window, without a run. An open listener is reported without waiting."""
     with OpenInstallation.of(caller) as opened:
+        if not asked.target:
+            asked = replace(asked, target=_waiting_site(opened.topology.observe()))
         request = Request.of(asked, opened)
         snapshot = request.read()
         asked = request.narrowed(snapshot).spec
@@ -185,6 +187,13 @@ def verify(caller: Caller, asked: Spec) -> Result:
         return Result(ExitCode.UNKNOWN, outcome.text, outcome.findings, data)
     code = ExitCode.OK if isinstance(outcome, Done) else ExitCode.PRECHECK_FAILED
     return Result(code, outcome.text, outcome.findings, data)
+
+
+def _waiting_site(snapshot: Snapshot) -> str:
+    target = default_target(snapshot, SWAPOVER)
+    if target is None or not sites_serving(snapshot):
+        raise UsageError(f"{roles_text(snapshot)}: which site shall serve?", remedy="Say --to SITE.")
+    return target
 
 
 def _nothing_to_verify(opened: OpenInstallation, snapshot: Snapshot, asked: Spec, data: VerifyData) -> Result:

@@ -125,7 +125,7 @@ def status(
     ] = False,
     every: Annotated[str | None, option("--every T", "With --watch: interval between readings; default 2s.")] = None,
 ) -> Result:
-    """Serving sites, links, outflows with rates, the last estimate, open runs, pauses, debts (`$`)."""
+    """Serving sites, links, outflows with rates, the last estimate, open runs, pauses, debts (marked `$`)."""
     if site is not None:
         session.installation().must_know(site)
     if not watch:

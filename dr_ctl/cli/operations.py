@@ -102,7 +102,7 @@ for _row in _OPERATIONS:
     _operation(*_row)
 
 
-@command(app, "verify", example="verify --to paris", asks=options.DRAIN)
+@command(app, "verify", example="verify --to paris", asks=options.VERIFY)
 def verify(session: Session, asked: Spec) -> Result:
     """Check whether activating SITE now would be safe: 0 yes, 10 no, 22 unknown. Changes nothing."""
     return application.readiness.verify(session, asked)

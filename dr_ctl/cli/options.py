@@ -127,7 +127,9 @@ LOST: Final = parameter("site", str, argument("SITE", "The lost site that is bac
 LINK: Final = (SITE, switch("timeout_s", "--timeout T", "How long the link may take to attach, as in 30s."))
 NO_DRAIN: Final = (switch("timeout_s", "--timeout T", "For the drain of other commands; this one has none."),)
 STEP: Final = (SITE, *NO_DRAIN, *options_for("queues"))
-DRAIN: Final = (TO, *options_for("timeout_s", "accept_difference", "accept_duplicates", "queues"))
+_OF_DRAIN: Final = options_for("timeout_s", "accept_difference", "accept_duplicates", "queues")
+DRAIN: Final = (TO, *_OF_DRAIN)
+VERIFY: Final = (switch("to", "--to SITE", "The site that shall serve; default: the one that waits."), *_OF_DRAIN)
 MOVE: Final = (
     TO,
     *options_for("timeout_s", "max_outage_s", "cut_in_flight", "accept_difference", "accept_duplicates", "queues"),
