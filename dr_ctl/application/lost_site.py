@@ -199,14 +199,13 @@ class LossStart:
     text: str
 
 
-def unserved(installation: Installation, runs: Runs, *, sure: bool) -> LossStart:
-    """Say since when no site serves, `sure` or with a site that may serve unseen."""
-    nobody = "no site serves" if sure else "no site was seen serving"
+def unserved(installation: Installation, runs: Runs) -> LossStart:
+    """Say since when no site serves."""
     at, site, run = last_served(installation, runs)
     if at is None:
-        return LossStart(None, f"{nobody}; start of the outage unknown")
-    by_run, by_sample = f" since {stamp(at)}: {run} keeps clients out", f"; {site} was last seen serving at {stamp(at)}"
-    return LossStart(stamp(at), f"{nobody}{by_run if run else by_sample}")
+        return LossStart(None, "start of the outage unknown")
+    since = f"{run} keeps clients out since {stamp(at)}" if run else f"{site} was last seen serving at {stamp(at)}"
+    return LossStart(stamp(at), since)
 
 
 def last_served(installation: Installation, runs: Runs) -> tuple[datetime | None, str, str]:

@@ -88,7 +88,7 @@ def status(caller: Caller, opened: OpenInstallation, snapshot: Snapshot) -> Stat
     exposed = None if units_divided(snapshot) else site
     bounds = assessment.if_lost(exposed).now() if exposed is not None else None
     unsure = [role_text(snapshot, site) for site, role in snapshot.roles.items() if role in (Role.UNKNOWN, Role.SICK)]
-    out = None if serving else lost_site.unserved(opened.installation, caller.runs(), sure=not unsure)
+    out = None if serving or units_divided(snapshot) else lost_site.unserved(opened.installation, caller.runs())
     down = lost_site.links(opened.installation, snapshot, links)
     if exposed is not None:
         away = [since for (of, _), since in down.items() if of == exposed]
@@ -132,8 +132,9 @@ def status(caller: Caller, opened: OpenInstallation, snapshot: Snapshot) -> Stat
     elif units_divided(snapshot):
         summary, code = f"both sites serve: {served_where(snapshot)}", ExitCode.OK
     else:
-        nobody_serves = f"no site was seen to serve: {', '.join(unsure)}" if unsure else "no site serves"
+        nobody_serves = f"no site was seen serving: {', '.join(unsure)}" if unsure else "no site serves"
         summary, code = "split brain: both sites let clients in" if serving else nobody_serves, ExitCode.OK
+    summary = f"{summary}; {out.text}" if out is not None else summary
     if (fenced := lost_site.behind_rights(snapshot)) is not None:
         summary = f"split brain: clients can connect at both sites; the lasting fence of {fenced} keeps its roles out"
         if lost_site.serves_no_role(snapshot, fenced):
@@ -143,8 +144,7 @@ def status(caller: Caller, opened: OpenInstallation, snapshot: Snapshot) -> Stat
     debts, more = pending_debts(caller, snapshot)
     serves = by_site(snapshot.units) if opened.topology.recipe.moves_parts else {}
     result = Result(code, summary, [*findings, *stale, *more], data, debts=debts)
-    lines = "\n".join(filter(None, (out.text if out else "", line)))
-    return Status(result, snapshot, links, lines, down, serves, takeovers)
+    return Status(result, snapshot, links, line, down, serves, takeovers)
 
 
 def _at_work(snapshot: Snapshot, site: str, role: Role, bounds: Bounds | None, now: datetime) -> SiteAtWork:
