@@ -219,7 +219,7 @@ def _group(group: Group, columns: int | None) -> Iterator[str]:
     for finding in group.findings:
         named = finding.text.removeprefix(f"{group.title}: ")  # the title names the broker
         yield _wrapped(named, columns, f"{MARKS[finding.severity]} {finding.id}  ", " " * 6)
-        yield from (_wrapped(text, columns, " " * 6) for text in finding.more)
+        yield from (_wrapped(text, columns, then=" " * 6) for text in finding.more)
         if finding.remedy:
             yield _wrapped(finding.remedy, columns, "      -> ")
     yield ""

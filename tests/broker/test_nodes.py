@@ -126,7 +126,7 @@ def test_no_site_is_opened_beside_a_node_that_may_serve(tmp_path: Path, *, by_li
     assert ("by the link of paris" if by_link else "by the history, at") in waiting.finding(NODES)["text"]
     for refused in serving[:2]:
         assert refused.code == 12, refused.document
-        assert "the link between london/orders-1 and paris is attached" in refused.finding(ALIVE)["text"]
+        assert "the link from london/orders-1 to paris is attached" in refused.finding(ALIVE)["text"]
     for site in serving:
         assert "--presume-down london --reason" not in site.told
     assert not opened

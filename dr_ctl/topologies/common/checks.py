@@ -132,7 +132,7 @@ def of_standby(view: Broker) -> Iterator[Finding]:
 
 def of_mqtt(view: Broker, peer: Broker) -> Iterator[Finding]:
     if stays := " and ".join(view.stays):
-        again = f"Publish with retain again once {peer.site} serves: until then it gives what it retained itself."
+        again = f"Publish with retain again once {peer.site} serves: until then {peer.site} gives what it had retained."
         remedies = {
             "retained message(s) of MQTT": again,
             "the session state of": f"Let clients subscribe again at {peer.site}, as after a session that was lost.",

@@ -303,7 +303,7 @@ class Observer(Generic[V_co, A_co]):
         if not isinstance(peer, Silent):
             unnamed += nodes_in_link(peer, view.site, len(session.group.processes))
             if peer.link.hears_peer:
-                signs.append(f"the link between {name} and {peer.site} is attached")
+                signs.append(f"the link from {name} to {peer.site} is attached")
             elif view.ports_refuse:
                 answering = self._where(session, speaks_amqp, peer.link.speaks_amqp_to)
                 signs += [f"a broker answers at {address}" for address in answering]
