@@ -248,8 +248,8 @@ def twice(root: Path) -> None:
     """A run that was cut off before its ledger, and one that comes twice."""
     [hours] = root.glob("summary/*/*/hours/*/*.parquet")
     shutil.copy(hours, hours.with_name("part-00000-again.parquet"))
-    for path in root.glob("summary/*/*/files/*.parquet"):
-        path.unlink()
+    [ledger] = root.glob("summary/*/*/files.json")
+    ledger.unlink()
 
 
 def joined(root: Path) -> None:
@@ -324,18 +324,18 @@ def test_two_versions_side_by_side_leave_each_others_tables_alone(
 ) -> None:
     from dr_ctl.rpo.pipeline import hours, sql  # noqa: PLC0415 - the fast tests do without Spark
 
-    own = sorted(root.glob("summary/*/*/*/**/*.parquet"))
+    own = sorted(root.glob("summary/*/*/**/*.*"))
 
     with monkeypatch.context() as other:
         for module in (sql, hours):
             other.setattr(module, "version", lambda: "0.0.9 (code aaaaaaaaaaaa)")
         both(make, root)
 
-    two = sorted(root.glob("summary/*/*/*/**/*.parquet"))
+    two = sorted(root.glob("summary/*/*/**/*.*"))
     assert len(two) == 2 * len(own)
     assert set(own) < set(two)
     both(make, root)
-    assert sorted(root.glob("summary/*/*/*/**/*.parquet")) == two
+    assert sorted(root.glob("summary/*/*/**/*.*")) == two
 
 
 @pytest.mark.spark

@@ -33,7 +33,7 @@ from dr_ctl.rpo.pipeline import sql
 from dr_ctl.rpo.pipeline.hours import UNREADABLE, UNSEEN, Hours, backtest_of, facts_of, figures_of
 from dr_ctl.rpo.pipeline.session import master, session
 from dr_ctl.rpo.pipeline.sql import SUMMED, folder
-from dr_ctl.rpo.pipeline.tables import AHEAD_US, Files, History, SummaryTables
+from dr_ctl.rpo.pipeline.tables import AHEAD_US, Files, History, Ledger, SummaryTables
 
 Say = Callable[[str], None]
 _EVERY_S: Final = 0.5
@@ -133,7 +133,7 @@ class _Question:
         tables = SummaryTables(
             self._spark, request.history, folder([request.include, request.exclude, self._classes], site)
         )
-        files = Files.of(history, site, tables.known_files(), self._torn, reread=not is_usual)
+        files = Files.of(history, site, tables.ledger if is_usual else Ledger(), self._torn)
         if not files.read:
             return nothing_of(site, set(history.sites))
         query, is_cut = self._query(files)

@@ -79,10 +79,6 @@ def ddl(schema: pa.Schema) -> str:
 
 
 RUN: Final = pa.field("run", pa.int64())
-_STATE: Final = [(name, pa.int64()) for name in ("length", "modified", "first_us", "last_us", "rows")]
-FILES: Final = pa.schema([("file", pa.string()), *_STATE, ("why", pa.string()), RUN])
-"""A file of a site by its name; the state that tells it from others, the time of its readings, and why it is left out
-if it is. A file that has gone has the length -1."""
 SUMMED: Final = SCHEMA.append(pa.field("hour", pa.int64()))
 HOURS: Final = SUMMED.append(RUN)
 

@@ -1,14 +1,16 @@
-"""The files of a history, and the tables beside them as Spark reads and writes them: the ledger of files, and the
-hours.
+"""The files of a history, and beside them the hours, a table that Spark reads and writes, and the ledger of the files
+that the hours rest on.
 
 The ledger says which hours are to be summed up: hours that rest on files that are new, are others now, or have gone.
-Runs are appended, and the newest counts. An hour of a run stands whole in one file, so that a write that was cut off,
-or made twice, changes nothing."""
+Runs are appended to the hours, and the newest counts. An hour of a run stands whole in one file, so that a write that
+was cut off, or made twice, changes nothing. The ledger is written whole, after the hours."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -21,6 +23,7 @@ from pyarrow import fs
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.functions import broadcast
 
+from dr_ctl.core.document import HIDDEN, document, read
 from dr_ctl.core.model import Role, by_key
 from dr_ctl.core.system import in_parallel
 from dr_ctl.rpo.core.arrays import DAY_US, HOUR_US
@@ -29,7 +32,7 @@ from dr_ctl.rpo.core.rows import REACH
 from dr_ctl.rpo.history.files import NAMED, Source, Store, day_us
 from dr_ctl.rpo.history.row import micros, moment
 from dr_ctl.rpo.pipeline import sql
-from dr_ctl.rpo.pipeline.sql import FILES, HOURS, ddl
+from dr_ctl.rpo.pipeline.sql import HOURS, ddl
 
 SERVING: Final = Role.SERVING.value
 NEVER: Final = micros(datetime.max.replace(tzinfo=UTC))
@@ -74,13 +77,6 @@ class History:
         return -1, ""
 
 
-GONE: Final = -1
-_NEWEST: Final = """
-    SELECT file, max_by(struct(length, modified, first_us, last_us, rows, why), run) AS was, max(run) AS run
-    FROM {ledger} GROUP BY file
-"""
-
-
 @dataclass(frozen=True, slots=True)
 class File:
     """A file of a site, and the time of its readings. `why` says that it is left out; it may then hold any reading of
@@ -93,27 +89,35 @@ class File:
     last_us: int = -1
     rows: int = 0
     why: str = ""
-    is_new: bool = False
+    is_new: bool = field(default=False, metadata=HIDDEN)
 
     @property
     def is_read(self) -> bool:
         return self.rows > 0 and not self.why
 
 
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """The files that the hours rest on, as of the last run."""
+
+    run: int = 0
+    files: tuple[File, ...] = ()
+
+
 @dataclass(slots=True)
 class Files:
-    """The files of a site as they are, those that the ledger knew and that are gone or others now, and its last run."""
+    """The files of a site as they are, and those that the ledger knew and that are gone or others now. `ahead` are
+    those with readings from far in the future."""
 
     all: list[File]
     gone: list[File]
-    run: int
     ahead: list[File] = field(default_factory=list)
 
     @classmethod
-    def of(cls, history: History, site: str, ledger: DataFrame | None, torn: Collection[str], *, reread: bool) -> Files:
-        """Spark could not read the `torn` files to their ends. With `reread` no file counts as known."""
-        store, rows = history.store, [] if ledger is None else sql.over(_NEWEST, ledger=ledger).collect()
-        known = {row.file: File(row.file, *row.was) for row in rows if row.was.length > GONE and not reread}
+    def of(cls, history: History, site: str, ledger: Ledger, torn: Collection[str]) -> Files:
+        """Read the footers of files that the ledger does not know. Spark could not read the `torn` files to their
+        ends."""
+        store, known = history.store, {file.name: file for file in ledger.files}
         listed = {name: File(name, info.size, info.mtime_ns // 1000) for name, info in history.sites[site].items()}
         states = {name: (file.length, file.modified) for name, file in known.items()}
         same = {name for name, file in listed.items() if states.get(name) == (file.length, file.modified)}
@@ -121,15 +125,13 @@ class Files:
         asked = [partial(_from_footer, store, listed[name], is_torn=name in torn) for name in new]
         read = {file.name: file for file in in_parallel(asked, "footers", most=READERS)}
         gone = [file for name, file in known.items() if name not in same]
-        run = max((row.run for row in rows), default=0)
-        return cls([read.get(name) or known[name] for name in listed], gone, run)
+        return cls([read.get(name) or known[name] for name in listed], gone)
 
-    def changes(self) -> list[tuple[object, ...]]:
-        """Return the changes for the ledger. Files with readings from far in the future are read anew each time."""
-        ahead, names = {file.name for file in self.ahead}, {file.name for file in self.all}
-        new = [file for file in self.all if file.is_new and file.name not in ahead]
-        gone = [replace(file, length=GONE) for file in self.gone if file.name not in names]
-        return [(e.name, e.length, e.modified, e.first_us, e.last_us, e.rows, e.why) for e in (*new, *gone)]
+    @property
+    def noted(self) -> tuple[File, ...]:
+        """The files for the ledger, without those ahead, which are read anew each time."""
+        ahead = {file.name for file in self.ahead}
+        return tuple(replace(file, is_new=False) for file in self.all if file.name not in ahead)
 
     @property
     def read(self) -> list[File]:
@@ -164,7 +166,7 @@ def _from_footer(store: Store, file: File, *, is_torn: bool) -> File:
 
 
 MAX_FILES: Final = 24
-"""More files of a day, or of a ledger, become one."""
+"""More files of a day become one."""
 UNUSED_NS: Final = 7 * 86_400 * 1_000_000_000
 """Tables of other code or other patterns are removed if nothing was added to them for so long."""
 
@@ -175,16 +177,21 @@ class SummaryTables:
         self._root = f"{sql.escaped(sql.url(history))}/{folder}"
         for name, value in sql.settings(history).items():
             spark.conf.set(name, value)
-        self._before = self._names("files")
+        self._path = f"{folder}/files.json"
+        self._before, self.ledger = self._written(), Ledger()
+        with suppress(FileNotFoundError, ValueError), self._store.opened(self._path) as file:
+            self.ledger = read(Ledger, json.loads(file.read()))
 
-    def known_files(self) -> DataFrame | None:
-        return self._read("files", FILES, torn=True) if self._names("files") else None
+    def _written(self) -> tuple[int, int] | None:
+        """Return the size of the ledger and when it was written, or None without one."""
+        info = self._store.listed(self._folder, recursive=False).get(self._path)
+        return None if info is None else (info.size, info.mtime_ns)
 
     def cached(self, days: Sequence[str] | None = None) -> dict[int, Row]:
         """Return the hours that are there: the file (`path`), and from when on readings were read for it (`least`)."""
-        if not self._names("hours"):
+        if not self._names():
             return {}
-        hours = self._read("hours", HOURS, torn=True)
+        hours = self._hours(torn=True)
         some = hours.where(f"kind = '{REACH}'") if days is None else hours.where(hours.day.isin([*days]))
         newest = "SELECT hour, max(struct(run, path, least)) AS best FROM {hours} WHERE kind = 'reach' GROUP BY hour"
         return {row.hour: row.best for row in sql.over(newest, hours=some).collect()}
@@ -192,46 +199,41 @@ class SummaryTables:
     def hours(self, kept: Mapping[int, Row]) -> DataFrame | None:
         if not kept:
             return None
-        hours = self._read("hours", HOURS)
+        hours = self._hours()
         paths = [summary.path for summary in kept.values()]
         wanted = broadcast(self._spark.createDataFrame(pa.table({"at": [*kept], "in": paths})))
         text = "SELECT h.* FROM {hours} h JOIN {wanted} t ON t.at = h.hour AND t.in = h.path"
         return sql.over(text, hours=hours.where(hours.path.isin(sorted({*paths}))), wanted=wanted)
 
-    def _read(self, name: str, schema: pa.Schema, *, torn: bool = False) -> DataFrame:
+    def _hours(self, *, torn: bool = False) -> DataFrame:
         """With `torn` files that cannot be read are passed over, and their content is missing."""
-        reader = self._spark.read.schema(ddl(schema)).option("ignoreCorruptFiles", str(torn).lower())
-        return reader.parquet(f"{self._root}/{name}").selectExpr("*", "_metadata.file_path AS path")
+        reader = self._spark.read.schema(ddl(HOURS)).option("ignoreCorruptFiles", str(torn).lower())
+        return reader.parquet(f"{self._root}/hours").selectExpr("*", "_metadata.file_path AS path")
 
-    def _names(self, table: str) -> list[str]:
-        """Return the files of a table, without those that are being written."""
-        names = (name for name in self._store.listed(f"{self._folder}/{table}") if "/_temporary/" not in name)
+    def _names(self) -> list[str]:
+        """Return the files of the hours, without those that are being written."""
+        names = (name for name in self._store.listed(f"{self._folder}/hours") if "/_temporary/" not in name)
         return [name for name in names if re.fullmatch(r"[^._].*\.parquet", name.rpartition("/")[2])]
 
     def keep(self, rows: DataFrame | None, files: Files, now_us: int) -> None:
-        """Append a run, the ledger last, unless another process did so meanwhile, whose files may be newer."""
-        changes = files.changes()
-        if (rows is None and not changes) or self._names("files") != self._before:
+        """Append a run and write the ledger, unless another process did so meanwhile, whose files may be newer."""
+        ledger = Ledger(max(now_us, self.ledger.run + 1), files.noted)
+        if (rows is None and ledger.files == self.ledger.files) or self._written() != self._before:
             return
-        run = max(now_us, files.run + 1)
         if rows is not None:
-            self._append(rows.selectExpr("*", f"{run}L AS run"))
-        if changes:
-            ledger = [dict(zip(FILES.names, (*change, run), strict=True)) for change in changes]
-            self._note(self._spark.createDataFrame(pa.Table.from_pylist(ledger, FILES)))
+            self._append(rows.selectExpr("*", f"{ledger.run}L AS run"))
+        text = json.dumps(document(ledger)).encode()
+        self._store.write(self._path, lambda sink: sink.write(text))
 
     def _append(self, rows: DataFrame) -> None:
         day = "date_format(timestamp_micros(hour), 'yyyy-MM-dd') AS day"
         days = rows.selectExpr(*HOURS.names, day).repartition("day")
         days.write.mode("append").partitionBy("day").parquet(f"{self._root}/hours")
 
-    def _note(self, rows: DataFrame) -> None:
-        rows.select(*FILES.names).coalesce(1).write.mode("append").parquet(f"{self._root}/files")
-
     def tidy(self, begin_us: int, end_us: int, now_us: int) -> None:
         """Make one file of a day that is over, and of what has become many; remove days whose readings are gone, and
         the tables that nobody has added to for a week."""
-        days = by_key((name.rpartition("day=")[2][:10], name) for name in self._names("hours"))
+        days = by_key((name.rpartition("day=")[2][:10], name) for name in self._names())
         first, over = (f"{moment(us):%Y-%m-%d}" for us in (begin_us, end_us - LONGEST_GAP_US))
         many = [day for day, names in days.items() if day >= first and len(names) > (1 if day < over else MAX_FILES)]
         if many and (hours := self.hours(self.cached(many))) is not None:
@@ -239,12 +241,6 @@ class SummaryTables:
         for day, names in days.items():
             if day < first or day in many:
                 self._remove(names)
-        names = self._names("files")
-        if len(names) > MAX_FILES and (ledger := self.known_files()) is not None:
-            text = "SELECT newest.* FROM (SELECT max_by(struct(*), run) AS newest FROM {ledger} GROUP BY file)"
-            self._note(sql.over(text, ledger=ledger))
-            self._remove(names)
-            self._before = self._names("files")
         self._remove_unused(now_us * 1000)
 
     def _remove(self, names: Sequence[str]) -> None:
