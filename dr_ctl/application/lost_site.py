@@ -1,11 +1,10 @@
 """Findings on a site that is lost, or may be, with the remedies that help now; and the begin of an outage of the
 service, of a link or of the monitor, by the runs' journals and by the history."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import islice
-from types import ModuleType
 from typing import Final, NamedTuple
 
 from dr_ctl.application.installation import OpenInstallation
@@ -187,8 +186,7 @@ def _lately_sick(site: str, opened: OpenInstallation) -> datetime | None:
 
 def _last_seen(installation: Installation, site: str, role: Role) -> datetime | None:
     """Return the time of the last sample with that role; a missing package, which others report, gives None too."""
-    newest = samples()
-    return None if isinstance(newest, Finding) else newest.last_seen(installation.history, site, role)
+    return last_sample(installation, [site], role=role).at
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,21 +238,26 @@ def _moved_by(runs: Runs) -> tuple[datetime | None, str, str]:
 
 
 class LastSample(NamedTuple):
-    """The time of the monitor's last sample of either site; None if no monitor has ever looked. `silent` reports a
-    store without an answer, which may have later samples, or a missing package."""
+    """The time of the monitor's last sample; None if there is none. `silent` reports a store without an answer, which
+    may have later samples, or a missing package."""
 
     at: datetime | None
     silent: Sequence[Finding] = ()
 
 
-def last_sample(installation: Installation) -> LastSample:
+def last_sample(
+    installation: Installation, sites: Iterable[str] = (), *, role: Role | None = None, link_of: str | None = None
+) -> LastSample:
+    """Return the last sample of either site, or of these; with `role` one that saw a site in that role, with `link_of`
+    one that saw the link of that pair connected."""
     history = installation.history
     if history.folder is not None and not history.folder.exists():
         return LastSample(None)
-    newest = samples()
-    if isinstance(newest, Finding):
-        return LastSample(None, [newest])
-    return LastSample(*newest.newest_reading(history, installation.settings.sites))
+    try:
+        from dr_ctl.rpo.history.newest import last_reading  # noqa: PLC0415 - takes a tenth of a second to load
+    except ModuleNotFoundError as error:
+        return LastSample(None, [missing_package(error)])
+    return LastSample(*last_reading(history, sites or installation.settings.sites, role=role, link_of=link_of))
 
 
 def last_takeovers(installation: Installation, snapshot: Snapshot, now: datetime) -> dict[tuple[str, str], Takeover]:
@@ -262,10 +265,12 @@ def last_takeovers(installation: Installation, snapshot: Snapshot, now: datetime
     history = installation.history
     if not any(broker.nodes for broker in snapshot.brokers) or (history.folder and not history.folder.is_dir()):
         return {}
-    newest = samples()
-    if isinstance(newest, Finding):
+    try:
+        from dr_ctl.rpo.history.newest import takeovers  # noqa: PLC0415 - as above
+    except ModuleNotFoundError as error:
+        missing_package(error)
         return {}
-    seen = newest.takeovers(history, tuple(snapshot.roles), now - timedelta(days=1))
+    seen = takeovers(history, tuple(snapshot.roles), now - timedelta(days=1))
     return {(takeover.site, takeover.pair): takeover for takeover in seen}
 
 
@@ -290,14 +295,11 @@ def links(
 ) -> dict[tuple[str, str], LossStart]:
     """Say since when each unattached link is down, or why it must not be attached."""
     down = [link for link in shown if link.attached is False]
-    newest = samples() if down else None
     quarantines = (debt for debt in snapshot.debts if debt.kind is DebtKind.QUARANTINE)
     kept = {debt.lost_site: debt.kept_at for debt in quarantines}
     since = {}
     for link in down:
-        at = None
-        if newest is not None and not isinstance(newest, Finding):
-            at = newest.link_lost(installation.history, link.site, link.pair)
+        at = last_sample(installation, [link.site], link_of=link.pair).at
         moment = None if at is None else stamp(at)
         text = f"the link is down: {'not known since when' if moment is None else f'last seen attached at {moment}'}"
         if (kept_by := kept.get(link.site)) is not None and snapshot.roles.get(link.site) is Role.STANDBY:
@@ -336,15 +338,6 @@ def out_of_lost(
         gone = seen_down if gone is None else min(gone, seen_down)
     at_least, at_most = (None if since is None else (let_in - since).total_seconds() for since in (gone, served))
     return LostSiteOutage(at_least, at_most, served, gone)
-
-
-def samples() -> ModuleType | Finding:
-    """Return the module that reads samples, which takes a tenth of a second to load, or report a missing package."""
-    try:
-        from dr_ctl.rpo.history import newest  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        return missing_package(error)
-    return newest
 
 
 def missing_package(error: ModuleNotFoundError) -> Finding:

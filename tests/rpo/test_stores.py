@@ -23,7 +23,7 @@ from dr_ctl.rpo.estimate.request import Request, stored
 from dr_ctl.rpo.history import files
 from dr_ctl.rpo.history import upkeep as keeping
 from dr_ctl.rpo.history.files import Source, Store
-from dr_ctl.rpo.history.newest import last_seen, newest_reading, role_periods
+from dr_ctl.rpo.history.newest import last_reading, role_periods
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.rpo.history.upkeep import Upkeep
 from dr_ctl.settings.model import HistoryLocation
@@ -112,8 +112,9 @@ def test_what_is_written_here_is_in_the_store_with_the_hours_joined_and_says_the
         moment = NOW + timedelta(seconds=later_s)
         assert asked(place, moment) == asked(elsewhere, moment) == asked(whole, moment)
         assert asked(whole, moment).lost.at_most > 0
-    assert last_seen(place, "london", Role.SERVING) == last_seen(elsewhere, "london", Role.SERVING) == rows[-1].ts
-    assert newest_reading(elsewhere, ["london", "paris"]) == (rows[-1].ts, [])
+    for where in (place, elsewhere):
+        assert last_reading(where, ["london"], role=Role.SERVING) == (rows[-1].ts, [])
+    assert last_reading(elsewhere, ["london", "paris"]) == (rows[-1].ts, [])
     assert role_periods(place, ["london"]) == role_periods(HistoryLocation.at(whole), ["london"])
     assert same(estimate(Request(history=str(whole)), by_hand.made), from_store)
     of_another_machine = stored(elsewhere, "london")[0]
@@ -161,7 +162,7 @@ def test_nobody_waits_for_a_store_that_does_not_answer(
     assert (first.lost, first.duplicates) == (again.lost, again.duplicates) == (whole.lost, whole.duplicates)
     assert [finding.id for finding in first.findings] == ["DR-RPO-032", *(finding.id for finding in whole.findings)]
     assert "no answer within 0.05 s" in first.findings[0].text
-    last, findings = newest_reading(place, ["london"])
+    last, findings = last_reading(place, ["london"])
     assert (last, [finding.id for finding in findings]) == (rows[-1].ts, ["DR-RPO-032"])
 
 

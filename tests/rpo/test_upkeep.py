@@ -18,7 +18,7 @@ from dr_ctl.engine.disk import alone
 from dr_ctl.rpo.history import upkeep
 from dr_ctl.rpo.history import writer as writing
 from dr_ctl.rpo.history.files import SCHEMA, TAILS, Source, begun
-from dr_ctl.rpo.history.newest import newest_reading, recent
+from dr_ctl.rpo.history.newest import last_reading, recent
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.rpo.history.upkeep import Upkeep
 from dr_ctl.rpo.history.writer import AGAIN_S, Writer
@@ -291,7 +291,7 @@ def test_a_file_that_goes_while_the_others_are_read_makes_the_list_be_read_anew(
 
     monkeypatch.setattr(Source, "_rows", gone)
 
-    assert newest_reading(HistoryLocation.at(tmp_path), ["london"]) == (NOON, [])
+    assert last_reading(HistoryLocation.at(tmp_path), ["london"]) == (NOON, [])
 
 
 def look(second: float) -> list[Row]:

@@ -247,7 +247,7 @@ class _Reading:
         for pair, (_, last) in spans.items():
             is_answer = (pc.field("kind") == "site") & pc.field("start").is_valid() & (pc.field("pair") == pair)
             is_answer &= pc.field("ts") <= moment(last)
-            if (answered := _last(self._files, self._other, ("ts",), is_answer)) is None:
+            if (answered := _last(self._files, self._other, is_answer)) is None:
                 continue
             end = micros(answered)
             begin = end - COMPARED_US
@@ -281,27 +281,23 @@ def _begin_us(source: Source) -> int | None:
     return None if begin is None else micros(begin)
 
 
-def last_seen(history: HistoryLocation, site: str, role: Role) -> datetime | None:
-    """Return the last reading that saw the site in that role, if the newest files hold one."""
-    is_so = (pc.field("kind") == "site") & (pc.field("name") == role.value)
-    return read(history, lambda files: _last(files, site, ("ts", "kind", "name"), is_so))[0]
-
-
-def newest_reading(history: HistoryLocation, sites: Iterable[str]) -> tuple[datetime | None, list[Finding]]:
-    """Return the last reading of any of these sites, as a monitor that lives makes several a second; the finding says
-    that a store did not answer, which may have later ones."""
-    last, findings = read(history, lambda files: [_last(files, site, ("ts",)) for site in sites])
+def last_reading(
+    history: HistoryLocation, sites: Iterable[str], *, role: Role | None = None, link_of: str | None = None
+) -> tuple[datetime | None, list[Finding]]:
+    """Return the last reading of any of these sites; with `role` one that saw a site in that role, with `link_of` one
+    that saw the link of that pair connected. It is None if the newest files hold none; the finding says that a store
+    did not answer, which may have later ones."""
+    is_so = None
+    if role is not None:
+        is_so = (pc.field("kind") == "site") & (pc.field("name") == role.value)
+    elif link_of is not None:
+        is_so = (pc.field("pair") == link_of) & pc.field("link")
+    last, findings = read(history, lambda files: [_last(files, site, is_so) for site in sites])
     return max((at for at in last if at is not None), default=None), findings
 
 
-def link_lost(history: HistoryLocation, site: str, pair: str) -> datetime | None:
-    """Return the last reading that saw the link of a broker connected, if the newest files hold one."""
-    is_so = (pc.field("pair") == pair) & pc.field("link")
-    return read(history, lambda files: _last(files, site, ("ts", "pair", "link"), is_so))[0]
-
-
-def _last(files: Sources, site: str, columns: tuple[str, ...], is_so: pc.Expression | None = None) -> datetime | None:
-    rows = next(_newest(files, site, columns, is_so), None)
+def _last(files: Sources, site: str, is_so: pc.Expression | None) -> datetime | None:
+    rows = next(_newest(files, site, ("ts",), is_so), None)
     return None if rows is None else pc.max(rows["ts"]).as_py()
 
 
