@@ -45,9 +45,9 @@ class Metric:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """An agent is `well` if it does its work, and `ready` if it shows a reading, of which `health` tells. The reading
-    is recent for `good_for_s` from `taken_at` on. `problems` are those of the sites."""
+class ServedState:
+    """What an agent serves: it is `well` if it does its work, and `ready` if it has a reading, which `health`
+    describes. The reading is recent for `good_for_s` from `taken_at` on. `problems` are those of the sites."""
 
     well: bool
     health: Mapping[str, Json]
@@ -111,7 +111,7 @@ class Board:
     """Holds the latest state of the agent for the server's threads."""
 
     def __init__(self) -> None:
-        self.shown = Shown(well=False, health={"phase": "starting"}, metrics=(), ready=False)
+        self.shown = ServedState(well=False, health={"phase": "starting"}, metrics=(), ready=False)
 
 
 @contextmanager

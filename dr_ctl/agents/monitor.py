@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
-from dr_ctl.agents.exposing import Metric, Sample, Shown
+from dr_ctl.agents.exposing import Metric, Sample, ServedState
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import DrCtlError, EnvironmentFault
 from dr_ctl.core.model import ExitCode, Finding, by_key, total
@@ -197,7 +197,7 @@ class Monitor:
 
 def shown(
     monitor: Monitor, reading: Sample, figures: Sequence[Metric] = (), problems: Sequence[Finding] | None = None
-) -> Shown:
+) -> ServedState:
     """Show the monitor: metrics of it and of its history, beside the `figures` and `problems` of the sites. The monitor
     is ready once some broker has answered."""
     own = [
@@ -224,7 +224,7 @@ def shown(
             own.append(Metric(name, text, lasted_s, of))
     answers = any(broker.silent is None for broker in reading.snapshot.brokers)
     good_for_s = max(RECENT_S, 3 * monitor.every_s)
-    return Shown(reading.trouble is None, document(reading), [*own, *figures], answers, good_for_s, problems)
+    return ServedState(reading.trouble is None, document(reading), [*own, *figures], answers, good_for_s, problems)
 
 
 def history_rows(snapshot: Snapshot, at: datetime, took_s: float = 0.0) -> list[Row]:

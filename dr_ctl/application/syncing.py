@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from dr_ctl.agents.exposing import Board, Metric, Shown, exposing
+from dr_ctl.agents.exposing import Board, Metric, ServedState, exposing
 from dr_ctl.agents.sync import Phase, SyncAgent, SyncStatus
 from dr_ctl.application import run
 from dr_ctl.application.caller import Caller
@@ -149,7 +149,7 @@ def _not_let_in(error: LoginRefused) -> Result:
     return Result.of(ExitCode.USAGE, found("DR-AGENT-009", remedy=error.remedy, why=error))
 
 
-def _shown(standing: SyncStatus) -> Shown:
+def _shown(standing: SyncStatus) -> ServedState:
     kept = standing.kept
     well = standing.phase is Phase.RUNNING and not kept.silent
     figures = [
@@ -161,4 +161,4 @@ def _shown(standing: SyncStatus) -> Shown:
             labels = (("pair", queue.pair), ("queue", queue.name))
             figures.append(Metric(f"dr_ctl_sync_{name}", help_, int(getattr(queue, attribute)), labels))
     health: dict[str, Json] = {"phase": standing.phase.value, "why": standing.why or None, "silent": dict(kept.silent)}
-    return Shown(well, health, figures)
+    return ServedState(well, health, figures)

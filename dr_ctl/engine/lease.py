@@ -121,7 +121,7 @@ class Store(Protocol):
         """Return the broker's clock, and the documents of a kind by number, as of the same moment: whole documents with
         any content, and `NOBODYS` for those that clients can have made."""
 
-    def lately(self, kind: str) -> tuple[float, int, Sequence[tuple[int, str]]] | None:
+    def recent(self, kind: str) -> tuple[float, int, Sequence[tuple[int, str]]] | None:
         """Return the age in seconds of the newest reading, whatever its purpose, and the result of `read` then."""
 
     def create(self, kind: str, number: int, text: str) -> bool:
@@ -190,7 +190,7 @@ def read_locks(store: Store) -> LockReading:
 
 def recent_reading(store: Store) -> tuple[float, LockReading] | None:
     """Return the locks by a recent reading for another purpose, with the age of that reading in seconds."""
-    if (recent := store.lately(LOCK)) is None:
+    if (recent := store.recent(LOCK)) is None:
         return None
     ago_s, now_ms, texts = recent
     return ago_s, _read(store, now_ms, texts)
@@ -234,7 +234,7 @@ class FolderStore:
             raise BrokerError(f"the documents in {self._folder} cannot be read: {error}") from error
         return now_ms, sorted(documents)
 
-    def lately(self, kind: str) -> None:
+    def recent(self, kind: str) -> None:
         """Return nothing: no reading of a broker has these documents."""
 
     def create(self, kind: str, number: int, text: str) -> bool:

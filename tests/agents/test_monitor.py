@@ -19,7 +19,7 @@ from urllib.error import HTTPError
 import pyarrow.parquet as pq
 import pytest
 
-from dr_ctl.agents.exposing import Board, Metric, Sample, Shown, exposing, registry_of
+from dr_ctl.agents.exposing import Board, Metric, Sample, ServedState, exposing, registry_of
 from dr_ctl.agents.monitor import ESTIMATE_SHARE, GAPS_OF_S, AnotherMonitor, Monitor, Refresher, shown
 from dr_ctl.agents.sync import Phase, SyncAgent
 from dr_ctl.application.monitoring import Recorded
@@ -607,7 +607,7 @@ def test_figures_and_health_are_served() -> None:
         refused.value.close()
 
         problems, figures = [found("DR-MON-002.never")], [Metric("one", "a figure", 1)]
-        board.shown = Shown(well=True, health={"phase": "running"}, metrics=figures, problems=problems)
+        board.shown = ServedState(well=True, health={"phase": "running"}, metrics=figures, problems=problems)
 
         assert json.loads(_get(port, "/health")) == {"phase": "running"}
         assert [row["id"] for row in json.loads(_get(port, "/ready"))["problems"]] == ["DR-MON-002"]
@@ -617,8 +617,8 @@ def test_figures_and_health_are_served() -> None:
             assert (answer.status, answer.read()) == (200, b"")
 
         for shown in (
-            Shown(well=True, health={}, metrics=[], ready=False),
-            Shown(well=True, health={}, metrics=[], good_for_s=0.0),
+            ServedState(well=True, health={}, metrics=[], ready=False),
+            ServedState(well=True, health={}, metrics=[], good_for_s=0.0),
         ):
             board.shown = shown
             with pytest.raises(HTTPError) as refused:

@@ -69,7 +69,7 @@ class Reach:
         rows = [(number, text) for (document, number), text in self._shelf.documents.items() if document == kind]
         return self._shelf.now_ms, rows
 
-    def lately(self, kind: str) -> tuple[float, int, Sequence[tuple[int, str]]] | None:
+    def recent(self, kind: str) -> tuple[float, int, Sequence[tuple[int, str]]] | None:
         """What `read_for_another` was told, and how long that is ago."""
         if self._told is None:
             return None

@@ -146,13 +146,13 @@ class ListenersAndRoles(Fence):
     def matches(self) -> Sequence[str]:
         return self.view.config.lasting.matches if self.view.config.lasting is not None else ()
 
-    def yielding(self, when: str | None = None) -> list[Call]:
+    def releasing_locks(self, when: str | None = None) -> list[Call]:
         """Stop lock coordinators, because stopping one of their acceptors would hand the lock over."""
         names = self.contending if when is None else [coordinator.name for coordinator in self.view.coordinators]
         return [self._of_lock(Goal.STOP, name, when) for name in names if self.view.drives_locks]
 
     def closing(self, listeners: Iterable[Acceptor], when: str | None = None) -> tuple[Call, ...]:
-        return (*self.yielding(when), *super().closing(listeners, when))
+        return (*self.releasing_locks(when), *super().closing(listeners, when))
 
     def opening(self, listeners: Iterable[Acceptor], peer: PeerState, when: str | None = None) -> tuple[Call, ...]:
         """Start the coordinators first: an acceptor that is told to open opens once its lock is held."""

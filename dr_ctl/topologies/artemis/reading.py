@@ -1,5 +1,5 @@
-"""All Artemis brokers are asked these questions, and their answers become values here. The session is the way to a
-broker, for readings and for changes; a broker keeps its documents itself."""
+"""What is read of every Artemis broker, and how its answers become a view. `Session` reads and changes one broker.
+`Documents` keeps dr-ctl's locks, receipts and debts on the broker, as names of queues without messages."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ QUEUE: Final = (
     "MessagesAdded", "MessagesAcknowledged", "MessagesExpired", "MessagesKilled",
     "Durable", "Temporary", "InternalQueue", "RingSize", "LastValue", "DeadLetterAddress", "ExpiryAddress",
 )  # fmt: skip
-# The gate reads the first figures, and the pausing of queues the second: every further attribute costs a broker of ten
+# The gate reads `COUNTS`, and the pausing of queues reads `PAUSES`: every further attribute costs a broker of ten
 # thousand queues a tenth of a second.
 COUNTS: Final = ("MessageCount", "DeliveringCount", "MessagesAdded")
 PAUSES: Final = ("Paused",)
@@ -44,7 +44,7 @@ GROUP: Final = ("HAPolicy", "SharedStore", "Backup")
 LIMITS: Final = ("DiskStoreUsage", "MaxDiskUsage", "AddressMemoryUsage", "GlobalMaxSize")
 """The broker's figures, which each reading reads; a version that lacks one leaves it out."""
 _ADDRESS: Final = ("Paused", "BlockedViaManagement", "AddressLimitPercent", "Paging")
-SERVES: Final = frozenset({"send", "consume"})  # the rights of a role with which it can work
+WORKING_RIGHTS: Final = frozenset({"send", "consume"})  # the rights of a role with which it can work
 _FULL: Final = 100
 _MEASURED_WITHIN_MS: Final = 60_000  # twelve times the default of disk-scan-period, which no broker shows
 # Only these policies keep messages out of an address at its limit; any other policy writes them to disk.
@@ -60,45 +60,45 @@ _SECTIONS: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
-def figures(scope: ReadScope) -> tuple[str, ...]:
+def queue_attributes(scope: ReadScope) -> tuple[str, ...]:
     parts = {ReadScope.QUEUES: QUEUE, ReadScope.REMOVED: MOVING, ReadScope.COUNTS: COUNTS, ReadScope.PAUSES: PAUSES}
     return next((attributes for part, attributes in parts.items() if part in scope), ())
 
 
-def everything(column: str) -> tuple[str, int, int]:
-    """Ask for all rows of a listing in words of every version: only since 2.38 an empty text means all. The default is
-    to sort by a column that changes meanwhile, and then to fail: `column` must hold values that do not change."""
+def all_rows(column: str) -> tuple[str, int, int]:
+    """Return the arguments that ask for all rows of a listing, in every version: only since 2.38 an empty text means
+    all. Brokers sort by a column that changes while they sort, and then fail; the values of `column` do not change."""
     options = {"field": "", "operation": "", "value": "", "sortColumn": column, "sortOrder": "asc"}
     return json.dumps(options), 1, 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """The attributes that versions of the broker take: those of the server beside those that all have, and those of its
-    process. Without `documents`, a listing of the topology tells of these."""
+    """The attributes that depend on the broker's version: those of its `server` and those of its process (`runtime`).
+    With `documents` false, the topology reads dr-ctl's documents from a listing of its own."""
 
     server: tuple[str, ...] = ("Active", "CurrentTimeMillis")
     runtime: tuple[str, ...] = ("StartTime",)
     documents: bool = True
 
     @property
-    def tells_time(self) -> bool:
+    def has_clock(self) -> bool:
         return "CurrentTimeMillis" in self.server
 
     def clock(self, broker: str) -> Read:
         return (
-            Read(beans.server(broker), ("CurrentTimeMillis",)) if self.tells_time else Read(beans.RUNTIME, self.runtime)
+            Read(beans.server(broker), ("CurrentTimeMillis",)) if self.has_clock else Read(beans.RUNTIME, self.runtime)
         )
 
     def now_ms(self, clock: Fields) -> int:
-        """Return the broker's time; a broker that does not tell it tells its start and its run time."""
-        told = ("CurrentTimeMillis",) if self.tells_time else ("StartTime", "Uptime")
-        return sum(map(clock.number, told))
+        """Return the broker's time; a broker without a clock gives its start and its run time."""
+        attributes = ("CurrentTimeMillis",) if self.has_clock else ("StartTime", "Uptime")
+        return sum(map(clock.number, attributes))
 
 
-class CommonQuestions:
-    """The questions to every Artemis broker, in the post of its topology. A broker that is `known` by an earlier
-    reading is asked only for what moves, which takes a few milliseconds however many queues there are."""
+class CommonReads:
+    """The reads that every Artemis broker gets, added to the request of its topology. A broker that is `known` by an
+    earlier reading is asked only for what changes, which takes a few milliseconds however many queues there are."""
 
     def __init__(
         self, post: Post, broker: str, dialect: Dialect, *, clients: bool = True, known: ArtemisBroker | None = None
@@ -113,11 +113,11 @@ class CommonQuestions:
         # Each is asked for by its name: a pattern makes the broker go through the names of all its queues too.
         own = {*known.listeners, *known.link.listeners} if known is not None else set()
         self._listeners = {acceptor.name: post.ask(Read(acceptor.bean, ("Started",))) for acceptor in own}
-        kept = Read(beans.documents(broker), self._requests.attributes)
-        self._kept = post.ask(kept) if dialect.documents and whole else None
+        own_documents = Read(beans.documents(broker), self._requests.attributes)
+        self._documents = post.ask(own_documents) if dialect.documents and whole else None
         asked = (
-            Query(server, Listing.CONNECTIONS, everything("implementation")),
-            Query(server, Listing.CONSUMERS, everything("id")),
+            Query(server, Listing.CONNECTIONS, all_rows("implementation")),
+            Query(server, Listing.CONSUMERS, all_rows("id")),
             Query(server, Listing.PREPARED),
         )
         self._clients = [post.ask(query) for query in asked] if clients and whole else None
@@ -132,11 +132,11 @@ class CommonQuestions:
 
     @property
     def now_ms(self) -> int:
-        return self._dialect.now_ms(self.server if self._dialect.tells_time else self._runtime.fields())
+        return self._dialect.now_ms(self.server if self._dialect.has_clock else self._runtime.fields())
 
     def moving(self, reader: Reader) -> dict[str, Any]:
-        """Return the clock, the start and the listeners by the names of a view. Raises `BrokerError` of a broker that
-        is not active any more, or has lost a listener."""
+        """Return the clock, the start and the listeners, as fields of a view. Raises `BrokerError` for a broker that is
+        not active any more, or has lost a listener."""
         known = self._known
         if known is not None and "Active" in self._dialect.server:
             must_be_active(reader.url, known.group, self.server)
@@ -145,15 +145,15 @@ class CommonQuestions:
             "start": f"{reader.activation}{self._start_ms}",
             "acceptors": tuple(acceptor(bean, row) for bean, row in self._acceptors.beans())
             if self._acceptors is not None
-            else tuple(self._again(acceptor) for acceptor in (known.acceptors if known is not None else ())),
+            else tuple(self._reread(acceptor) for acceptor in (known.acceptors if known is not None else ())),
         }
 
-    def _again(self, known: Acceptor) -> Acceptor:
+    def _reread(self, known: Acceptor) -> Acceptor:
         asked = self._listeners.get(known.name)
         return replace(known, started=asked.fields().flag("Started")) if asked is not None else known
 
     def values(self, reader: Reader) -> dict[str, Any]:
-        """Return all values by the names of a view. Raises `BrokerError` of a broker that is not active, too."""
+        """Return all values, as fields of a view. Raises `BrokerError` for a broker that is not active."""
         server, dialect = self.server, self._dialect
         assert self._topology is not None
         active = server.flag("Active") if "Active" in dialect.server else True
@@ -165,8 +165,8 @@ class CommonQuestions:
             "disk_used": disk_used(server),
             "obstacles": limits_of_server(server, self.now_ms - self._start_ms),
         }
-        if self._kept is not None:
-            values |= documents(self._requests, self._kept.beans())
+        if self._documents is not None:
+            values |= documents(self._requests, self._documents.beans())
         if self._clients is not None:
             connections, consumers, prepared_ = self._clients
             values["connections"] = tuple(map(connection, rows(connections)))
@@ -176,9 +176,9 @@ class CommonQuestions:
 
 
 def read_group(url: str, server: Fields, node: str, topology: Answer, *, active: bool = True) -> Group:
-    """Read the group from the broker's attributes and from its listing of the cluster, where a console lets that be
-    asked. Raises `Passive` of a node that waits, `StartingOrEnding` of a broker that is starting, and `BadValue`.
-    `active` is the broker's own word; the oldest versions say only whether the node is a backup that waits."""
+    """Read the group from the broker's attributes and, if the console permits it, from its listing of the cluster.
+    Raises `Passive` for a backup that waits, `StartingOrEnding` for a broker that is starting, and `BadValue`.
+    `active` is the broker's own attribute; the oldest versions say only whether the node is a backup that waits."""
     rows = [] if isinstance(topology.error, OperationFailed | PolicyRefused) else _brokers_in(topology)
     own = next((row for row in rows if row.get("nodeID") == node), {})
     group = Group(
@@ -223,7 +223,8 @@ def as_expected(url: str, what: str = "a listing") -> Iterator[None]:
 
 
 def documents(requests: ArtemisRequests, queues: Iterable[tuple[str, Fields]]) -> dict[str, Any]:
-    """Return dr-ctl's own documents, and queues of such names that clients can have made, by the names of a view."""
+    """Return dr-ctl's own documents, and the queues with names of documents that clients may have made (`forged`), as
+    fields of a view."""
     own: dict[str, str] = {}
     forged = []
     for bean, fields in queues:
@@ -279,8 +280,8 @@ def acceptor(bean: str, fields: Fields) -> Acceptor:
     )
 
 
-def counted(bean: str, fields: Fields) -> Queue:
-    """Return a queue by the figures that move; it is durable and of no special kind unless more is read."""
+def queue_by_counters(bean: str, fields: Fields) -> Queue:
+    """Return a queue by its counters; without its other attributes it counts as durable and as no special kind."""
     keys, acked = beans.parts(bean), fields.number("MessagesAcknowledged")
     name, address = keys["queue"], keys["address"]
     return Queue(
@@ -301,7 +302,7 @@ def counted(bean: str, fields: Fields) -> Queue:
 
 
 def queue(bean: str, fields: Fields) -> Queue:
-    bare = counted(bean, fields)
+    bare = queue_by_counters(bean, fields)
     return replace(
         bare,
         removed=bare.acked + fields.number("MessagesExpired") + fields.number("MessagesKilled"),
@@ -310,16 +311,16 @@ def queue(bean: str, fields: Fields) -> Queue:
         internal=fields.flag("InternalQueue") if fields.has("InternalQueue") else bare.name.startswith(BROKERS),
         ring=fields.has("RingSize") and fields.number("RingSize") >= 0,
         last_value=fields.has("LastValue") and fields.flag("LastValue"),
-        dead_letter_address=_kept_once(fields.optional_text("DeadLetterAddress")),
-        expiry_address=_kept_once(fields.optional_text("ExpiryAddress")),
+        dead_letter_address=_interned(fields.optional_text("DeadLetterAddress")),
+        expiry_address=_interned(fields.optional_text("ExpiryAddress")),
     )
 
 
-def _kept_once(text: str | None) -> str | None:
+def _interned(text: str | None) -> str | None:
     return intern(text) if text is not None else None
 
 
-def seen_again(known: Queue, fields: Fields, attributes: Iterable[str]) -> Queue:
+def updated_queue(known: Queue, fields: Fields, attributes: Iterable[str]) -> Queue:
     if attributes == PAUSES:
         paused = fields.flag("Paused")
         return known if paused is known.paused else replace(known, paused=paused)
@@ -358,7 +359,7 @@ def consumer(row: dict[str, Any]) -> Consumer:
 
 
 def prepared(answer: Answer) -> tuple[str, ...]:
-    """Return the prepared transactions; the broker says an empty text where there are none."""
+    """Return the prepared transactions; the broker answers with an empty text if there are none."""
     text = answer.value()
     if text == "":
         return ()
@@ -370,18 +371,20 @@ def prepared(answer: Answer) -> tuple[str, ...]:
 
 def serves_no_role(reader: Reader, view: Broker) -> bool:
     """Say whether no role at all may send or consume: by default, and at each address that is not the broker's own."""
-    usual, rows = view.grants.get(EVERY), at_addresses(reader, view)
+    usual, rows = view.grants.get(EVERY), rights_by_address(reader, view)
     asked = [granted for name, granted in rows if not name.startswith((*BROKERS, OWN))]
-    return usual is not None and not any(SERVES & {*may} for granted in (usual, *asked) for may in granted.values())
+    return usual is not None and not any(
+        WORKING_RIGHTS & {*may} for granted in (usual, *asked) for may in granted.values()
+    )
 
 
-def at_addresses(reader: Reader, view: Broker) -> list[tuple[str, Grants]]:
+def rights_by_address(reader: Reader, view: Broker) -> list[tuple[str, Grants]]:
     answers = reader.read([Read(beans.address(view.broker), ("RolesAsJSON",))])
     return [(beans.parts(bean)["address"], grants(fields.text("RolesAsJSON"))) for bean, fields in answers[0].beans()]
 
 
 def grants(text: object) -> Grants:
-    """Return the rights of each role in the words of the broker's listing, whichever its version has."""
+    """Return the rights of each role, named as the broker's version lists them."""
     return {
         str(row["name"]): tuple(word for word, granted in row.items() if granted is True and word != "name")
         for row in json.loads(str(text))
@@ -441,7 +444,7 @@ def limits_of_addresses(reader: Reader, view: Broker, *, timeout_s: float) -> tu
     is_full = (
         used is not None and most is not None and 0 < most <= used
     )  # all addresses together reach the global limit
-    # An address that refuses or drops says that it pages; a blocking address does not, and counts more than its limit.
+    # A full address that fails or drops shows `Paging`; a full address that blocks shows a percentage above its limit.
     at_limit = sorted(
         name
         for name, row in rows.items()
@@ -450,14 +453,16 @@ def limits_of_addresses(reader: Reader, view: Broker, *, timeout_s: float) -> tu
         or row.flag("Paging")
     )
     return (
-        *_said(rows, "Paused", "are paused: their clients get nothing", "Resume them in the console."),
-        *_said(rows, "BlockedViaManagement", "are blocked by management: their senders wait", "unblock() them there."),
+        *_flagged(rows, "Paused", "are paused: their clients get nothing", "Resume them in the console."),
+        *_flagged(
+            rows, "BlockedViaManagement", "are blocked by management: their senders wait", "unblock() them there."
+        ),
         *_disabled(view, {beans.parts(bean)["queue"]: row for bean, row in queues.beans()}),
         *_kept_out(at_limit, policies(reader, view, at_limit, timeout_s), everywhere=is_full),
     )
 
 
-def _said(rows: Mapping[str, Fields], flag: str, what: str, remedy: str) -> Iterator[Obstacle]:
+def _flagged(rows: Mapping[str, Fields], flag: str, what: str, remedy: str) -> Iterator[Obstacle]:
     if names := sorted(name for name, row in rows.items() if row.has(flag) and row.flag(flag)):
         yield Obstacle(f"addresses {what}: {brief(names)}", remedy, tuple(names))
 
@@ -492,7 +497,7 @@ def _kept_out(names: Iterable[str], policies: Mapping[str, str], *, everywhere: 
 
 
 Origin = tuple[str, int]
-"""The broker or the site where a message was born, and its number there."""
+"""The broker or the site to which a message was sent first, and its number there."""
 
 
 def identity(origin: Origin) -> str:
@@ -501,16 +506,16 @@ def identity(origin: Origin) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """A message's number at its broker, and its properties by their plain names: `sender` has the sender's, `broker`
-    those that the broker wrote. Both are None where the row does not tell them apart."""
+class BrowsedMessage:
+    """A message's number at its broker, and its properties without prefixes: those that its `sender` set, and those
+    that the `broker` added. Both are None where the row does not tell them apart."""
 
     number: int
     sender: Mapping[str, Any] | None
     broker: Mapping[str, Any] | None
 
     @classmethod
-    def of(cls, row: Mapping[str, Any]) -> Shown:
+    def of(cls, row: Mapping[str, Any]) -> BrowsedMessage:
         """Read a message's row. A row that is no message raises KeyError, TypeError, ValueError or AttributeError."""
         number = int(str(row["messageID"]))
         sections = _SECTIONS.get(str(row.get("protocol")))
@@ -567,8 +572,8 @@ WRITE_S: Final = 5.0
 _EXISTS: Final = "AMQ229019"
 
 
-def _itself(answer: Answer) -> group.NodeAnswer:
-    """Read a node's answer; the oldest versions say only whether it is a waiting backup. Raises `BrokerError`."""
+def _node_answer(answer: Answer) -> group.NodeAnswer:
+    """Read a node's answer; the oldest versions show only whether it is a waiting backup. Raises `BrokerError`."""
     [(bean, fields)] = answer.beans() or [("", Fields("the broker", {}))]
     waits = fields.flag("Backup") or (fields.has("Active") and not fields.flag("Active"))
     policy = (fields.optional_text("HAPolicy") if fields.has("HAPolicy") else None) or ""
@@ -585,16 +590,18 @@ def _itself(answer: Answer) -> group.NodeAnswer:
     return group.NodeAnswer(beans.parts(bean)["broker"], reading, began_ms)
 
 
-_TOLD: Final = (
+_NODE_ATTRIBUTES: Final = (
     "Name", "Active", "Backup", "NodeID", "Version", "HAPolicy", "ReplicaSync", "CurrentTimeMillis", "UptimeMillis",
     "PendingMirrorAcks",
 )  # fmt: skip
-# A node has its own name for the broker, and may begin the broker again in the same process.
-PRIMARIES: Final = group.Family(Read(beans.ANY_SERVER, _TOLD), _itself, lambda broker: f"broker={beans.quote(broker)}")
+# Each node has its own name for the broker, and may start the broker again in the same process.
+NODE_FAMILY: Final = group.Family(
+    Read(beans.ANY_SERVER, _NODE_ATTRIBUTES), _node_answer, lambda broker: f"broker={beans.quote(broker)}"
+)
 
 
 class Session(session.Session[B_co]):
-    family = PRIMARIES
+    family = NODE_FAMILY
     settings: Settings
     dialect: ClassVar[Dialect] = Dialect()
     find_broker = staticmethod(find_broker)
@@ -617,9 +624,10 @@ class Session(session.Session[B_co]):
         return dispatch(self.reader(), self.last_view())
 
     def uncovered(self) -> list[str]:
+        """List the addresses of clients' queues at which the fenced roles still have rights."""
         view = self.last_view()
         business = {queue.address for queue in view.business.values()}
-        rows = at_addresses(self.reader(), view) if view.config.lasting is not None else ()
+        rows = rights_by_address(self.reader(), view) if view.config.lasting is not None else ()
         return sorted(name for name, granted in rows if name in business and view.lets_in_by(granted))
 
 
@@ -643,7 +651,7 @@ class Documents:
         }
         return dialect.now_ms(Fields("the broker's clock", now.value())), numbered(texts, kind)
 
-    def lately(self, kind: str) -> tuple[float, int, Sequence[tuple[int, str]]] | None:
+    def recent(self, kind: str) -> tuple[float, int, Sequence[tuple[int, str]]] | None:
         if (newest := self._session.newest) is None:
             return None
         began, view = newest
@@ -665,7 +673,7 @@ class Documents:
         self._change(self._requests.of_server(DELETE, f"{OWN}{kind}.{self.site}.{number}")).value()
 
     def why_forbidden(self) -> str | None:
-        """Ask whether this user may create documents, without trying; return None too where nobody can tell."""
+        """Ask whether this user may create documents, without trying; return None if it may, or if that is unknown."""
         server = beans.server(self._requests.broker)
         asked = Query(beans.SECURITY, Listing.MAY_CALL, (server, "createQueue", ["java.lang.String"]))
         answer = Reader(self._open()).read([asked], timeout_s=_READ_S)[0]

@@ -22,7 +22,7 @@ from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.artemis import BridgesBroker
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis import reading as artemis
-from dr_ctl.topologies.artemis.reading import Origin, Shown, as_expected, identity
+from dr_ctl.topologies.artemis.reading import BrowsedMessage, Origin, as_expected, identity
 from dr_ctl.topologies.bridges import checks
 from dr_ctl.topologies.bridges.view import ORIGIN, Bridge, BrokerView, Divert, Flow
 from dr_ctl.topologies.common import observer, snapshot
@@ -93,7 +93,7 @@ def listed(reader: Reader, queue: Queue, own: str, *, timeout_s: float) -> list[
 
 
 def _message(row: Mapping[str, Any], own: str) -> Message:
-    shown = Shown.of(row)
+    shown = BrowsedMessage.of(row)
     view = (own, shown.number)
     if shown.sender is None or shown.broker is None:
         return Message(frozenset({view}), None, forwarded=False, properties=None)
@@ -282,7 +282,7 @@ class Session(artemis.Session[BrokerView]):
     def _ask(self, broker: str, timeout_s: float) -> BrokerView:
         server = beans.server(broker)
         post = Post()
-        basis = artemis.CommonQuestions(post, broker, self.dialect)
+        basis = artemis.CommonReads(post, broker, self.dialect)
         queueing = post.ask(Read(beans.queue(broker), _QUEUE))
         bridging = post.ask(Read(server + BRIDGES, _BRIDGE))
         diverting = post.ask(Read(server + DIVERTS, _DIVERT))
@@ -322,7 +322,7 @@ class Session(artemis.Session[BrokerView]):
         """Read listeners, buffers and arrived ids again. Closed queues and clients stay as in the last reading."""
         own = [flow.buffer for flow in known.carrying if flow.buffer is not None]
         post = Post()
-        basis = artemis.CommonQuestions(post, known.broker, self.dialect, known=known)
+        basis = artemis.CommonReads(post, known.broker, self.dialect, known=known)
         counting = [(queue, post.ask(Read(queue.bean, artemis.QUEUE))) for queue in (*own, *known.arrived)]
         post.send(self.reader(), timeout_s=timeout_s)
         queues = {

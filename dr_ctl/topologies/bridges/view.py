@@ -63,8 +63,10 @@ class Queues(ListenersAndRoles):
 
 
 class BridgesLink(Link["BrokerView"]):
-    needs = "Add a divert and a bridge for {} to broker.xml, as for the other queues, and the queue at both sites."
-    adds_node = "Name a connector to the other node in `static-connectors` of each bridge"
+    rehearsal_setup = (
+        "Add a divert and a bridge for {} to broker.xml, as for the other queues, and the queue at both sites."
+    )
+    add_node_advice = "Name a connector to the other node in `static-connectors` of each bridge"
     records_changes = True
     """The buffers take what clients send, whether bridges ship it or not."""
 
@@ -85,7 +87,7 @@ class BridgesLink(Link["BrokerView"]):
             self.unapplied = total(queue.known_depth for queue in view.arrived)
 
     def foreign_connections(self, peer: BrokerView | None) -> list[Connection]:
-        return others(self.at_listeners(), peer)
+        return others(self.connections_at_listeners(), peer)
 
     def carries(self, queue: str) -> ReplicationScope:
         """A copy stays until it is trimmed: ids tell which messages are processed, and consumers send these."""
@@ -137,7 +139,7 @@ class BridgesLink(Link["BrokerView"]):
             return listeners[call.thing] is (call.goal is Goal.LINK_UP)
         return super().holds(call)
 
-    def linked(self, before: BrokerView | None, took_s: float) -> LinkSnapshot:
+    def to_snapshot(self, before: BrokerView | None, took_s: float) -> LinkSnapshot:
         view, rate = self.view, self.rate(before, took_s)
         lines = []
         if not any(flow.bridges for flow in view.carrying):

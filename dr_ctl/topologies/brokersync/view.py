@@ -20,7 +20,7 @@ AGENT = "dr-ctl-sync-"  # how the client ids of the agent begin
 
 
 class SyncLink(Link["BrokerView"]):
-    needs = "Add a composite queue for {} to activemq.xml, as for the other queues."
+    rehearsal_setup = "Add a composite queue for {} to activemq.xml, as for the other queues."
     tells_consumed = False
     unapplied = 0
     """The agent removes copies at the broker itself, so no acknowledgement ever waits."""
@@ -54,7 +54,7 @@ class SyncLink(Link["BrokerView"]):
     def reserved(self) -> Collection[str]:
         return {*super().reserved, *filter(None, [self.view.own.agent])}
 
-    def linked(self, before: BrokerView | None, took_s: float) -> LinkSnapshot:
+    def to_snapshot(self, before: BrokerView | None, took_s: float) -> LinkSnapshot:
         view = self.view
         rate, name = self.rate(before, took_s), view.network.name if view.network is not None else None
         line = self._line(drain_s(self.to_ship, rate))

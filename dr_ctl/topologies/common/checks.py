@@ -222,7 +222,7 @@ OF_PAIR: Final[Sequence[Named[Any]]] = (
     Named("DR-NODE-001", lambda view: f"{view.site} {len(view.unnamed)} other node(s)"),
     Named("DR-NODE-005", shown),
     Named("DR-NODE-006", shown),
-    Named("DR-DOOR-011", lambda view: f"{view.site} {len(view.link.at_listeners())} connection(s)"),
+    Named("DR-DOOR-011", lambda view: f"{view.site} {len(view.link.connections_at_listeners())} connection(s)"),
     Named("DR-LIMIT-001", _room),
     Named("DR-PAIR-002", lambda view: f"{view.site} {view.version}"),
     Named("DR-QUEUE-002", lambda view: f"{view.site} {len(view.business)} queue(s)"),

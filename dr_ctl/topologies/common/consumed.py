@@ -80,8 +80,8 @@ class Covered:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """A reading showed of each message that it was done, or that it lies elsewhere too."""
+class Observed:
+    """A reading showed each message to be consumed, or to lie elsewhere too."""
 
     ids: frozenset[str]
     text: str
@@ -90,19 +90,19 @@ class Shown:
         return ids <= self.ids
 
 
-def done_in_both_stores(local: frozenset[str], remote: frozenset[str]) -> Shown:
-    """The consumers of both sites wrote them down as done."""
-    return Shown(local & remote, "the id stores of both sites hold their ids")
+def done_in_both_stores(local: frozenset[str], remote: frozenset[str]) -> Observed:
+    """The consumers of both sites recorded these ids as processed."""
+    return Observed(local & remote, "the id stores of both sites hold their ids")
 
 
-def copy_exists(queue: str, ids: frozenset[str]) -> Shown:
+def copy_exists(queue: str, ids: frozenset[str]) -> Observed:
     """A listing shows another copy of each message, and one copy is enough. The listing may be incomplete."""
-    return Shown(ids, f"they lie in {queue} too")
+    return Observed(ids, f"they lie in {queue} too")
 
 
-def decided(ids: frozenset[str], reason: str) -> Shown:
+def decided(ids: frozenset[str], reason: str) -> Observed:
     """A person decided it, having seen these ids, and gave a reason; the messages are kept for putting back."""
-    return Shown(ids if reason.strip() else frozenset(), f"a person's word: {reason}")
+    return Observed(ids if reason.strip() else frozenset(), f"a person's word: {reason}")
 
 
 class NoEvidence(ValueError):

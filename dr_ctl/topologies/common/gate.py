@@ -21,7 +21,7 @@ from dr_ctl.topologies.common.observer import Observer, V
 from dr_ctl.topologies.common.receipts import changes
 from dr_ctl.topologies.common.session import FOR_GATE, Session
 from dr_ctl.topologies.common.snapshot import V_co, started_since
-from dr_ctl.topologies.common.view import Broker, evidence
+from dr_ctl.topologies.common.view import Broker, link_figures
 
 Ids = Mapping[str, Mapping[str, Collection[str]]]
 """The message ids that differ, by queue, then by how they differ, such as "only at london"."""
@@ -150,7 +150,7 @@ class Gate(ABC, Generic[V]):
             readings = list(zip(answers[::2], answers[1::2], strict=True))
             views = [view for both in readings for view in both if isinstance(view, Broker)]
             if len(views) == 2 * len(readings):
-                context.sample(evidence((view.site, view.link) for view in views))
+                context.sample(link_figures((view.site, view.link) for view in views))
             if opened := [view for view in views if view.nodes and view.open and started_since(move, view)]:
                 return Failed(f"{opened[0].site}: another node is active, and lets clients in")
             for wait, (source, target) in zip(going_on, readings, strict=True):

@@ -93,7 +93,7 @@ def of_nodes(view: Broker, peer: Broker | None, severity: Severity) -> Iterator[
         elif node.pending:
             yield found("DR-NODE-006.pending", broker=view, node=node.name, count=node.pending)
     if view.nodes and peer is not None and len(peer.link.peer_nodes) == 1:
-        yield found("DR-NODE-006.link", broker=view, peer=peer.site, how=peer.link.adds_node)
+        yield found("DR-NODE-006.link", broker=view, peer=peer.site, how=peer.link.add_node_advice)
 
 
 def shown(view: Broker) -> str:

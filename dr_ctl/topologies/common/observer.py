@@ -305,7 +305,7 @@ class Observer(Generic[V_co, A_co]):
             if peer.link.hears_peer:
                 signs.append(f"the link from {name} to {peer.site} is attached")
             elif view.ports_refuse:
-                answering = self._where(session, speaks_amqp, peer.link.speaks_amqp_to)
+                answering = self._where(session, speaks_amqp, peer.link.amqp_addresses)
                 signs += [f"a broker answers at {address}" for address in answering]
                 open_ports += [f"connections are taken at {address}" for address in self._probed(session, peer)]
         if isinstance(view.error, Passive):

@@ -186,7 +186,7 @@ class Snapshot(Generic[V_co]):
         return [LockReading(view.site, view.pair, view.now_ms, _locks(view)) for view in self._all()]
 
     def links(self) -> Sequence[LinkSnapshot]:
-        return [view.link.linked(self._before(view), self.took_s) for view in self._all()]
+        return [view.link.to_snapshot(self._before(view), self.took_s) for view in self._all()]
 
     def rows(self, at: datetime) -> Sequence[Row]:
         """Return the history of this reading, as of that moment."""

@@ -93,7 +93,8 @@ class Acceptor:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """A connection came in through an acceptor's `port`, or went out. Without a session little is known."""
+    """A connection that came in through an acceptor's `port`, or went out. Before it has a session, the broker shows
+    neither its user nor its client id."""
 
     id: str
     port: int | None
@@ -125,7 +126,7 @@ class Consumer:
 class Config:
     """The settings of one broker: the names of acceptors by their users, and the port for a test login. `id_cache` is
     how many message ids the broker remembers for an address, if the settings have to say it. `peer` is the site of the
-    broker's peer, for people. `mirrored` are the addresses to which the peer's mirror sends."""
+    broker's peer, for messages to people. `mirrored` is the address to which the mirror of the peer sends."""
 
     clients: tuple[str, ...]
     mirror: tuple[str, ...] | None
@@ -141,15 +142,15 @@ class Config:
 class PeerState(Enum):
     DRAINED = "drained"  # the run's gate has shown that no message of the peer is missing
     CLOSED = "closed"  # the peer lets nobody in, but may still ship messages
-    NOT_DRAINED = "not drained"  # the site goes on where it was, or once more
+    NOT_DRAINED = "not drained"  # an undo opens the site that served before
     AWAY = "away"  # no message can come any more
 
 
-# Each role has its rights, by the broker's own words, in the order in which they are set.
+# The rights of each role, in the broker's own words and in the order in which the broker takes them.
 Grants = Mapping[str, Sequence[str]]
 
 
-def evidence(readings: Iterable[tuple[str, AnyLink | BrokerError]]) -> dict[str, Json]:
+def link_figures(readings: Iterable[tuple[str, AnyLink | BrokerError]]) -> dict[str, Json]:
     """Return the figures of links by site. A broker that was not read makes its site's figures unknown."""
     links: dict[str, list[AnyLink]] = {}
     silent: dict[str, Json] = {}
@@ -182,10 +183,10 @@ def all_known(flags: Iterable[bool | None]) -> bool | None:
 
 @dataclass(frozen=True, slots=True)
 class Residue:
-    """Messages and acknowledgements that a returned broker still holds for its peer. `duplicates` is how many of its
-    messages at most were done by a client there without leaving an acknowledgement. `acked` names messages by queue
-    that were acknowledged there and are not in the outflow too. `consumed` names every message acknowledged there,
-    `since` only those since the broker's last start. A figure of None is not known."""
+    """Messages and acknowledgements that a returned broker still holds for its peer. `duplicates` is the
+    highest number of its messages that clients there may have processed without leaving an acknowledgement. `acked`
+    names, by queue, the messages acknowledged there that are missing in the outflow. `consumed` names every message
+    acknowledged there, `since` only those since the broker's last start. A figure of None is not known."""
 
     messages: int
     acks: int
@@ -208,7 +209,7 @@ V = TypeVar("V", bound="Broker")
 
 
 class ReplicationScope(Enum):
-    """A link brings so much of a queue that somebody makes to the peer by itself."""
+    """How much of a new queue the link replicates to the peer without further configuration."""
 
     ALL = "messages and acknowledgements"
     MESSAGES = "messages"
@@ -220,7 +221,7 @@ class Link(ABC, Generic[V]):
     the other broker of the pair by the same reading."""
 
     missing = False
-    """No link to the peer is configured here: nothing is ever shipped, and nobody waits for it."""
+    """True if no link to the peer is configured here: nothing is ever shipped, and no run waits for it."""
     attached: bool | None = None
     """True if the broker ships to its peer now; None if unknown."""
     to_ship: int | None = None
@@ -239,15 +240,15 @@ class Link(ABC, Generic[V]):
     """True if a client may get at the peer what another client has in delivery here."""
     tells_consumed = True
     """True if the link itself tells the peer what clients consume here."""
-    speaks_amqp_to: Sequence[Address] = ()
-    """The addresses where the link looks for its peer by AMQP without TLS: a broker there is the peer."""
+    amqp_addresses: Sequence[Address] = ()
+    """The addresses at which the link connects to its peer by AMQP without TLS: a broker there is the peer."""
     peer_nodes: Sequence[str] = ()
-    """The known addresses at which the link looks for its peer: the peer has as many nodes."""
-    adds_node = "Add the other node to the link's URI, behind `#`"
-    """The advice, as words that begin a sentence, that lets the link look for another node of its peer."""
-    needs = ""
+    """The known addresses at which the link connects to its peer, one for each of its nodes."""
+    add_node_advice = "Add the other node to the link's URI, behind `#`"
+    """The beginning of the advice on how the link gets the address of another node of its peer."""
+    rehearsal_setup = ""
     """The sentence on what an operator has to configure for the queue of a rehearsal; empty where nothing is needed."""
-    keeps = False
+    keeps_queues = False
     """True if a queue that the link carries has to stay, because removing it would break the link."""
 
     def __init__(self, view: V) -> None:
@@ -271,7 +272,7 @@ class Link(ABC, Generic[V]):
         return self.can_be_shut and (not opened or self.rights_revoked is True)
 
     @abstractmethod
-    def linked(self, before: V | None, took_s: float) -> LinkSnapshot:
+    def to_snapshot(self, before: V | None, took_s: float) -> LinkSnapshot:
         """Return the link as commands show it; `before` is an earlier reading of the broker, so many seconds ago."""
 
     def rate(self, before: V | None, took_s: float) -> float | None:
@@ -327,8 +328,8 @@ class Link(ABC, Generic[V]):
         """Return what of a rehearsal's messages in that queue can be seen at the peer."""
         return ReplicationScope.ALL
 
-    def holds_of(self, queue: str) -> int | None:
-        """Count the messages of a queue here, wherever they arrive; return None without the queue or its count."""
+    def depth_of(self, queue: str) -> int | None:
+        """Count the messages of a queue here, also where they arrive in another queue; None without a count."""
         lying = self.view.by_name.get(queue)
         return lying.known_depth if lying is not None else None
 
@@ -339,6 +340,7 @@ class Link(ABC, Generic[V]):
 
     @property
     def settable(self) -> Mapping[str, Json]:
+        """Return the state of the link that runs change, for the plan's baseline."""
         return {}
 
     @property
@@ -352,7 +354,7 @@ class Link(ABC, Generic[V]):
             return None
         return self.links_started.get(call.thing, False) is (call.goal is Goal.LINK_UP)
 
-    def at_listeners(self) -> list[Connection]:
+    def connections_at_listeners(self) -> list[Connection]:
         """Return the connections at the link's own listeners, but not those of the site's own brokers."""
         ports = {
             listener.port
@@ -388,12 +390,12 @@ AnyLink = Link[Any]
 
 
 class Fence:
-    """A fence keeps clients out of a broker and lets them in, by one reading: here by listeners alone."""
+    """How clients are kept out of one broker and let in again, by one reading of it. This one uses listeners alone."""
 
     contending: Sequence[str] = ()
     """The lock coordinators of Artemis that open the broker's acceptors when they get their lock, or hold them open."""
     awaits: Sequence[str] = ()
-    """Those of them whose lock another process holds."""
+    """The contending coordinators whose lock another process holds."""
     passive: Sequence[str] = ()
     """The lock coordinators that open the broker only once they are started again."""
     boots_closed: bool | None
@@ -414,21 +416,22 @@ class Fence:
     def closing(self, listeners: Iterable[Acceptor], when: str | None = None) -> tuple[Call, ...]:
         return tuple(switch_listener(self.view, Goal.CLOSE, listener, when) for listener in listeners)
 
-    def yielding(self, _when: str | None = None) -> list[Call]:
-        """Return the calls after which no lock opens the broker."""
+    def releasing_locks(self, _when: str | None = None) -> list[Call]:
+        """Return the calls after which no lock coordinator opens the broker."""
         return []
 
     def revoking(self, _when: str | None = None) -> list[Call]:
-        """Return the calls that keep the clients' roles out for good; without `when`, for roles with rights now."""
+        """Return the calls that take the clients' rights away for good. Without `when`, roles without rights get no
+        call."""
         return []
 
     def granting(self, _when: str | None = None) -> list[Call]:
-        """Return the calls that give roles their rights back. Without `when`, roles that have them now get no call."""
+        """Return the calls that give the rights back. Without `when`, roles that have them get no call."""
         return []
 
     @property
     def needs_reload(self) -> bool:
-        """Say whether roles that are let in stay kept out for sure until the broker's file is read again."""
+        """Say whether rights by other matches keep the roles out until the broker has read its configuration again."""
         return False
 
     @property
@@ -476,10 +479,11 @@ def _client_text(connection: Connection, listener: str) -> str:
 @dataclass(frozen=True)
 class Broker(ABC):
     """A broker as it answered. `grants`, by match, and `users` with their roles are only asked for where the settings
-    name a lasting fence; `users` is None too where the broker cannot show them. `usual` are the rights by the broker's
-    own file alone, or None if not asked for. `serves_no_role` says that no role may send or consume at any address, as
-    far as was asked. `forged` are queues with the name of a document that clients can have made: dr-ctl believes none.
-    Only a whole reading asks for `obstacles` at addresses. `nodes` are the named nodes, where there are several."""
+    name a lasting fence; `users` is None too where the broker cannot show them. `usual` are the rights of the broker's
+    own configuration file, or None if not asked for. `serves_no_role` says that no role may send or consume at any
+    address, as far as was asked. `forged` are queues with the name of a document that clients can have made: dr-ctl
+    believes none. Only a whole reading asks for `obstacles` at addresses. `nodes` are the named nodes, where there are
+    several."""
 
     pair: str
     site: str
@@ -517,7 +521,7 @@ class Broker(ABC):
 
     @property
     def answered(self) -> bool:
-        """Return False where the view is made of signs of a waiting broker."""
+        """Return False for a view made without an answer, of other signs of a passive broker."""
         return True
 
     @property
@@ -544,7 +548,7 @@ class Broker(ABC):
         return self.pair
 
     @property
-    def takes_beginnings(self) -> bool:
+    def pauses_by_prefix(self) -> bool:
         """Say whether one call can act on all queues whose names begin alike, including those created meanwhile."""
         return False
 
@@ -570,7 +574,7 @@ class Broker(ABC):
 
     @property
     def unnamed(self) -> Sequence[Node]:
-        """Return the broker's other nodes that it tells of and that the settings do not name."""
+        """Return the broker's other nodes that it shows and that the settings do not name."""
         return ()
 
     @property

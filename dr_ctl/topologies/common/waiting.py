@@ -13,7 +13,7 @@ from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Done, Failed, Move, Outcome, StepContext
 from dr_ctl.topologies.common.session import EVERYTHING, ReadScope, Session
 from dr_ctl.topologies.common.tools import Tools
-from dr_ctl.topologies.common.view import Broker, Queue, count_text, evidence
+from dr_ctl.topologies.common.view import Broker, Queue, count_text, link_figures
 
 MAX_REPAIRS: Final = 3  # of a broker, in one wait
 SMALL_OUTFLOW: Final = 500  # a drain of so much is short
@@ -159,7 +159,7 @@ class Wait(Generic[R]):
             self.first = left if self.first is None else self.first
         self.context.report_waiting(self.subject, left, next(iter(self.why), None))
         shown = ((key, error if isinstance(error, BrokerError) else error.link) for key, error in readings.items())
-        self.context.sample(evidence((site, link) for (site, _), link in shown))
+        self.context.sample(link_figures((site, link) for (site, _), link in shown))
         refused = next((direction.refused for direction in self.directions if direction.refused is not None), None)
         return _Reading(readings, left, self.why, refused)
 

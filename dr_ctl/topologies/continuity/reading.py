@@ -65,7 +65,7 @@ def read(reader: Reader, *, pair: str, site: str, config: Config, broker: str, t
     """Ask for everything but ages in one POST. Raises `BrokerError`."""
     server, service = beans.server(broker), service_bean(broker)
     post = Post()
-    basis = artemis.CommonQuestions(post, broker, _DIALECT)
+    basis = artemis.CommonReads(post, broker, _DIALECT)
     # The plugin has moved its queues to beans of its own. Other queues are where they always were, and are read whole.
     moved = post.ask(Read(f"{server},component=continuity,queue=*,*", _COUNTS))
     listed = post.ask(Read(beans.queue(broker), (*artemis.QUEUE, "Filter")))
@@ -82,7 +82,7 @@ def read(reader: Reader, *, pair: str, site: str, config: Config, broker: str, t
         values = basis.values(reader)
         plugin = _service(serving) if services.value() else None
         whole = listed.beans()
-        counted = [replace(artemis.counted(bean, row), internal=True) for bean, row in moved.beans()]
+        counted = [replace(artemis.queue_by_counters(bean, row), internal=True) for bean, row in moved.beans()]
         queues = {queue.name: queue for queue in (*counted, *(artemis.queue(bean, row) for bean, row in whole))}
         bridges = {
             bridge.name: bridge for asked in bridging for bridge in (_bridge(bean, row) for bean, row in asked.beans())
@@ -115,7 +115,7 @@ def refresh(reader: Reader, view: SiteView, *, timeout_s: float) -> SiteView:
     service = service_bean(view.broker)
     moving = [queue for flow in view.flows for queue in (*flow.outflow, flow.in_acks)]
     post = Post()
-    basis = artemis.CommonQuestions(post, view.broker, _DIALECT, known=view)
+    basis = artemis.CommonReads(post, view.broker, _DIALECT, known=view)
     asked = [(queue, post.ask(Read(queue.bean, _MOVING))) for queue in moving]
     services = post.ask(Search(service))
     serving = post.ask(Read(service, _SERVICE))

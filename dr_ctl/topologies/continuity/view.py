@@ -164,7 +164,7 @@ def late(view: SiteView, flow: Flow) -> int | None:
 
 class ContinuityLink(Link["SiteView"]):
     # The plugin goes on asking for the queues of a flow that were removed, until its broker is started again.
-    keeps = True
+    keeps_queues = True
     messages: int | None = None
     acks: int | None = None
 
@@ -187,14 +187,14 @@ class ContinuityLink(Link["SiteView"]):
             self.shipped = {flow.queue: sum(bridge.acked for bridge in flow.shipping) for flow in view.flows}
 
     def foreign_connections(self, peer: SiteView | None) -> list[Connection]:
-        return artemis.others(self.at_listeners(), peer)
+        return artemis.others(self.connections_at_listeners(), peer)
 
     @property
     def reserved(self) -> Collection[str]:
         """Listeners without a port are reserved too, because the plugin's own sessions use one."""
         return {*super().reserved, *(acceptor.name for acceptor in self.view.acceptors if acceptor.port is None)}
 
-    def holds_of(self, queue: str) -> int | None:
+    def depth_of(self, queue: str) -> int | None:
         """Count staged messages too: a message that arrives is staged until this site is activated."""
         return lying(self.view, queue) if self.view.places_of(queue) else None
 
@@ -239,7 +239,7 @@ class ContinuityLink(Link["SiteView"]):
         bridge = self.view.bridges.get(call.thing)
         return bridge is not None and bridge.started is (call.goal is Goal.LINK_UP)
 
-    def linked(self, before: SiteView | None, took_s: float) -> LinkSnapshot:
+    def to_snapshot(self, before: SiteView | None, took_s: float) -> LinkSnapshot:
         """The bridges as one link, with the four figures that the plugin's own design asked for: loss risk, duplicate
         risk, recovery point, recovery time."""
         view, rate = self.view, self.rate(before, took_s)

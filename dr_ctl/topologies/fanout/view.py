@@ -55,7 +55,7 @@ class FanoutLink(NoLink["BrokerView"]):
     def reserved(self) -> Collection[str]:
         return {*self.view.own.producers, *filter(None, [self.view.own.connector])}
 
-    def linked(self, _before: BrokerView | None, _took_s: float) -> LinkSnapshot:
+    def to_snapshot(self, _before: BrokerView | None, _took_s: float) -> LinkSnapshot:
         view = self.view
         listeners = ", ".join(
             f"{listener.name} {'open' if listener.started else 'closed'}" for listener in view.producers_listeners

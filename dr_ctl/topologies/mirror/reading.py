@@ -15,7 +15,7 @@ from dr_ctl.settings.artemis import MirrorBroker
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis import reading as artemis
 from dr_ctl.topologies.artemis.broker import is_since
-from dr_ctl.topologies.artemis.reading import Origin, Shown
+from dr_ctl.topologies.artemis.reading import BrowsedMessage, Origin
 from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.calls import ANY_ADDRESS, OUTFLOW_PREFIX
 from dr_ctl.topologies.common.session import A_QUEUE_S, EVERYTHING, ReadScope
@@ -70,7 +70,7 @@ def reread(reader: Reader, known: BrokerView, wanted: ReadScope, *, timeout_s: f
             }
         if asked.figures:
             queues = {
-                bean: artemis.seen_again(queues[bean], row, asked.figures) for bean, row in rows if bean in queues
+                bean: artemis.updated_queue(queues[bean], row, asked.figures) for bean, row in rows if bean in queues
             }
         return replace(known, **values, queues=asked.sorted(queues))
 
@@ -78,8 +78,8 @@ def reread(reader: Reader, known: BrokerView, wanted: ReadScope, *, timeout_s: f
 class _Asked:
     def __init__(self, post: Post, broker: str, config: Config, wanted: ReadScope, *, with_locks: bool = False) -> None:
         server, lasting = beans.server(broker), config.lasting is not None
-        self.figures = artemis.figures(wanted)
-        self._basis = artemis.CommonQuestions(post, broker, _DIALECT, clients=ReadScope.CLIENTS in wanted)
+        self.figures = artemis.queue_attributes(wanted)
+        self._basis = artemis.CommonReads(post, broker, _DIALECT, clients=ReadScope.CLIENTS in wanted)
         self._links = post.ask(Read(beans.broker_connection(broker), _LINK))
         self._outflows = post.ask(Read(beans.outflows(broker), (*artemis.QUEUE, "FirstMessageTimestamp")))
         self._rights = _Rights(post, broker, config) if ReadScope.RIGHTS in wanted else None
@@ -143,7 +143,7 @@ def refresh(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView
     """Read a broker with its outflow as the only queue: role, link, messages to ship, and acknowledgements that are not
     applied. Raises `BrokerError` of one that has lost its link or its outflow."""
     post, link, outflow = Post(), view.broker_connection, view.outflow
-    basis = artemis.CommonQuestions(post, view.broker, _DIALECT, known=view)
+    basis = artemis.CommonReads(post, view.broker, _DIALECT, known=view)
     asked = post.ask(Read(beans.broker_connection(view.broker, link.name), ("Started", "Connected"))) if link else None
     shipping = post.ask(Read(outflow.bean, artemis.QUEUE)) if outflow is not None else None
     post.send(reader, timeout_s=timeout_s)
@@ -311,7 +311,7 @@ def _acknowledged(rows: Iterable[Mapping[str, Any]], node: str) -> tuple[_ByQueu
 
 def _origin(row: Mapping[str, Any], node: str) -> Origin | None:
     """Return the origin of a message; a message without one was born here. Return None where the row does not tell."""
-    shown = Shown.of(row)
+    shown = BrowsedMessage.of(row)
     if shown.broker is None:
         return None
     born, number = shown.broker.get(_BORN), shown.broker.get(_NUMBER)

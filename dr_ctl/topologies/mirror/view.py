@@ -36,8 +36,8 @@ class MirrorLink(Link["BrokerView"]):
         if link is not None:
             self.links_started = {link.name: link.started}
             addresses = [urlsplit(address) for address in link.uri.split("#")]
-            self.speaks_amqp_to = [Address(url.hostname, url.port) for url in addresses if url.hostname and url.port]
-            self.peer_nodes = [f"{address.host}:{address.port}" for address in self.speaks_amqp_to]
+            self.amqp_addresses = [Address(url.hostname, url.port) for url in addresses if url.hostname and url.port]
+            self.peer_nodes = [f"{address.host}:{address.port}" for address in self.amqp_addresses]
         # The broker checks these rights when the peer's link comes in: nobody may send to the mirror's addresses.
         if (grants := view.grants.get(view.config.mirrored)) is not None:
             self.rights_revoked = not any("send" in may for may in grants.values())
@@ -62,7 +62,9 @@ class MirrorLink(Link["BrokerView"]):
     def hears_peer(self) -> bool:
         """Say whether the peer is heard, also by its link at this broker's listener."""
         foreign_connections = self.foreign_connections(None)
-        return self.attached or any(connection not in foreign_connections for connection in self.at_listeners())
+        return self.attached or any(
+            connection not in foreign_connections for connection in self.connections_at_listeners()
+        )
 
     def rights_calls(self, goal: Goal) -> list[Call]:
         if self.rights_revoked is None:
@@ -89,11 +91,11 @@ class MirrorLink(Link["BrokerView"]):
         brokers |= {peer.node} if peer is not None else set()
         return [
             connection
-            for connection in self.at_listeners()
+            for connection in self.connections_at_listeners()
             if connection.protocol != "AMQP" or (brokers and connection.client not in brokers)
         ]
 
-    def linked(self, before: BrokerView | None, took_s: float) -> LinkSnapshot:
+    def to_snapshot(self, before: BrokerView | None, took_s: float) -> LinkSnapshot:
         view = self.view
         named = view.broker_connection
         if named is None:
@@ -145,7 +147,7 @@ class BrokerView(ArtemisBroker):
         return MirrorLink(self)
 
     @property
-    def takes_beginnings(self) -> bool:
+    def pauses_by_prefix(self) -> bool:
         """Return True since 2.50, where consoles take patterns. No client's queue begins as the mirror's do."""
         return self.is_since(2, 50)
 

@@ -47,7 +47,7 @@ class StoreLink(NoLink["BrokerView"]):
                 return self.view.runs is (call.goal is Goal.START)
         return None
 
-    def linked(self, _before: BrokerView | None, _took_s: float) -> LinkSnapshot:
+    def to_snapshot(self, _before: BrokerView | None, _took_s: float) -> LinkSnapshot:
         view = self.view
         name = view.lock.holder if view.lock is not None else None
         held, lease_s = (view.lock.held, view.lock.left_s) if view.lock is not None else (None, None)

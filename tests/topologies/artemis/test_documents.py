@@ -65,9 +65,9 @@ def test_a_look_from_before_the_machine_slept_is_old(
 
     asleep_s[0] = 600.0
 
-    lately = Documents(session).lately("lock")
-    assert lately is not None
-    assert lately[0] == 600.0
+    recent = Documents(session).recent("lock")
+    assert recent is not None
+    assert recent[0] == 600.0
 
 
 @pytest.mark.parametrize(

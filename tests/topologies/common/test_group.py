@@ -21,7 +21,7 @@ from dr_ctl.jolokia.client import Answer, Wire
 from dr_ctl.rpo.core.starts import one_of_each, same_start
 from dr_ctl.stomp_io.address import Closed, Connected, LoginResult
 from dr_ctl.topologies.artemis import beans
-from dr_ctl.topologies.artemis.reading import PRIMARIES
+from dr_ctl.topologies.artemis.reading import NODE_FAMILY
 from dr_ctl.topologies.common import wants
 from dr_ctl.topologies.common.group import Group, GroupWire, NobodyActive, Process, Unserved, may_take_over
 from dr_ctl.topologies.common.snapshot import Silent
@@ -103,7 +103,7 @@ class Site:
             processes,
             lambda process: cast("Wire", nodes[process.name]),
             lambda process, _: nodes[process.name].login_result,
-            PRIMARIES,
+            NODE_FAMILY,
             90.0,
             unserved,
         )

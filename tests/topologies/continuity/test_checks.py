@@ -28,7 +28,7 @@ from dr_ctl.topologies.common.gate import PairReading
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.session import change
 from dr_ctl.topologies.common.verbs import proving
-from dr_ctl.topologies.common.view import Config, PeerState, Residue, evidence
+from dr_ctl.topologies.common.view import Config, PeerState, Residue, link_figures
 from dr_ctl.topologies.continuity import procedure, reinstate
 from dr_ctl.topologies.continuity import view as plugin
 from dr_ctl.topologies.continuity.checks import CHECKS, unreplicated
@@ -548,10 +548,10 @@ NOTHING = {"outflow": None, "pending": None, "attached": None}
 
 def test_one_of_several_brokers_that_was_not_read_makes_the_figures_of_its_site_unknown() -> None:
     silent = TimedOut("http://paris: no answer")
-    shown = evidence([("london", OWING.link), ("paris", UNREAD.link)])
+    shown = link_figures([("london", OWING.link), ("paris", UNREAD.link)])
     assert shown == {"london": {"outflow": 5, "pending": 1, "attached": True}, "paris": NOTHING}
-    assert evidence([("paris", OWING.link), ("paris", UNREAD.link)])["paris"] == NOTHING
-    assert evidence([("paris", OWING.link), ("paris", silent)])["paris"] == {"unknown": "http://paris: no answer"}
+    assert link_figures([("paris", OWING.link), ("paris", UNREAD.link)])["paris"] == NOTHING
+    assert link_figures([("paris", OWING.link), ("paris", silent)])["paris"] == {"unknown": "http://paris: no answer"}
 
 
 @pytest.mark.parametrize(
@@ -597,7 +597,7 @@ def shipped(view: SiteView, messages: int, acks: int) -> SiteView:
 
 def test_the_four_figures_of_the_plugins_own_design() -> None:
     london = broker("london", flow("orders", to_ship=30, acks=10, unapplied=5, oldest_ms=1500))
-    link = shipped(london, 60, 40).link.linked(london, 2.0)
+    link = shipped(london, 60, 40).link.to_snapshot(london, 2.0)
     content = document(link)
     assert (content["loss_risk"], content["duplicate_risk"], content["recovery_point_s"]) == (30, 10, 1.5)
     assert (content["rate"], content["recovery_time_s"]) == (50.0, 0.9)
@@ -606,7 +606,7 @@ def test_the_four_figures_of_the_plugins_own_design() -> None:
 
 @pytest.mark.parametrize("before", [None, broker("london", flow("orders", to_ship=30), start="1")])
 def test_without_two_looks_at_one_start_there_is_no_rate(before: SiteView | None) -> None:
-    content = document(broker("london", flow("orders", to_ship=30)).link.linked(before, 2.0))
+    content = document(broker("london", flow("orders", to_ship=30)).link.to_snapshot(before, 2.0))
     assert (content["rate"], content["recovery_time_s"], content["recovery_point_s"]) == (None, None, None)
 
 
@@ -639,7 +639,7 @@ def test_a_closed_site_says_itself_what_it_takes_with_it() -> None:
 
 def test_a_plugin_that_has_not_started_is_shown_with_no_figure_at_all() -> None:
     silent = replace(broker("london"), service=None, flows=())
-    link = silent.link.linked(silent, 2.0)
+    link = silent.link.to_snapshot(silent, 2.0)
     content = document(link)
     figures = ("outflow", "pending_acks", "rate", "drain_s", "loss_risk", "duplicate_risk", "recovery_point_s")
     assert [content[name] for name in (*figures, "recovery_time_s")] == [None] * 8
@@ -668,7 +668,7 @@ def test_what_a_broker_counts_below_zero_is_not_known_wherever_a_sum_is_made_of_
     closed, paris = (site(*case) for case in (
         ("london", flow("orders", to_ship=5), flow("audit", to_ship=-5)), ("paris", flow("orders"), flow("audit"))
     ))  # fmt: skip
-    linked, stake = closed.link.linked(None, 1.0), closed.link.stake(paris)
+    linked, stake = closed.link.to_snapshot(None, 1.0), closed.link.stake(paris)
     assert (closed.link.to_ship, linked.outflow, stake.lost, stake.queues, closed.link.residue) == (None,) * 5
     assert "an unknown number of message(s) to ship, 0 acknowledgement(s) to ship" in linked.lines[0]
     rows = [(row.kind, row.name, row.depth) for row in closed.link.rows(paris, AT) if row.kind == "mirror"]

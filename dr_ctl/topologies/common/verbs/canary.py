@@ -39,7 +39,7 @@ def draft(rules: Rules, step: RunbookStep, snapshot: Snapshot[Broker], move: Mov
     for view in snapshot.views(move.source):
         made = view.requests.canary(name)
         create = [call(view, Goal.CREATE, name, made, f"create {name}")] if made is not None else []
-        stays = "; the queue stays for the next rehearsal" if view.link.keeps else ""
+        stays = "; the queue stays for the next rehearsal" if view.link.keeps_queues else ""
         sent = call(view, Goal.CREATE, name, {}, f"send {MESSAGES} messages to {name} as a client")
         taken = call(view, Goal.REMOVE, name, {}, f"take them from {name} as a client")
         calls += [*in_phase(CREATE, create), *in_phase(SEND, [sent]), *in_phase(TAKE, [taken])]
@@ -67,11 +67,11 @@ def draft_clean(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[Broker], m
 
 
 def left_at(view: Broker) -> Sequence[str]:
-    return [] if view.link.keeps else sorted({name for name in view.by_name if name.startswith(REHEARSAL)})
+    return [] if view.link.keeps_queues else sorted({name for name in view.by_name if name.startswith(REHEARSAL)})
 
 
 def removals_of(view: Broker, name: str, when: str | None = LEFT) -> list[Call]:
-    if view.link.keeps:
+    if view.link.keeps_queues:
         return []
     return [call(view, Goal.DELETE, name, view.requests.remove_queue(name), f"remove {name}", when)]
 
@@ -105,7 +105,7 @@ def undo(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepConte
     for session in tools.observer.at(move.source):
         view = session.read()
         depth = view.by_name[name].depth if name in view.by_name else 0
-        if not (view.link.keeps and depth):
+        if not (view.link.keeps_queues and depth):
             continue
 
         def empty(calls: Sequence[Call], at: Session[Any] = session, count: int = depth) -> list[Outcome]:
@@ -188,7 +188,7 @@ class _Pair:
         began = self._context.monotonic()
 
         def read() -> int | None:
-            held: int | None = self._peer.read().link.holds_of(self._name)
+            held: int | None = self._peer.read().link.depth_of(self._name)
             return held
 
         def arrived(held: int | None) -> bool:
@@ -204,22 +204,22 @@ class _Pair:
         has, within = "not read" if waited.reading is None else f"{waited.reading} there", f"{self._within_s:g}"
         what = f"{count} message(s) sent to {self._name}" if count else f"the acknowledgements of {self._name}"
         text = f"{self._over_there}: {what} not seen within {within} s ({has})"
-        site, pair, needs = self._peer.site, self._peer.pair, self._needs
+        site, pair, needs = self._peer.site, self._peer.pair, self._setup
         finding = found(
             "DR-REHEARSE-001.not_seen", site=site, pair=pair, what=what, has=has, needs=needs, within=within
         )
         return Failed(text, code=ExitCode.DRAIN_TIMEOUT, findings=(finding,) if count and needs else ())
 
     @property
-    def _needs(self) -> str:
-        return str(self._local.last_view().link.needs.format(self._name))
+    def _setup(self) -> str:
+        return str(self._local.last_view().link.rehearsal_setup.format(self._name))
 
     def _left_out(self, carries: ReplicationScope) -> tuple[Finding, ...]:
         if carries is ReplicationScope.ALL:
             return ()
         remedy, left = "", "acknowledgements: consumers tell them by ids of their own"
         if carries is ReplicationScope.NOTHING:
-            remedy, left = self._needs, "the way between the sites: no link brings messages by itself"
+            remedy, left = self._setup, "the way between the sites: no link brings messages by itself"
         remedy = remedy or "A swapover to and fro, announced to the clients, tries it."
         return (found("DR-REHEARSE-001.left_out", remedy=remedy, broker=self._where, part=left),)
 

@@ -26,7 +26,9 @@ from dr_ctl.topologies.common.wants import RETURNED_SHUT, AtBroker, Want, Wants
 
 OWED: Final[Wants] = ((wants.debt_recorded(DebtKind.FENCE), wants.TARGET),)
 # The target's lock coordinator is stopped first: it would take the lock that the source gives up, and open.
-YIELDED: Final[Wants] = ((lambda at: wants.shut_behind_fence(at) or at.view.fence.yielding(), wants.TARGET),)
+LOCKS_RELEASED: Final[Wants] = (
+    (lambda at: wants.shut_behind_fence(at) or at.view.fence.releasing_locks(), wants.TARGET),
+)
 CLEARED: Final[Wants] = ((wants.debts_cleared(DebtKind.FENCE), wants.TARGET),)
 
 
@@ -51,7 +53,7 @@ def drafting(
             return StepPlan(move.source, "clients cannot be shown to be kept out: the fence is owed", calls)
         alone, views = move.spec.operation == FENCE, snapshot.views(move.source)
         strikes = CLEARED if alone and (cut_off or all(whole(view, move) for view in views)) else ()
-        calls = wants.planned(rules, snapshot, move, (*YIELDED, (kept_out, wants.SOURCE), *strikes))
+        calls = wants.planned(rules, snapshot, move, (*LOCKS_RELEASED, (kept_out, wants.SOURCE), *strikes))
         return StepPlan(move.source, shown(views), calls, cut_off=cut_off)
 
     return draft
@@ -124,7 +126,7 @@ def _close(tools: Tools[Broker], move: Move, context: StepContext) -> Outcome:
     )
     is_closed = move.spec.operation != FENCE and not any(view.open or view.fence.contending for view in views)
     if any(reopened(move, view) or (view.fence.contending and not is_closed) for view in others):
-        tools.reach(YIELDED, move, context, f"{move.target} would let clients in")
+        tools.reach(LOCKS_RELEASED, move, context, f"{move.target} would let clients in")
     if is_closed:
         return NotNeeded(f"{move.source} is closed to clients already", {"proof": "flag"})
     send = tools.sending(wants.clients_kept_out, move, context)

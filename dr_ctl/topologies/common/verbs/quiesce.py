@@ -120,7 +120,7 @@ def _planned(at: AtBroker, goal: Goal) -> list[Call]:
 def _calls(at: AtBroker, goal: Goal, queues: Sequence[Queue], when: str | None = None) -> list[Call]:
     """Call queues together only where none was paused before the run: a pause by somebody else stays."""
     view, alike = at.view, dict[str, Sequence[str]]()
-    if view.takes_beginnings:
+    if view.pauses_by_prefix:
         own = {queue.name for queue in meant(at)} - {*at.was["paused"]}
         others = (queue.name for queue in view.queues if queue.name not in own)
         alike = beginnings((queue.name for queue in queues), others, partial(selects_all, at.rules.queues))
