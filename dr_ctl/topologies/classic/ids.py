@@ -124,15 +124,18 @@ def shown(session: Session[Any], queue: Queue | None) -> Mapping[str, str | None
     return _asked(session, queue)[0] if queue is not None else {}
 
 
+def whole(name: str, ids: frozenset[str], before: Count, after: Count, *, grows: bool = False) -> CompleteListing:
+    """Believe a listing by the counts around it; `grows` is as in `listed`. Raises `IncompleteListing`."""
+    only_grew = grows and before.depth <= len(ids) <= after.depth
+    came = len(ids) - before.depth if only_grew else after.came - before.came
+    return CompleteListing(name, ids, before.depth, after.depth, came=came)
+
+
 def complete(
     site: str, name: str, origins: Mapping[str, str | None], before: Count, after: Count, *, grows: bool = False
 ) -> Listed:
-    """Believe a listing. Raises `IncompleteListing` where messages were left out."""
-    came = after.came - before.came
-    if grows and before.depth <= len(origins) <= after.depth:
-        came = len(origins) - before.depth
     try:
-        return Listed(CompleteListing(name, frozenset(origins), before.depth, after.depth, came=came), origins)
+        return Listed(whole(name, frozenset(origins), before, after, grows=grows), origins)
     except IncompleteListing as error:
         raise IncompleteListing(
             f"{site}: {error}: its broker's policy limits what a listing shows, a client works there, or a transaction "

@@ -15,7 +15,7 @@ from dr_ctl.topologies.brokersync.sync.queue import COUNTERS, Counters, Listed, 
 from dr_ctl.topologies.brokersync.view import AGENT
 from dr_ctl.topologies.classic import beans
 from dr_ctl.topologies.classic.beans import COUNT, REMOVE_MATCHING, Count, by_ids
-from dr_ctl.topologies.classic.ids import browse, connected
+from dr_ctl.topologies.classic.ids import browse, connected, whole
 from dr_ctl.topologies.classic.reading import opened
 from dr_ctl.topologies.common.consumed import CompleteListing, Consumed, IncompleteListing
 
@@ -91,10 +91,7 @@ class End:
             for first, more in reversed(browses):
                 ids |= more
                 try:
-                    only_grew = grows and first.depth <= len(ids) <= now.depth
-                    came = len(ids) - first.depth if only_grew else now.came - first.came
-                    complete = CompleteListing(queue, ids, first.depth, now.depth, came=came)
-                    return Listed(ids, complete, shown)
+                    return Listed(ids, whole(queue, ids, first, now, grows=grows), shown)
                 except IncompleteListing as error:
                     why_not = str(error)
         return Listed(frozenset(), CompleteListing(queue, frozenset(), 0, 0), shown)
