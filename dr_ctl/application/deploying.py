@@ -11,7 +11,7 @@ from typing import Any, Final
 from dr_ctl import __version__
 from dr_ctl.application.automation import QUARANTINE_OPTION
 from dr_ctl.application.caller import Caller
-from dr_ctl.application.init import InitData, new_folder
+from dr_ctl.application.init import InitData, new_folder, rendered
 from dr_ctl.application.installation import OpenInstallation
 from dr_ctl.application.result import Result
 from dr_ctl.core.errors import UsageError
@@ -99,18 +99,9 @@ def credentials(installation: Installation) -> Mapping[str, Path]:
 
 
 def _written(out: Path, names: Mapping[str, str], values: Mapping[str, Any]) -> list[str]:
-    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 - as the report loads it
-
-    environment = Environment(  # noqa: S701 - units and manifests are no HTML
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        loader=PackageLoader("dr_ctl.application", "deploy"),
-    )
     with new_folder(out):
         for name, template in names.items():
-            write_text(out / name, environment.get_template(f"{template}.j2").render(values))
+            write_text(out / name, rendered(template, values))
     return [*names]
 
 

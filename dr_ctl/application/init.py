@@ -12,7 +12,7 @@ from itertools import groupby
 from pathlib import Path
 from shutil import copy, rmtree
 from string import ascii_lowercase
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import yaml
@@ -202,40 +202,31 @@ def _seen(place: BrokerAddress) -> str:
 
 
 def _document(wanted: Wanted, pairs: Sequence[tuple[BrokerAddress, BrokerAddress, Proposal]]) -> str:
-    first = pairs[0][2]
-    lines = [
-        f"# Written by `dr-ctl init` from what the brokers said. Lines with {DECIDE} are yours to decide;",
-        "# `dr-ctl validate` checks the rest, `dr-ctl explain ID` explains what it finds.",
-        "version: 1",
-        f"name: {_value(wanted.name)}",
-        f"topology: {first.topology}".ljust(40) + f"# {first.why}",
-        *_keys(first.installation, ""),
-        "sites:",
-    ]
-    for number in range(SITES):
-        lines += [f"  {pairs[0][:2][number].site}:", "    brokers:"]
-        for at_first, at_second, proposal in pairs:
-            place = (at_first, at_second)[number]
-            name = _pair(at_first, at_second) if len(pairs) > 1 or at_first.probed is not None else wanted.name
-            lines += _keys(_broker(place, name, wanted, proposal), "        ", first="      - ")
-            lines += _nodes(place, _listener(place, proposal))
-        lines += _keys([Key("tls", {"ca": str(wanted.ca)})], "    ") if wanted.ca is not None else []
-    lines += [
-        *_keys(
-            [
-                Key(
-                    "objectives",
-                    {"loss": {"messages": 0}, "recovery": "2m"},
-                    "what a failover may lose, and how long a planned move may take",
-                    False,
-                )
-            ],
-            "",
-        ),
-        "history: {path: history}".ljust(40)
-        + "# where `dr-ctl monitor` writes what it sees; it has to run all the time",
-    ]
-    return "\n".join(lines) + "\n"
+    sites: dict[str, list[tuple[list[Key], list[tuple[dict[str, Json], str]]]]] = {}
+    for first, second, proposal in pairs:
+        name = _pair(first, second) if len(pairs) > 1 or first.probed is not None else wanted.name
+        for place in (first, second):
+            keys, nodes = _broker(place, name, wanted, proposal), _nodes(place, _listener(place, proposal))
+            sites.setdefault(place.site, []).append(([*keys], [*nodes]))
+    proposal = pairs[0][2]
+    installation = [Key("topology", proposal.topology, proposal.why), *proposal.installation]
+    ca = str(wanted.ca) if wanted.ca is not None else None
+    return rendered("settings.yaml", {"name": wanted.name, "installation": installation, "sites": sites, "ca": ca})
+
+
+def rendered(template: str, values: Mapping[str, Any]) -> str:
+    """Fill in one of the templates of this package."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 - few commands write files
+
+    environment = Environment(  # noqa: S701 - settings, units and manifests are no HTML
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        loader=PackageLoader("dr_ctl.application"),
+    )
+    environment.filters["yaml"] = _value
+    return environment.get_template(f"{template}.j2").render(values)
 
 
 def _broker(place: BrokerAddress, name: str, wanted: Wanted, proposal: Proposal) -> Iterator[Key]:
@@ -265,19 +256,16 @@ def _others(place: BrokerAddress) -> list[tuple[str, str]]:
     return [other for other in others if other[0] != place.url]
 
 
-def _nodes(place: BrokerAddress, listener: Key | None) -> Iterator[str]:
-    """Write the nodes; the listener of a node that is not active is guessed after that of the active node."""
+def _nodes(place: BrokerAddress, listener: Key | None) -> Iterator[tuple[dict[str, Json], str]]:
+    """List the nodes, each with its evidence; the listener of a node that is not active is guessed after that of the
+    active node."""
     others = _others(place)
-    if not others:
-        return
-    yield "        nodes:"
-    for name, (url, why) in zip(ascii_lowercase, [(place.url, _seen(place)), *others], strict=False):
+    for name, (url, why) in zip(ascii_lowercase, [(place.url, _seen(place)), *others] if others else (), strict=False):
         row: dict[str, Json] = {"name": name, "jolokia": url}
         host = urlsplit(url).hostname or ""
         if listener is not None and (url == place.url or host != place.host):
             row["stomp"] = str(listener.value).replace(place.host, host, 1)
-        reason = why if url == place.url else f"{DECIDE}: {why}; its `stomp` is not known"
-        yield f"          - {_value(row)}  # {reason}"
+        yield row, why if url == place.url else f"{DECIDE}: {why}; its `stomp` is not known"
 
 
 def _pair(at_first: BrokerAddress, at_second: BrokerAddress) -> str:
@@ -287,14 +275,6 @@ def _pair(at_first: BrokerAddress, at_second: BrokerAddress) -> str:
     length = next(end for end in range(len(first), -1, -1) if all(name.startswith(first[:end]) for name in names))
     common = first[:length].rstrip("-_. ")
     return common if len(common) > 1 else "broker-1"
-
-
-def _keys(keys: Sequence[Key] | Iterator[Key], indent: str, *, first: str | None = None) -> Iterator[str]:
-    for number, entry in enumerate(keys):
-        begin = first if first is not None and number == 0 else indent
-        line = f"{begin}{entry.name}: {_value(entry.value)}"
-        why = entry.why if entry.sure else f"{DECIDE}: {entry.why}"
-        yield f"{line.ljust(39)} # {why}" if why else line
 
 
 def _value(value: Json) -> str:
