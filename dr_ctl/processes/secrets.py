@@ -65,10 +65,10 @@ def _read(secret: Secret, folder: Path) -> str:
         return value
     if secret.file is not None:
         path = folder / secret.file
-        # A service gets its secrets from systemd, or a pod, as files of these names.
-        if (handed := os.environ.get("CREDENTIALS_DIRECTORY")) and (Path(handed) / path.name).exists():
-            path = Path(handed) / path.name
         try:
+            # A service gets its secrets from systemd, or a pod, as files of these names.
+            if (handed := os.environ.get("CREDENTIALS_DIRECTORY")) and (Path(handed) / path.name).exists():
+                path = Path(handed) / path.name
             return path.read_text(encoding="utf-8").removesuffix("\n")
         except OSError as error:
             raise SecretMissing(f"the secret's file {path} cannot be read: {error.strerror or error}") from error

@@ -224,6 +224,7 @@ PYTHON = sys.executable
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("GIVEN", "from-env")
     monkeypatch.delenv("ABSENT", raising=False)
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
     (tmp_path / "secret").write_text("from-file \n\n")
     (tmp_path / "latin").write_bytes(b"hunter2\xff")
     (tmp_path / "tell").write_text("#!/bin/sh\nprintf 'from-command\\n'\n")
@@ -250,6 +251,7 @@ def test_a_secret_comes_from_where_the_settings_say(folder: Path, secret: Secret
     [
         (Secret(env="ABSENT"), "the environment variable ABSENT is not set"),
         (Secret(file="absent"), "absent cannot be read: No such file or directory"),
+        (Secret(file="x" * 300), "x cannot be read: File name too long"),
         (Secret(file="."), "cannot be read: Is a directory"),
         (Secret(file="latin"), "latin cannot be read: it is not UTF-8 text"),
         (Secret(command=("./absent", "hunter2")), "the secret's command ./absent failed: FileNotFoundError"),
