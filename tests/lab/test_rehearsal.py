@@ -69,6 +69,11 @@ def test_a_bad_end_has_its_seed(installed: PlayedTwin, inside: Command, monkeypa
     """And usual queues stand for theirs where no broker answers."""
     for site in installed.sites:
         installed.kill(site)
+    waited = inside("rehearse", "--on", "twin", "--variations", "1", "--seed", "18", "--quiet")
+    assert (waited.code, "unfence gent" in waited.told) == (0, True), "served once the link had shipped its last"
+    monkeypatch.setattr(rehearsal, "BACK_S", 0.0)
+    closed = inside("rehearse", "--on", "twin", "--variations", "1", "--seed", "18", "--quiet")
+    assert (closed.code, closed.ids) == (11, ["DR-REHEARSE-003"])
     monkeypatch.setattr(rehearsal._Play, "serving", lambda self: list(self._twin.sites))
 
     ended = inside("rehearse", "--on", "twin", "--variations", "1", "--seed", "5", "--quiet")
