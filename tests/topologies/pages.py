@@ -48,8 +48,8 @@ def with_user(generated: str, lab: Path, page: Mapping[str, str], peers: str = "
     [own] = re.findall(r"^ *<name>.+</name>", generated, re.MULTILINE)
     for etc in [path.parent for path in lab.rglob("etc/broker.xml") if own in path.read_text("utf-8")]:
         for name, edit in {
-            "artemis-users.properties": lambda text: text + login,
-            "artemis-roles.properties": lambda text: text + page["artemis-roles.properties"],
+            "artemis-users.properties": lambda text: f"{text}\n{login}",
+            "artemis-roles.properties": lambda text: f"{text}\n{page['artemis-roles.properties']}",
             "artemis.profile": lambda text: (
                 text.replace("HAWTIO_ROLES='amq'\n", page["artemis.profile"])
                 if "artemis.profile" in page
