@@ -47,7 +47,7 @@ class SettleData(OperationData):
 
 
 def sync(caller: Caller, lasting_s: float | None, *, metrics: str | None) -> Result:
-    """Keep the waiting site clean until the serving one serves no more, the time is over, or a signal ends it."""
+    """Keep the standby clean until the serving site no longer serves, the time is over, or a signal ends it."""
     notes = Notes(caller.state())
     runs = caller.runs()
     with OpenInstallation.of(caller) as opened, notes.only_agent(), exposing(metrics) as board:

@@ -98,7 +98,7 @@ def validate(
     session: Session,
     *,
     operation: Annotated[str | None, option("--for OPERATION", "Only this operation.")] = None,
-    to: Annotated[str | None, option("--to SITE", "The site that would serve, or come in.")] = None,
+    to: Annotated[str | None, option("--to SITE", "The site that would serve, or be reinstated.")] = None,
     offline: Annotated[
         bool, option("--offline", "Only the settings and what stands beside them: for a CI. Asks no broker.")
     ] = False,
@@ -182,7 +182,7 @@ def monitor(
     does: Annotated[Sequence[str], AUTO] = (),
     metrics: METRICS = None,
 ) -> Result:
-    """Sample both sites into the history, refresh the stored estimate. Changes nothing, unless an `--auto-` says so."""
+    """Sample both sites into the history, refresh the stored estimate. Changes nothing without an `--auto-…` option."""
     machine.give_back()
     lasting_s = seconds_of("--for", lasting) if lasting is not None else None
     return application.monitoring.monitor(session, lasting_s, does, metrics=metrics)
@@ -219,7 +219,7 @@ def sync(
     lasting: Annotated[str | None, option("--for T", "End after this time.")] = None,
     metrics: METRICS = None,
     hold: Annotated[str | None, option("--hold REASON", "Tell the agent to delete nothing: before a purge.")] = None,
-    go_on: Annotated[bool, option("--go-on", "Let it delete again: what vanished counts as consumed.")] = False,
+    go_on: Annotated[bool, option("--go-on", "Let it delete again; purged messages count as consumed.")] = False,
     settle: Annotated[
         bool, option("--settle", "Keep aside at the waiting SITE the copies that nothing proves.")
     ] = False,
@@ -227,7 +227,8 @@ def sync(
     site: Annotated[str | None, option("--site SITE", "With --settle: where.")] = None,
     queues: Annotated[str | None, option("--queues PATTERN", "With --settle: only these.")] = None,
 ) -> Result:
-    """The agent that keeps a Classic standby clean of messages already consumed. Ends when its site serves no more."""
+    """The agent that keeps a Classic standby clean of messages already consumed. Ends when its site no longer
+    serves."""
     del asked  # the agent drains nothing
     if sum((hold is not None, go_on, settle)) > 1:
         raise UsageError("--hold, --go-on and --settle contradict each other")

@@ -125,7 +125,7 @@ SITE: Final = parameter("site", str, argument("SITE"))
 LOST: Final = parameter("site", str, argument("SITE", "The lost site that is back."))
 
 LINK: Final = (SITE, switch("timeout_s", "--timeout T", "How long the link may take to attach, as in 30s."))
-NO_DRAIN: Final = (switch("timeout_s", "--timeout T", "For the drain of other commands; this one has none."),)
+NO_DRAIN: Final = (switch("timeout_s", "--timeout T", "No effect here: it limits the drain of other commands."),)
 STEP: Final = (SITE, *NO_DRAIN, *options_for("queues"))
 _OF_DRAIN: Final = options_for("timeout_s", "accept_difference", "accept_duplicates", "queues")
 DRAIN: Final = (TO, *_OF_DRAIN)

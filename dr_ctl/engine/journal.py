@@ -8,16 +8,17 @@ made.
 | kind | means |
 | --- | --- |
 | `run` | a plan begins to be executed; evidence holds the plan (a resumed run has several) |
-| `step` | a step moved; outcome is the event of the table below, evidence what was seen |
+| `step` | a step changed its state; outcome is the event of the diagram below, evidence what was seen |
 | `intent`, `result` | a call goes out; the outcome of that call (`evidence.intent` is the seq of its intent) |
 | `sample` | a figure on the way |
-| `lock` | an undo goes on under this lock; a run's own stands in its `run` line |
+| `lock` | the lock of an undo in another process; a run's own is in its `run` line |
+| `takeover` | how long a takeover kept clients out of a serving site |
 | `signal` | a stop was asked for |
 | `end` | the run is over; evidence is the result |
 
 A step is pending until its start is on disk. After a crash, a started step without an end is in doubt: dr-ctl looks at
-the brokers and never repeats it blindly. Undoing is a second life after the first: only a started step can be undone,
-also when its end is not known. An illegal move raises and changes nothing.
+the brokers and never repeats it blindly. Undoing continues from there: only a started step can be undone,
+even if its end is unknown. An illegal move raises and changes nothing.
 
     PENDING ── started ──> RUNNING ── succeeded ──> DONE ─────┐
                               ├────── unneeded ───> UNNEEDED ─┤
@@ -50,8 +51,8 @@ from dr_ctl.engine.operations import ACTIVATE, FENCE, UNFENCE
 from dr_ctl.engine.plan import Call, Plan, PlannedStep
 
 GENESIS: Final = "0" * 64
-# A letter that no encoding has, out of a broker's answer, becomes its escape in JSON.
-ANY: Final = "backslashreplace"
+# A lone surrogate in a broker's answer cannot be encoded: its escape is written instead.
+ENCODE_ERRORS: Final = "backslashreplace"
 
 
 class JournalDamaged(DrCtlError):
@@ -59,7 +60,7 @@ class JournalDamaged(DrCtlError):
 
     remedy = (
         "The file was altered or the disk lost data. `dr-ctl status` says who serves; then `dr-ctl abort --forget RUN "
-        "--reason TEXT` gives the run up: nothing of it is undone, and other runs may begin."
+        "--reason TEXT` gives the run up: nothing is undone, and other runs may begin."
     )
 
 
@@ -104,7 +105,7 @@ class Entry:
 
     def hash(self) -> str:
         text = json.dumps(self.body(), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode("utf-8", ANY)).hexdigest()
+        return hashlib.sha256(text.encode("utf-8", ENCODE_ERRORS)).hexdigest()
 
     def to_line(self) -> str:
         return json.dumps({**self.body(), "hash": self.hash()}, ensure_ascii=False, separators=(",", ":")) + "\n"
@@ -118,7 +119,7 @@ class Entry:
             entry = read(cls, row)
         except (KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(f"{type(error).__name__}: {error}") from error
-        if exact and entry.to_line().encode("utf-8", ANY) != line + b"\n":
+        if exact and entry.to_line().encode("utf-8", ENCODE_ERRORS) != line + b"\n":
             raise ValueError("was altered")
         return entry, sealed
 
@@ -140,7 +141,8 @@ def is_held(path: Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Lines that fit together. `wrong` has the number of the first other line, and why; a `torn` line follows."""
+    """Lines that fit together. `wrong` has the number of the first line that does not fit, and why; `torn`: an
+    incomplete last line follows."""
 
     entries: list[Entry]
     wrong: tuple[int, str] | None = None
@@ -148,7 +150,8 @@ class Chain:
 
 
 def chain(raw: bytes, *, exact: bool = False) -> Chain:
-    """Read the lines that fit together. If `exact`, every byte must be as written, and no lonely line is torn."""
+    """Read the lines that fit together. If `exact`, every byte must be as written, and a journal
+    of one torn line alone is damaged."""
     entries: list[Entry] = []
     previous = GENESIS
     *whole, rest = raw.split(b"\n")
@@ -336,7 +339,7 @@ class Journal:
         except DrCtlError:
             os.close(self._file)
             raise
-        self._path, self._size = path, sum(len(entry.to_line().encode("utf-8", ANY)) for entry in entries)
+        self._path, self._size = path, sum(len(entry.to_line().encode("utf-8", ENCODE_ERRORS)) for entry in entries)
         self._reserve = Reserve(path.with_name(RESERVE))
         self._cut()
         sync_folder(path.parent)
@@ -426,7 +429,7 @@ class Journal:
             for seq, row in enumerate(rows, self.count + 1):
                 entries.append(Entry(seq, now, *row, sealed))
                 sealed = entries[-1].hash()
-            block = "".join(entry.to_line() for entry in entries).encode("utf-8", ANY)
+            block = "".join(entry.to_line() for entry in entries).encode("utf-8", ENCODE_ERRORS)
             try:
                 if not self._write(block, needed=sync):
                     return self.count

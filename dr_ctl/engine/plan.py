@@ -36,7 +36,7 @@ class Spec:
     target: str
     timeout_s: float | None = option("--timeout T", "How long the drain may take, as in 30s or 5m.")
     cut_in_flight: bool = option(
-        "--cut-in-flight", "Move although clients hold messages: they come again.", default=False
+        "--cut-in-flight", "Move although clients hold messages: these are redelivered.", default=False
     )
     accept_difference: Mapping[str, int] = option(
         "--accept-difference QUEUE=N", "Move with exactly this difference.", default=dict
@@ -88,19 +88,19 @@ class RunOptions:
     the monitor gives `after`, the newest epoch of a lock in the reading that the run rests on."""
 
     yes: bool = option("--yes", "Ask nothing.", default=False)
-    dry_run: bool = option("--dry-run", "Show the very plan that a run would execute; change nothing.", default=False)
+    dry_run: bool = option("--dry-run", "Show the plan that a run would execute; change nothing.", default=False)
     break_lock: bool = option(
         "--break-lock", "Take over the unexpired lock of another run; needs --reason.", default=False
     )
     reason: str | None = None
     expect_serving: str | None = None
-    step: bool = option("--step", "Ask before each step; a no offers undo, or stopping here.", default=False)
+    step: bool = option("--step", "Ask before each step; the answer no offers to undo or to stop.", default=False)
     after: int | None = None
     at: datetime | None = option(  # noqa: RUF009
         "--at T", "Wait under the lock until T (02:30, a date, UTC; or 90m), then plan again; refused if that changed."
     )
     saved: Path | None = option(  # noqa: RUF009
-        "--plan FILE", "Carry out this saved plan, or refuse: what changed?"
+        "--plan FILE", "Carry out this saved plan; refuse if its basis has changed."
     )
 
 

@@ -1,15 +1,16 @@
-"""Readings of queues become bounds: the messages of each that were under way between two readings, at most and likely,
-added up by scope (the total, then each class of the objectives) and by reading of the outflow that serves them. The cut
-is the newest reading up to which all that was sent is certainly at the other site (core/cut.py).
+"""Computes, from the readings of queues, how many messages of each were under way between two readings: at most, and
+likely. The figures are added up by scope (the total, then each class of the objectives) and by reading of the outflow
+that serves them. The cut is the newest reading up to which all that was sent is certainly at the other site
+(core/cut.py).
 
     loss        sent since the cut, and no more than the queue held
     age         time since the cut, while anything is lost
     duplicates  consumed since the cut of the acknowledgements, among the messages that were shipped
 
 For a bound, sends are counted at the interval's end and the cut is that of its start: the difference is the largest. If
-a cut is not known (just after a restart) the content of the queue bounds the loss. A likely figure is of one reading,
-with the likely cut, which is interpolated between two readings. Messages *without a copy* at the other site, where ids
-are compared, count beside those under way (docs/rpo-method.md)."""
+a cut is unknown (just after a restart) the content of the queue bounds the loss. A likely figure belongs to one
+reading, and uses the likely cut, which is interpolated between two readings. Messages *without a copy* at the other
+site, where ids are compared, count beside those under way (docs/rpo-method.md)."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -48,12 +49,12 @@ UNEXPLAINED: Final = 0.01
 
 @dataclass(frozen=True, slots=True)
 class QueueFigures:
-    """Figures of single queues, NA where not known. `row` is the reading of the queue. The figure counts at the `wide`
-    readings of its outflow that end with `index`. With `is_floor` the age is at least this, and may be more."""
+    """Figures of single queues, NA where not known. `row` is the reading of the queue. The figure counts at `width`
+    readings of its outflow, of which `index` is the last. With `is_floor` the age is a lower bound."""
 
     index: Ints
     row: Ints
-    wide: Ints
+    width: Ints
     loss: Ints
     age: Ints
     duplicates: Ints
@@ -81,74 +82,74 @@ class Sums:
 
     def add(self, rows: QueueFigures, counts: Flags) -> None:
         """Add queues by scope and index. An interval that readings of the outflow part counts in each part."""
-        lost, twice = rows.loss != NA, rows.duplicates != NA
+        lost, duplicated = rows.loss != NA, rows.duplicates != NA
         for scope, counted in enumerate(counts):
             inside = counted[rows.row]
             sums = {
                 "queues": inside | (scope == 0),  # queues left out count nothing in the total, and were read
                 "loss": rows.loss * (inside & lost),
-                "duplicates": rows.duplicates * (inside & twice),
+                "duplicates": rows.duplicates * (inside & duplicated),
                 "loss_unknown": inside & ~lost,
-                "duplicates_unknown": inside & ~twice,
+                "duplicates_unknown": inside & ~duplicated,
                 "is_floor": inside & rows.is_floor,
             }
             for name, values in sums.items():
                 total = getattr(self, name)[scope]
-                total += _spread(rows.index, rows.wide, values, len(total)).astype(total.dtype)
+                total += _spread(rows.index, rows.width, values, len(total)).astype(total.dtype)
             some = inside & lost & (rows.age > 0)
-            _spread_most(rows.index[some], rows.wide[some], rows.age[some], self.age[scope])
+            _spread_most(rows.index[some], rows.width[some], rows.age[some], self.age[scope])
 
 
-def _spread(index: Ints, wide: Ints, values: Any, readings: int) -> Any:
+def _spread(index: Ints, width: Ints, values: Any, readings: int) -> Any:
     """Add each value at an index and at so many indices up to it."""
-    begins, ends = (np.bincount(at, values, readings + 1) for at in (index - wide + 1, index + 1))
+    begins, ends = (np.bincount(at, values, readings + 1) for at in (index - width + 1, index + 1))
     return np.cumsum(begins - ends)[:readings]
 
 
-def _spread_most(index: Ints, wide: Ints, values: Ints, most: Ints) -> None:
+def _spread_most(index: Ints, width: Ints, values: Ints, most: Ints) -> None:
     """Let the largest of the values count at an index and at so many indices up to it."""
     while len(index):
         np.maximum.at(most, index, values)
-        further = wide > 1
-        index, wide, values = index[further] - 1, wide[further] - 1, values[further]
+        further = width > 1
+        index, width, values = index[further] - 1, width[further] - 1, values[further]
 
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """By scope and reading (the end of an interval), queues that lay there unread. `lacking` counts those that were
-    read before and after, or had something in them when they were read last; `lately` those that were empty then, and
-    may be gone. `is_any` says whether the scope has a queue at that outflow at all."""
+    """Existing queues that a reading did not include, by scope and reading (the end of an interval). `missing` counts
+    those that were read before and after, or were not empty at their last reading; `maybe_deleted` those that were
+    empty then. `is_any` says whether the scope has a queue at that outflow at all."""
 
-    lacking: Ints
-    lately: Ints
+    missing: Ints
+    maybe_deleted: Ints
     is_any: Flags
 
     @classmethod
     def none(cls, scopes: int, readings: int, outflows: int) -> Self:
-        lacking, lately = (np.zeros((scopes, readings + 1), np.int64) for _ in range(2))
-        return cls(lacking, lately, np.zeros((scopes, outflows), bool))
+        missing, maybe_deleted = (np.zeros((scopes, readings + 1), np.int64) for _ in range(2))
+        return cls(missing, maybe_deleted, np.zeros((scopes, outflows), bool))
 
     def add(self, new: Flags, us: Ints, index: Ints, depth: Ints, counts: Flags, flows: Outflows) -> None:
         flow = flows.flow[index]
-        # A hole: the queue was read again after so long that no counter bridges the time.
+        # A hole: the queue was read again after so long a time that its counters say nothing about it.
         hole = np.flatnonzero(~new & (us - np.concatenate([us[:1], us[:-1]]) > LONGEST_GAP_US))
         last = np.flatnonzero(np.append(new[1:], True))
         full, stop = depth[last] > 0, flows.ends[flow[last]] + 1
         within = flows.after(flow[last], us[last] + LONGEST_GAP_US)
         for scope, counted in enumerate(counts):
             some = hole[counted[hole]]
-            _mark(self.lacking[scope], index[some - 1] + 1, index[some])
+            _mark(self.missing[scope], index[some - 1] + 1, index[some])
             some = counted[last]
-            _mark(self.lacking[scope], index[last][some & full] + 1, stop[some & full])
-            _mark(self.lately[scope], index[last][some & ~full] + 1, within[some & ~full])
+            _mark(self.missing[scope], index[last][some & full] + 1, stop[some & full])
+            _mark(self.maybe_deleted[scope], index[last][some & ~full] + 1, within[some & ~full])
             self.is_any[scope, flow[last[counted[last]]]] = True
 
     def flags(self, scope: int, flows: Outflows, read: Flags, put: Floats, accounted: Floats) -> Flags:
-        """Flag the readings at which some queue lay there unread, so that only the outflow bounds it. The question is
-        asked once per interval between readings that read queues (`read`); after the last of these nobody has looked. A
-        queue that was empty and is read no more is gone if the others account for all that goes into the outflow. `put`
-        and `accounted` have, by reading, things that went in since the reading before, and those that queues tell of.
-        """
+        """Flag the readings that lack an existing queue, so that only the outflow bounds it. Each interval between
+        readings that include queues (`read`) is decided as a whole; after the last of them all queues are missing. An
+        empty queue that is no longer read was deleted if the other queues account for everything that goes into the
+        outflow. `put` and `accounted` count, by reading, the entries since the reading before, and those that queues
+        account for."""
         readings = np.arange(len(flows.us))
         ends = flows.ends[flows.flow]
         # The reading that ends the interval between two whole readings.
@@ -157,14 +158,14 @@ class Unread:
         at = np.append(whole, -1)[index]
         is_ended = (at >= 0) & (at <= ends)
         at = np.where(is_ended, at, 0)
-        lacking, lately = (np.cumsum(marks[scope])[:-1] > 0 for marks in (self.lacking, self.lately))
+        missing, maybe_deleted = (np.cumsum(marks[scope])[:-1] > 0 for marks in (self.missing, self.maybe_deleted))
         open_ = ~is_ended & self.is_any[scope][flows.flow]
-        is_unread: Flags = open_ | (is_ended & lacking[at])
-        doubtful = is_ended & lately[at]
+        is_unread: Flags = open_ | (is_ended & missing[at])
+        doubtful = is_ended & maybe_deleted[at]
         if doubtful.any():
             run = np.cumsum(np.diff(np.concatenate([[0], doubtful.astype(np.int8)])) > 0)
-            went, explained = (np.bincount(run, things * doubtful) for things in (put, accounted))
-            is_unread |= doubtful & (went - explained > UNEXPLAINED * went)[run]
+            entered, explained = (np.bincount(run, things * doubtful) for things in (put, accounted))
+            is_unread |= doubtful & (entered - explained > UNEXPLAINED * entered)[run]
         return is_unread
 
 
@@ -229,7 +230,7 @@ class Queues:
         # The last reading of each outflow that read a queue too is an interval without length.
         last = _at_last(q, flows)
         at_last, flow = _bounds_between(q, flows, cut, acked, last, last), flows.flow[q.index[last]]
-        self.last.add(replace(at_last, index=flow, wide=np.ones_like(last)), counts)
+        self.last.add(replace(at_last, index=flow, width=np.ones_like(last)), counts)
         self.accounted += _accounted(q, flows, pairs)
         self.unread.add(q.new, q.us, q.index, q.depth, counts, flows)
         lost = likely.loss
@@ -245,10 +246,10 @@ class Queues:
 
 
 class _Readings:
-    """Readings of queues, by queue and time, each with the index of the reading of the outflow that serves it, and of
-    that of its acknowledgements (`acks`: -1 where these have none). `moment` is an index into the times at which
-    outflows were read; `passed` counts messages ever sent to the queue, from its own side, and is at least `sent`.
-    Restarts alone part the series of one `life`."""
+    """Readings of queues, by queue and time, each with the index of the reading of the outflow that serves it, and the
+    index of the reading of its acknowledgements' outflow (`acks`: -1 without one). `moment` is an index into the times
+    at which outflows were read; `passed` counts messages ever sent to the queue, from its own side, and is at least
+    `sent`. A `life` continues over restarts, which begin a new series."""
 
     def __init__(self, rows: Columns, flows: Outflows) -> None:
         at = np.flatnonzero((rows.kind == QUEUE) & (rows.pair >= 0))
@@ -285,7 +286,7 @@ class _Readings:
         self.series: Ints = np.cumsum(self.begins)
         self.life: Ints = np.cumsum(self.begins & ~self.restarts)
 
-    def going_on(self, counter: Ints, of: Ints) -> Ints:
+    def continued(self, counter: Ints, of: Ints) -> Ints:
         """Return a counter that goes on over restarts as `of` does."""
         lacks = counter[np.arange(len(counter)) - 1] + grown(of, self.us, self.begins) - counter
         return counter + lost_in_restarts(lacks, self.restarts, self.begins & ~self.restarts)
@@ -358,7 +359,7 @@ class _Likely:
 
 
 def _first_readings(q: _Readings, flows: Outflows) -> QueueFigures:
-    """Tell nothing of a queue's first reading, because a queue that was just made may have been there before."""
+    """Make the figures of a queue's first reading unknown: a queue that looks new may have existed before."""
     first = np.flatnonzero(q.new)
     first = first[flows.goes_on[q.index[first]]]
     none = np.zeros(len(first), np.int64)
@@ -393,8 +394,8 @@ def _bounds_between(q: _Readings, flows: Outflows, cut: _Cut, acked: _Cut, b: In
 @dataclass(frozen=True, slots=True)
 class _Uncopied:
     """The number of a queue's messages that have no copy at the other site, at each of its readings: by the newest
-    comparison of ids (`known`, at the reading `then`), and by the next one (`later`); NA where none told of that queue
-    lately. `compares` says whether ids of that queue are compared at all."""
+    comparison of ids (`known`, at the reading `then`), and by the next one (`later`); NA where no recent one
+    included that queue. `compares` says whether ids of that queue are compared at all."""
 
     compares: Flags
     known: Ints
@@ -446,17 +447,17 @@ class _Uncopied:
         return self._aged(q, indices, np.where(self.compares, self.known, 0), q.oldest_us, np.ones_like(indices))
 
     @staticmethod
-    def _aged(q: _Readings, at: Ints, loss: Ints, in_queue: Ints, wide: Ints) -> QueueFigures:
+    def _aged(q: _Readings, at: Ints, loss: Ints, in_queue: Ints, width: Ints) -> QueueFigures:
         """Messages without a copy may be the oldest of the queue. If the broker does not tell how old that is, they may
         be older than the queue's first reading."""
         first, is_floor = np.flatnonzero(q.new)[q.thing[at]], (loss > 0) & (in_queue == NA)
         age = np.where(loss > 0, np.where(is_floor, q.us[at] - q.us[first], in_queue), 0)
-        return QueueFigures(q.index[at], at, wide, loss, age, np.zeros_like(loss), is_floor)
+        return QueueFigures(q.index[at], at, width, loss, age, np.zeros_like(loss), is_floor)
 
 
 def _or_whole_outflow(duplicates: Ints, known: Flags, flows: Outflows, begin: Ints, end: Ints) -> Ints:
-    """Take everything that the outflow of the acknowledgements held between two of its readings where its cut is not
-    known."""
+    """Where the cut of the acknowledgements is unknown, count everything that their outflow held between two of its
+    readings."""
     some = np.flatnonzero(~known)
     begin, end = begin[some], end[some]
     is_read = (begin >= 0) & (end >= 0)
@@ -471,9 +472,9 @@ def _age(loss: Ints, since: Ints, in_queue: Ints, is_floor: Flags) -> tuple[Ints
 
 
 def _likely(q: _Readings, flows: Outflows, cut: _Likely, acked: _Likely) -> QueueFigures:
-    """Take counters that go on over restarts."""
+    """Compute likely figures, with counters that continue over restarts."""
     counters = ((q.sent, q.sent), (q.consumed, q.consumed), (q.passed, q.sent))
-    sent, consumed, passed = (q.going_on(counter, of) for counter, of in counters)
+    sent, consumed, passed = (q.continued(counter, of) for counter, of in counters)
     loss = _rounded_together(np.where(cut.known, np.minimum(sent - cut.then(sent), q.depth), q.depth), q.index)
     shipped = np.where(cut.known, cut.then(passed), passed)
     duplicates = _rounded_together(np.minimum(consumed, shipped) - acked.then(consumed), q.index)
@@ -524,8 +525,8 @@ def _accounted(q: _Readings, flows: Outflows, pairs: tuple[Ints, Ints]) -> Float
     on = ~q.begins[e]
     b, e = b[on], e[on]
     more = q.sent[e] - q.sent[b] + np.where(flows.is_mixed[q.index[e]], q.consumed[e] - q.consumed[b], 0)
-    wide = q.index[e] - q.index[b]
-    return _spread(q.index[e], wide, more / np.maximum(1, wide), len(flows.us)).round(9)  # zero stays zero
+    width = q.index[e] - q.index[b]
+    return _spread(q.index[e], width, more / np.maximum(1, width), len(flows.us)).round(9)  # zero stays zero
 
 
 def _shares(rows: Columns, q: _Readings, flows: Outflows, lost: Ints, within_us: tuple[int, int]) -> Iterator[Share]:

@@ -213,8 +213,8 @@ class LagSeries:
         loss, age = (np.max([of[scope][index] for index in at], axis=0) for of in (sums.loss, sums.age))
         flags = sums.loss_unknown, sums.is_floor
         is_unknown, floor = (np.any([of[scope][index] for index in at], axis=0) for of in flags)
-        lacking = (np.cumsum(self.queues.unread.lacking[scope])[:-1] > 0) & self.queues.compared[flows.flow]
-        is_unknown = np.where(self.near[indices], is_unknown, lacking[indices]) | (figures.loss == NA)
+        missing = (np.cumsum(self.queues.unread.missing[scope])[:-1] > 0) & self.queues.compared[flows.flow]
+        is_unknown = np.where(self.near[indices], is_unknown, missing[indices]) | (figures.loss == NA)
         loss = np.where(self.near[indices], loss, 0)
         age = np.where(loss > 0, age + flows.us[indices] - flows.us[full], 0)
         age_ms = np.where(is_unknown | (figures.age_ms == NA), NA, np.maximum(figures.age_ms, -(-age // 1000)))

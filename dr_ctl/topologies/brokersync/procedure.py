@@ -1,10 +1,10 @@
 """The handlers of runbook verbs for a BrokerSync installation; the table at the end names them.
 
-Messages consumed at one site that still lie at the other are found by id, removed only with proof, and looked for
-again. The messages of a returned site are compared by id before they come in. A person decides about copies that
-nothing proves: they are moved aside within the broker, or put back, and none is lost. `move.source` is the site that a
-move leaves, the one that serves in a reinstatement, and the one whose copies are kept aside or put back. Whatever asks
-a broker raises `BrokerError`.
+Copies of messages that the other site has consumed are found by id, removed only with evidence, and then listed again.
+The messages of a returned site are compared by id before they come in. A person decides about copies without evidence:
+they are moved aside within the broker, or put back, and none is lost. `move.source` is the site that a move leaves, the
+one that serves in a reinstatement, and the one whose copies are kept aside or put back. Whatever asks a broker raises
+`BrokerError`.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -52,12 +52,12 @@ ORIGINAL_DESTINATION: Final = "original-destination"
 
 
 def listed(session: Session, view: BrokerView, name: str, *, tries: int = 1) -> Listed:
-    """List a queue of that broker whole, in one of `tries`. A closed site's queue may grow by copies meanwhile."""
+    """List all messages of a queue, in at most `tries` attempts. At a closed site, copies may arrive meanwhile."""
     queue, grows = view.by_name.get(name), not view.open and not view.prepared
     if queue is None or queue.depth <= STOMP_ABOVE or (listener := session.agents_listener()) is None:
         return ids.listed(session, queue, tries=tries, grows=grows)
     before = _count(session, queue)
-    # A browse raises the counters as a client does, and is noted first: if this process dies, they prove too little.
+    # A browse raises the counters as a client does. It is noted before: if this process dies, the counters prove less.
     session.noted.note(view.start, SHOWN, queue.name, before.depth)
     origins: dict[str, str | None] = {}
     for frame in ids.browsed(listener, queue.name, client=AGENT):
@@ -82,15 +82,15 @@ def not_shipped(session: Session, view: BrokerView, queue: str, listing: Listed)
     if queue in view.copy_queues:
         copy_queue = view.copy_queues[queue]
         return listed(session, view, copy_queue.name).complete.ids if copy_queue.depth else frozenset()
-    arrives = view.arrives_by(queue)  # a copy keeps, as its original destination, the queue by which it arrived
-    return frozenset(id_ for id_, by in listing.came_by.items() if by != arrives)
+    arrives = view.arrival_queue(queue)  # a copy keeps, as its original destination, the queue by which it arrived
+    return frozenset(id_ for id_, by in listing.arrived_by.items() if by != arrives)
 
 
-def copies_alone(
+def copies_at_standby_alone(
     ends: tuple[Session, Session], views: tuple[BrokerView, BrokerView], queue: str
 ) -> tuple[frozenset[str], Consumed | str]:
-    """Find the copies of a queue that lie at the standby alone, and the proof that they were consumed, or say why
-    there is none. The serving site comes first in `ends`, and is listed last, because clients work there."""
+    """Find the copies of a queue that lie at the standby alone, and the proof that they were consumed, or the
+    reason why there is none. `ends` begins with the serving site, which is listed last: clients work there."""
     (serving, waiting), (view, peer) = ends, views
     there = listed(waiting, peer, queue, tries=ids.TRIES)
     copies = there.complete.ids - not_shipped(waiting, peer, queue, there)
@@ -112,13 +112,13 @@ class SyncGate(Gate[BrokerView]):
         self._rules = rules
         # The counters of each queue that a listing by id has shown to be the same at both sites. Such a queue is not
         # listed again before a counter moves.
-        self._alike: dict[tuple[str, str], object] = {}
+        self._identical: dict[tuple[str, str], object] = {}
         super().__init__(observer, rules.drain.poll)
 
-    def note_alike(self, source: BrokerView, target: BrokerView, queue: str, removed: int) -> None:
+    def note_identical(self, source: BrokerView, target: BrokerView, queue: str, removed: int) -> None:
         """Note a queue that is the same at both sites. The views are from before its listing, and `removed` copies were
         removed at the target after it."""
-        self._alike[source.pair, queue] = _counts(source, queue), _counts(target, queue, removed)
+        self._identical[source.pair, queue] = _counts(source, queue), _counts(target, queue, removed)
 
     def differing(self, now: PairReading[BrokerView], move: Move) -> list[str]:
         wrong = not_accepted(both_counts(now.source, now.target, self.observer.queues), move)
@@ -135,15 +135,15 @@ class SyncGate(Gate[BrokerView]):
             if counted.difference or not counted.source:
                 continue
             now_there = _counts(view, counted.queue), _counts(peer, counted.queue)
-            if self._alike.get((view.pair, counted.queue)) != now_there:
+            if self._identical.get((view.pair, counted.queue)) != now_there:
                 if counted.queue in deep:
                     findings.append(not_compared(counted, view.site, peer.site))
                     continue
-                here, there = (
+                at_source, at_target = (
                     listing.complete.ids for listing in both_listed(self.observer, (view, peer), counted.queue)
                 )
-                if here != there:
-                    ids = {f"only at {view.site}": here - there, f"only at {peer.site}": there - here}
+                if at_source != at_target:
+                    ids = {f"only at {view.site}": at_source - at_target, f"only at {peer.site}": at_target - at_source}
                     sizes = ", ".join(f"{len(messages)} {place}" for place, messages in ids.items())
                     case, queue = "DR-PARITY-004.equal_counts", counted.queue
                     return refused(case, {queue: ids}, queue=queue, counts=sizes)
@@ -153,14 +153,14 @@ class SyncGate(Gate[BrokerView]):
 
 @dataclass
 class ReturnResult:
-    """Messages of the returned site, sorted by a return, by queue. `recovered` ones were shipped late. `done_there`
-    ones were not shipped, had left their queue there, and are kept aside. `done_here` ones still lay there, were
-    consumed at the other site since, and were removed. `duplicates` counts further messages, of which
-    nothing proves that they were consumed, or were not."""
+    """What a reinstatement did with the messages of the returned site, by queue. `recovered` were shipped late.
+    `consumed_before` had left their queue there before they were shipped, and are kept aside.
+    `consumed_since` were still there, had been consumed at the other site since, and were removed. `duplicates`
+    counts the others, without evidence that they were consumed."""
 
     recovered: dict[str, int] = field(default_factory=dict, metadata=key(of="recovered_in_all"))
-    done_there: dict[str, int] = field(default_factory=dict, metadata=key("consumed_before_the_loss"))
-    done_here: dict[str, int] = field(default_factory=dict, metadata=key("consumed_since"))
+    consumed_before: dict[str, int] = field(default_factory=dict, metadata=key("consumed_before_the_loss"))
+    consumed_since: dict[str, int] = field(default_factory=dict, metadata=key("consumed_since"))
     duplicates: dict[str, int] = field(default_factory=dict, metadata=key("possible_duplicates"))
 
     @property
@@ -169,11 +169,11 @@ class ReturnResult:
 
     @property
     def text(self) -> str:
-        every = (self.recovered, self.done_there, self.done_here, self.duplicates)
-        recovered, done_there, done_here, duplicates = (sum(counts.values()) for counts in every)
+        every = (self.recovered, self.consumed_before, self.consumed_since, self.duplicates)
+        recovered, consumed_before, consumed_since, duplicates = (sum(counts.values()) for counts in every)
         text = (
-            f"{recovered} message(s) recovered; not delivered again: {done_there} that had left their queue there "
-            f"before the loss, {done_here} that were consumed since"
+            f"{recovered} message(s) recovered; not delivered again: {consumed_before} that had left their queue there "
+            f"before the loss, {consumed_since} that were consumed since"
         )
         return f"{text}; {duplicates} may come as duplicates" if duplicates else text
 
@@ -189,7 +189,7 @@ class SyncTools(Tools[BrokerView]):
 
 
 NOT_CONNECTED: Final = "it is not connected"
-UNEXPLAINED: Final = "they were consumed at the other site before, or nothing explains why they lie only there"
+UNEXPLAINED: Final = "they were consumed at the other site before, or nothing explains why only this site has them"
 CONSUMED: Final = "copies of what was consumed lie there"
 ATTACH_S: Final = 30.0  # a network connector that lost its peer tries again after up to half a minute
 UNDER_WAY: Final = "copies under way between the sites"
@@ -203,7 +203,7 @@ def _switched(view: BrokerView, goal: Goal, when: str | None = None, at_most: in
 
 
 def reconnect_calls(view: BrokerView) -> list[Call]:
-    """Let a connector that is not connected try at once, instead of after up to half a minute."""
+    """Let a connector that is not connected try again at once, instead of within half a minute."""
     goals = (Goal.LINK_DOWN, Goal.LINK_UP)
     return [call for goal in goals for call in _switched(view, goal, NOT_CONNECTED, MAX_REPAIRS)]
 
@@ -282,8 +282,8 @@ def _remove_at_pair(
     tools: SyncTools, ends: LinkEnds, move: Move, context: StepContext, removed: dict[str, int]
 ) -> list[Finding]:
     """Remove the target's copies of messages that the fenced source has consumed, where its counters cover these, and
-    note how many were `removed`. Gives findings about the copies that are left. No copy is removed where the target
-    lacks a message, or has copies that nothing proves."""
+    count them in `removed`. Return findings about the copies that are left. No copy is removed from a queue whose
+    target lacks a message, or has copies without evidence."""
     source, target = (session.read() for session in ends)
     findings: list[Finding] = []
     differences: list[QueueDifference] = []
@@ -318,7 +318,7 @@ def _remove_at_pair(
             remove(tools, ends, source, target.by_name[queue], difference.consumed, context)
             removed[queue] = len(difference.consumed.ids)
         if not difference.lacks and not difference.stays:
-            tools.gate.note_alike(source, target, queue, removed.get(queue, 0))
+            tools.gate.note_identical(source, target, queue, removed.get(queue, 0))
     return findings
 
 
@@ -327,7 +327,7 @@ def remove(
 ) -> None:
     """Remove copies at the second broker that clients of the first, the `source`, consumed. Raises `StepFailed`."""
     serving, session = ends
-    # The counters prove as many copies fewer from now on. The note comes first here too.
+    # From now on the counters prove so many copies fewer. That is noted before the removal, in case this process dies.
     serving.noted.note(source.start, DELETED, queue.name, len(gone.ids))
     outcomes = tools.change(list(removal_calls(session.last_view(), queue, gone)), context)
     now = session.read().by_name.get(queue.name)
@@ -424,8 +424,8 @@ UNPROVEN: Final = "they do not lie at the other site, and nothing proves that th
 
 
 # Copies of messages that were consumed at the returned site are kept aside: there those that it did not ship, and at
-# the serving site those that it shipped. An undo shuts the way again. What came in until then stays, because its
-# duplicates were kept aside before.
+# the serving site those that it shipped. An undo closes the listeners of the link again. Messages that came in until
+# then stay: their duplicates were kept aside before.
 draft_reinstate: Final = draft_of(
     TARGET,
     "what was consumed before the loss is kept aside by id; the rest is let in, and both directions ship",
@@ -466,24 +466,24 @@ def reinstate(tools: SyncTools, step: PlannedStep, move: Move, context: StepCont
 
 
 def _move_duplicates(tools: SyncTools, returned: Session, serving: Session, context: StepContext) -> list[Finding]:
-    """Keep aside the sure duplicates of one pair of a returned site before its messages are let in. The counters from
-    before the loss are gone, and nothing proves what was consumed then, so no message is removed."""
+    """Keep aside the certain duplicates of one pair before the returned site's messages are let in. The counters from
+    before the loss are gone and prove nothing, so no message is removed."""
     returned_view, serving_view, result = returned.read(), serving.read(), tools.return_result
     lost, serves = returned.site, serving.site
     findings: list[Finding] = []
     for name, copy_queue in returned_view.copy_queues.items():
-        lying, to_ship = (listed(returned, returned_view, queue).complete.ids for queue in (name, copy_queue.name))
-        result.recovered[name] = len(to_ship & lying)
-        if done_there := to_ship - lying:
-            result.done_there[name] = len(done_there)
-        came_by, arrives_by = ids.shown(serving, serving_view.by_name.get(name)), serving_view.arrives_by(name)
-        shipped = frozenset(id_ for id_, by in came_by.items() if by == arrives_by) - lying - to_ship
-        if shipped and not lying and not to_ship:
+        in_queue, to_ship = (listed(returned, returned_view, queue).complete.ids for queue in (name, copy_queue.name))
+        result.recovered[name] = len(to_ship & in_queue)
+        if consumed_before := to_ship - in_queue:
+            result.consumed_before[name] = len(consumed_before)
+        arrived_by, arrival_queue = ids.shown(serving, serving_view.by_name.get(name)), serving_view.arrival_queue(name)
+        shipped = frozenset(id_ for id_, by in arrived_by.items() if by == arrival_queue) - in_queue - to_ship
+        if shipped and not in_queue and not to_ship:
             count = result.duplicates[name] = len(shipped)
             findings.append(found("DR-SYNC-007.none_there", other_site=lost, site=serves, count=count, queue=name))
             shipped = frozenset()
         for case, session, queue, messages in (
-            ("DR-RECONCILE-002.not_shipped", returned, returned_view.by_name.get(copy_queue.name), done_there),
+            ("DR-RECONCILE-002.not_shipped", returned, returned_view.by_name.get(copy_queue.name), consumed_before),
             ("DR-RECONCILE-002.shipped", serving, serving_view.by_name.get(name), shipped),
         ):
             if queue is None or not messages:
@@ -503,13 +503,13 @@ def reconcile(tools: SyncTools, _step: PlannedStep, move: Move, context: StepCon
             if name not in view.copy_queues or not queue.depth:
                 continue
             try:
-                _, gone = copies_alone((serving, returned), (local, view), name)
+                _, gone = copies_at_standby_alone((serving, returned), (local, view), name)
             except IncompleteListing as error:
                 gone = str(error)
             if isinstance(gone, Consumed):
                 if gone.ids:
                     remove(tools, (serving, returned), local, queue, gone, context)
-                tools.return_result.done_here[name] = len(gone.ids)
+                tools.return_result.consumed_since[name] = len(gone.ids)
             elif (more := queue.depth - (local.by_name[name].depth if name in local.by_name else 0)) > 0:
                 tools.return_result.duplicates[name] = tools.return_result.duplicates.get(name, 0) + more
                 findings.append(found("DR-SYNC-007.unproven", view=view, local=local, count=more, queue=name, why=gone))
@@ -533,7 +533,7 @@ draft_keep_aside: Final = draft_of(
 draft_put_back: Final = draft_of(
     SOURCE,
     "what was kept aside at {source} goes where clients get it",
-    (lambda at: [plan_move(at.view, queue, None, to) for queue, to in aside_at(at.view, at.move) if to], SOURCE),
+    (lambda at: [plan_move(at.view, queue, None, to) for queue, to in kept_queues(at.view, at.move) if to], SOURCE),
 )
 
 
@@ -541,10 +541,10 @@ def named(move: Move, queue: str) -> bool:
     return move.spec.queues is None or matches((move.spec.queues,), queue)
 
 
-def aside_at(view: BrokerView, move: Move) -> Iterator[tuple[Queue, str | None]]:
-    """Name each queue in which messages were kept aside, and the queue by which clients get them. A serving site puts
-    them back in their own queue, and a standby site in the queue that ships copies. Messages that lie at a standby site
-    alone go nowhere (None)."""
+def kept_queues(view: BrokerView, move: Move) -> Iterator[tuple[Queue, str | None]]:
+    """Return each queue in which messages were kept aside, with the queue in which clients will get them: their own at
+    a serving site; at a standby, the queue that ships copies. None: only this standby has them, and nothing ships
+    them."""
     shipped_from = {copy_queue.name: name for name, copy_queue in view.copy_queues.items()}
     prefix = quarantine_queue(view.site, "")
     for queue in view.queues:
@@ -568,7 +568,7 @@ def _unproven_copies(
             if not (queue.depth and name in views[0].copy_queues and (pattern is None or matches((pattern,), name))):
                 continue
             try:
-                alone, gone = copies_alone(ends, views, name)
+                alone, gone = copies_at_standby_alone(ends, views, name)
                 copies = Unproven(pair, name, () if isinstance(gone, Consumed) else sorted(alone))
             except IncompleteListing as error:
                 copies = Unproven(pair, name, (), str(error))
@@ -598,7 +598,7 @@ def put_back(tools: SyncTools, _step: PlannedStep, move: Move, context: StepCont
     findings: list[Finding] = []
     for session in tools.observer.at(move.source):
         view = session.read()
-        for queue, to in aside_at(view, move):
+        for queue, to in kept_queues(view, move):
             if to is None:
                 findings.append(found("DR-SYNC-008", depth=queue.depth, name=queue.name, site=view.site))
                 continue
@@ -621,7 +621,7 @@ NOT_COPIED: Final = (
 
 
 def _activate(tools: SyncTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    """Note the counters as the zero of what clients consume, before they are let in: an agent removed copies here."""
+    """Note the counters before clients are let in: what the agent removed until now was consumed by no client here."""
     for session in tools.observer.at(move.target):
         if not session.open_listeners(timeout_s=READ_S):
             session.note_opening()

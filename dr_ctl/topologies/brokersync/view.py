@@ -149,7 +149,7 @@ class BrokerView(ClassicBroker):
     def copied_queues(self) -> list[Queue]:
         return [self.by_name[name] for name in self.copy_queues if name in self.by_name]
 
-    def arrives_by(self, queue: str) -> str:
+    def arrival_queue(self, queue: str) -> str:
         return self.own.arrives.replace(QUEUE, queue)
 
     @property

@@ -96,11 +96,11 @@ def move_calls(view: ClassicBroker, queue: Queue, ids: Collection[str], name: st
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A listing that shows every message of a queue, also those in delivery. `came_by` gives the destination that each
-    message had before: for a copy, the queue by which it arrived."""
+    """A listing that shows every message of a queue, also those in delivery. `arrived_by` gives the destination that
+    each message had before: for a copy, the queue by which it arrived."""
 
     complete: CompleteListing
-    came_by: Mapping[str, str | None]
+    arrived_by: Mapping[str, str | None]
 
 
 def listed(session: Session[Any], queue: Queue | None, *, tries: int = 1, grows: bool = False) -> Listed:
