@@ -30,11 +30,11 @@ from dr_ctl.topologies.registry import Snapshot
 from dr_ctl.topologies.topology import TimedReading
 
 FLUSH_EVERY_S = 60.0
-RECENT_S: Final = 60.0  # a reading is recent for so long: a monitor that lives reads every few seconds
-MIN_S: Final = 0.25  # whole readings are no nearer to each other
-SHARE: Final = 20  # whole readings take a twentieth of the time at most, unless `history.every` asks for more
+RECENT_S: Final = 60.0  # a reading is recent for so long: a working monitor reads every few seconds
+MIN_INTERVAL_S: Final = 0.25  # between two whole readings
+READING_SHARE: Final = 20  # whole readings take a twentieth of the time at most, unless `history.every` asks for more
 GAPS_OF_S: Final = 900.0
-"""The largest gap between two readings is shown for so long: messages in it are bound as if they came at once."""
+"""The largest gap between two readings is shown for so long. The loss bound counts a gap's messages as one burst."""
 ESTIMATE_EVERY_S: Final = 300.0
 ESTIMATE_SHARE: Final = 20
 """Estimates take a twentieth of the time at most, so long ones are made more seldom."""
@@ -48,7 +48,7 @@ class AnotherMonitor(DrCtlError):
 
 
 class Monitor:
-    """Reads everything so often that it takes a twentieth of the time at most, between `MIN_S` and the time of
+    """Reads everything so often that it takes a twentieth of the time at most, between `MIN_INTERVAL_S` and the time of
     `history.every`. Where that leaves room and the topology can, the monitor reads the outflows alone in between.
 
     Every reading is on disk within a second, because this machine may be lost with the site. The history's files appear
@@ -101,7 +101,7 @@ class Monitor:
     @property
     def interval_s(self) -> float:
         """The time between two whole readings, by what the last one cost (`cost_s`)."""
-        return min(self.every_s, max(MIN_S, SHARE * self.cost_s))
+        return min(self.every_s, max(MIN_INTERVAL_S, READING_SHARE * self.cost_s))
 
     @property
     def gap_s(self) -> float:
@@ -120,7 +120,7 @@ class Monitor:
         return Sample(at, snapshot.roles, outflows, snapshot, trouble, waiting, dropped, takeovers)
 
     def _read_everything(self) -> tuple[Snapshot, datetime, bool]:
-        """Read everything once. Gives the reading, the time of the answers, and whether it told of a change."""
+        """Read everything once. Return the reading, the time of the answers, and whether a site or a broker changed."""
         began = system().monotonic()
         polled = self._topology.poll(full=True)
         if polled is None:
@@ -134,8 +134,8 @@ class Monitor:
         return polled.snapshot, at, is_new
 
     def _record(self, polled: TimedReading[Snapshot], *, only: Collection[str] | None = None) -> tuple[datetime, bool]:
-        """Keep the rows of a reading, or those of some kinds `only`. Gives the time of the answers, and says whether
-        the reading told of a change, which is on disk at once."""
+        """Keep the rows of a reading, or those of the kinds in `only`. Return the time of the answers, and whether a
+        site or a broker changed; a change is written to disk at once."""
         at = system().now() - timedelta(seconds=polled.ago_s)
         rows = history_rows(polled.snapshot, at, polled.took_s)
         rows = [row for row in rows if only is None or row.kind in only]
@@ -163,7 +163,7 @@ class Monitor:
         return at, is_new
 
     def _end_upkeep(self) -> None:
-        """Raise an unexpected error of the last tidying here, because its thread would swallow it."""
+        """Raise an unexpected error of the last upkeep here, because its thread would swallow it."""
         if self._upkeep_task is not None:
             self._upkeep_task.result()
 
@@ -176,7 +176,7 @@ class Monitor:
             # The next reading is a whole one, unless there is room for one of the outflows alone before it.
             is_alone = self._outflow_s is not None and self._outflow_at + self._outflow_s / 2 < self._whole_at
             at = self._outflow_at if is_alone else self._whole_at
-            if at > moment - MIN_S / 2:
+            if at > moment - MIN_INTERVAL_S / 2:
                 break
             system().sleep(max(0.0, at - system().monotonic()))
             is_new = self._read_everything()[2] if at == self._whole_at else self._read_outflows()
@@ -195,22 +195,26 @@ class Monitor:
         return self._record(polled, only=OUTFLOW_READING_KINDS)[1]
 
 
-def shown(
+def served_state(
     monitor: Monitor, reading: Sample, figures: Sequence[Metric] = (), problems: Sequence[Finding] | None = None
 ) -> ServedState:
-    """Show the monitor: metrics of it and of its history, beside the `figures` and `problems` of the sites. The monitor
-    is ready once some broker has answered."""
+    """Return what the monitor serves: metrics of itself and of its history, with the `figures` and `problems` of the
+    sites. The monitor is ready once some broker has answered."""
     own = [
         Metric("dr_ctl_monitor_readings_total", "full readings", monitor.readings),
         Metric("dr_ctl_monitor_reading_seconds", "duration of the last full reading", round(monitor.cost_s, 6)),
         Metric("dr_ctl_monitor_apart_seconds", "interval between full readings", round(monitor.interval_s, 6)),
         Metric("dr_ctl_monitor_gap_seconds", "largest time between readings", round(monitor.gap_s, 6)),
-        Metric("dr_ctl_monitor_rows_total", "rows of the history that were seen", monitor.rows),
+        Metric("dr_ctl_monitor_rows_total", "rows of the history that were recorded", monitor.rows),
         Metric("dr_ctl_monitor_waiting_rows", "rows that no file of the history holds yet", reading.waiting),
         Metric(
-            "dr_ctl_monitor_dropped_rows_total", "rows that were given up while the disk took none", reading.dropped
+            "dr_ctl_monitor_dropped_rows_total", "rows that were dropped because the disk was full", reading.dropped
         ),
-        Metric("dr_ctl_monitor_trouble", "1 while the history cannot be written or tidied", int(bool(reading.trouble))),
+        Metric(
+            "dr_ctl_monitor_trouble",
+            "1 while the history cannot be written, joined or pruned",
+            int(bool(reading.trouble)),
+        ),
     ]
     for broker in reading.snapshot.brokers:
         if broker.nodes:
@@ -218,9 +222,9 @@ def shown(
             of = (("site", broker.site), ("pair", broker.pair))
             own.append(Metric("dr_ctl_takeovers_total", "takeovers that the monitor has seen", len(seen), of))
             first, lasted_s = (seen[-1].first, seen[-1].at_most_s) if seen else (None, None)
-            name, text = "dr_ctl_last_takeover_timestamp_seconds", "when its node was seen active first"
+            name, text = ("dr_ctl_last_takeover_timestamp_seconds", "first reading that saw its present node active")
             own.append(Metric(name, text, first, of))
-            name, text = "dr_ctl_last_takeover_seconds", "for how long at most no node was active"
+            name, text = "dr_ctl_last_takeover_seconds", "longest time for which no node can have been active"
             own.append(Metric(name, text, lasted_s, of))
     answers = any(broker.silent is None for broker in reading.snapshot.brokers)
     good_for_s = max(RECENT_S, 3 * monitor.every_s)
@@ -252,10 +256,10 @@ def history_rows(snapshot: Snapshot, at: datetime, took_s: float = 0.0) -> list[
 
 
 class Refresher:
-    """Asks for an estimate when it is time, and looks whether it has come, without ever waiting for it."""
+    """Asks for an estimate when it is due, and fetches the answer, without ever waiting for it."""
 
     def __init__(self, request: Request, *, stays: bool, every_s: float = ESTIMATE_EVERY_S) -> None:
-        """The process `stays` and waits for the next estimate, or ends."""
+        """With `stays` the process waits for the next estimate; else it ends after each one."""
         self._request, self._stays, self._every_s = request, stays, every_s
         self._estimating: Estimating | None = None
         self._is_asked = False
@@ -264,7 +268,7 @@ class Refresher:
         self._said: str | None = None
 
     def read(self) -> str | None:
-        """Ask for an estimate that is due. Gives a new reason why there is none, each once."""
+        """Ask for an estimate that is due. Return the reason why there is none, each reason once."""
         now = boottime_s()
         if not self._is_asked:
             if now >= self._next:

@@ -49,7 +49,7 @@ def diagnose(assessment: Assessment, last_sample: LastSample, now: datetime) -> 
 
 
 def paged(assessment: Assessment, debts: Sequence[Debt], last_sample: LastSample, now: datetime) -> list[Finding]:
-    """Return the findings that a monitor may wake somebody for, the worst first; in a maintenance as warnings."""
+    """Return the findings that a monitor may wake somebody for, the worst first; during maintenance as warnings."""
     every = dict.fromkeys(
         [*diagnose(assessment, last_sample, now), *pending(debts, now), *unready(assessment, last_sample)]
     )
@@ -102,15 +102,15 @@ def unready(assessment: Assessment, last_sample: LastSample) -> Iterator[Finding
 
 
 def pending(debts: Sequence[Debt], now: datetime) -> Iterator[Finding]:
-    """Report the debts. A debt of yesterday is no longer the end of an incident, but was forgotten."""
+    """Report the debts. A debt older than a day is overdue: it was probably forgotten."""
     for debt in debts:
         late = now - datetime.fromisoformat(debt.since) > OVERDUE
         yield found("DR-DEBT-002.overdue" if late else "DR-DEBT-002", since=debt.since, debt=debt.text)
 
 
 def open_again(assessment: Assessment) -> Iterator[Finding]:
-    """Report a lost site that serves again although it was to be kept closed. Beside an open run only a fence may
-    begin, and the way out is the option that the run's own finding recommends."""
+    """Report a lost site that serves again although it was to be kept closed. During an open run only a fence may
+    begin, so the remedy is the option that the run's own finding recommends."""
     snapshot, interrupted = assessment.snapshot, assessment.interrupted
     survivors = {debt.kept_at for debt in snapshot.debts if debt.kind is DebtKind.QUARANTINE}
     for site, survivor in {debt.lost_site: debt.kept_at for debt in snapshot.debts}.items():
@@ -137,11 +137,11 @@ def serving_problems(assessment: Assessment) -> Iterator[Finding]:
     if run is None:
         yield from roles.unserved(snapshot, by_unit=assessment.opened.topology.recipe.moves_parts)
         yield from lost_site.lost_pairs(snapshot)
-        yield from lost_site.without_rights(snapshot)
+        yield from lost_site.open_without_rights(snapshot)
     if any(len(unit.open_at) > 1 for unit in snapshot.units) and not {*lost} & {*serving}:
         # Beside an open run a fence is judged by itself.
         against = against_fences(assessment.opened.topology.recipe, snapshot) if run is None else []
-        fenced = lost_site.behind_rights(snapshot)
+        fenced = lost_site.site_behind_rights(snapshot)
         if against and all(against):
             yield found("DR-ROLE-001.fence_refused", roles=roles.roles_text(snapshot))
         elif fenced is not None and lost_site.serves_no_role(snapshot, fenced):
@@ -159,12 +159,12 @@ def _none_serves(assessment: Assessment) -> Iterator[Finding]:
     snapshot, run, by_site = assessment.snapshot, assessment.open_run, assessment.snapshot.roles
     waiting = [site for site, role in by_site.items() if role is Role.STANDBY]
     under_way = run.lives if run is not None else assessment.lock_holder is not None
-    undecided = any(isinstance(broker.silent, StartingOrEnding) for broker in snapshot.brokers)
-    told_elsewhere = all(broker.silent is None and not broker.listeners for broker in snapshot.brokers)
+    is_starting = any(isinstance(broker.silent, StartingOrEnding) for broker in snapshot.brokers)
+    none_has_listeners = all(broker.silent is None and not broker.listeners for broker in snapshot.brokers)
     unread = [finding for site in by_site if (finding := not_read(snapshot, site)) is not None]
     if unread and not waiting:
         yield from unread
-    elif undecided or told_elsewhere or not waiting:
+    elif is_starting or none_has_listeners or not waiting:
         unsure = any(role in (Role.UNKNOWN, Role.SICK) for role in by_site.values())
         yield found("DR-ROLE-005.unsure" if unsure else "DR-ROLE-005.none_waits", roles=roles.roles_text(snapshot))
     elif len(waiting) == len(by_site) and (under_way or run is not None):
@@ -185,7 +185,7 @@ def _one_waits(assessment: Assessment, site: str) -> Finding:
     if snapshot.roles[away] is Role.SICK and snapshot.one_store:
         return found("DR-ROLE-005.holder", roles=roles.roles_text(snapshot), waits=site)
     is_open = assessment.open_run is not None
-    before, reason = ("See first to the run that is open. ", " --reason TEXT") if is_open else ("", "")
+    before, reason = ("End the open run first. ", " --reason TEXT") if is_open else ("", "")
     key = "DR-ROLE-005.down" if snapshot.roles[away] is Role.DOWN else "DR-ROLE-005.silent"
     verdict = assessment.verdict(FAILOVER, site).text
     return found(

@@ -66,7 +66,7 @@ def locked(opened: OpenInstallation, snapshot: Snapshot, run: str, what: str, *,
     me = _me(opened.runs.identity(), run, what)
     with auto_renewed(opened.topology.stores(), me) as lease:
         try:
-            lease.take(_answered(snapshot), break_lock=break_lock)
+            lease.take(_refused_login(snapshot), break_lock=break_lock)
             yield lease
         finally:
             if opened.runs.unfinished() is None:
@@ -189,11 +189,11 @@ def forbidden(opened: OpenInstallation, snapshot: Snapshot) -> dict[tuple[str, s
     findings = {}
     for store in opened.topology.stores():
         with closing(store), suppress(BrokerError):
-            why = store.why_forbidden() if (store.site, store.pair) in _answered(snapshot) else None
+            why = store.why_forbidden() if (store.site, store.pair) in _refused_login(snapshot) else None
             if why is not None:
                 findings[store.site, store.pair] = found("DR-LOCK-001", name=f"{store.site}/{store.pair}", why=why)
     return findings
 
 
-def _answered(snapshot: Snapshot) -> set[tuple[str, str]]:
+def _refused_login(snapshot: Snapshot) -> set[tuple[str, str]]:
     return {(broker.site, broker.pair) for broker in snapshot.brokers if broker.silent is None}

@@ -1,4 +1,4 @@
-"""Findings on a site that is lost, or may be, with the remedies that help now; and the begin of an outage of the
+"""Findings on a site that is lost, or may be, with the remedies that help now; and the start of an outage of the
 service, of a link or of the monitor, by the runs' journals and by the history."""
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,24 +26,24 @@ from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.registry import Snapshot
 from dr_ctl.topologies.topology import LinkSnapshot
 
-LATELY: Final = timedelta(minutes=10)
+RECENT: Final = timedelta(minutes=10)
 LATE_S: Final = 60.0
-SO_MANY: Final = 10  # single steps that follow a fence
+MAX_RUNS: Final = 10  # of the newest runs, searched for the one that moved the service
 
 
 def reword_refusal(
     decided: Decision, spec: Spec, snapshot: Snapshot, opened: OpenInstallation, *, under_way: bool = False
 ) -> Decision:
-    """Add the history of the lost site to a decision. With `under_way`, an open failover is judged again, which has to
-    end first.
+    """Add the history of the lost site to a decision. With `under_way`, the decision is about an open failover, which
+    has to end first.
 
-    A silent site that was sick lately is refused like a sick site. A person's word still counts: a host that was
-    switched off is as silent as a process that froze for good, and waiting would only keep the service down."""
+    A failover is refused if the silent site was sick a short time ago, as for a sick site. A person may still presume
+    it down: a host without power is as silent as a frozen process, and waiting would only extend the outage."""
     lost = opened.other(spec.target)
-    if (refused := _answered(decided, spec, snapshot, lost)) is not None:
+    if (refused := _refused_login(decided, spec, snapshot, lost)) is not None:
         return refused
     if isinstance(decided, Plan) and snapshot.roles[lost] is Role.UNKNOWN:
-        return replace(decided, findings=(*_by_word(snapshot, lost, opened), *decided.findings))
+        return replace(decided, findings=(*_against_presumption(snapshot, lost, opened), *decided.findings))
     if not isinstance(decided, Refusal):
         return decided
     away = [link.site for link in snapshot.links() if link.attached is False]
@@ -55,26 +55,26 @@ def reword_refusal(
         first = found("DR-ALIVE-001.cut_off", site=lost, mending=opened.mending(away[0]))
     if first.id == "DR-ALIVE-001" and snapshot.roles[lost] is Role.SICK and snapshot.one_store:
         first = found("DR-ALIVE-001.holder", text=first.text, waits=spec.target)
-    if first.id == "DR-ALIVE-002" and (at := _lately_sick(lost, opened)) is not None:
+    if first.id == "DR-ALIVE-002" and (at := _recently_sick(lost, opened)) is not None:
         first = found("DR-ALIVE-002.lately_sick", refused=first.text, at=stamp(at), site=lost)
         decided = replace(decided, code=ExitCode.SERVING_SITE_ALIVE)
     return replace(decided, findings=(first, *others))
 
 
-def _by_word(snapshot: Snapshot, lost: str, opened: OpenInstallation) -> Iterator[Finding]:
-    """Report evidence against a person's word that a silent site serves nobody."""
+def _against_presumption(snapshot: Snapshot, lost: str, opened: OpenInstallation) -> Iterator[Finding]:
+    """Report evidence against `--presume-down`, by which a person says that a silent site serves nobody."""
     if (unread := not_read(snapshot, lost)) is not None and unread.id != "DR-NODE-004":  # the plan says so itself
         yield unread
-    if (at := _lately_sick(lost, opened)) is not None:
+    if (at := _recently_sick(lost, opened)) is not None:
         yield found("DR-ALIVE-004", site=lost, at=stamp(at))
 
 
-def _answered(decided: Decision, spec: Spec, snapshot: Snapshot, lost: str) -> Refusal | None:
-    """Refuse a failover beside a site that has refused a login: its process lives, whatever a person says."""
-    worded = spec.presume_down == lost and plan_of(decided) is not None
+def _refused_login(decided: Decision, spec: Spec, snapshot: Snapshot, lost: str) -> Refusal | None:
+    """Refuse a failover from a site that has refused a login: its process lives, even with `--presume-down`."""
+    is_presumed = spec.presume_down == lost and plan_of(decided) is not None
     silent = isinstance(decided, Refusal) and decided.findings[0].id in ("DR-ALIVE-002", "DR-NODE-001", "DR-NODE-004")
     is_open = snapshot.roles[lost] is Role.UNKNOWN and snapshot.roles[spec.target] is not Role.SERVING
-    for broker in snapshot.brokers_at(lost) if is_open and (worded or silent) else ():
+    for broker in snapshot.brokers_at(lost) if is_open and (is_presumed or silent) else ():
         if broker.silent is not None and broker.silent.shows_life:
             answers = found("DR-ALIVE-001.answers", remedy=broker.silent.remedy, site=lost, why=broker.silent)
             return Refusal((answers, *presumption_overruled(snapshot, spec)), ExitCode.SERVING_SITE_ALIVE)
@@ -96,8 +96,9 @@ def not_read(snapshot: Snapshot, site: str) -> Finding | None:
     return None
 
 
-def offered_for_what_is_lost(decided: Refusal, spec: Spec, snapshot: Snapshot) -> Refusal:
-    """Replace the offer of a failover by the reason of a silence, if that lies at this machine or its settings."""
+def with_cause_of_silence(decided: Refusal, spec: Spec, snapshot: Snapshot) -> Refusal:
+    """Replace the remedy of a failover by the reason why a site is silent, if this machine or its settings cause
+    that."""
     first = decided.findings[0]
     if first.id not in ("DR-ROLE-005", "DR-ROLE-004"):
         return decided
@@ -107,7 +108,7 @@ def offered_for_what_is_lost(decided: Refusal, spec: Spec, snapshot: Snapshot) -
     return decided
 
 
-def behind_rights(snapshot: Snapshot) -> str | None:
+def site_behind_rights(snapshot: Snapshot) -> str | None:
     """Return the site whose listeners are open beside the serving site, while a lasting fence keeps the clients' roles
     out at each of its brokers, as a restart or a takeover leaves it. Other roles may work there, and the clients'
     own roles where the fence does not cover all addresses."""
@@ -127,9 +128,9 @@ def serves_no_role(snapshot: Snapshot, site: str) -> bool:
     return all(broker.serves_no_role for broker in snapshot.brokers_at(site))
 
 
-def without_rights(snapshot: Snapshot) -> Iterator[Finding]:
+def open_without_rights(snapshot: Snapshot) -> Iterator[Finding]:
     """Report brokers that are open to clients without rights, except at a fenced site beside the serving site."""
-    fenced = behind_rights(snapshot)
+    fenced = site_behind_rights(snapshot)
     for broker in [broker for broker in snapshot.brokers if broker.site != fenced]:
         if broker.role is Role.SERVING and broker.kept_out and any(broker.listeners.values()):
             yield found("DR-ROLE-020", site=broker.site, pair=broker.pair)
@@ -149,7 +150,8 @@ def lost_pairs(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def taken_over(spec: Spec, snapshot: Snapshot, opened: OpenInstallation, runs: Runs) -> str | None:
-    """Say since when the target serves a store that it took by itself; None after a run, or without evidence."""
+    """Say since when the target serves, after it took over the shared store by itself; None after a run, or without
+    evidence."""
     lost = opened.other(spec.target)
     if spec.operation != FAILOVER or not snapshot.one_store or snapshot.roles[lost] is Role.SERVING:
         return None
@@ -160,7 +162,7 @@ def taken_over(spec: Spec, snapshot: Snapshot, opened: OpenInstallation, runs: R
     return f"{spec.target} serves already: it took the store by itself, at about {stamp(at)} or soon after"
 
 
-def moved_before(decided: Decision, spec: Spec, snapshot: Snapshot, opened: OpenInstallation) -> Decision:
+def already_moved(decided: Decision, spec: Spec, snapshot: Snapshot, opened: OpenInstallation) -> Decision:
     """Return the decision, or that nothing is to be moved: the newest run of this STATE let clients in at the target,
     no other run has taken a lock since, no debt is left, and the other site was not seen serving after that."""
     alone = sites_serving(snapshot) == [spec.target] and serves_all(snapshot, spec.target)
@@ -178,10 +180,10 @@ def moved_before(decided: Decision, spec: Spec, snapshot: Snapshot, opened: Open
     return AlreadyThere(f"{text}: nothing is to be moved; nothing was changed", tuple(findings))
 
 
-def _lately_sick(site: str, opened: OpenInstallation) -> datetime | None:
+def _recently_sick(site: str, opened: OpenInstallation) -> datetime | None:
     """Return the time at which the silent site was last seen sick, and so alive; None if that is long ago."""
     at = _last_seen(opened.installation, site, Role.SICK)
-    return at if at is not None and system().now() - at < LATELY else None
+    return at if at is not None and system().now() - at < RECENT else None
 
 
 def _last_seen(installation: Installation, site: str, role: Role) -> datetime | None:
@@ -190,20 +192,20 @@ def _last_seen(installation: Installation, site: str, role: Role) -> datetime | 
 
 
 @dataclass(frozen=True, slots=True)
-class LossStart:
-    """The begin of an outage: the moment `at`, None if not known, and a `text`."""
+class OutageStart:
+    """The start of an outage: the time `at`, None if unknown, and a `text`."""
 
     at: str | None
     text: str
 
 
-def unserved(installation: Installation, runs: Runs) -> LossStart:
+def outage_start(installation: Installation, runs: Runs) -> OutageStart:
     """Say since when no site serves."""
     at, site, run = last_served(installation, runs)
     if at is None:
-        return LossStart(None, "start of the outage unknown")
+        return OutageStart(None, "start of the outage unknown")
     since = f"{run} keeps clients out since {stamp(at)}" if run else f"{site} was last seen serving at {stamp(at)}"
-    return LossStart(stamp(at), since)
+    return OutageStart(stamp(at), since)
 
 
 def last_served(installation: Installation, runs: Runs) -> tuple[datetime | None, str, str]:
@@ -219,7 +221,7 @@ def last_served(installation: Installation, runs: Runs) -> tuple[datetime | None
 
 def _moved_by(runs: Runs) -> tuple[datetime | None, str, str]:
     """Return when and where the newest run let clients in, or when it closed the only serving site, with its name."""
-    for files in islice(reversed(runs.all()), SO_MANY):
+    for files in islice(reversed(runs.all()), MAX_RUNS):
         try:
             entries = read_entries(files.journal)
             past = replay(entries)
@@ -292,7 +294,7 @@ def never_watched(last: LastSample) -> Iterator[Finding]:
 
 def links(
     installation: Installation, snapshot: Snapshot, shown: Sequence[LinkSnapshot]
-) -> dict[tuple[str, str], LossStart]:
+) -> dict[tuple[str, str], OutageStart]:
     """Say since when each unattached link is down, or why it must not be attached."""
     down = [link for link in shown if link.attached is False]
     quarantines = (debt for debt in snapshot.debts if debt.kind is DebtKind.QUARANTINE)
@@ -305,7 +307,7 @@ def links(
         if (kept_by := kept.get(link.site)) is not None and snapshot.roles.get(link.site) is Role.STANDBY:
             text = f"{kept_by} blocks it on purpose until `dr-ctl reinstate {link.site}`; it grows by echoes of what "
             text += f"{kept_by} does, which is harmless"
-        since[link.site, link.pair] = LossStart(moment, text)
+        since[link.site, link.pair] = OutageStart(moment, text)
     return since
 
 
@@ -329,7 +331,7 @@ def out_of_lost(
         readings = recent(installation.history, lost, pairs, until_us=micros(let_in))
     except (ModuleNotFoundError, DrCtlError):
         pass  # the figure is for the report: the run has ended as it has
-    else:  # a reading without an answer saw the site neither serve nor serve no more
+    else:  # a reading without an answer says nothing about the role
         if len(serving := readings.saw(Role.SERVING)):
             served = moment(int(serving[-1]))
             after = [times[times > serving[-1]] for times in map(readings.saw, (Role.DOWN, Role.STANDBY))]

@@ -11,7 +11,7 @@ from typing import Any, Final
 from dr_ctl import __version__
 from dr_ctl.agents import exposing
 from dr_ctl.agents.exposing import Metric, MonitorData, Sample
-from dr_ctl.agents.monitor import Monitor, Refresher, shown
+from dr_ctl.agents.monitor import Monitor, Refresher, served_state
 from dr_ctl.application import lost_site, maintenance, rehearsing
 from dr_ctl.application.automation import AUTOMATIC, AutoQuarantine
 from dr_ctl.application.caller import Caller
@@ -71,7 +71,9 @@ def monitor(caller: Caller, lasting_s: float | None, does: Sequence[str], *, met
                     caller.say(why)
                 recorded.tell(reading)
                 if figures is not None:
-                    board.shown = shown(watching, reading, figures.of(reading.snapshot, reading.at), figures.problems)
+                    board.shown = served_state(
+                        watching, reading, figures.of(reading.snapshot, reading.at), figures.problems
+                    )
                 exposing.notify(exposing.READY, exposing.ALIVE, f"STATUS={reading.line}")
                 caller.line(document(reading), reading.line)
                 going_on = maintenance.now(caller)

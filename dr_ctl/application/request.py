@@ -12,7 +12,7 @@ from typing import Final
 from dr_ctl.application import plans
 from dr_ctl.application.installation import OpenInstallation, shared_addresses
 from dr_ctl.application.loss_bound import LossBound
-from dr_ctl.application.lost_site import moved_before, offered_for_what_is_lost, reword_refusal
+from dr_ctl.application.lost_site import already_moved, reword_refusal, with_cause_of_silence
 from dr_ctl.application.standing import of_agent
 from dr_ctl.core.errors import BrokerError, UsageError
 from dr_ctl.core.findings import found
@@ -123,9 +123,9 @@ class Request:
                 # The operator's word must not contradict a reading that saw the lost site serve later.
                 contradiction = self.exposure.contradiction()
                 decided = decided if contradiction is None else Refusal((contradiction,))
-            decided = decided if under_way else moved_before(decided, spec, snapshot, opened)
+            decided = decided if under_way else already_moved(decided, spec, snapshot, opened)
         if isinstance(decided, Refusal):
-            decided = offered_for_what_is_lost(decided, spec, snapshot)
+            decided = with_cause_of_silence(decided, spec, snapshot)
         if not under_way and spec.operation in (operations.SWAPOVER, operations.FAILBACK, operations.FAILOVER):
             decided = self._without_mistakes(decided, snapshot)
         planned = plan_of(decided)

@@ -72,7 +72,7 @@ class Status:
     snapshot: Snapshot
     links: Sequence[LinkSnapshot]
     estimate: str
-    down: Mapping[tuple[str, str], lost_site.LossStart] = field(default_factory=dict)
+    down: Mapping[tuple[str, str], lost_site.OutageStart] = field(default_factory=dict)
     serves: Mapping[str, Sequence[str]] = field(default_factory=dict)
     takeovers: Mapping[tuple[str, str], Takeover] = field(default_factory=dict)
 
@@ -88,7 +88,7 @@ def status(caller: Caller, opened: OpenInstallation, snapshot: Snapshot) -> Stat
     exposed = None if units_divided(snapshot) else site
     bounds = assessment.if_lost(exposed).now() if exposed is not None else None
     unsure = [role_text(snapshot, site) for site, role in snapshot.roles.items() if role in (Role.UNKNOWN, Role.SICK)]
-    out = None if serving or units_divided(snapshot) else lost_site.unserved(opened.installation, caller.runs())
+    out = None if serving or units_divided(snapshot) else lost_site.outage_start(opened.installation, caller.runs())
     down = lost_site.links(opened.installation, snapshot, links)
     if exposed is not None:
         away = [since for (of, _), since in down.items() if of == exposed]
@@ -135,7 +135,7 @@ def status(caller: Caller, opened: OpenInstallation, snapshot: Snapshot) -> Stat
         nobody_serves = f"no site was seen serving: {', '.join(unsure)}" if unsure else "no site serves"
         summary, code = "split brain: both sites let clients in" if serving else nobody_serves, ExitCode.OK
     summary = f"{summary}; {out.text}" if out is not None else summary
-    if (fenced := lost_site.behind_rights(snapshot)) is not None:
+    if (fenced := lost_site.site_behind_rights(snapshot)) is not None:
         summary = f"split brain: clients can connect at both sites; the lasting fence of {fenced} keeps its roles out"
         if lost_site.serves_no_role(snapshot, fenced):
             summary = f"{opened.other(fenced)} serves; at {fenced} listeners are open, and no role may do anything"

@@ -13,7 +13,7 @@ from typing import Final, Literal
 from dr_ctl.application import lock, maintenance, plans
 from dr_ctl.application.installation import OpenInstallation
 from dr_ctl.application.loss_bound import LossBound
-from dr_ctl.application.lost_site import LossStart
+from dr_ctl.application.lost_site import OutageStart
 from dr_ctl.application.recovery_options import OpenRun, still_open
 from dr_ctl.application.request import Request
 from dr_ctl.application.result import Result
@@ -282,7 +282,7 @@ def _anything(quoted: str) -> int | Literal["unknown"]:
     return "unknown" if quoted == "unknown" else 1 << 62
 
 
-def headline(assessment: Assessment, site: str, away: Collection[LossStart], now: datetime) -> str:
+def headline(assessment: Assessment, site: str, away: Collection[OutageStart], now: datetime) -> str:
     """Write the price of a loss of the site now, and since when its links in `away` are down. The headline is empty if
     no monitor has looked and all links are attached."""
     bounds = assessment.if_lost(site).now()

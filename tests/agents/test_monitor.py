@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dr_ctl.agents.exposing import Board, Metric, Sample, ServedState, exposing, registry_of
-from dr_ctl.agents.monitor import ESTIMATE_SHARE, GAPS_OF_S, AnotherMonitor, Monitor, Refresher, shown
+from dr_ctl.agents.monitor import ESTIMATE_SHARE, GAPS_OF_S, AnotherMonitor, Monitor, Refresher, served_state
 from dr_ctl.agents.sync import Phase, SyncAgent
 from dr_ctl.application.monitoring import Recorded
 from dr_ctl.core.errors import Sick, Unreachable, UsageError
@@ -200,11 +200,11 @@ def test_looks_at_everything_take_a_twentieth_of_the_time(
     assert monitor.rows == 6 * looks + 4 * glances, "what a reading of outflows alone found is kept too"
     assert monitor.cost_s == pytest.approx(took_s)
     board = Board()
-    board.shown = shown(monitor, monitor.sample())
+    board.shown = served_state(monitor, monitor.sample())
     assert registry_of(board).get_sample_value("dr_ctl_monitor_reading_seconds") == took_s
     assert (board.shown.good_for_s, board.shown.is_ready) == (60.0, True)
     topology.clock.sleep(40)
-    board.shown = shown(monitor, monitor.sample())
+    board.shown = served_state(monitor, monitor.sample())
     assert 40 < registry_of(board).get_sample_value("dr_ctl_monitor_gap_seconds") < 43
     topology.clock.sleep(GAPS_OF_S)
     monitor.sample()
@@ -313,7 +313,7 @@ def test_a_death_that_a_full_disk_does_not_take_is_on_disk_once_it_can(
         look = monitor.sample()
         assert look.trouble is not None
         assert look.waiting == 10
-        assert not shown(monitor, look).well
+        assert not served_state(monitor, look).well
         for _ in range(20):
             monitor.wait(None)
             monitor.sample()
@@ -323,7 +323,7 @@ def test_a_death_that_a_full_disk_does_not_take_is_on_disk_once_it_can(
         look = monitor.sample()
 
     assert (look.trouble, look.dropped) == (None, 0)
-    assert shown(monitor, look).well
+    assert served_state(monitor, look).well
     monitor.close()
     assert on_disk(tmp_path) == ["serving", *["down"] * (monitor.readings - 1)]
 

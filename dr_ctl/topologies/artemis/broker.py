@@ -17,7 +17,16 @@ from dr_ctl.core.notation import if_known
 from dr_ctl.engine.plan import ALL, Call, Goal
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.artemis import beans
-from dr_ctl.topologies.common.calls import HEARD_BY, MQTT_RETAINED, PAUSE, Request, Requests, call, items, request
+from dr_ctl.topologies.common.calls import (
+    MQTT_RETAINED,
+    NOTIFICATION_PREFIX,
+    PAUSE,
+    Request,
+    Requests,
+    call,
+    items,
+    request,
+)
 from dr_ctl.topologies.common.view import Acceptor, Broker, Connection, Consumer, Fence, Grants, PeerState, Queue
 from dr_ctl.topologies.topology import Node
 
@@ -50,9 +59,9 @@ STOP_LOCK: Final = f"stopLockCoordinator({_TEXT})"
 
 @dataclass(frozen=True, slots=True)
 class ArtemisRequests(Requests):
-    """The requests to a broker, whose documents are queues: it takes a queue's whole configuration in one call, and the
-    queue's user is the text. `attributes` are read of such a queue, its name included. Where the management does not
-    show the broker's own queues, a document's queue is none of them."""
+    """The requests to a broker. dr-ctl's documents are queues, created by one call with the whole configuration; the
+    queue's user is the document's text. `attributes` are read of such a queue. Its queues are internal ones, but not
+    where the broker's management hides these."""
 
     attributes: ClassVar[tuple[str, ...]] = ("Name", "User", "InternalQueue")
 
@@ -95,8 +104,8 @@ class ArtemisRequests(Requests):
 
     def _numbered(self, name: str, text: str, kind: str) -> str:
         """Return a numbered document's queue. A kind shares an address: a removed queue leaves its address behind."""
-        nobodys = {"max-consumers": 0, "purge-on-no-consumers": False, "exclusive": False}
-        return self._configured(name, text, {"address": kind, "auto-create-address": True, **nobodys})
+        unusable = {"max-consumers": 0, "purge-on-no-consumers": False, "exclusive": False}
+        return self._configured(name, text, {"address": kind, "auto-create-address": True, **unusable})
 
     def _configured(self, name: str, text: str, more: Mapping[str, Json] = MappingProxyType({})) -> str:
         """Return the configuration of a document's queue: durable, and never mirrored. A broker that starts splits
@@ -114,13 +123,13 @@ class ArtemisRequests(Requests):
         return not fields.has("InternalQueue") or fields.flag("InternalQueue")
 
 
-STILL_OUT: Final = "the broker still keeps them out"
-OTHERWISE: Final = "its own file gives them others"
-# Nobody has a role of this prefix. A fence keeps a client role's rights under it that somebody set by hand.
-ASIDE: Final = "dr-ctl.kept-out."
+STILL_KEPT_OUT: Final = "the broker still keeps them out"
+OTHER_RIGHTS_IN_FILE: Final = "its own file gives them others"
+# No user has a role with this prefix. Under it, a fence keeps a copy of the rights that somebody set by hand.
+COPY_PREFIX: Final = "dr-ctl.kept-out."
 EVERY: Final = "#"
 # The order is that of the operation's arguments.
-_WORDS: Final = (
+_RIGHTS: Final = (
     "send", "consume", "createDurableQueue", "deleteDurableQueue", "createNonDurableQueue", "deleteNonDurableQueue",
     "manage", "browse", "createAddress", "deleteAddress",
 )  # fmt: skip
@@ -147,7 +156,7 @@ class ListenersAndRoles(Fence):
         return self.view.config.lasting.matches if self.view.config.lasting is not None else ()
 
     def releasing_locks(self, when: str | None = None) -> list[Call]:
-        """Stop lock coordinators, because stopping one of their acceptors would hand the lock over."""
+        """Stop lock coordinators: stopping only an acceptor would hand the lock to another broker."""
         names = self.contending if when is None else [coordinator.name for coordinator in self.view.coordinators]
         return [self._of_lock(Goal.STOP, name, when) for name in names if self.view.drives_locks]
 
@@ -177,14 +186,14 @@ class ListenersAndRoles(Fence):
             return []
         calls = []
         for match in [match for match in matches if when is not None or self.view.lets_in(match)]:
-            aside = self._noted(match)
-            words = {
-                f"{ASIDE}{role}" if role in lasting.roles else role: may
+            keeps_copy = self._has_own_rights(match)
+            rights = {
+                f"{COPY_PREFIX}{role}" if role in lasting.roles else role: may
                 for role, may in self.view.grants.get(match, {}).items()
-                if role not in lasting.roles or aside
+                if role not in lasting.roles or keeps_copy
             }
             summary = f"keep role {', '.join(lasting.roles)} out of {match}"
-            calls.append(call(self.view, Goal.REVOKE, match, self._saying(match, words), summary, when))
+            calls.append(call(self.view, Goal.REVOKE, match, self._set_rights(match, rights), summary, when))
         return calls
 
     def granting(self, when: str | None = None, matches: Sequence[str] | None = None) -> list[Call]:
@@ -199,10 +208,12 @@ class ListenersAndRoles(Fence):
             call(view, Goal.GRANT, match, asked, f"let role {roles} in to {match}", when) for match, asked in lets_in
         ]
         if calls:
-            calls.append(call(view, Goal.GRANT, ALL, of_server(RELOAD), "read broker.xml again", STILL_OUT))
-        for match in filter(self._noted, matches):
-            asked, summary = self._saying(match, self._before(match)), "the rights from before the fence"
-            calls.append(call(view, Goal.RESTORE, match, asked, f"give the roles at {match} {summary}", OTHERWISE))
+            calls.append(call(view, Goal.GRANT, ALL, of_server(RELOAD), "read broker.xml again", STILL_KEPT_OUT))
+        for match in filter(self._has_own_rights, matches):
+            asked, summary = self._set_rights(match, self._rights_before(match)), "the rights from before the fence"
+            calls.append(
+                call(view, Goal.RESTORE, match, asked, f"give the roles at {match} {summary}", OTHER_RIGHTS_IN_FILE)
+            )
         return calls
 
     def holds(self, call: Call) -> bool | None:
@@ -210,37 +221,37 @@ class ListenersAndRoles(Fence):
             return (call.thing in self.contending) is (call.goal is Goal.START)
         if call.goal is not Goal.RESTORE:
             return super().holds(call)
-        wanted = self._saying(call.thing, self.view.grants.get(call.thing, {}))
-        return _by_word(wanted) == _by_word(call.request)
+        wanted = self._set_rights(call.thing, self.view.grants.get(call.thing, {}))
+        return _roles_by_right(wanted) == _roles_by_right(call.request)
 
-    def _before(self, match: str) -> Grants:
+    def _rights_before(self, match: str) -> Grants:
         """Return each role's rights there without the fence, which keeps the clients' rights under other names."""
         grants = self.view.grants.get(match, {})
-        own = {role.removeprefix(ASIDE): may for role, may in grants.items() if role.startswith(ASIDE)}
-        return own | {role: may for role, may in grants.items() if not role.startswith(ASIDE)}
+        own = {role.removeprefix(COPY_PREFIX): may for role, may in grants.items() if role.startswith(COPY_PREFIX)}
+        return own | {role: may for role, may in grants.items() if not role.startswith(COPY_PREFIX)}
 
-    def _noted(self, match: str) -> bool:
-        """Say whether somebody gave a match rights of its own: only a note can give those back. For the match of all
-        addresses, broker.xml is the only other source."""
+    def _has_own_rights(self, match: str) -> bool:
+        """Say whether a match has rights that somebody set: only a copy can restore these. Without such rights, and for
+        the match of all addresses, removing the setting restores those of broker.xml."""
         usual = self.view.usual
-        narrower = usual is not None and match != EVERY and _words(self._before(match)) != _words(usual)
-        noted = any(role.startswith(ASIDE) for role in self.view.grants.get(match, {}))
+        narrower = usual is not None and match != EVERY and _granted(self._rights_before(match)) != _granted(usual)
+        noted = any(role.startswith(COPY_PREFIX) for role in self.view.grants.get(match, {}))
         return noted or (narrower and self.view.lets_in(match))
 
-    def _saying(self, match: str, words: Grants) -> Request:
-        views = any(word in _VIEWS for may in words.values() for word in may)
-        every = (*_WORDS, *(_VIEWS if views else ()))
-        listed = [",".join(role for role, may in words.items() if word in may) for word in every]
+    def _set_rights(self, match: str, rights: Grants) -> Request:
+        views = any(word in _VIEWS for may in rights.values() for word in may)
+        every = (*_RIGHTS, *(_VIEWS if views else ()))
+        listed = [",".join(role for role, may in rights.items() if word in may) for word in every]
         return self.view.requests.of_server(REVOKE_WITH_VIEWS if views else REVOKE, match, *listed)
 
 
-def _words(grants: Grants) -> dict[str, frozenset[str]]:
+def _granted(grants: Grants) -> dict[str, frozenset[str]]:
     return {role: frozenset(may) for role, may in grants.items() if may}
 
 
-def _by_word(asked: Request) -> list[frozenset[str]]:
-    """Return the roles of each right in a request that sets rights, in the order of the rights. Rights that nobody has
-    are left out at the end, because versions differ in how many there are."""
+def _roles_by_right(asked: Request) -> list[frozenset[str]]:
+    """Return the roles of each right in a request that sets rights, in the order of the rights. Trailing rights without
+    a role are left out, because versions differ in how many rights there are."""
     roles = [frozenset(filter(None, str(argument).split(","))) for argument in items(asked, "arguments")[1:]]
     while roles and not roles[-1]:
         roles.pop()
@@ -250,15 +261,15 @@ def _by_word(asked: Request) -> list[frozenset[str]]:
 SESSIONS: Final = "$sys.mqtt.sessions"
 
 
-_ALONE: Final = ("Primary Only", "Live Only")
+_SINGLE_NODE_POLICIES: Final = ("Primary Only", "Live Only")
 CORE: Final = "CORE"
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """`policy` is the broker's HA policy in its own words, None where it tells none. `at` is the address at which its
-    nodes and its cluster come in, as host and port, None without one. `nodes` are the addresses of its other nodes,
-    `cluster` those of the other brokers of its cluster."""
+    """The nodes of one broker. `policy` is its HA policy in its own words, None where it shows none. `at` is the
+    address at which its nodes and its cluster come in, as host and port, None without one. `nodes` are the addresses of
+    its other nodes, `cluster` those of the other brokers of its cluster."""
 
     policy: str | None = None
     shares_store: bool = False
@@ -268,8 +279,8 @@ class Group:
 
     @property
     def has_nodes(self) -> bool:
-        """Say whether another node is there, or may be: where the policy is for several."""
-        return bool(self.nodes) or (self.policy is not None and self.policy not in _ALONE)
+        """Say whether there is another node, or may be one by the policy."""
+        return bool(self.nodes) or (self.policy is not None and self.policy not in _SINGLE_NODE_POLICIES)
 
     @property
     def replicates(self) -> bool:
@@ -281,7 +292,7 @@ class Group:
         return int(port) if port.isdecimal() else None
 
 
-ALONE: Final = Group()
+SINGLE_NODE: Final = Group()
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,7 +314,7 @@ class Coordinator:
 
 
 def of_link_users(view: ArtemisBroker, kept_out: Sequence[str], link: str) -> Iterator[Finding]:
-    """Find that a fence of the roles `kept_out` keeps out users of the peer's link too, or that nobody can tell."""
+    """Report users of the peer's link that a fence of the roles `kept_out` keeps out too, or that this is unknown."""
     roles, ports = ", ".join(kept_out), {listener.port for listener in view.link.listeners} - {None}
     if view.users is None:
         yield found("DR-FENCE-005", broker=view, link=link, roles=roles)
@@ -314,7 +325,7 @@ def of_link_users(view: ArtemisBroker, kept_out: Sequence[str], link: str) -> It
         yield found("DR-FENCE-006", broker=view, users=", ".join(same), link=link, roles=roles)
 
 
-def fenced(view: ArtemisBroker) -> str:
+def fenced_roles(view: ArtemisBroker) -> str:
     return "no lasting fence is set" if view.config.lasting is None else f"roles {', '.join(view.config.lasting.roles)}"
 
 
@@ -327,37 +338,37 @@ def is_since(version: str, least: tuple[int, ...]) -> bool:
     return numbers is not None and (int(numbers[1]), int(numbers[2])) >= least
 
 
-def nodes(bridges: Iterable[Sequence[str]]) -> Sequence[str]:
-    """Return the connectors by which bridges look for their peer, where each bridge goes by connectors alone."""
+def peer_connectors(bridges: Iterable[Sequence[str]]) -> Sequence[str]:
+    """Return the connectors by which bridges connect to their peer, where each bridge has connectors alone."""
     named = [connectors for connectors in bridges if connectors]
     several = [connectors for connectors in named if len(connectors) > 1] or named[:1]
     return [f"connector {name}" for name in dict.fromkeys(chain.from_iterable(several))]
 
 
-def others(remote: Iterable[Connection], peer: Broker | None) -> list[Connection]:
-    """Return the connections that are none of the bridges: bridges speak CORE with one user, and have one connection
-    each. A connection without a session tells nothing yet. More connections of that user than there are bridges may be
-    of the peer's earlier start, which a broker lists for up to a minute."""
-    doing = [connection for connection in remote if connection.has_session]
-    users = Counter(connection.user for connection in doing if connection.protocol == CORE)
+def without_bridges(remote: Iterable[Connection], peer: Broker | None) -> list[Connection]:
+    """Return the connections that do not belong to a bridge. Bridges speak CORE with one user, and have one connection
+    each. A connection without a session is ignored. If that user has more connections than there are bridges, the
+    others may be of the peer's earlier start, which a broker lists for up to a minute."""
+    in_use = [connection for connection in remote if connection.has_session]
+    users = Counter(connection.user for connection in in_use if connection.protocol == CORE)
     bridges = sum(peer.link.links_started.values()) if peer is not None else None
     # The bridges' user has as many connections as there are bridges, or nearly; without that number, it has the most.
     user = min(users, key=lambda user: -users[user] if bridges is None else abs(users[user] - bridges), default=None)
-    return [connection for connection in doing if connection.protocol != CORE or connection.user != user]
+    return [connection for connection in in_use if connection.protocol != CORE or connection.user != user]
 
 
 @dataclass(frozen=True, slots=True)
 class ArtemisBroker(Broker):
     requests_of: ClassVar[type[ArtemisRequests]] = ArtemisRequests
 
-    group: Group = field(default=ALONE, kw_only=True)
+    group: Group = field(default=SINGLE_NODE, kw_only=True)
     coordinators: tuple[Coordinator, ...] = field(default=(), kw_only=True)
 
     @property
     def inner_ports(self) -> frozenset[int]:
         """Return the port that the broker's own connector names, those of the acceptors that the settings name, and
-        those at which brokers of its site were seen to listen to it. Where something translates the connector's
-        address, the connections without a session are those of the nodes of a broker that replicates."""
+        those at which brokers of its site consume its notifications. If none of these ports is an acceptor's (address
+        translation), the connections without a session are taken for those of a replicating node."""
         joined = self.group.has_nodes or self.group.cluster
         named = {acceptor.port for acceptor in self.acceptors if acceptor.name in self.config.cluster}
         ports = {self.group.port if joined else None, *named, *(consumer.port for consumer in self._listening)}
@@ -387,17 +398,17 @@ class ArtemisBroker(Broker):
 
     @property
     def _listening(self) -> Sequence[Consumer]:
-        """Return the brokers of the site that hear of this one's queues: it keeps a queue for each such broker."""
+        """Return the consumers through which other brokers of the site get this broker's notifications."""
         return [
             consumer
             for consumer in self.consumers
-            if consumer.queue.startswith(HEARD_BY) and consumer.queue not in self.business
+            if consumer.queue.startswith(NOTIFICATION_PREFIX) and consumer.queue not in self.business
         ]
 
     @property
     def outside_connections(self) -> Sequence[Connection]:
-        """Return the connections but for those within the site: CORE connections at the inner ports that have no
-        session, as replication and the listing of nodes have none, or that consume what a broker of the site does."""
+        """Return the connections from outside the site. Those within it are CORE connections at the inner ports,
+        without a session (replication, discovery of nodes) or with a consumer of notifications."""
         inner_ports, business = self.inner_ports, self.business
         listening = {consumer.remote for consumer in self._listening}
         working = {consumer.remote for consumer in self.consumers if consumer.queue in business}
@@ -410,7 +421,7 @@ class ArtemisBroker(Broker):
 
     @property
     def unnamed(self) -> Sequence[Node]:
-        """Return the unnamed nodes. A listing tells no names: as many as are named are taken for the named ones."""
+        """Return the unnamed nodes. A listing has no names: as many nodes as have a name are taken for those."""
         group, named = self.group, max(0, len(self.nodes) - 1)
         if group.nodes:
             return [Node(self.site, self.pair, at, "by its listing of the cluster") for at in group.nodes[named:]]

@@ -13,7 +13,7 @@ from dr_ctl.core.notation import duration, if_known
 from dr_ctl.engine.operations import FAILBACK
 from dr_ctl.engine.plan import Spec
 from dr_ctl.engine.ports import Move
-from dr_ctl.topologies.artemis.broker import ASIDE, fenced, lock_states, of_link_users
+from dr_ctl.topologies.artemis.broker import COPY_PREFIX, fenced_roles, lock_states, of_link_users
 from dr_ctl.topologies.bridges.view import COMPARED, ORIGIN, BrokerView, Flow
 from dr_ctl.topologies.common import reasons
 from dr_ctl.topologies.common.checks import Case, Checks, Named, of_listeners, of_pair, of_queues
@@ -223,7 +223,9 @@ def _refused(view: BrokerView, peer: BrokerView) -> Iterator[Finding]:
     """Find a role that may not send to one address: the peer then refuses its bridge, which stops all bridges."""
     clients = peer.config.lasting.roles if peer.config.lasting is not None else ()
     senders = {
-        unit: {role for role, words in peer.grants[unit].items() if "send" in words and not role.startswith(ASIDE)}
+        unit: {
+            role for role, words in peer.grants[unit].items() if "send" in words and not role.startswith(COPY_PREFIX)
+        }
         for unit in sorted({flow.unit for flow in view.carrying} & peer.grants.keys())
     }
     counts = Counter(role for roles in senders.values() for role in roles.difference(clients))
@@ -278,9 +280,9 @@ BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
     Named("DR-BRIDGE-019", lambda view: f"{sum(map(view.uncopied, view.carrying))} message(s) found no buffer"),
     Named("DR-BRIDGE-007", _bridges),
     Named("DR-BRIDGE-015", lambda view: f"{len(view.forwarded)} queue(s) counted"),
-    Named("DR-BRIDGE-009", fenced),
-    Named("DR-FENCE-005", fenced),
-    Named("DR-FENCE-006", fenced),
+    Named("DR-BRIDGE-009", fenced_roles),
+    Named("DR-FENCE-005", fenced_roles),
+    Named("DR-FENCE-006", fenced_roles),
 )
 BY_PAIR: Final[Sequence[Named[BrokerView]]] = (
     Named("DR-BRIDGE-008", _bridges),

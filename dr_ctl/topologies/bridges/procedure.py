@@ -355,15 +355,15 @@ class UnitsDirection(Direction[BrokerView]):
         super().__init__(*ends)
         self._chosen, self._ids, self._messages, self._accepted = chosen, ids or Barrier(), messages, accepted
 
-    def left(self, view: BrokerView, peer: BrokerView) -> int | None:
+    def remaining(self, view: BrokerView, peer: BrokerView) -> int | None:
         flows = [flow for flow in view.flows if self._chosen(flow.unit)]
         to_ship = [flow.to_ship_now(self._accepted) for flow in flows]
         if self._messages is not None:
             buffers = [flow.buffer for flow in flows if flow.buffer is not None]
-            to_ship = [self._messages.left(view, buffers) if len(buffers) == len(flows) else None]
+            to_ship = [self._messages.remaining(view, buffers) if len(buffers) == len(flows) else None]
         return total((*to_ship, ids_left(self._ids, view, peer)))
 
-    def why(self, view: BrokerView, peer: BrokerView) -> list[str]:
+    def reasons(self, view: BrokerView, peer: BrokerView) -> list[str]:
         carrying = view.carrying_among(self._chosen)
         reasons = [
             f"the bridge of {flow.unit} at {view.site} is not connected" for flow in carrying if not flow.attached

@@ -366,7 +366,7 @@ def _with_what_is_forwarded(observer: Observer, observe: Callable[[], Snapshot[B
             return view
         return replace(view, unannounced=unannounced(reader, view, session.ids, session.id_header))
 
-    return snapshot.changed(read)
+    return snapshot.map_brokers(read)
 
 
 def with_idle(sites: Mapping[str, Mapping[str, BrokerView | snapshot.Silent]]) -> BridgesSnapshot:
@@ -377,7 +377,7 @@ def with_idle(sites: Mapping[str, Mapping[str, BrokerView | snapshot.Silent]]) -
         idle = [unit for unit in view.units if view.is_idle(unit, peer)] if peer is not None else ()
         return replace(view, idle=frozenset(idle))
 
-    return both.changed(marked)
+    return both.map_brokers(marked)
 
 
 READS: Final = observer.Reads(Session.each, with_idle, observed=_with_what_is_forwarded, moves_parts=True)

@@ -142,7 +142,7 @@ def ids_left(barrier: Barrier, view: BrokerView, peer: BrokerView) -> int | None
     """Count the ids of the barrier that are not applied at the peer, or None if not known. The buffer of the ids never
     empties while other queues work, and ids keep their order on the way."""
     buffer = view.ids.buffer if view.ids is not None else None
-    return barrier.left(view, [buffer], peer, peer.arrived) if buffer is not None and peer.arrived else None
+    return barrier.remaining(view, [buffer], peer, peer.arrived) if buffer is not None and peer.arrived else None
 
 
 class BridgesGate(Gate[BrokerView]):

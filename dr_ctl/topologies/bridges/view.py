@@ -12,7 +12,13 @@ from dr_ctl.core.model import Json, Role, by_key, total
 from dr_ctl.core.notation import duration
 from dr_ctl.engine.plan import Call, Goal
 from dr_ctl.rpo.history.row import Row
-from dr_ctl.topologies.artemis.broker import ArtemisBroker, ArtemisRequests, ListenersAndRoles, nodes, others
+from dr_ctl.topologies.artemis.broker import (
+    ArtemisBroker,
+    ArtemisRequests,
+    ListenersAndRoles,
+    peer_connectors,
+    without_bridges,
+)
 from dr_ctl.topologies.common.calls import Request
 from dr_ctl.topologies.common.snapshot import paused_by_runs
 from dr_ctl.topologies.common.view import Acceptor, Connection, Link, Queue, ReplicationScope, Residue, count_text
@@ -75,7 +81,9 @@ class BridgesLink(Link["BrokerView"]):
         bridges = [bridge for flow in view.carrying for bridge in flow.bridges]
         self.listeners = self.only_listener(lambda acceptor: "CORE" in acceptor.protocols)
         self.links_started = {bridge.name: bridge.started for bridge in bridges}
-        self.peer_nodes = nodes(bridge.connectors for bridge in bridges if len(bridge.connectors) > 1 or not bridge.ha)
+        self.peer_nodes = peer_connectors(
+            bridge.connectors for bridge in bridges if len(bridge.connectors) > 1 or not bridge.ha
+        )
         if view.flows:
             self.attached = all(flow.attached for flow in view.carrying)
             self.to_ship = total(flow.to_ship for flow in view.flows)
@@ -87,7 +95,7 @@ class BridgesLink(Link["BrokerView"]):
             self.unapplied = total(queue.known_depth for queue in view.arrived)
 
     def foreign_connections(self, peer: BrokerView | None) -> list[Connection]:
-        return others(self.connections_at_listeners(), peer)
+        return without_bridges(self.connections_at_listeners(), peer)
 
     def carries(self, queue: str) -> ReplicationScope:
         """A copy stays until it is trimmed: ids tell which messages are processed, and consumers send these."""

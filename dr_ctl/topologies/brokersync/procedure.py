@@ -360,10 +360,10 @@ class Copies(Direction[BrokerView]):
         self._restarted = 0
         self._again_at = context.monotonic() + timeouts.link_lost_s
 
-    def left(self, view: BrokerView, _peer: BrokerView) -> int | None:
+    def remaining(self, view: BrokerView, _peer: BrokerView) -> int | None:
         return view.link.to_ship
 
-    def why(self, view: BrokerView, _peer: BrokerView) -> list[str]:
+    def reasons(self, view: BrokerView, _peer: BrokerView) -> list[str]:
         ships = view.link.attached or not view.copy_queues
         return [] if ships else [f"the network connector of {view.site} is not connected"]
 

@@ -1,5 +1,5 @@
-"""This module makes the calls of a step, each with a text and a request, and says which of their effects were seen. It
-also names dr-ctl's own documents and queues on a broker, and keeps debts as such documents. Pure."""
+"""Makes the calls of a step, each with a text and a request, and finds out which of their effects were seen. It also
+names dr-ctl's own documents and queues on a broker, and keeps debts as such documents. Pure."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from dr_ctl.engine.plan import Call, Goal
 from dr_ctl.engine.ports import Failed
 
 OWN: Final = "dr-ctl."
-ANY_ADDRESS: Final = f"{OWN}any"  # nobody has this address: rights of a role here are its rights by default
+ANY_ADDRESS: Final = f"{OWN}any"  # an address that does not exist: a role's rights there are its default rights
 _DIGITS: Final = 15  # digits of a document's number: dr-ctl never wrote a longer one
 OUTFLOW_PREFIX: Final = "$ACTIVEMQ_ARTEMIS_MIRROR_"
 CLUSTER_PREFIX: Final = "$.artemis.internal.sf."
-HEARD_BY: Final = "notif."
-"""A broker's queues of this prefix tell another broker of its cluster what queues it has."""
+NOTIFICATION_PREFIX: Final = "notif."
+"""The prefix of a broker's queues from which other brokers of its cluster get its notifications."""
 # Only documents have these words in their names; queues of messages that dr-ctl keeps aside do not.
 DOCUMENT: Final = re.compile(r"dr-ctl\.(lock|debt|receipt)\.")
 QUARANTINE_PREFIX: Final = f"{OWN}quarantine."
@@ -35,7 +35,8 @@ MQTT_RETAINED: Final = "$sys.mqtt.retain."
 """The prefix of queues with retained messages of MQTT: no broker calls them internal, and nobody consumes from them."""
 # Brokers keep these names for themselves. A broker says which queues are internal only since version 2.34.
 BROKERS: Final = (
-    "activemq.management", "activemq.notifications", HEARD_BY, "$.artemis.", "$sys.mqtt.sessions", OUTFLOW_PREFIX,
+    "activemq.management", "activemq.notifications", NOTIFICATION_PREFIX, "$.artemis.", "$sys.mqtt.sessions",
+    OUTFLOW_PREFIX,
 )  # fmt: skip
 
 
@@ -44,7 +45,8 @@ def quarantine_queue(site: str, queue: str) -> str:
 
 
 def numbered(documents: Mapping[str, str], kind: str) -> list[tuple[int, str]]:
-    """Documents of one kind, by number. The site in the name is what other settings may call this one."""
+    """Return the documents of one kind, by number. The site in a name is ignored: other settings may call it
+    otherwise."""
     name = re.compile(rf"dr-ctl\.{re.escape(kind)}\.[^.]+\.(\d{{1,{_DIGITS}}})")
     matches = [(name.fullmatch(document), text) for document, text in documents.items()]
     return sorted((int(match[1]), text) for match, text in matches if match is not None)

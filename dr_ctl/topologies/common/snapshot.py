@@ -39,8 +39,8 @@ from dr_ctl.topologies.topology import (
 @dataclass(frozen=True, slots=True)
 class Silent:
     """A broker that did not answer as asked, and its error. `nodes` are the nodes of a broker that has several,
-    `left_s` is how long one may still take to be active, and `unnamed` are nodes that only others tell of. `signs` show
-    that the broker lives all the same, `taken` that something takes connections where it may be."""
+    `left_s` is how long one may still need to become active, and `unnamed` are nodes that only other brokers show.
+    `signs` show that the broker lives all the same, `open_ports` that a port of it accepts connections."""
 
     pair: str
     site: str
@@ -72,7 +72,7 @@ class Snapshot(Generic[V_co]):
     apart; `before` is the first of the two. `workloads` are those beside the brokers."""
 
     kept_aside: ClassVar[str] = "DR-RECONCILE-003"
-    """The finding that says what to do with messages that a return took out; a reading fills in the site."""
+    """The id of the finding on messages that a reinstatement moved aside."""
 
     sites: Mapping[str, Mapping[str, V_co | Silent]]
     traffic: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -82,16 +82,18 @@ class Snapshot(Generic[V_co]):
 
     @property
     def roles(self) -> Mapping[str, Role]:
-        return {site: _together([broker.role for broker in brokers.values()]) for site, brokers in self.sites.items()}
+        return {
+            site: _role_of_site([broker.role for broker in brokers.values()]) for site, brokers in self.sites.items()
+        }
 
     @property
     def one_store(self) -> bool:
-        """Say whether nothing is lost with a site, whatever becomes of it."""
+        """Say whether both sites use one store, so that no message is lost with a site."""
         return False
 
     @property
     def debts(self) -> Sequence[Debt]:
-        """Return the debts. The present reading says too whether a quarantine is lasting."""
+        """Return the debts. A quarantine by rights, as read now, is lasting too."""
         return [
             replace(debt, lasting=debt.lasting or bool(view.link.rights_revoked))
             if debt.kind is DebtKind.QUARANTINE
@@ -162,7 +164,7 @@ class Snapshot(Generic[V_co]):
             if one is not None and other is not None:
                 yield one, other
 
-    def changed(self, change: Callable[[V_co], Any]) -> Self:
+    def map_brokers(self, change: Callable[[V_co], Any]) -> Self:
         sites = {
             site: {pair: broker if isinstance(broker, Silent) else change(broker) for pair, broker in brokers.items()}
             for site, brokers in self.sites.items()
@@ -189,7 +191,7 @@ class Snapshot(Generic[V_co]):
         return [view.link.to_snapshot(self._before(view), self.took_s) for view in self._all()]
 
     def rows(self, at: datetime) -> Sequence[Row]:
-        """Return the history of this reading, as of that moment."""
+        """Return the rows of this reading for the history, with that time."""
         rows: list[Row] = []
         for view in self._all():
             rows += view.link.rows(self.peer(view), at)
@@ -201,7 +203,7 @@ class Snapshot(Generic[V_co]):
         ]
 
     def _unnamed_now(self) -> Iterator[Node]:
-        """Yield the unnamed nodes that this reading shows, without those that the history tells of."""
+        """Yield the unnamed nodes that this reading shows, without those known from the history."""
         for site, brokers in self.sites.items():
             for pair, broker in brokers.items():
                 peer = self.peer(broker)
@@ -226,12 +228,12 @@ class Snapshot(Generic[V_co]):
         return Residue.sum_of(known).figures() if len(known) == len(self.sites[site]) else {}
 
     def findings(self) -> Sequence[Finding]:
-        findings = [*twice(self.workloads)]
+        findings = [*singletons_at_both(self.workloads)]
         for workload in self.workloads:
             findings += (
                 (unread(workload, Severity.WARNING),) if workload.runs is None else misplaced(workload, self.roles)
             )
-        return [*findings, *self._let_in(), *self._of_brokers(), *self._beside()]
+        return [*findings, *self._ended_quarantines(), *self._of_brokers(), *self._of_nodes()]
 
     def fence_strength(self, site: str) -> FenceStrength | None:
         """Say how long a fence of that site holds: now, or also after a restart of its brokers."""
@@ -250,7 +252,7 @@ class Snapshot(Generic[V_co]):
         return replace(self, sites={**self.sites, site: brokers}, traffic={}, before=None, workloads=workloads)
 
     def _before(self, view: Broker | Silent) -> Broker | None:
-        """Return the broker by the first of two readings, unless it was started anew since."""
+        """Return the broker by the first of two readings, unless it was restarted since."""
         if self.before is None or isinstance(view, Silent):
             return None
         was = self.before.view(view.site, view.pair)
@@ -263,7 +265,7 @@ class Snapshot(Generic[V_co]):
         """Return the other broker of a pair, which is of the same kind, or None where it did not answer."""
         return next(self.view(site, view.pair) for site in self.sites if site != view.site)
 
-    def _let_in(self) -> Iterator[Finding]:
+    def _ended_quarantines(self) -> Iterator[Finding]:
         """Find quarantines that a restart or a takeover has ended."""
         for debt in self.debts:
             if debt.kept_at not in self.sites:
@@ -278,7 +280,7 @@ class Snapshot(Generic[V_co]):
                 key = "DR-RETURN-004.serving" if self.roles[debt.kept_at] is Role.SERVING else "DR-RETURN-004"
                 yield found(key, listeners=", ".join(listeners), kept_at=debt.kept_at, lost_site=debt.lost_site)
 
-    def _beside(self) -> Iterator[Finding]:
+    def _of_nodes(self) -> Iterator[Finding]:
         for site, brokers in self.sites.items():
             for broker in brokers.values():
                 if not isinstance(broker, Silent):
@@ -335,7 +337,7 @@ def _traffic(view: Broker, before: Broker, took_s: float) -> tuple[float, float]
     return came / took_s, went / took_s
 
 
-def _together(roles: Sequence[Role]) -> Role:
+def _role_of_site(roles: Sequence[Role]) -> Role:
     """Derive a site's role from its brokers': a serving broker makes the site serving; otherwise all must agree, or the
     role is unknown. A site with closed brokers and one that is down is down: it cannot take over and lets nobody in."""
     if Role.SERVING in roles:
@@ -347,7 +349,7 @@ def _together(roles: Sequence[Role]) -> Role:
     return Role.SICK if Role.SICK in roles else Role.UNKNOWN
 
 
-def twice(workloads: Sequence[WorkloadSnapshot], severity: Severity = Severity.ERROR) -> Iterator[Finding]:
+def singletons_at_both(workloads: Sequence[WorkloadSnapshot], severity: Severity = Severity.ERROR) -> Iterator[Finding]:
     where = by_key((workload.name, workload.site) for workload in workloads if workload.singleton and workload.runs)
     for name, sites in where.items():
         if len(sites) > 1:
@@ -359,8 +361,8 @@ def unread(workload: WorkloadSnapshot, severity: Severity) -> Finding:
 
 
 def misplaced(workload: WorkloadSnapshot, roles: Mapping[str, Role]) -> Iterator[Finding]:
-    """Say that a workload runs where no site serves, or does not run where all clients are. A workload for a site
-    that serves alone runs in between, and both sites may see its effect."""
+    """Report a workload that runs at a site that does not serve, or is stopped at the one that does. A workload with
+    `alone` may run at either."""
     serving = [site for site, role in roles.items() if role is Role.SERVING]
     if workload.alone or len(serving) != 1:
         return
@@ -386,7 +388,7 @@ def baseline(snapshot: Snapshot[Broker]) -> Mapping[str, Json]:
 
 
 def started_since(move: Move, view: Broker) -> bool:
-    """Say whether a broker was started anew since the run began, as far as that is known."""
+    """Say whether a broker was restarted since the run began, as far as that is known."""
     return not same_start(before(move, view).get(START, view.start), view.start)
 
 

@@ -65,11 +65,12 @@ class Listeners:
         return findings
 
     def await_closed(
-        self, site: str, context: StepContext, within_s: float, again: Callable[[Sequence[Broker]], object]
+        self, site: str, context: StepContext, within_s: float, close: Callable[[Sequence[Broker]], object]
     ) -> Outcome:
-        """Wait until all flags say closed and no test login works where one did; `again` closes by readings."""
+        """Wait until all flags say closed, and no test login works where one did before. `close` is called with each
+        reading to close what is open."""
         sessions = self._observer.at(site)
-        # A client that is let in shows an open listener, whether one was greeted there before or not.
+        # A test login that works shows an open listener, even where none has worked before.
         probed = [session for session in sessions if session in self.logged_in or session.fenced_by_listener]
 
         def read() -> tuple[Sequence[Broker], str | None]:
@@ -81,7 +82,7 @@ class Listeners:
             if self.accept_client(probed):
                 return views, "a client is still let in"
             beside = list[str]()
-            for view in views:  # by what was last seen of the peer
+            for view in views:  # the peer by its newest reading
                 peer = next(at[view.pair].newest for name, at in self._observer.brokers.items() if name != site)
                 beside += view.fence.clients_elsewhere()
                 beside += view.fence.clients_at_link(peer[1] if peer is not None else None)
@@ -93,7 +94,7 @@ class Listeners:
             holds=lambda now: now[1] is None,
             within_s=within_s,
             poll_s=poll_s,
-            meanwhile=lambda now: again(now[0]),
+            meanwhile=lambda now: close(now[0]),
         ).reading
         if why is not None:
             return Failed(f"{site}: {why}")
@@ -172,9 +173,9 @@ class Listeners:
             return f"effect not seen: {brief(left)}"
         sessions = [session for session in self._observer.at(site) if session.pair in pairs]
         for session, result in self.login_results(sessions).items():
-            # Nobody at the port contradicts the flag, whoever asks; any other no counts only where a yes was heard.
-            heard = session in self.logged_in
-            if isinstance(result, Closed) or (heard and isinstance(result, Silent | LoginDenied)):
+            # A closed port contradicts the flag in any case; another failure only where a login has worked before.
+            worked_before = session in self.logged_in
+            if isinstance(result, Closed) or (worked_before and isinstance(result, Silent | LoginDenied)):
                 return f"no client is let in: {result.because}"
         return None
 
@@ -183,7 +184,7 @@ MAX_AT_ONCE: Final = 8
 # A POST has one time limit for all its calls, and a broker may sync its journal for each of them.
 MAX_IN_A_POST: Final = 500
 ROLES: Final = (Goal.GRANT, Goal.RESTORE)
-WAYS_IN: Final = (Goal.START, Goal.OPEN)
+OPENING: Final = (Goal.START, Goal.OPEN)
 
 
 class Sender:
@@ -220,8 +221,8 @@ class Sender:
         pausing = [name for call in calls if call.goal is Goal.PAUSE for name in queues_of(call, view)]
         return self._lease.paused(site, pair, pausing) if pausing else None
 
-    def paused_too(self, site: str, pair: str, names: Collection[str]) -> str | None:
-        """Note in the lock which unknown queues a call for many queues has paused; say why that cannot be done."""
+    def note_paused(self, site: str, pair: str, names: Collection[str]) -> str | None:
+        """Note in the lock the new queues that a call for many queues has paused; return why that failed, or None."""
         return self._lease.paused(site, pair, names) if self._lease is not None else None
 
     def _post(self, calls: Sequence[Call]) -> list[Outcome]:
@@ -258,7 +259,7 @@ class StepFailed(Exception):
 def must_be_none(
     left: Collection[object], what: str, outcomes: Sequence[Outcome], they: str = "they are still there"
 ) -> None:
-    """End the step where a change left messages: by a broker's words, or by what is seen. Raises `StepFailed`."""
+    """Raise `StepFailed` if a change left messages, with the broker's error, or else with `they` as the reason."""
     if left:
         why = next((outcome.text for outcome in outcomes if not isinstance(outcome, Done)), they)
         raise StepFailed(Failed(f"{len(left)} {what}: {why}"))
@@ -266,11 +267,11 @@ def must_be_none(
 
 class Tools(Generic[V_co]):
     """An instance serves one command. `activation_sent` is True once a call that opens the target has gone out,
-    `may_serve` once such a call may have had an effect, `cut_off` where a hook was to cut the lost site off.
-    `no_takeover_at_s` is the last moment at which no other node was known to have taken over. `opening_s` is how long a
-    broker that was told to let clients in may keep them waiting, `link_connects_s` how long a link may need to connect.
-    `not_redelivered` names the messages that do not come again when the clients that hold them are cut. `by_console`
-    says how a person opens a site in its console."""
+    `may_serve` once such a call may have had an effect, `cut_off` if a hook has the task to cut the lost site off.
+    `no_takeover_at_s` is the last moment without a known takeover. `opening_s` is how long a broker may take to let
+    clients in after the call, `link_connects_s` how long a link may need to connect. `not_redelivered` names the
+    messages that are not redelivered when the clients that hold them are cut. `by_console` says how a person opens a
+    site in its console."""
 
     by_console = "start its clients' connectors"
     opening_s = 0.0
@@ -305,7 +306,7 @@ class Tools(Generic[V_co]):
         return AtBroker.of(self.rules, move, view)
 
     def needed(self, wanted: Wants, move: Move) -> tuple[list[Call], list[str]]:
-        """Return the calls that these states still need, and the starts of the brokers read. Raises `BrokerError`."""
+        """Return the calls that these states still need, and the start id of each broker read. Raises `BrokerError`."""
         views = {name: self.observer.read_at(name) for name in dict.fromkeys(site(move) for _, site in wanted)}
         calls = [
             call
@@ -333,8 +334,8 @@ class Tools(Generic[V_co]):
         return calls
 
     def shut_again(self, move: Move, context: StepContext, *sites: str) -> bool:
-        """Close, and prove it, what another node's broker.xml opened when the node became active; say whether anything
-        was. A target, or a site that no move is about, stays open where it was open before. Raises `BrokerError`."""
+        """Close, proven, what another node opened by its broker.xml when it became active; return whether it opened
+        any. A target, and a site outside the move, stays open if it was open before. Raises `BrokerError`."""
         opened = [
             view
             for site in sites
@@ -376,30 +377,30 @@ class Tools(Generic[V_co]):
     def grant_roles(self, calls: Sequence[Call], views: Sequence[V_co], context: StepContext) -> None:
         """Give the clients' roles back what a lasting fence took, where `views` has them kept out; broker.xml is read
         again in the same request where nothing less lets them in. The caller has to look at the effect."""
-        gives = [call for call in calls if _gives(call) and not holds(call, views)]
+        grants = [call for call in calls if _is_grant(call) and not holds(call, views)]
         reload = {(view.site, view.pair) for view in views if view.fence.needs_reload}
-        again = reload & {(call.site, call.unit) for call in gives}
-        due = [call for call in calls if call in gives or (_reads(call) and (call.site, call.unit) in again)]
+        again = reload & {(call.site, call.unit) for call in grants}
+        due = [call for call in calls if call in grants or (_is_reload(call) and (call.site, call.unit) in again)]
         self.change(due, context)
 
     def admit(self, site: str, calls: Sequence[Call], context: StepContext, *, again: bool = False) -> str | None:
         """Give the clients' roles back what a lasting fence took. Broker.xml is read again only where the roles are
         still kept out, and a match with rights of its own gets these back where the file has others. Return why clients
         are still kept out, or None where they are let in. `again` makes a call that did nothing once more."""
-        gives = [call for call in calls if _gives(call)]
+        grants = [call for call in calls if _is_grant(call)]
         restores = [call for call in calls if call.goal is Goal.RESTORE]
-        missing = self._missing(gives, site)
+        missing = self._missing(grants, site)
         for _ in range(2 if again else 1):
             if missing:
                 self.change(missing, context)
-                missing = self._missing(gives, site)
+                missing = self._missing(grants, site)
         if missing:
             units = {call.unit for call in missing}
-            self.change([call for call in calls if _reads(call) and call.unit in units], context)
-            missing = self._missing(gives, site)
+            self.change([call for call in calls if _is_reload(call) and call.unit in units], context)
+            missing = self._missing(grants, site)
         if restores and (lacking := self._missing(restores, site)):
             self.change(lacking, context)
-            missing = self._missing([*gives, *restores], site)
+            missing = self._missing([*grants, *restores], site)
         return f"{site}: effect not seen: {brief([call.summary for call in missing])}" if missing else None
 
     def _missing(self, calls: Sequence[Call], site: str) -> list[Call]:
@@ -410,7 +411,7 @@ class Tools(Generic[V_co]):
         """Let clients in by these calls, their listeners last; return why clients are not let in, or None."""
         if (why := self.admit(site, [call for call in calls if call.goal in ROLES], context)) is not None:
             return why
-        opens = [call for call in calls if call.goal in WAYS_IN]
+        opens = [call for call in calls if call.goal in OPENING]
         self.change(opens, context)
         by_lock = any(call.goal is Goal.START for call in opens)  # an acceptor of a lock opens once the lock is held
         return context.until(
@@ -425,9 +426,9 @@ class Tools(Generic[V_co]):
         return [view.pair] if view.open else []
 
 
-def _gives(call: Call) -> bool:
+def _is_grant(call: Call) -> bool:
     return call.goal is Goal.GRANT and call.thing != ALL
 
 
-def _reads(call: Call) -> bool:
+def _is_reload(call: Call) -> bool:
     return call.goal is Goal.GRANT and call.thing == ALL

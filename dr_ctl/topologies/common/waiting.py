@@ -1,4 +1,4 @@
-"""A wait lasts until little or nothing is under way between the sites; a link that is stopped or hangs is started."""
+"""Waits until few or no messages are under way between the sites. Links that are stopped or hang are restarted."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -22,18 +22,18 @@ Readings = Mapping[tuple[str, str], R | BrokerError]
 
 
 class Barrier:
-    """A barrier tells whether the messages that lay in queues of a broker when it began have left them and, where they
-    arrive at a peer that applies them, are applied. Later messages do not count. The barrier goes by counters, because
-    under load no queue is ever seen empty. A broker's restart begins it anew."""
+    """Decides whether the messages that were in some queues at the beginning have left them and, at a peer that applies
+    them, are applied. Later messages do not count. It uses counters, because under load no queue is ever seen empty. A
+    restart of a broker sets it back to the beginning."""
 
     def __init__(self) -> None:
         self._starts: tuple[str, ...] = ()
         self._goals: dict[str, int] = {}
 
-    def left(
+    def remaining(
         self, view: Broker, queues: Sequence[Queue], peer: Broker | None = None, arrived: Sequence[Queue] = ()
     ) -> int | None:
-        """Count these messages that are left; return None where the counters do not tell."""
+        """Count the remaining ones of these messages; return None if the counters are unknown."""
         starts = tuple(broker.start for broker in (view, peer) if broker is not None)
         if self._starts != starts:
             self._starts, self._goals = starts, {}
@@ -49,7 +49,7 @@ class Barrier:
 
 
 class Direction(ABC, Generic[R]):
-    """A direction of the replication: `left` counts the messages still under way, `why` says why the wait goes on."""
+    """A direction of the replication: `remaining` counts the messages under way, `reasons` say why the wait goes on."""
 
     repairing = ""
     """The text on what the repairs do, for people."""
@@ -60,9 +60,9 @@ class Direction(ABC, Generic[R]):
         self.local, self.remote = local, peer
 
     @abstractmethod
-    def left(self, view: R, peer: R) -> int | None: ...
+    def remaining(self, view: R, peer: R) -> int | None: ...
 
-    def why(self, _view: R, _peer: R) -> list[str]:
+    def reasons(self, _view: R, _peer: R) -> list[str]:
         return []
 
     def repair_calls(self, _view: R, _peer: R | BrokerError) -> list[Call]:
@@ -71,7 +71,7 @@ class Direction(ABC, Generic[R]):
 
 @dataclass(frozen=True, slots=True)
 class _Reading(Generic[R]):
-    """A reading of all directions: the number that is left, the reasons for it, and what makes the wait pointless."""
+    """A reading of all directions: the remaining number, the reasons for it, and what makes the wait pointless."""
 
     readings: Readings[R]
     left: int | None
@@ -81,9 +81,9 @@ class _Reading(Generic[R]):
 
 @dataclass
 class Wait(Generic[R]):
-    """A wait for several directions at once. `subject` says what for, `small` how much may be left, `counts` what is
-    counted. With `falls_only` only a smaller count is progress, because clients add to it all the time; else any change
-    is. A broker is given `timeout_s` for its answer, and longer after each answer that took longer."""
+    """A wait for several directions at once. `subject` names what is awaited, `small` is how much may remain, `counts`
+    names what is counted. With `falls_only` only a smaller count is progress, because clients add messages; else any
+    change is. A broker has `timeout_s` to answer, and twice as long after each time that it did not."""
 
     tools: Tools[Any]
     directions: Sequence[Direction[R]]
@@ -113,8 +113,8 @@ class Wait(Generic[R]):
         opened: Callable[[R], Sequence[str]] = lambda _: (),
         stable_for: int = 2,
     ) -> Failed | None:
-        """Poll until at most `small` is left, `stable_for` times in a row. Return a refusal if the step's limits are
-        over, and at once where clients are let in by what is `opened`."""
+        """Poll until at most `small` remain, `stable_for` times in a row. Return a failure when the step's limits are
+        over, and at once if `opened` names listeners that let clients in."""
         within_s, stall_s = limits.get("within"), limits.get("stall", limits.get("within", 0.0))
         waited = self.context.until(
             lambda: self.read(opened),
@@ -131,7 +131,8 @@ class Wait(Generic[R]):
         return now.broken or self._late(now.left, now.why, stall_s)
 
     def caught_up(self, limits: Mapping[str, float], grow: str, left: str) -> Outcome:
-        """Wait until so little is `left` that a drain is short; tell what `grow` where clients outrun the link."""
+        """Wait until so few remain that a drain is short; say what grows (`grow`) if clients are faster than the
+        link."""
         failed = self.until(self.tools.timeouts.link_poll_s, limits)
         if failed is None:
             return Done(f"{if_known(self.last)} {left}", {"under_way": self.last, "started": self.repairs})
@@ -172,8 +173,8 @@ class Wait(Generic[R]):
             named = f"{local.pair}: " if several else ""
             view, peer = readings[local.site, local.pair], readings[remote.site, remote.pair]
             if not isinstance(view, BrokerError) and not isinstance(peer, BrokerError):
-                left.append(direction.left(view, peer))
-                why += [f"{named}{reason}" for reason in direction.why(view, peer)]
+                left.append(direction.remaining(view, peer))
+                why += [f"{named}{reason}" for reason in direction.reasons(view, peer)]
             else:
                 left.append(None)
                 silent = [(at.site, answer) for at, answer in ((local, view), (remote, peer))]
@@ -209,15 +210,16 @@ def attached(
     move: Move,
     context: StepContext,
     link: str,
-    away: Callable[[], Mapping[str, str]],
+    detached: Callable[[], Mapping[str, str]],
 ) -> Outcome:
-    """Wait until no link of the source is `away`, which maps a link's name to the reason, if that is seen."""
+    """Wait until all links of the source are attached. `detached` maps the others' names to the reason, if it is
+    seen."""
 
     def why(names: Mapping[str, str]) -> str:
         return brief([reason for reason in names.values() if reason])
 
     waited = context.until(
-        away,
+        detached,
         holds=lambda names: not names,
         within_s=step.limits["within"],
         poll_s=tools.timeouts.link_poll_s,

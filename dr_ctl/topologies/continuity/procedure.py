@@ -67,10 +67,10 @@ class _WhileServing(BothWays):
         # For each queue: its staged and confirmed messages, when these changed last, and what it was given by then.
         self._since: dict[str, tuple[tuple[int, int], float, int]] = {}
 
-    def why(self, source: SiteView, target: SiteView) -> list[str]:
+    def reasons(self, source: SiteView, target: SiteView) -> list[str]:
         reasons = [*self._why_delivering(source, target)]
         reasons += [f"a bridge of {view.site} is not connected" for view in (source, target) if not view.link.attached]
-        if self.left(source, target) is None:
+        if self.remaining(source, target) is None:
             reasons.append("what is under way was not read: the continuity plugin has not started")
         return reasons
 
@@ -202,10 +202,10 @@ class _BehindFence(BothWays):
         self._same = False  # the last comparison left nothing to remove, and nothing was on its way since
         self._removals: list[Call] = []
 
-    def left(self, source: SiteView, target: SiteView) -> int | None:
-        return total((super().left(source, target), *(flow.staging.scheduled for flow in target.flows)))
+    def remaining(self, source: SiteView, target: SiteView) -> int | None:
+        return total((super().remaining(source, target), *(flow.staging.scheduled for flow in target.flows)))
 
-    def why(self, source: SiteView, target: SiteView) -> list[str]:
+    def reasons(self, source: SiteView, target: SiteView) -> list[str]:
         self._note_begun(source, target)
         views = (source, target)
         reasons = [reason for view in views for reason in view.link.unsettled()]

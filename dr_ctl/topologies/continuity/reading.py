@@ -313,7 +313,7 @@ def _with(snapshot: ContinuitySnapshot, views: Views) -> ContinuitySnapshot:
         fields = ("to_compare", "compared", "left_out", "uncopied", "held", "without_id")
         return replace(view, **{name: getattr(then, name) for name in fields})
 
-    return snapshot.changed(compared)
+    return snapshot.map_brokers(compared)
 
 
 class _Compares(observer.Supplement[SiteView]):

@@ -223,13 +223,13 @@ class _Residue(Direction[SiteView]):
         self._bridges = [call for call in stops if call.unit == self.local.pair]
         self._holds: list[Call] = []
 
-    def left(self, serving: SiteView, returned: SiteView) -> int | None:
+    def remaining(self, serving: SiteView, returned: SiteView) -> int | None:
         if not self._acks:
             return returned.link.messages
         scheduled = sum(flow.staging.scheduled for flow in serving.flows)
         return total((returned.link.to_ship, serving.link.unapplied, scheduled))
 
-    def why(self, serving: SiteView, returned: SiteView) -> list[str]:
+    def reasons(self, serving: SiteView, returned: SiteView) -> list[str]:
         if gone := [call.thing for call in self._bridges if serving.gone_with_its_queue(call)]:
             text = f"a queue was deleted at {serving.site} meanwhile, with all that carries it: {brief(gone)}"
             self.refused = Failed(text)

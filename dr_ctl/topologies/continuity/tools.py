@@ -128,7 +128,7 @@ def compare(
 class BothWays(Direction[SiteView]):
     """Counts the messages and acknowledgements under way between the two brokers of a pair, in either direction."""
 
-    def left(self, view: SiteView, peer: SiteView) -> int | None:
+    def remaining(self, view: SiteView, peer: SiteView) -> int | None:
         return total(count for both in (view, peer) for count in (both.link.to_ship, both.link.unapplied))
 
 
@@ -141,14 +141,16 @@ class AcksApplied(Direction[SiteView]):
         self._context, self._ends_s = context, context.monotonic() + least_s
         self._barriers = defaultdict[str, Barrier](Barrier)
 
-    def left(self, view: SiteView, peer: SiteView) -> int | None:
+    def remaining(self, view: SiteView, peer: SiteView) -> int | None:
         flows = [(flow, peer.flow(flow.queue)) for flow in view.flows]
         return total(
-            self._barriers[flow.queue].left(view, [flow.out_acks], peer, [other.in_acks]) if other is not None else None
+            self._barriers[flow.queue].remaining(view, [flow.out_acks], peer, [other.in_acks])
+            if other is not None
+            else None
             for flow, other in flows
         )
 
-    def why(self, view: SiteView, _peer: SiteView) -> list[str]:
+    def reasons(self, view: SiteView, _peer: SiteView) -> list[str]:
         late = self._context.monotonic() < self._ends_s
         return [f"bridges of {view.site} may confirm late"] if late else []
 

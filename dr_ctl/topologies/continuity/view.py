@@ -183,11 +183,13 @@ class ContinuityLink(Link["SiteView"]):
             self.to_ship = total((self.messages, self.acks))
             self.unapplied = total(flow.in_acks.known_depth for flow in view.flows)
             # With a single connector its bridges find the other nodes by the cluster, because they are made with HA.
-            self.peer_nodes = artemis.nodes([view.service.connectors] if len(view.service.connectors) > 1 else [])
+            self.peer_nodes = artemis.peer_connectors(
+                [view.service.connectors] if len(view.service.connectors) > 1 else []
+            )
             self.shipped = {flow.queue: sum(bridge.acked for bridge in flow.shipping) for flow in view.flows}
 
     def foreign_connections(self, peer: SiteView | None) -> list[Connection]:
-        return artemis.others(self.connections_at_listeners(), peer)
+        return artemis.without_bridges(self.connections_at_listeners(), peer)
 
     @property
     def reserved(self) -> Collection[str]:

@@ -436,7 +436,7 @@ def with_counters(observer: Observer, read: Callable[[], Snapshot[BrokerView]]) 
     for local, peer in snapshot.both(*snapshot.sites):
         ends = tuple(observer.brokers[view.site][view.pair] for view in (local, peer))
         counted[local.pair] = _counted(observer, ends, local, peer)
-    return snapshot.changed(lambda view: replace(view, counted=counted.get(view.pair, {})))
+    return snapshot.map_brokers(lambda view: replace(view, counted=counted.get(view.pair, {})))
 
 
 def _counted(

@@ -6,7 +6,7 @@ from typing import Final
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, RefusalScope, Role, brief
-from dr_ctl.topologies.artemis.broker import fenced, lock_states, of_link_users
+from dr_ctl.topologies.artemis.broker import fenced_roles, lock_states, of_link_users
 from dr_ctl.topologies.common import reasons
 from dr_ctl.topologies.common.calls import CLUSTER_PREFIX
 from dr_ctl.topologies.common.checks import Case, Checks, Named, listeners, of_listeners, of_locks, of_pair, of_queues
@@ -143,9 +143,9 @@ BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
         ),
     ),
     Named("DR-DOOR-008", lock_states),
-    Named("DR-FENCE-004", fenced),
-    Named("DR-FENCE-005", fenced, "the roles of the link's user are known"),
-    Named("DR-FENCE-006", fenced, "a lasting fence leaves the link alone"),
+    Named("DR-FENCE-004", fenced_roles),
+    Named("DR-FENCE-005", fenced_roles, "the roles of the link's user are known"),
+    Named("DR-FENCE-006", fenced_roles, "a lasting fence leaves the link alone"),
     Named("DR-LINK-009", _links),
     Named("DR-LINK-001", _links, "the link to the peer is known"),
     Named("DR-LINK-002", _shipping),

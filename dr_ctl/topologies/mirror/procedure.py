@@ -107,14 +107,14 @@ class LinkDirection(Direction[BrokerView]):
         self._restart_at: float | None = None  # a link that is only unattached is not restarted before this moment
         self._restarted = 0
 
-    def left(self, view: BrokerView, _peer: BrokerView) -> int | None:
+    def remaining(self, view: BrokerView, _peer: BrokerView) -> int | None:
         shipped = view.outflow.added - view.outflow.depth if view.outflow is not None else None
         if shipped != self._shipped or not view.link.to_ship or not view.link.attached:
             self._shipped, self._progress_at = shipped, self._context.monotonic()
         self._left = total((view.under_way, view.link.unapplied))
         return self._left
 
-    def why(self, view: BrokerView, peer: BrokerView) -> list[str]:
+    def reasons(self, view: BrokerView, peer: BrokerView) -> list[str]:
         site, idle_s = self.local.site, self._context.monotonic() - self._progress_at
         if (why := why_not_attached(site, view)) is not None:
             return [why]
@@ -423,8 +423,8 @@ def _compare(
 
 
 class _FromReturned(LinkDirection):
-    def left(self, local: BrokerView, peer: BrokerView) -> int | None:
-        super().left(local, peer)
+    def remaining(self, local: BrokerView, peer: BrokerView) -> int | None:
+        super().remaining(local, peer)
         is_attached = not any(why_not_attached(view.site, view) for view in (local, peer))
         # The serving site's producers go on, and a few of its events do not delay the residue.
         backlog = peer.under_way or 0
@@ -436,8 +436,8 @@ class _FromReturned(LinkDirection):
 class _FromServing(LinkDirection):
     """Waits for nothing in this direction, because the serving site's producers go on."""
 
-    def left(self, view: BrokerView, peer: BrokerView) -> int | None:
-        super().left(view, peer)
+    def remaining(self, view: BrokerView, peer: BrokerView) -> int | None:
+        super().remaining(view, peer)
         self._left = 0
         return 0
 

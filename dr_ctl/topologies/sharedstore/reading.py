@@ -133,7 +133,7 @@ def settled(observer: Observer, read: Callable[[], Snapshot[BrokerView]]) -> Sna
             return view
         return replace(view, in_memory=_in_memory(observer.brokers[view.site][view.pair]))
 
-    return snapshot.changed(counted)
+    return snapshot.map_brokers(counted)
 
 
 def _in_memory(session: Session) -> Mapping[str, int]:

@@ -246,7 +246,7 @@ class StoreSnapshot(snapshot.Snapshot[BrokerView]):
         lost = super().as_if_lost(site)
         answered = {name: {view.pair: view for view in self.views(name)} for name in self.sites}
         sites = {name: {**lost.sites[name], **views} for name, views in answered.items()}
-        return type(self)(sites, workloads=lost.workloads).changed(after)
+        return type(self)(sites, workloads=lost.workloads).map_brokers(after)
 
     def stake(self, site: str) -> Sequence[Stake]:
         """Zero for the store, whether a broker answered or not: no broker holds messages of its own."""
@@ -260,7 +260,7 @@ class StoreSnapshot(snapshot.Snapshot[BrokerView]):
 def both_views(sites: Mapping[str, Mapping[str, BrokerView | Silent]]) -> StoreSnapshot:
     merged = StoreSnapshot(sites)
     serve = {view.site for site in sites for view in merged.views(site) if view.answered}
-    return merged.changed(lambda view: replace(view, peer_serves=bool(serve - {view.site})))
+    return merged.map_brokers(lambda view: replace(view, peer_serves=bool(serve - {view.site})))
 
 
 def hand_over(view: BrokerView, to: str) -> Call:

@@ -30,7 +30,7 @@ from dr_ctl.engine.roles import part_of, serves_all
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.jolokia import values
 from dr_ctl.settings.parts import CamelRoutes, Commands, HttpService, SystemdUnit, Workload
-from dr_ctl.topologies.common.snapshot import Snapshot, misplaced, twice, unread
+from dr_ctl.topologies.common.snapshot import Snapshot, misplaced, singletons_at_both, unread
 from dr_ctl.topologies.topology import PartState, WorkloadSnapshot
 
 WANTED: Final = {Goal.START: PartState.RUNNING, Goal.STOP: PartState.STOPPED}
@@ -169,7 +169,7 @@ class RecipeWithWorkloads(Generic[S]):
     def against(self, snapshot: S, move: Move) -> Sequence[Finding]:
         moving, roles = self._moving(snapshot, move.spec), part_of(snapshot, move.spec).roles
         of_each = (finding for workload in moving for finding in _against(workload, move, roles))
-        return [*twice(moving, _of_singletons(snapshot, move)), *of_each]
+        return [*singletons_at_both(moving, _of_singletons(snapshot, move)), *of_each]
 
     def checks(self, snapshot: S, move: Move) -> Sequence[Check]:
         own, moving = list[Check](), self._moving(snapshot, move.spec)
@@ -182,7 +182,9 @@ class RecipeWithWorkloads(Generic[S]):
             both = [workload for workload in moving if workload.name == name]
             known = all(workload.runs is not None for workload in both)
             reading = ", ".join(f"{workload.site} {workload.state}" for workload in both) if known else None
-            own.append(Check("a singleton runs at one site only", name, reading, list(twice(both, severity))))
+            own.append(
+                Check("a singleton runs at one site only", name, reading, list(singletons_at_both(both, severity)))
+            )
         return [*own, *self._bare.checks(snapshot, move)]
 
     def holds_already(self, snapshot: S, move: Move) -> str | None:

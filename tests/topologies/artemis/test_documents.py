@@ -15,7 +15,7 @@ from dr_ctl.engine.lease import Forbidden
 from dr_ctl.jolokia.client import Answer
 from dr_ctl.jolokia.http import BadValue, OperationFailed
 from dr_ctl.jolokia.values import Fields
-from dr_ctl.topologies.artemis.broker import ArtemisRequests, Group, others
+from dr_ctl.topologies.artemis.broker import ArtemisRequests, Group, without_bridges
 from dr_ctl.topologies.artemis.reading import Documents, must_be_active, read_group
 from dr_ctl.topologies.common.calls import debt_name, debts_of, is_debt, numbered
 from dr_ctl.topologies.common.checks import of_mqtt
@@ -231,7 +231,7 @@ BRIDGE, APP, NOBODY = conn("bridge"), conn("app"), conn("")
 def test_whoever_is_none_of_the_bridges_at_their_listener_is_a_client(
     there: list[Connection], peer: Any, foreign_connections: list[Connection]
 ) -> None:
-    assert others(there, peer) == foreign_connections
+    assert without_bridges(there, peer) == foreign_connections
 
 
 TOPIC = "$sys.mqtt.retain.plant.1.state"

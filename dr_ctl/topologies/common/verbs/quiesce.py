@@ -147,7 +147,7 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
     def read() -> _Dispatch:
         now = _dispatch(tools, views, move)
         # A call for many also paused queues created since the reading. A later run, after a crash, has to know them.
-        why = [tools.sender.paused_too(move.source, pair, names) for pair, names in now.new.items()]
+        why = [tools.sender.note_paused(move.source, pair, names) for pair, names in now.new.items()]
         now.unwritten = next((reason for reason in why if reason is not None), None)
         context.sample({"delivering": now.total})
         context.report_waiting("messages that clients hold", now.total, now.why)

@@ -14,7 +14,7 @@ from dr_ctl.engine.plan import Call, Goal, PlannedStep
 from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepContext, Unknown
 from dr_ctl.topologies.common.calls import holds, left_of, still
 from dr_ctl.topologies.common.snapshot import started_since
-from dr_ctl.topologies.common.tools import ROLES, WAYS_IN, StepFailed, Tools
+from dr_ctl.topologies.common.tools import OPENING, ROLES, StepFailed, Tools
 from dr_ctl.topologies.common.view import Broker
 
 # A return does this about all that has come in, once the way is shut again and before anything else is put back. What
@@ -28,7 +28,7 @@ def as_before(
 ) -> Outcome:
     opens, ships, others = list[Call](), list[Call](), list[Call]()
     for call in step.inverse:
-        lets_in = call.site == move.source and call.goal in (*ROLES, *WAYS_IN)
+        lets_in = call.site == move.source and call.goal in (*ROLES, *OPENING)
         (opens if lets_in else ships if call.goal in (Goal.LINK_UP, Goal.LINK_DOWN) else others).append(call)
     at_target, at_source = ([call for call in others if call.site == site] for site in (move.target, move.source))
     put = partial(put_back, once_shut=once_shut)
