@@ -43,7 +43,7 @@ def _exit_codes() -> str:
     rows = [(f"{int(code)}", f"`{code.outcome}`", meaning.brief) for code, meaning in meanings().items()]
     table = [f"| {' | '.join(row)} |" for row in (("code", "outcome", "meaning"), ("---",) * 3, *rows)]
     elsewhere = [f"- {int(code)}: {meaning.elsewhere}" for code, meaning in meanings().items() if meaning.elsewhere]
-    return "\n".join((*table, "", "Of commands that make no run, and of single steps:", "", *map(_filled, elsewhere)))
+    return "\n".join((*table, "", "For commands without a run, and for single steps:", "", *map(_filled, elsewhere)))
 
 
 def _what_to_type() -> str:
