@@ -30,6 +30,7 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, brief
 from dr_ctl.core.system import boottime_s, system
 from dr_ctl.core.timeouts import Timeouts
+from dr_ctl.engine.context import handlers_kept
 from dr_ctl.engine.runs import write
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies import registry
@@ -312,7 +313,7 @@ class _Play:
         """The command as it is typed, in this process."""
         out, quiet = io.StringIO(), io.StringIO()
         options = ("--config", str(self._twin.settings_path), "--state-dir", str(self._state), "--json", "--quiet")
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(quiet):
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(quiet), handlers_kept():
             code = run([*words, *options], Session(timeouts=PATIENCE))
         envelope: Mapping[str, Any] = json.loads(out.getvalue())
         self._played.ends.append(End(" ".join(words), code, str(envelope["summary"])))

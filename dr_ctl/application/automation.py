@@ -20,6 +20,7 @@ from dr_ctl.core.document import document, read_file
 from dr_ctl.core.errors import DrCtlError, Stopped
 from dr_ctl.core.model import ExitCode, Role
 from dr_ctl.core.system import system
+from dr_ctl.engine.context import handlers_kept
 from dr_ctl.engine.debts import Debt, DebtKind
 from dr_ctl.engine.disk import private
 from dr_ctl.engine.lease import LockDocument
@@ -165,7 +166,8 @@ class Automatic:
             self.caller.say(f"{reason}: `dr-ctl {asked.operation} {at}`")
         how = RunOptions(yes=True, after=lock.epoch if lock is not None else 0, expect_serving=asked.expect_serving)
         try:
-            result = run(self.caller, asked, how)
+            with handlers_kept():
+                result = run(self.caller, asked, how)
         except DrCtlError as error:
             if isinstance(error, Stopped):
                 raise
@@ -178,8 +180,8 @@ class Automatic:
             self._announced.pop(site, None)
         else:
             self._not_before[site] = system().monotonic() + (AGAIN_S if is_own else SOON_S)
-        if result.signum is not None:
-            raise Stopped(result.signum)
+        if result.stop is not None and result.stop.signum is not None:
+            raise Stopped(result.stop.signum)
 
     def _tell(self, site: str, result: Result, operation: str) -> None:
         """Report a refusal once, for as long as it stays the same."""

@@ -26,7 +26,7 @@ from dr_ctl.core.errors import DrCtlError, EnvironmentFault, Stopped
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, brief
 from dr_ctl.core.notation import if_known
-from dr_ctl.engine.context import StopAtOnce, StopRequest, stoppable
+from dr_ctl.engine.context import StopAtOnce, StopRequest, stop_request, stoppable
 from dr_ctl.engine.disk import CannotWrite, refusing
 from dr_ctl.engine.executor import Callbacks, Execution, RunResult
 from dr_ctl.engine.holding import Lease
@@ -137,52 +137,55 @@ class Run:
         residue: Mapping[str, Json] | None = None,
         exposure: LossBound | None = None,
     ) -> Result:
-        """Act with the run's journal open, then write its result and its report. From here on signals only ask."""
+        """Act with the run's journal open, then write its result and its report. From here on signals only ask, also
+        once the run has ended: its end is what the command says."""
         facts: dict[str, Json] = {"operation": plan.spec.operation, "source": plan.source, "target": plan.target}
         listener, driver = self.opened.caller.listener(), self.opened.topology.driver(self.lease)
         baseline: Mapping[str, Any] = plan.baseline
         for site, units in baseline.items():  # queues that were paused before the run stay paused after it
             for unit, state in units.items():
                 self.lease.before(site, unit, state.get("paused", ()))
-        with stoppable() as stop:
-            with refusing(self.files.folder):
-                journal = Journal(self.files.journal)
-            self.lease.facts = lambda: (journal.last_hash, journal.count)
+        stop = stop_request()
+        with refusing(self.files.folder):
+            journal = Journal(self.files.journal)
+        self.lease.facts = lambda: (journal.last_hash, journal.count)
+        try:
             try:
                 ended = act(Execution(plan, driver, journal, listener, stop))
-                stop.disarm()
-                for broker in ended.snapshot.brokers:  # any host can resume queues that are still paused
-                    if broker.silent is None:
-                        self.lease.still_paused(broker.site, broker.pair, broker.paused)
-                steps = next_steps(plan, ended) if ended.undone is None else []
-                entries = journal.entries()
-                let_in = let_in_at(entries)
-                result = self._result(ended, steps)
-                data = replace(
-                    result.data,
-                    residue=residue,
-                    out_s=None if exposure is None or let_in is None else exposure.out(let_in),
-                    # The first process had the approvals: a resume needs none.
-                    approved_by=approvers(authors(entries)) or None,
-                )
-                result = _sealed(replace(result, data=data), journal, self.files, self.opened.caller.command)
-            except StopAtOnce as stopped:
-                key = "DR-RUN-002.not_undone" if journal.changed else "DR-RUN-002.nothing_changed"
-                code, data = ExitCode(128 + stopped.signum), OperationData(undone=False)
-                result = Result.of(code, found(key, why=stopped.why), data=data, run=self.files.name)
-                return replace(result, ended=facts, signum=stopped.signum)
-            except CannotWrite:
-                raise  # before the first call
-            except Exception as error:
-                raise RunBroken(error, self.files, facts) from error
             finally:
-                journal.close()
-            from dr_ctl.report import trace  # noqa: PLC0415 - not before the clients are served
+                stop.disarm()
+            for broker in ended.snapshot.brokers:  # any host can resume queues that are still paused
+                if broker.silent is None:
+                    self.lease.still_paused(broker.site, broker.pair, broker.paused)
+            steps = next_steps(plan, ended) if ended.undone is None else []
+            entries = journal.entries()
+            let_in = let_in_at(entries)
+            result = self._result(ended, steps)
+            data = replace(
+                result.data,
+                residue=residue,
+                out_s=None if exposure is None or let_in is None else exposure.out(let_in),
+                # The first process had the approvals: a resume needs none.
+                approved_by=approvers(authors(entries)) or None,
+            )
+            result = _sealed(replace(result, data=data), journal, self.files, self.opened.caller.command)
+        except StopAtOnce as stopped:
+            key = "DR-RUN-002.not_undone" if journal.changed else "DR-RUN-002.nothing_changed"
+            code, data = ExitCode(128 + stopped.signum), OperationData(undone=False)
+            result = Result.of(code, found(key, why=stopped.why), data=data, run=self.files.name)
+            return replace(result, ended=facts, stop=stop)
+        except CannotWrite:
+            raise  # before the first call
+        except Exception as error:
+            raise RunBroken(error, self.files, facts) from error
+        finally:
+            journal.close()
+        from dr_ctl.report import trace  # noqa: PLC0415 - not before the clients are served
 
-            result = _reported(result, self.files)
-            lacking = trace.send(self.files, self.opened.installation.settings.traces)
+        result = _reported(result, self.files)
+        lacking = trace.send(self.files, self.opened.installation.settings.traces)
         findings = result.findings if lacking is None else (*result.findings, lacking)
-        return replace(result, findings=findings, ended=facts, signum=stop.signum)
+        return replace(result, findings=findings, ended=facts, stop=stop)
 
     def _result(self, ended: RunResult[Snapshot], next_steps: Sequence[str]) -> Result:
         debts, more = pending_debts(self.opened.caller, ended.snapshot)
@@ -257,26 +260,25 @@ def call_then_notify(caller: Caller, act: Callable[[OpenInstallation], Result]) 
         try:
             result = act(opened)
         except RunBroken as error:
-            findings, _ = _notified(opened, replace(of_error(error), ended=error.ended))
-            for finding in findings:
+            for finding in _notified(opened, replace(of_error(error), ended=error.ended)):
                 caller.say(f"{finding.id}  {finding.text}")
             raise
-        findings, signum = _notified(opened, result)
-    return replace(result, findings=(*result.findings, *findings), signum=result.signum or signum)
+        findings = _notified(opened, result)
+    return replace(result, findings=(*result.findings, *findings))
 
 
 def _where(opened: OpenInstallation) -> dict[str, Json]:
     return {"installation": opened.installation.settings.name, "state_dir": str(opened.caller.state())}
 
 
-def _notified(opened: OpenInstallation, result: Result) -> tuple[list[Finding], int | None]:
-    """Return a finding for each command that could not be told, and the signal that came meanwhile."""
+def _notified(opened: OpenInstallation, result: Result) -> list[Finding]:
+    """Return a finding for each command that could not be told."""
     if result.ended is None:
-        return [], None
+        return []
     caller, words = opened.caller, {result.code.outcome, *([DEBT] if result.debts else [])}
     hooks = [command for command in opened.installation.settings.after if words.intersection(command.on)]
     if not hooks:
-        return [], None
+        return []
     caller.say(f"{result.code.outcome}: {result.summary}")
     place = CommandContext.of(opened.installation)
     document = result.envelope(caller.command)
@@ -303,7 +305,9 @@ def _notified(opened: OpenInstallation, result: Result) -> tuple[list[Finding], 
             stop.disarm()
             late = ", ".join(command.run[0] for command in waiting)
             findings.append(found("DR-HOOK-002.stopped", run=run, why=stopped, late=late))
-    return findings, stop.signum
+    if result.stop is not None and stop.signum is not None:
+        result.stop.ask(stop.signum)
+    return findings
 
 
 def installation_facts(installation: Installation) -> dict[str, Json]:

@@ -12,6 +12,7 @@ from dr_ctl.core.errors import DrCtlError, Stopped
 from dr_ctl.core.model import ExitCode, Finding, Health, Json, Severity
 
 if TYPE_CHECKING:
+    from dr_ctl.engine.context import StopRequest
     from dr_ctl.engine.debts import Debt
     from dr_ctl.engine.plan import Plan
     from dr_ctl.engine.ports import Check
@@ -61,7 +62,7 @@ class Result:
     below; `closing` takes the summary's place, and stands below the path of the run's `report`. The person has
     `already_read` the findings, or gets them in `groups`. `health` is the answer of `check`, with figures as `text`.
     `--output wide` and `name` show `wide` and `names`. `ended` has facts of the run that the command has carried out,
-    if any; `signum` is a signal during that run, whether it changed the end or not."""
+    if any; `stop` has a signal since it began, whether that changed the end or not."""
 
     code: ExitCode
     summary: str
@@ -79,7 +80,7 @@ class Result:
     ended: Mapping[str, Json] | None = None
     wide: str = ""
     names: Sequence[str] = ()
-    signum: int | None = None
+    stop: StopRequest | None = None
 
     @classmethod
     def of(cls, code: ExitCode, *findings: Finding, **more: Any) -> Result:

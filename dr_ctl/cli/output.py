@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import signal
 import sys
 import textwrap
 from collections import Counter
@@ -35,7 +36,9 @@ _VERDICTS: Final = (("holds", "hold"), ("warns", "warn"), ("fails", "fail"), ("n
 def end(result: Result, session: Session, *, changes: bool = False) -> int:
     """Write the result, and return its exit code. If standard output refuses a result, standard error gets it, unless
     the reader of another result than a run's went away. A full disk does not change the exit code of a command that
-    `changes` something; any other command has failed to show its result."""
+    `changes` something; any other command has failed to show its result. A signal that comes now changes nothing."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
     warns = any(finding.severity in (Severity.WARNING, Severity.ERROR) for finding in result.findings)
     if session.warn_exit and warns and result.code is ExitCode.OK and result.health is None:
         result = replace(result, code=ExitCode.WARNINGS)

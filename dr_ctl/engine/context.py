@@ -8,7 +8,6 @@ import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from types import FrameType
 from typing import Final
 
 from dr_ctl.core.errors import Stopped
@@ -80,21 +79,36 @@ class StopRequest:
         return self._asked.wait(seconds)
 
 
-@contextmanager
-def stoppable() -> Iterator[StopRequest]:
-    """Route the signals of this process to a request, for as long as the block runs."""
+_STOPS: Final = (signal.SIGINT, signal.SIGTERM)
+_IGNORED: Final = (signal.SIGHUP, signal.SIGPIPE)
+
+
+def stop_request() -> StopRequest:
+    """Route the signals of this process to a new request, from here on."""
     request = StopRequest()
+    for number in _STOPS:
+        signal.signal(number, lambda signum, _frame: request.ask(signum))
+    for number in _IGNORED:
+        signal.signal(number, signal.SIG_IGN)
+    return request
 
-    def on_signal(signum: int, _frame: FrameType | None) -> None:
-        request.ask(signum)
 
-    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
-    before |= {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGHUP, signal.SIGPIPE)}
+@contextmanager
+def handlers_kept() -> Iterator[None]:
+    """Put the handlers of signals back at the end of the block."""
+    before = {number: signal.getsignal(number) for number in (*_STOPS, *_IGNORED)}
     try:
-        yield request
+        yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def stoppable() -> Iterator[StopRequest]:
+    """Route the signals of this process to a request, for as long as the block runs."""
+    with handlers_kept():
+        yield stop_request()
 
 
 _RATE_OVER_S: Final = 2.0

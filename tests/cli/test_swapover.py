@@ -5,7 +5,9 @@ import errno
 import fcntl
 import json
 import os
+import pkgutil
 import re
+import signal
 import socket
 import threading
 from dataclasses import replace
@@ -24,7 +26,6 @@ from dr_ctl.cli.options import moment
 from dr_ctl.core.errors import Unreachable
 from dr_ctl.core.system import stamp, system
 from dr_ctl.engine.debts import DebtKind
-from dr_ctl.engine.runs import RunFiles
 from dr_ctl.rpo.history import row
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.loader import load
@@ -38,7 +39,6 @@ from tests.report.scribe import NAME
 from tests.rpo.fifo import at
 from tests.rpo.files import write
 from tests.rpo.test_bounds import STEADY, came
-from tests.simulated import interrupt
 from tests.timeouts import runbooks
 from tests.topologies.mirror.views import PAIR, at_both, broker, snapshot
 from tests.twin.subject import until
@@ -116,13 +116,21 @@ def test_a_journal_that_cannot_be_written_behind_the_fence_says_who_may_be_locke
     assert sites.london.open
 
 
-def test_a_signal_while_the_report_is_written_hides_no_end(
-    dr_ctl: Shell, sites: Sites, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "where", ["dr_ctl.report.html.write_report", "dr_ctl.engine.holding.Lease.release", "dr_ctl.cli.output._write"]
+)
+def test_signals_after_the_end_of_a_run_hide_no_end(
+    dr_ctl: Shell, sites: Sites, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
-    written: list[RunFiles] = []
-    monkeypatch.setattr("dr_ctl.report.html.write_report", lambda files: (interrupt(), written.append(files)))
+    real, struck = pkgutil.resolve_name(where), list[None]()
+
+    def strike(*arguments: Any) -> Any:
+        struck.extend(signal.raise_signal(number) for number in (signal.SIGINT, signal.SIGTERM))
+        return real(*arguments)
+
+    monkeypatch.setattr(where, strike)
     ended = swapover(dr_ctl, "--yes")
-    assert (ended.code, len(written), "DR-REPORT-001" in ended.ids, sites.paris.open) == (0, 1, False, True)
+    assert (ended.code, ended.document["run"] is not None, len(struck), sites.paris.open) == (0, True, 2, True)
 
 
 def test_the_lock_keeps_the_end_of_the_journal_and_the_journal_the_lock(dr_ctl: Shell, sites: Sites) -> None:
