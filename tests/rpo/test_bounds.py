@@ -138,18 +138,20 @@ FENCED = [role("standby", 11), role("standby", 30), role("down", 40)]
          ("likely 7, at most 37, because 37 = 7 neither shipped nor consumed at the reading of "
          "2026-03-01T12:00:10.000Z, + at most 30 sent in the 2.0 s until 2026-03-01T12:00:12.000Z, when it was "
          f"seen down (assuming the highest rate of the last minutes); {STAYS}")),
-        ([], 60, {"down_at": at(20)}, 7 + came(10), "when it was seen down"),
+        ([], 60, {"down_at": at(20)}, 7 + came(10), "seen down, without a reading before"),
         ([role("unknown", 15)], 3600, {"silent_since": at(13)}, 7 + came(3),
          "when its service had ended, by the operator's word"),
         (FENCED, 60, {"fence_ends": True}, 7 + came(1), "12:00:11.000Z, when clients had been kept out of it"),
         (FENCED, 60, {}, 7 + came(30), "when it was seen down"),
         ([*FENCED[:2], role("unknown", 39), FENCED[2]], 60, {"fence_ends": True}, 7 + came(30), "seen down"),
+        (FENCED[:2], 50, {"fence_ends": True, "down_at": at(50)}, 7 + came(1), "when clients had been kept out of it"),
         (FENCED[1:], 60, {"fence_ends": True}, 7 + came(20), "12:00:30.000Z, when clients had been kept out of it"),
         (FENCED, 75, {"fence_ends": True, "down_at": at(75)}, 7 + came(65), "seen down, without a reading before"),
         ([role("down", 12)], 20, {"down_at": at(20), "supposed": True}, 7 + came(10), "when it is taken to be lost"),
     ],
     ids=["seen down by the monitor", "seen down now", "ended by the operator's word", "fenced before",
-         "fenced where that ends no sends", "fenced, not read", "fenced later", "not seen for long", "taken for lost"],
+         "fenced where that ends no sends", "fenced, not read", "fenced, seen down now", "fenced later",
+         "not seen for long", "taken for lost"],
 )  # fmt: skip
 def test_a_site_sent_nothing_after_its_end(
     tmp_path: Path, later: list[Row], now_s: float, more: dict[str, object], lost: int, because: str

@@ -221,11 +221,10 @@ def test_where_no_monitor_has_looked_since_the_bound_grows_and_says_so(tmp_path:
 
     at_most = [answer.lost.at_most or 0 for answer in answers.values()]
     assert at_most == sorted(set(at_most))
-    late = answers[3600]
-    assert "it grows by up to" in (late.because or "")
-    assert "until a monitor reads it again" in (late.because or "")
-    assert "DR-RPO-030" in [finding.id for finding in late.findings]
-    assert "waiting does not change this" in (answers[5].because or "")
+    for answer in answers.values():
+        assert "it grows by up to" in (answer.because or "")
+        assert "until a monitor reads it again" in (answer.because or "")
+        assert "DR-RPO-030" in [finding.id for finding in answer.findings]
 
 
 @pytest.mark.parametrize("most", [1000, *(pytest.param(number, marks=pytest.mark.deep) for number in (450, 20_000))])

@@ -77,12 +77,13 @@ def latest(recorded: Recent, now_us: int, *, is_down: bool, supposed: bool = Fal
     unwatched = (int(edges[first - 1]), int(edges[first])) if first else None
     if first == len(run):
         is_watched = now_us - max([0, *others, *downs[-1:]]) <= STALE_US
-        seen_down = EndEvidence.SUPPOSED if supposed else EndEvidence.DOWN
-        how = (seen_down if is_watched else EndEvidence.UNWATCHED) if is_down else EndEvidence.OPEN
+        unread = EndEvidence.SUPPOSED if supposed and is_watched else EndEvidence.UNWATCHED
+        how = unread if is_down else EndEvidence.OPEN
         death = Death(now_us, how, unwatched)
     else:
         death = Death(int(run[first]), EndEvidence.DOWN, unwatched)
-    return _fenced(recorded, death) if fence_ends and death.how is EndEvidence.DOWN else death
+    seen = (EndEvidence.DOWN, EndEvidence.UNWATCHED)
+    return _fenced(recorded, death) if fence_ends and death.how in seen else death
 
 
 def _fenced(recorded: Recent, death: Death) -> Death:
@@ -116,7 +117,7 @@ def because(pairs: Sequence[Pair], death: Death, likely: int | None, sites: tupl
         f"{expected}{lost.at_most} = {lost.at_reading} neither shipped nor consumed at the reading of "
         f"{stamp(moment(lost.at_us))}{apart}, + {_came(lost, death)}"
     )
-    if death.grows:
+    if death.grows and lost.rate:
         until = "it is seen down" if death.how is EndEvidence.OPEN else "a monitor reads it again"
         return f"{text}; it grows by up to {lost.rate:.0f} a second until {until}"
     return text if death.how is EndEvidence.SUPPOSED else f"{text}; waiting does not change this"
@@ -154,8 +155,8 @@ def findings(
         since, until = (stamp(moment(us)) for us in death.unwatched)
         yield found("DR-RPO-030.not_watched", site=site, since=since, until=until)
     elif death.how is EndEvidence.UNWATCHED and any(pair.is_read for pair in pairs):
-        is_known = any((pair.lost, pair.duplicates) != (None, None) for pair in pairs)
-        grow = ": the bounds count up to now, and grow" if is_known else ""
+        grows = any(pair.lost is not None and pair.lost.rate for pair in pairs)
+        grow = ": the bounds count up to now, and grow" if grows else ""
         yield found("DR-RPO-030.since_read", site=site, grow=grow)
     for pair in pairs:
         yield from _of_pair(site, pair, death, is_summed=is_summed)
