@@ -26,7 +26,7 @@ from dr_ctl.core.errors import DrCtlError, EnvironmentFault, Stopped
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, brief
 from dr_ctl.core.notation import if_known
-from dr_ctl.engine.context import StopAtOnce, StopRequest, stop_request, stoppable
+from dr_ctl.engine.context import StopAtOnce, StopRequest, stop_request
 from dr_ctl.engine.disk import CannotWrite, refusing
 from dr_ctl.engine.executor import Callbacks, Execution, RunResult
 from dr_ctl.engine.holding import Lease
@@ -137,8 +137,7 @@ class Run:
         residue: Mapping[str, Json] | None = None,
         exposure: LossBound | None = None,
     ) -> Result:
-        """Act with the run's journal open, then write its result and its report. From here on signals only ask, also
-        once the run has ended: its end is what the command says."""
+        """Act with the run's journal open, then write its result and its report. From here on signals only ask."""
         facts: dict[str, Json] = {"operation": plan.spec.operation, "source": plan.source, "target": plan.target}
         listener, driver = self.opened.caller.listener(), self.opened.topology.driver(self.lease)
         baseline: Mapping[str, Any] = plan.baseline
@@ -289,22 +288,23 @@ def _notified(opened: OpenInstallation, result: Result) -> list[Finding]:
     }
     findings: list[Finding] = []
     waiting, run = [*hooks], if_known(result.run)
-    with stoppable() as stop:  # no closed terminal ends this either
-        try:
-            while waiting:
-                caller.say(f"telling {waiting[0].run[0]}")
-                command, why = waiting[0], ""
-                try:
-                    outcome = place.run(command.run[0], command.run, command.timeout, facts, document, stop)
-                    why = "" if isinstance(outcome, Done) else outcome.text
-                except (OSError, ValueError) as error:  # no room for its input, or a word that no variable can hold
-                    why = f"{command.run[0]} could not be started: {error}"
-                findings += [found("DR-HOOK-002", run=run, why=why)] if why else []
-                waiting.pop(0)
-        except Stopped as stopped:
-            stop.disarm()
-            late = ", ".join(command.run[0] for command in waiting)
-            findings.append(found("DR-HOOK-002.stopped", run=run, why=stopped, late=late))
+    stop = stop_request()  # no closed terminal ends this either
+    try:
+        while waiting:
+            caller.say(f"telling {waiting[0].run[0]}")
+            command, why = waiting[0], ""
+            try:
+                outcome = place.run(command.run[0], command.run, command.timeout, facts, document, stop)
+                why = "" if isinstance(outcome, Done) else outcome.text
+            except (OSError, ValueError) as error:  # no room for its input, or a word that no variable can hold
+                why = f"{command.run[0]} could not be started: {error}"
+            findings += [found("DR-HOOK-002", run=run, why=why)] if why else []
+            waiting.pop(0)
+    except Stopped as stopped:
+        late = ", ".join(command.run[0] for command in waiting)
+        findings.append(found("DR-HOOK-002.stopped", run=run, why=stopped, late=late))
+    finally:
+        stop.disarm()
     if result.stop is not None and stop.signum is not None:
         result.stop.ask(stop.signum)
     return findings

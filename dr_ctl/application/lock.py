@@ -19,7 +19,7 @@ from dr_ctl.core.machine import boot_id
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity
 from dr_ctl.core.notation import duration
 from dr_ctl.core.system import stamp, system
-from dr_ctl.engine.context import stoppable
+from dr_ctl.engine.context import handlers_kept, stop_request
 from dr_ctl.engine.holding import Lease, auto_renewed
 from dr_ctl.engine.lease import LockDocument, LockReading, against, held_by
 from dr_ctl.engine.runs import Locked, Runs
@@ -95,7 +95,8 @@ def wait(caller: Caller, lease: Lease, at: datetime, read: Callable[[], str | No
     through it, `Locked` if another run has taken the lock, and `Stopped`; no closed terminal ends the wait."""
     waited = f"while the run waited until {stamp(at)}; nothing was changed"
     left_s, looked_s = (at - system().now()).total_seconds(), system().monotonic()
-    with stoppable() as stop:
+    with handlers_kept():
+        stop = stop_request()
         how_long = f"waiting for {duration(max(0.0, left_s))}, until {stamp(at)}"
         caller.say(f"{how_long}, under the lock: {_ends('Ctrl-C or SIGTERM')}")
         while (left_s := (at - system().now()).total_seconds()) > 0:

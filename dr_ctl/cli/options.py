@@ -49,10 +49,6 @@ def _runs(ctx: typer.Context, incomplete: str) -> list[str]:
     return _beginning(incomplete, [files.name for files in reversed(past)])
 
 
-def _operations(incomplete: str) -> list[str]:
-    return _beginning(incomplete, ALL)
-
-
 def _explained(incomplete: str) -> list[str]:
     """Complete exit codes by number and by word, findings, and the words of the glossary."""
     codes = [word for code in meanings() for word in (str(int(code)), code.outcome)]
@@ -85,7 +81,7 @@ def _beginning(incomplete: str, words: Iterable[object]) -> list[str]:
 COMPLETED: Final[Mapping[str, Callable[..., list[str]]]] = {
     "SITE": _sites,
     "RUN": _runs,
-    "OPERATION": _operations,
+    "OPERATION": lambda incomplete: _beginning(incomplete, ALL),
     "CODE|ID|WORD": _explained,
     "COMMAND": _documented,
 }

@@ -38,9 +38,7 @@ def rpo_backtest(
     site: OF_SITE = None,
     since: SINCE = None,
     until: UNTIL = None,
-    horizon: Annotated[
-        list[str] | None, option("--horizon T", "Ahead by this; again for more. Default 1m 5m 15m.")
-    ] = None,
+    horizon: Annotated[list[str] | None, option("--horizon T", "Ahead by this, each; default 1m 5m 15m.")] = None,
 ) -> Result:
     """Compare the estimates that past moments would have given with the truth. Contacts no broker."""
     return cli.rpo.backtest(session, cli.rpo.asked_of(session, site, since, until), horizon)
@@ -52,9 +50,7 @@ def rpo_reconcile(
     *,
     ledgers: Annotated[list[str], argument("[SITE=]LEDGER[@MOMENT]...")],
     out: Annotated[Path | None, option("--out DIR", "Where the files of ids go.")] = None,
-    property_name: Annotated[
-        str | None, option("--id PROPERTY", "What identifies a message in exports and snapshots.")
-    ] = None,
+    property_name: Annotated[str | None, option("--id PROPERTY", "What identifies an exported message.")] = None,
 ) -> Result:
     """Count lost, doubled, recovered, unexpected and unknown messages from ledgers of message ids (Parquet, JSON
     lines), exports of `artemis data exp` (SITE=FILE@MOMENT) and browse snapshots (SITE=FILE). Contacts no broker."""

@@ -79,16 +79,12 @@ class StopRequest:
         return self._asked.wait(seconds)
 
 
-_STOPS: Final = (signal.SIGINT, signal.SIGTERM)
-_IGNORED: Final = (signal.SIGHUP, signal.SIGPIPE)
-
-
 def stop_request() -> StopRequest:
     """Route the signals of this process to a new request, from here on."""
     request = StopRequest()
-    for number in _STOPS:
+    for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda signum, _frame: request.ask(signum))
-    for number in _IGNORED:
+    for number in (signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
     return request
 
@@ -96,19 +92,13 @@ def stop_request() -> StopRequest:
 @contextmanager
 def handlers_kept() -> Iterator[None]:
     """Put the handlers of signals back at the end of the block."""
-    before = {number: signal.getsignal(number) for number in (*_STOPS, *_IGNORED)}
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE)
+    before = [(number, signal.getsignal(number)) for number in numbers]
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in before:
             signal.signal(number, handler)
-
-
-@contextmanager
-def stoppable() -> Iterator[StopRequest]:
-    """Route the signals of this process to a request, for as long as the block runs."""
-    with handlers_kept():
-        yield stop_request()
 
 
 _RATE_OVER_S: Final = 2.0

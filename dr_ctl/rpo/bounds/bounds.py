@@ -82,8 +82,7 @@ def latest(recorded: Recent, now_us: int, *, is_down: bool, supposed: bool = Fal
         death = Death(now_us, how, unwatched)
     else:
         death = Death(int(run[first]), EndEvidence.DOWN, unwatched)
-    seen = (EndEvidence.DOWN, EndEvidence.UNWATCHED)
-    return _fenced(recorded, death) if fence_ends and death.how in seen else death
+    return _fenced(recorded, death) if fence_ends and death.how in (EndEvidence.DOWN, EndEvidence.UNWATCHED) else death
 
 
 def _fenced(recorded: Recent, death: Death) -> Death:

@@ -51,11 +51,6 @@ def connector(name: str, which: str = "*") -> str:
     return f"{broker(name)},connector=clientConnectors,connectorName={which}"
 
 
-def all_connections(name: str) -> str:
-    """Name every connection once: a connection has a bean by client id and another by address."""
-    return f"{connector(name)},connectionViewType=clientId,connectionName=*"
-
-
 def network(name: str, which: str = "*") -> str:
     return f"{broker(name)},connector=networkConnectors,networkConnectorName={which}"
 

@@ -97,7 +97,7 @@ def ask(reader: Reader, broker: str, *, timeout_s: float = READ_S, more: Sequenc
             Read(beans.network(broker), ("Name",)),
             Read(beans.all_bridges(broker), ("RemoteBrokerName",)),
             Read(beans.all_consumers(broker), CONSUMER),
-            Read(beans.all_connections(broker), CONNECTION),
+            Read(f"{beans.connector(broker)},connectionViewType=clientId,connectionName=*", CONNECTION),  # each once
             Search(beans.all_transactions(broker)),
             *(may for permit in EVERY for may in permit.asked(broker)),
             *more,

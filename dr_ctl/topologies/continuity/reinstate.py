@@ -18,6 +18,7 @@ from dr_ctl.topologies.common.consumed import Consumed, Evidence, copy_exists
 from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.tools import StepFailed
 from dr_ctl.topologies.common.verbs.fence import counting, quarantine, residue_outcome
+from dr_ctl.topologies.common.verbs.proving import QUIET_READINGS
 from dr_ctl.topologies.common.verbs.undoing import DELIVER, put_back
 from dr_ctl.topologies.common.view import Residue
 from dr_ctl.topologies.common.waiting import Direction, Wait
@@ -29,7 +30,6 @@ from dr_ctl.topologies.continuity.tools import AcksApplied, ContinuityTools
 from dr_ctl.topologies.continuity.view import Bridge, Flow, SiteView
 
 REMOVE_ALL: Final = "removeAllMessages()"
-QUIET_READINGS: Final = 5
 
 
 def _untold(at: AtBroker) -> list[Call]:

@@ -31,6 +31,7 @@ from dr_ctl.topologies.common.tools import must_be_none
 from dr_ctl.topologies.common.topology import COMMON, TopologyDefinition
 from dr_ctl.topologies.common.verbs import fence
 from dr_ctl.topologies.common.verbs.fence import residue_outcome
+from dr_ctl.topologies.common.verbs.proving import QUIET_READINGS
 from dr_ctl.topologies.common.verbs.quiesce import LIFTED, with_pauses_lifted
 from dr_ctl.topologies.common.verbs.undoing import as_before
 from dr_ctl.topologies.common.view import Residue
@@ -311,9 +312,6 @@ def move_aside(tools: MirrorTools, leftovers: Iterable[LeftOver], context: StepC
         must_be_none(stayed, what, outcomes)
         moved[name] = moved.get(name, 0) + len(leftover.to_move)
     return moved
-
-
-QUIET_READINGS: Final = 5  # nothing is under way once this many readings in a row say so
 
 
 def _queues_paused(at: AtBroker) -> list[Call]:
