@@ -50,65 +50,10 @@ def test_a_line_that_the_policy_of_a_console_lacks_is_told_before_a_move(
     assert dr_ctl("failover", "--to", "paris", *ACCEPTED, "--dry-run").code == (10 if lacks is OPENS else 0)
 
 
-AGENT = """
-it deletes what was consumed and says so: work 10 4; agent 2s; deleted 4; primary london; lie 6 6; alike
-a purge is held until a person says go on: work 10 0; agent 1s; purge; agent 2s; finds_only DR-AGENT-001; phase held;
-    lie 0 10; run 0 sync --go-on; agent 2s; deleted 10; lie 0 0
-the copies stay where the serving broker came back without its store: work 10 0; beside store_is_lost; agent 6s;
-    lie 0 10; phase held; finds_only DR-AGENT-001; says failover --to paris
-a word is kept while clients work and listings take their time: work 40 10; kill london; start london; open london;
-    agent 6s; phase held; run 0 sync --go-on; works_beside 30; agent 20s; whole
-one of a lost site that is back soon deletes nothing at the other: one_way; work 10 0; beside failed_over; agent 40s;
-    paris 17; says lets clients in too
-one works for no lost site while the other is silent: one_way; work 10 4; failed_over; silent_for 6; agent 12s;
-    paris 17; finds_only DR-AGENT-005
-a refused login ends it as wrong settings do: work 3 1; refused london.agent; refused paris.agent; refused london;
-    refused paris
-no reading complains of one that works: work 3 0; beside looks_without DR-AGENT-008; agent 3s
-one of the other direction does not count what was deleted and browsed there before: at_london_alone; lost_and_back;
-    run 0 reinstate london; agent 3s; primary paris; phase held; lie 10 5; run 0 status; finds DR-SYNC-007 5 message(s)
-"""
-RUNS = f"""
-a swapover without an agent removes what was consumed: work 10 4; run 0 swapover --to paris; lie 6 6
-a hold stops a swapover that would remove copies: work 10 4; run 0 sync --hold keep-the-copies; run 10 validate --to
-    paris; run 10 swapover --to paris --dry-run; finds DR-SYNC-004 keep-the-copies; run 10 swapover --to paris;
-    finds DR-SYNC-004 keep-the-copies; lie 6 10; run 0 swapover --to paris --accept-difference {IN}=4;
-    finds DR-SYNC-005 4 message(s); lie 6 10
-a return removes nothing that no client has consumed: at_london_alone; lost_and_back; run 0 reinstate london;
-    finds DR-SYNC-007 5 message(s); lie 10 5; run 0 status; finds DR-SYNC-007 5 message(s);
-    run 0 failback --to london --accept-difference {IN}=5; london 10
-a return removes what clients of the serving site consumed: work 10 0; lost_and_back; take paris 4;
-    run 0 failback --to london; lie 6 6; finds_no DR-SYNC-007
-a return removes nothing while somebody holds: work 10 0; lost_and_back; take paris 4; run 0 sync --hold
-    keep-the-copies; run 0 reinstate london; lie 10 6; finds DR-SYNC-007 keep-the-copies
-a swapover never removes what only the target had: work 20 18; moved_aside 10; open_for_a_while 5; run 20 swapover --to
-    paris; lie 2 15; says sent at paris
-nor where copies go one way, unless a person says so: one_way; work 20 18; moved_aside 10; open_for_a_while 5;
-    run 20 swapover --to paris; lie 2 15; run 0 swapover --to paris --accept-difference {IN}=5 --accept-difference
-    aside=10; lie 2 7
-deep queues of equal depth are compared by id: send london {DEEP}; beside take london 60 NACK; agent 6s; deleted 60;
-    retry_dead; take london 60; lie {DEEP - 60} {DEEP - 60}; run 20 swapover --to paris; lie {DEEP - 60} {DEEP - 60};
-    finds DR-PARITY-004 60 message(s)
-a queue too deep for the time of a drain is told before the fence and in the end: send london {DEEP};
-    run 0 swapover --to paris --dry-run --timeout 1s; finds DR-SYNC-006 up to {DEEP} may come as duplicates;
-    run 0 swapover --to paris --timeout 1s; finds DR-SYNC-006 up to {DEEP} may come as duplicates
-what a run browsed and removed is no evidence for the next: send london {DEEP}; take london 4; run 0 fence london;
-    run 0 drain --to paris; run 0 unfence london; lie {DEEP - 4} {DEEP - 4}; removed 4; run 10 swapover --to paris;
-    lie {DEEP - 8} {DEEP - 4}; finds DR-SYNC-004 4 message(s)
-a failovers bounds count what the target lacks and what nothing copies: ships_nothing; send london 20;
-    purge {IN}.to-paris; send london 30 plain.q; monitored 3s; kill london; run 11 failover --to paris --accept-loss 0;
-    exposure 50 0; lost {IN} 20; lost plain.q 30
-a person keeps aside what nothing proves and puts it back where clients get it: at_london_alone; lost_and_back;
-    run 0 reinstate london; run 0 {SETTLE} london --dry-run; offers_alone; run 2 {SETTLE} london;
-    run 10 {SETTLE} paris --reason CHG-1; lie 10 5; run 0 {SETTLE} london --reason CHG-1; lie 5 5; run 0 status;
-    says sync --settle --put-back --site london; run 10 {SETTLE} london --put-back --reason CHG-1; finds DR-SYNC-008;
-    run 0 swapover --to london; run 0 {SETTLE} london --put-back --reason CHG-1; finds DR-SYNC-007 5 message(s);
-    lie 10 5; has_alone; run 0 {SETTLE} london --put-back --reason CHG-1
-what was not shipped and kept aside is shipped when it is put back: work 10 0; ships_nothing; send london 6;
-    take london 16; lost_and_back; run 0 reinstate london; lie 0 0; kept_aside 6;
-    run 0 {SETTLE} london --put-back --reason CHG-2; comes_to 0 6
-"""
-TOLD = stories.read(AGENT) | stories.read(RUNS)
+STORIES = Path(__file__).with_name("brokersync_stories.txt").read_text("utf-8")
+TOLD = stories.read(
+    STORIES.format(IN=IN, SETTLE=SETTLE, DEEP=DEEP, without_60=DEEP - 60, without_8=DEEP - 8, without_4=DEEP - 4)
+)
 
 
 class Story(stories.Story):

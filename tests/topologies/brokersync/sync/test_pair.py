@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -135,62 +136,7 @@ class Story:
         assert self.sites.copies == self.sites.held
 
 
-STORIES = f"""
-what clients consumed is deleted by its id: run, send 100, consume 40, run, level, deleted 40
-what one browse leaves out is looked for again: send 10, consume 4, on_the_way 2, run, copies 10, unproven 6,
-    complete 0, run 15, copies 6, level, unproven 0, complete 1
-copies of messages in an open transaction stay: send 100, consume 10, transaction 20, run 30, copies 100, unproven 30,
-    transaction 0, run 15, copies 90, level
-a queue too busy to be listed is compared once it is quiet: send 100, consume 40, +busy, run 25, copies 100, unproven
-    40, vanished 0, -busy, run 15, unproven 0, level
-what was consumed before it came is found: send 100, consume 40, run, level
-a copy that comes after its message was consumed is waited for: run, -ships, send 10, consume 4, run, waiting 4,
-    +ships, ship, run 5, level, waiting 0
-consumed unheard while the copy was on its way is found: -ships, send 10, consume 4, run, +ships, ship, run 5, level
-a purge while it is held is seen and survives the hold: run, send 100, run, hold, run, purge, run, free, run 30,
-    vanished 100, copies 100
-what vanished between two agents is seen by the second: run, send 100, run, end, purge 20, run 30, vanished 20, copies
-    100
-what somebody answers for is deleted: run, send 100, run, purge 20, run, word, run 10, level, vanished 0
-nothing is deleted while it is held and everything after: run, send 100, run, hold, consume 30, run 10, copies 100,
-    free, run 10, level
-a browse that ended early deletes nothing: send 1000, consume 100, page 400, run 30, copies 1000, complete 0, why_not
-    maxBrowsePageSize
-it ends where the listeners are closed after the last ones: run, send 100, run, consume 30, -is_open, run, over closed,
-    level
-a run that closes the listeners deletes the rest itself: run, send 100, run, hold, consume 30, -is_open, run, over
-    closed, copies 100
-it ends where the serving site is lost for good: run, +primary_gone, run {LOST_S + 5}, over has not answered
-a short silence is made up for: run, send 100, run, +primary_gone, run 2, consume 30, -primary_gone, run 20, over
-    None, level
-a serving broker that started anew counts from zero: run, send 100, consume 10, run, anew, consume 5, run 20, vanished
-    0, level
-nothing is deleted at a site that lets clients in: run, send 100, run, deaf, consume 30, +standby_open, run 5, over
-    lets clients in too, copies 100
-no copy is deleted for a broker that came back without its store: run, send 100, consume 60, run, anew, vanish 40, run
-    20, send 50, consume 50, run 20, vanished 40, copies 90
-what was consumed unheard before a new start stays until a person says so: run, send 100, run, deaf, consume 30, anew,
-    consume 10, run 30, vanished 30, copies 100, word, run 10, vanished 0, level
-a purge and what was consumed before it are told apart by no number: send 100, consume 30, purge 20, run 30, vanished
-    20, copies 100
-what came without its store before the agent did is not deleted: send 40, anew, vanish 40, send 100, consume 90, run
-    20, vanished 40, copies 140
-no copy is deleted for a queue that was made again: run, send 100, consume 60, run, made_again, send 10, consume 10,
-    run, end, run 20, vanished 40, copies 50
-what counters had confirmed before a restart is deleted after it: run, send 100, run, +standby_gone, consume 30, run,
-    anew, run, -standby_gone, consume 5, run 20, level, vanished 0
-what a person answers for takes no counter from what follows: run, send 100, run, anew, vanish 40, run 5, vanished 40,
-    word, run 10, consume 10, deaf, run 20, vanished 0, level
-a waiting site that was away is cleaned when it is back: run, send 100, run, +standby_gone, consume 30, run 10,
-    standby_silent gone, -standby_gone, run 20, standby_silent None, level
-where the policy forbids deletion nothing goes until it allows it: run, +forbids, send 100, consume 30, run 5, refused
-    forbidden, copies 100, waiting 30, standby_silent None, -forbids, run 15, refused None, level
-what is announced to nobody is told and found by comparisons: run, -announces, send 40, consume 30, run 8, unheard 30,
-    level, +announces, consume 5, run 8, unheard 0, level
-what no reading could tell goes by a person's word: run, send 1000, run 15, give_back 50, run 2.5, purge 50, run 10,
-    unproven 50, word, run 10, unproven 0, level
-a connection that was cut is made anew: run, send 100, run, deaf, consume 30, run {LOST_S + 5}, over None, level
-"""
+STORIES = Path(__file__).with_name("stories.txt").read_text("utf-8").format(past_lost=LOST_S + 5)
 BESIDE = "give_back 5, run 1, " * 20  # clients that give back all the time
 LINES = dict(line.split(": ") for line in STORIES.strip().replace("\n    ", " ").splitlines()) | {
     "a purge beside clients that give back": f"run, send 1000, {BESIDE}purge 40, {BESIDE}copies 1000"
