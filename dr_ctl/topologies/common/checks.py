@@ -41,15 +41,15 @@ def of_silent(silent: Silent) -> Iterator[Finding]:
 
 
 def of_listeners(view: Broker) -> Iterator[Finding]:
-    named = {"clients": view.config.clients, "mirror": view.config.mirror or (), "cluster": view.config.cluster}
+    link, cluster = view.config.mirror or (), view.config.cluster
+    named = {"`clients:`": view.config.clients, "`mirror:` (bridges: `bridge:`)": link, "`cluster:`": cluster}
     declared = [acceptor.name for acceptor in view.acceptors]
     for key, names in named.items():
         if missing := [name for name in names if name not in declared]:
             there = ", ".join(declared) or "none"
             yield found("DR-DOOR-001", broker=view, missing=", ".join(missing), there=there, key=key)
     listeners = view.listeners
-    if view.open and not all(listener.started for listener in listeners):
-        closed = [listener.name for listener in listeners if not listener.started]
+    if view.open and (closed := [listener.name for listener in listeners if not listener.started]):
         yield found("DR-DOOR-002", broker=view, closed=", ".join(closed))
     ports, stomp_port = {listener.port for listener in listeners}, view.config.stomp_port
     if stomp_port is not None and ports and None not in ports and stomp_port not in ports:
