@@ -42,6 +42,8 @@ if ! command -v sudo >/dev/null; then  # as far as a page needs it: sudo -u USER
   printf '#!/bin/sh\nuser=$2\nshift 2\nSUDO_USER=$(id -un) exec runuser -u "$user" -- "$@"\n' >usr/local/bin/sudo
   chmod 755 usr/local/bin/sudo
 fi
+cp "$(dirname "$0")"/kubectl.sh usr/local/bin/kubectl
+chmod 755 usr/local/bin/kubectl
 rm -f etc/systemd/system/timers.target.wants/* # nothing of this machine's own is due there
 mount --make-rshared .                         # as systemd finds it where it boots: what it mounts for a unit is seen there
 ip link set lo up
