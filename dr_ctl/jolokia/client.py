@@ -24,6 +24,7 @@ from dr_ctl.jolokia.values import Fields
 MAX_BYTES: Final = 64 * 1024 * 1024
 READ_S: Final = 5.0
 CHANGE_S: Final = 30.0
+TRIES: Final = 3
 _SIGNED: Final = re.compile(r"\w+\([\w.,\[\]$;]*\)")
 _MISWRITTEN: Final = re.compile(r"\\(?:u([0-9a-fA-F]{3})([:-?])|.)")
 _CONFIG: Final[dict[str, Json]] = {"ignoreErrors": True, "includeRequest": False, "canonicalNaming": True}
@@ -229,7 +230,13 @@ class Reader:
         return self._wire.activation
 
     def read(self, requests_: Sequence[Read | Search | Query | MayCall], *, timeout_s: float = READ_S) -> list[Answer]:
-        return self._wire.post([request.body() for request in requests_], timeout_s)
+        """Return the answers in order, which belong to one POST: all is asked again where a bean has vanished."""
+        bodies, answers = [request.body() for request in requests_], list[Answer]()
+        for _ in range(TRIES):
+            answers = self._wire.post(bodies, timeout_s)
+            if not any(isinstance(answer.error, http.Vanished) for answer in answers):
+                break
+        return answers
 
 
 def make_changes(wire: Transport, changes: Sequence[Change], *, timeout_s: float = CHANGE_S) -> list[Answer]:
@@ -289,6 +296,8 @@ def _answer(url: str, row: dict[str, Any]) -> Answer:
     missing = str(row.get("error_type", "")).endswith(("InstanceNotFoundException", "AttributeNotFoundException"))
     if status == 403:  # noqa: PLR2004
         return Answer(http.PolicyRefused(text))
+    if "IllegalArgumentException : No matching attributes" in text:
+        return Answer(http.Vanished(text))
     return Answer(http.NoSuchBean(text) if missing or status == 404 else http.OperationFailed(text))  # noqa: PLR2004
 
 

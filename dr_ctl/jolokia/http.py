@@ -75,6 +75,10 @@ class OperationFailed(ElementError):
     remedy = "The broker refused the operation; its log says why."
 
 
+class Vanished(OperationFailed):
+    """The only bean that a pattern matched was gone when its attributes were read: a connection that ended."""
+
+
 class BadValue(ElementError):
     remedy = "The broker gave an error in place of a value; its log says why."
 

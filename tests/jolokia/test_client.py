@@ -68,6 +68,16 @@ def depths(url: str, *, timeout_s: float = 5.0) -> list[int]:
         asking.close()
 
 
+def test_a_connection_that_ends_while_it_is_read_is_asked_for_again() -> None:
+    gone = failed(400, "java.lang.IllegalArgumentException : No matching attributes [Active] found on MBeans [a:b=c]")
+    replies = [answers(value({}), gone), answers(GOOD, GOOD)]
+    with console(lambda handler: replies.pop(0)(handler)) as server:
+        assert depths(server.url) == [7, 7], "all answers are of one POST"
+    with console(answers(GOOD, gone)) as server, pytest.raises(OperationFailed, match="No matching attributes"):
+        depths(server.url)
+    assert len(server.asked) == client.TRIES
+
+
 def failed(status: int, text: str, kind: str = "java.lang.Exception") -> dict[str, object]:
     return {"status": status, "error": text, "error_type": kind}
 
