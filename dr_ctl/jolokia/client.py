@@ -25,6 +25,7 @@ MAX_BYTES: Final = 64 * 1024 * 1024
 READ_S: Final = 5.0
 CHANGE_S: Final = 30.0
 TRIES: Final = 3
+_VANISHED: Final = ("IllegalArgumentException : No matching attributes", 'because "this.session" is null')
 _SIGNED: Final = re.compile(r"\w+\([\w.,\[\]$;]*\)")
 _MISWRITTEN: Final = re.compile(r"\\(?:u([0-9a-fA-F]{3})([:-?])|.)")
 _CONFIG: Final[dict[str, Json]] = {"ignoreErrors": True, "includeRequest": False, "canonicalNaming": True}
@@ -78,6 +79,9 @@ class Listing(Enum):
     USERS = "listUser(java.lang.String)"
     TOPOLOGY = "listNetworkTopology()"
     MAY_CALL = "canInvoke(java.lang.String,java.lang.String,[Ljava.lang.String;)"
+
+
+_OF_CLIENTS: Final = (Listing.CONNECTIONS, Listing.CONSUMERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +147,16 @@ class Answer:
         if not isinstance(rows, dict):
             raise http.BadValue("a read by pattern gave no beans")
         return [(bean, Fields(bean, row)) for bean, row in rows.items()]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return all rows of a listing, which counts them; raises `Vanished` where some are missing."""
+        listing = json.loads(str(self.value()))
+        rows = listing["data"] if isinstance(listing, dict) else None
+        if not isinstance(rows, list):
+            raise http.BadValue("a listing gave no rows")
+        if listing.get("count", len(rows)) != len(rows):
+            raise http.Vanished("a listing gave not all of its rows")
+        return rows
 
     def fields(self) -> Fields:
         return Fields(self.bean, self.value())
@@ -230,13 +244,23 @@ class Reader:
         return self._wire.activation
 
     def read(self, requests_: Sequence[Read | Search | Query | MayCall], *, timeout_s: float = READ_S) -> list[Answer]:
-        """Return the answers in order, which belong to one POST: all is asked again where a bean has vanished."""
+        """Return the answers in order, which belong to one POST: all is asked again where a connection has vanished."""
         bodies, answers = [request.body() for request in requests_], list[Answer]()
         for _ in range(TRIES):
             answers = self._wire.post(bodies, timeout_s)
-            if not any(isinstance(answer.error, http.Vanished) for answer in answers):
+            if not any(map(_met_a_change, requests_, answers)):
                 break
         return answers
+
+
+def _met_a_change(request: Read | Search | Query | MayCall, answer: Answer) -> bool:
+    try:
+        answer.rows() if isinstance(request, Query) and request.listing in _OF_CLIENTS else answer.value()
+    except http.Vanished:
+        return True
+    except http.ElementError:
+        return False
+    return False
 
 
 def make_changes(wire: Transport, changes: Sequence[Change], *, timeout_s: float = CHANGE_S) -> list[Answer]:
@@ -296,7 +320,7 @@ def _answer(url: str, row: dict[str, Any]) -> Answer:
     missing = str(row.get("error_type", "")).endswith(("InstanceNotFoundException", "AttributeNotFoundException"))
     if status == 403:  # noqa: PLR2004
         return Answer(http.PolicyRefused(text))
-    if "IllegalArgumentException : No matching attributes" in text:
+    if any(sign in text for sign in _VANISHED):
         return Answer(http.Vanished(text))
     return Answer(http.NoSuchBean(text) if missing or status == 404 else http.OperationFailed(text))  # noqa: PLR2004
 

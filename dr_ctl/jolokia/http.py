@@ -76,7 +76,8 @@ class OperationFailed(ElementError):
 
 
 class Vanished(OperationFailed):
-    """The only bean that a pattern matched was gone when its attributes were read: a connection that ended."""
+    """A connection began or ended while it was read: the only bean that a pattern matched is gone, or the broker's
+    listing failed at a session that is no more, or lacks rows that it counted."""
 
 
 class BadValue(ElementError):

@@ -27,10 +27,12 @@ from dr_ctl.jolokia.http import (
     OperationFailed,
     PolicyRefused,
     Torn,
+    Vanished,
 )
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.artemis import beans
 from tests.jolokia.console import (
+    Handler,
     Reply,
     answers,
     begin_and_stop,
@@ -68,14 +70,41 @@ def depths(url: str, *, timeout_s: float = 5.0) -> list[int]:
         asking.close()
 
 
-def test_a_connection_that_ends_while_it_is_read_is_asked_for_again() -> None:
-    gone = failed(400, "java.lang.IllegalArgumentException : No matching attributes [Active] found on MBeans [a:b=c]")
-    replies = [answers(value({}), gone), answers(GOOD, GOOD)]
-    with console(lambda handler: replies.pop(0)(handler)) as server:
+def in_turn(*replies: Reply) -> Reply:
+    left = list(replies)
+
+    def reply(handler: Handler) -> None:
+        (left.pop(0) if len(left) > 1 else left[0])(handler)
+
+    return reply
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "java.lang.IllegalArgumentException : No matching attributes [Active] found on MBeans [a:b=c]",
+        'java.lang.NullPointerException : Cannot invoke "ServerSession.getName()" because "this.session" is null',
+    ],
+)
+def test_a_reading_is_made_again_where_a_connection_ended_meanwhile(text: str) -> None:
+    gone = failed(400, text)
+    with console(in_turn(answers(value({}), gone), answers(GOOD, GOOD))) as server:
         assert depths(server.url) == [7, 7], "all answers are of one POST"
-    with console(answers(GOOD, gone)) as server, pytest.raises(OperationFailed, match="No matching attributes"):
+    with console(answers(GOOD, gone)) as server, pytest.raises(OperationFailed, match="Exception"):
         depths(server.url)
     assert len(server.asked) == client.TRIES
+
+
+def test_a_listing_of_connections_that_lacks_rows_is_asked_for_again() -> None:
+    query = Query(BEAN, Listing.CONNECTIONS, ("", 1, 1_000_000))
+    lacking, whole = value('{"data": [], "count": 1}'), value('{"data": [{}], "count": 1}')
+    with console(in_turn(answers(lacking), answers(whole))) as server, closing(wire(server.url)) as asking:
+        assert Reader(asking).read([query])[0].rows() == [{}]
+    with console(answers(lacking)) as server, closing(wire(server.url)) as asking:
+        answer = Reader(asking).read([query])[0]
+    assert len(server.asked) == client.TRIES
+    with pytest.raises(Vanished, match="not all of its rows"):
+        answer.rows()
 
 
 def failed(status: int, text: str, kind: str = "java.lang.Exception") -> dict[str, object]:

@@ -169,8 +169,8 @@ class CommonReads:
             values |= documents(self._requests, self._documents.beans())
         if self._clients is not None:
             connections, consumers, prepared_ = self._clients
-            values["connections"] = tuple(map(connection, rows(connections)))
-            values["consumers"] = tuple(map(consumer, rows(consumers)))
+            values["connections"] = tuple(map(connection, connections.rows()))
+            values["consumers"] = tuple(map(consumer, consumers.rows()))
             values["prepared"] = prepared(prepared_)
         return values
 
@@ -252,14 +252,6 @@ def dispatch(reader: Reader, view: Broker) -> dict[str, tuple[int, bool]]:
     answers = reader.read([Read(beans.queue(view.broker), ("DeliveringCount", "Paused"))])
     rows = ((beans.parts(bean)["queue"], fields) for bean, fields in answers[0].beans())
     return {name: (fields.number("DeliveringCount"), fields.flag("Paused")) for name, fields in rows}
-
-
-def rows(answer: Answer) -> list[dict[str, Any]]:
-    listing = json.loads(str(answer.value()))
-    rows = listing["data"] if isinstance(listing, dict) else None
-    if not isinstance(rows, list) or listing.get("count", len(rows)) != len(rows):
-        raise BadValue("a listing gave no rows, or not all of them")
-    return rows
 
 
 def _port(address: str) -> int | None:
