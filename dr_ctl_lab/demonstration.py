@@ -102,7 +102,7 @@ def _agent(lab: Stage, tell: _Teller) -> Iterator[None]:
     if not isinstance(lab, Lab) or load(lab.settings_path).settings.topology != BROKERSYNC:
         yield
         return
-    tell.chapter("`dr-ctl sync` runs beside: it removes at the waiting site what was consumed.")
+    tell.chapter("`dr-ctl sync` runs beside: it removes at the standby what was consumed.")
     over, agents = threading.Event(), list[subprocess.Popen[bytes]]()
     keeping = threading.Thread(target=lambda: tell.keep("sync", over=over, started=agents), name="sync")
     keeping.start()
@@ -187,7 +187,7 @@ def _until_recorded(lab: Stage) -> None:
 
 def _judged(planned: Verdict, lost: _Lost, tell: _Teller, codes: Mapping[str, int], notes: Sequence[Finding]) -> Result:
     runs = sorted((tell.state / "runs").glob("*-*"))
-    # The waiting site may have taken the service over before anybody asked: a failover finds that done, without a run.
+    # The standby may have taken the service over before anybody asked: a failover finds that done, without a run.
     is_run = any("-failover-" in run.name for run in runs)
     costs = is_run and any(lost.bounds[key]["at_most"] != 0 for key in ("lost", "duplicates"))
     allowed = {

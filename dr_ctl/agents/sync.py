@@ -1,4 +1,4 @@
-"""Keeps the waiting site clean of copies whose messages were consumed, for as long as the other site serves.
+"""Keeps the standby clean of copies whose messages were consumed, for as long as the other site serves.
 
 The topology decides on deletions. The agent stops them during an open run or on request, and writes down its state for
 people.

@@ -82,7 +82,7 @@ def _links(assessment: Assessment) -> Iterator[Finding]:
         away = [link.pair for link in assessment.links if link.site == site and link.attached is False]
         names = brief([f"{site}/{pair}" for pair in away if (assessment.opened.other(site), pair) not in silent])
         if names:
-            yield found("DR-LINK-010", links=names, mending=assessment.opened.mending(site))
+            yield found("DR-LINK-010", links=names, link_advice=assessment.opened.link_advice(site))
 
 
 def unready(assessment: Assessment, last_sample: LastSample) -> Iterator[Finding]:

@@ -271,7 +271,7 @@ def _where(opened: OpenInstallation) -> dict[str, Json]:
 
 
 def _notified(opened: OpenInstallation, result: Result) -> list[Finding]:
-    """Return a finding for each command that could not be told."""
+    """Return a finding for each command that could not be informed."""
     if result.ended is None:
         return []
     caller, words = opened.caller, {result.code.outcome, *([DEBT] if result.debts else [])}

@@ -333,6 +333,6 @@ def _next(out: Path, to_decide: Sequence[str]) -> Iterator[str]:
     dr_ctl = "dr-ctl" if out == Path("dr-ctl.yaml") else f"dr-ctl --config {out}"
     if to_decide:
         yield f"Edit the line(s) of {out} that say {DECIDE}: {len(to_decide)}."
-    yield f"`{dr_ctl} validate`: mend what it marks with `!!`, until a swapover is ready."
+    yield f"`{dr_ctl} validate`: fix what it marks with `!!`, until a swapover is ready."
     yield f"`{dr_ctl} monitor` in a second terminal; `{dr_ctl} init --systemd DIR` makes a service of it."
     yield f"`{dr_ctl} rehearse --on twin`, then `{dr_ctl} swapover --to SITE --dry-run`."

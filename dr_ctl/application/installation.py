@@ -74,7 +74,7 @@ class OpenInstallation:
     def unverified(self) -> list[Finding]:
         return [finding for name in self.sites if (finding := unverified_at(self.installation, name))]
 
-    def mending(self, site: str) -> str:
+    def link_advice(self, site: str) -> str:
         restarts = {step.verb for step in single_step(RESTART).steps} <= self.topology.recipe.verbs()
         restart = f"`dr-ctl link restart {site}`; if that does not help, look" if restarts else "Look"
         return f"{restart} at what stands between the sites."

@@ -52,7 +52,7 @@ def reword_refusal(
     if under_way and first.id == "DR-ALIVE-001":
         return decided
     if first.id == "DR-ALIVE-001" and snapshot.roles[lost] is Role.SERVING and is_whole and away:
-        first = found("DR-ALIVE-001.cut_off", site=lost, mending=opened.mending(away[0]))
+        first = found("DR-ALIVE-001.cut_off", site=lost, link_advice=opened.link_advice(away[0]))
     if first.id == "DR-ALIVE-001" and snapshot.roles[lost] is Role.SICK and snapshot.one_store:
         first = found("DR-ALIVE-001.holder", text=first.text, waits=spec.target)
     if first.id == "DR-ALIVE-002" and (at := _recently_sick(lost, opened)) is not None:
@@ -277,7 +277,7 @@ def last_takeovers(installation: Installation, snapshot: Snapshot, now: datetime
 
 
 def unwatched(installation: Installation, last: LastSample, now: datetime) -> Iterator[Finding]:
-    """Report that no monitor looks any more, or that this cannot be told; see `never_watched`."""
+    """Report that no monitor looks any more, or that this cannot be determined; see `never_watched`."""
     # A monitor that lives looks several times within `history.every`.
     late_s = max(LATE_S, 3 * installation.settings.history.every)
     if last.at is None or (now - last.at).total_seconds() > late_s:

@@ -208,7 +208,7 @@ def _nothing_to_verify(opened: OpenInstallation, snapshot: Snapshot, asked: Spec
         assessment = Assessment.of(opened, snapshot, snapshot.links())
         return Result.of(ExitCode.PRECHECK_FAILED, *open_again(assessment), *serving_problems(assessment), data=data)
     away = [link.site for link in snapshot.links() if link.attached is False][:1]
-    first = "".join(f"The link of {site} first: {opened.mending(site)} " for site in away)
+    first = "".join(f"The link of {site} first: {opened.link_advice(site)} " for site in away)
     is_open = found("DR-VERIFY-001.open", roles=roles_text(snapshot), first=first, target=asked.target)
     return Result.of(ExitCode.PRECHECK_FAILED, is_open, data=data)
 
@@ -378,7 +378,7 @@ def _runbooks(installation: Installation) -> Iterator[Check]:
     for operation in runbook.ORDER:
         path = place / f"{operation}.yaml"
         book, problems = runbook.lint(path, installation.settings.order)
-        against = [replace(problem, remedy=f"Mend {path}; `dr-ctl runbook lint` checks it.") for problem in problems]
+        against = [replace(problem, remedy=f"Fix {path}; `dr-ctl runbook lint` checks it.") for problem in problems]
         whole = whole and book is not None
         named = [(step.line, str(step.words["name"])) for step in (book.steps if book else ()) if step.verb == HOOK]
         called |= {name for _, name in named}

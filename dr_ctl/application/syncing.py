@@ -26,7 +26,7 @@ from dr_ctl.engine.runs import Runs
 
 LINE_EVERY_S: Final = 5.0
 FIGURES: Final = (
-    ("deleted_total", "copies deleted at the waiting site", "deleted"),
+    ("deleted_total", "copies deleted at the standby", "deleted"),
     ("absent_total", "copies of consumed messages that lie at neither site", "absent"),
     ("waiting", "copies that are to be deleted", "waiting"),
     ("unconfirmed", "messages announced as consumed and not confirmed yet", "unconfirmed"),
@@ -97,7 +97,7 @@ def go_on(caller: Caller) -> Result:
 
 
 def settle(caller: Caller, asked: Spec, how: RunOptions) -> Result:
-    """Keep aside the waiting site's copies that nothing proves, or put them back. A dry run lists their ids."""
+    """Keep aside the standby's copies that nothing proves, or put them back. A dry run lists their ids."""
     if not (how.dry_run and asked.operation == KEEP_ASIDE):
         return run.run(caller, asked, how)
     with OpenInstallation.of(caller) as opened:

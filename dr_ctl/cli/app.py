@@ -220,9 +220,7 @@ def sync(
     metrics: METRICS = None,
     hold: Annotated[str | None, option("--hold REASON", "Tell the agent to delete nothing: before a purge.")] = None,
     go_on: Annotated[bool, option("--go-on", "Let it delete again; purged messages count as consumed.")] = False,
-    settle: Annotated[
-        bool, option("--settle", "Keep aside at the waiting SITE the copies that nothing proves.")
-    ] = False,
+    settle: Annotated[bool, option("--settle", "Keep aside at the standby SITE the copies without evidence.")] = False,
     put_back: Annotated[bool, option("--put-back", "With --settle: what was kept aside goes back.")] = False,
     site: Annotated[str | None, option("--site SITE", "With --settle: where.")] = None,
     queues: Annotated[str | None, option("--queues PATTERN", "With --settle: only these.")] = None,

@@ -68,7 +68,7 @@ class Argument(TyperArgument):
 
 
 class Command(TyperCommand):
-    """A command whose name all its usage errors have."""
+    """A command that is named in all its usage errors."""
 
     def __init__(self, *args: Any, **how: Any) -> None:
         super().__init__(*args, **how)
@@ -137,7 +137,7 @@ def _version(asked: bool) -> None:
 
 
 VERSION: Final = switch(
-    "version", "--version", "Say the versions of dr-ctl, Python, PySpark and Java.", is_eager=True, callback=_version
+    "version", "--version", "Show the versions of dr-ctl, Python, PySpark and Java.", is_eager=True, callback=_version
 )
 
 
@@ -167,8 +167,8 @@ def command(
     changes: Sequence[Parameter] = (),
     forms: Sequence[str] = (),
 ) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
-    """Register a function as a command, which gets the session, takes the common options too, and ends with the exit
-    code of the function's result. The help ends with `example`, as typed. The options `asks` become the function's
+    """Register a function as a command. It gets the session, has the common options too, and ends with the exit code of
+    the function's result. The help ends with `example`, as typed. The options `asks` become the function's
     argument `asked`, the options `changes` its argument `how`, and the switches of its argument `does` the names of
     those that are on. `forms` are further outputs of the command: `wide`, `name`."""
     whole = f"{app.info.name} {name}" if app.info.name else name
@@ -213,7 +213,7 @@ def command(
 
 
 def _refuse_form(form: str, command: str, known: Sequence[str]) -> None:
-    """Refuse, before anything is done, an output that was named before a command without it."""
+    """Refuse, before anything is done, an output form that this command does not have."""
     if form not in known:
         raise UsageError(f"`{command}` has no output `{form}`", remedy=f"One of {', '.join(known)}.")
 

@@ -66,7 +66,7 @@ _ABOUT: Final = {
     "unfence": "One step: undo a fence where nothing has moved since, and lift what runs have paused.",
     "link restart": "One step: stop and start the link of a site's brokers, and see that it attaches. Clients stay "
     "where they are.",
-    "trim": "Remove from a waiting site the copies of what both sites have processed; say --dry-run first.",
+    "trim": "Remove from a standby the copies of what both sites have processed; say --dry-run first.",
 }
 # A row has the name, the rest of the example, and the options. The first of two words of a name is the group.
 _OPERATIONS: Final = (

@@ -50,7 +50,7 @@ def runbook_show(session: Session, *, name: Annotated[str, argument("NAME")]) ->
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        remedy = f"Mend {path}; `dr-ctl runbook lint` checks it."
+        remedy = f"Fix {path}; `dr-ctl runbook lint` checks it."
         raise UsageError(f"{path} cannot be read: {error}", remedy=remedy) from error
     return Result(ExitCode.OK, str(path), data=application.installation.RunbookData(name, text), text=text)
 

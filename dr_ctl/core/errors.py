@@ -63,7 +63,7 @@ def writing(where: object, remedy: str = "Name a file that can be written.") -> 
 
 class EnvironmentFault(DrCtlError):
     exit_code: ClassVar[ExitCode] = ExitCode.INTERNAL
-    remedy = "Mend what the message names and run the same command again."
+    remedy = "Fix what the message names and run the same command again."
 
 
 class BrokerError(DrCtlError):

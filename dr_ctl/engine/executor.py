@@ -71,7 +71,7 @@ class Callbacks:
 
 
 def to_undo(run: RunState) -> list[PlannedStep]:
-    """List the started steps that have an inverse, the last first. A site that was reinstated stays so."""
+    """List the started steps that have an inverse, the last first, without those of a finished reinstatement."""
     last_kept = max((done.step.number for done in run.steps if _is_reinstated(done)), default=0)
     return [step for step in run.started() if step.inverse and step.number > last_kept]
 

@@ -22,11 +22,11 @@ LEASE_S: Final = 60.0
 RENEW_BELOW_S: Final = 50.0
 FRESH_S: Final = 1.0
 REUSABLE_S: Final = 0.6  # a reading no older than this is still fresh at the next renewal
-SILENT_S: Final = 5.0  # a silent broker is not asked again for another one's sake before
+SILENT_S: Final = 5.0  # for so long, a call to another broker does not ask a silent one again
 TRIES: Final = 3
-# Shorter than the second that a reading may be old when a call goes out, so that no call waits for a reading.
+# A reading may be a second old (`FRESH_S`) when a call goes out; this is shorter, so that no call waits for one.
 READ_EVERY_S: Final = 0.7
-SOON_S: Final = 0.1
+MIN_WAIT_S: Final = 0.1
 
 
 @dataclass
@@ -179,10 +179,10 @@ class Lease:
                     elif self._old(broker) or self._left_s(broker) < timeout_s:
                         self._renew_if_due(broker)
         except BrokerError as error:
-            return f"the lock at {broker.name} could not be looked at: {error}"
+            return f"the lock at {broker.name} could not be read: {error}"
         for other in self.locks:
             if other is not broker and other.held is not None and self._old(other):
-                self._glance(other)
+                self._check_without_waiting(other)
         if (lost := self.lost()) is not None:
             return lost
         left_s = self._left_s(broker)
@@ -196,7 +196,7 @@ class Lease:
         name, holder = self._lost
         return f"the lock at {name} is not this run's any more: {holder.described}"
 
-    def _glance(self, broker: BrokerLock) -> None:
+    def _check_without_waiting(self, broker: BrokerLock) -> None:
         """Check the lock at another broker than that of the call, without letting a silent one delay the call."""
         if system().monotonic() - broker.silent_at > SILENT_S and broker.mutex.acquire(blocking=False):
             try:
@@ -298,7 +298,7 @@ class Lease:
 
     def _renew_if_due(self, broker: BrokerLock, *, no_older_s: float | None = None) -> None:
         assert broker.held is not None
-        if self._shown_lately(broker, broker.held, FRESH_S if no_older_s is None else no_older_s):
+        if self._shown_recently(broker, broker.held, FRESH_S if no_older_s is None else no_older_s):
             return
         reading = self._read(broker, broker.held)
         if reading is not None and self._left_s(broker) < RENEW_BELOW_S:
@@ -307,7 +307,7 @@ class Lease:
             self._write(broker, broker.held)
             self._read(broker, broker.held)
 
-    def _shown_lately(self, broker: BrokerLock, me: lease.LockDocument, no_older_s: float) -> bool:
+    def _shown_recently(self, broker: BrokerLock, me: lease.LockDocument, no_older_s: float) -> bool:
         """Say whether a recent reading for another purpose shows this run's lock, and no renewal is due."""
         recent = lease.recent_reading(broker.store)
         if recent is None or recent[0] > no_older_s or lease.lost_to(recent[1], me) is not None:
@@ -354,25 +354,26 @@ def _remove(broker: BrokerLock, epoch: int) -> None:
 
 @contextmanager
 def auto_renewed(stores: Sequence[lease.Store], who: lease.LockDocument) -> Iterator[Lease]:
-    """Make a lock to take; the block renews a held lock in the background, and closes the stores at its end."""
+    """Return a lock that can be taken. It is renewed in the background until the block ends, which closes the
+    stores."""
     held = Lease(stores, who)
-    over = system().event()
-    keeping = [in_background(partial(_keep, held, broker, over), f"lock at {broker.name}") for broker in held.locks]
+    ended = system().event()
+    keeping = [in_background(partial(_keep, held, broker, ended), f"lock at {broker.name}") for broker in held.locks]
     try:
         yield held
     finally:
-        over.set()
+        ended.set()
         for work in keeping:
             work.wait()
         for store in stores:
             store.close()
 
 
-def _keep(held: Lease, broker: BrokerLock, over: Event) -> None:
+def _keep(held: Lease, broker: BrokerLock, ended: Event) -> None:
     wait_s = READ_EVERY_S
-    while not over.wait(wait_s):
+    while not ended.wait(wait_s):
         wait_s = READ_EVERY_S
         with suppress(BrokerError):  # the next call says so, if it is still so
             held.renew_if_due(broker)
             age_s = held.age_s(broker)  # the run's own readings count too, and have an age
-            wait_s = max(READ_EVERY_S - age_s, SOON_S) if age_s < READ_EVERY_S else READ_EVERY_S
+            wait_s = max(READ_EVERY_S - age_s, MIN_WAIT_S) if age_s < READ_EVERY_S else READ_EVERY_S

@@ -145,7 +145,7 @@ def load(operation: str, folder: Path, more: Sequence[Rule] = ()) -> Runbook:
     runbook, findings = lint(path, more)
     if runbook is None:
         text = "\n".join(finding.text for finding in findings)
-        raise UsageError(text, remedy=f"Mend {path}; `dr-ctl runbook lint` checks it.")
+        raise UsageError(text, remedy=f"Fix {path}; `dr-ctl runbook lint` checks it.")
     if runbook.operation != operation:
         text = f"{path} is a runbook for {runbook.operation}, not for {operation}"
         raise UsageError(text, remedy="Give each file its own name.")

@@ -106,7 +106,7 @@ class Owner:
             return None
         except (OSError, ValueError) as error:
             text = f"whose runs lie in {path.parent} cannot be read: {type(error).__name__}: {error}"
-            raise Foreign(text, remedy=f"Look at `dr-ctl runs list`; then mend or remove {path}.") from error
+            raise Foreign(text, remedy=f"Look at `dr-ctl runs list`; then fix or remove {path}.") from error
 
 
 def _readable(path: Path) -> Owner | None:

@@ -219,7 +219,7 @@ class Wire:
         if reply.status in (401, 403):
             remedy = (
                 f"Its password comes from {self._account.source}. One attempt was made here; each command makes "
-                "another, and repeated ones lock the account out: mend it before the next command."
+                "another, and repeated ones lock the account out: fix it before the next command."
             )
             if not (self._account.username + self._account.password).isascii():
                 remedy += " It is sent as UTF-8, which Jetty reads as ISO 8859-1: one of ASCII letters is read alike."

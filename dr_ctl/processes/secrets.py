@@ -23,7 +23,7 @@ class SecretMissing(BrokerError):
     """The secret could not be had, so its broker cannot be asked and its site is unknown."""
 
     is_local = True
-    remedy = "Mend where the password of this broker comes from in the settings file."
+    remedy = "Fix where the password of this broker comes from in the settings file."
 
 
 def resolve(secret: Secret, folder: Path) -> str:

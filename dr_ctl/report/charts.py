@@ -22,7 +22,7 @@ WAITS: Final = {
     "catch-up": "Outflow while the source serves",
     "quiesce": "Messages in delivery to clients",
     "drain": "Outflow behind the fence",
-    "verify": "Outflow while the gate is looked at",
+    "verify": "Outflow while the gate is checked",
     "settle": "What the target has not applied",
 }
 _STEPS_S: Final = (
@@ -34,9 +34,9 @@ _MIN_SAMPLES: Final = 3
 _MIN_FOR_RATE_S: Final = 1.0
 _MAX_POINTS: Final = 400
 _STRIP: Final = 3.0
-"""Of the height: excursions are marked along the top."""
+"""The height of the marks of excursions along the top, in per cent of the chart."""
 _FAR_ABOVE: Final = 3
-"""An objective so many times above all that was is told, not drawn: it would flatten the curve."""
+"""An objective so many times above the largest figure is written, not drawn: it would flatten the curve."""
 
 Point = tuple[datetime, float | None]
 Piece = list[tuple[float, float]]
@@ -255,7 +255,7 @@ def _line(name: str, style: int, points: Sequence[Point], x: TimeAxis, y: CountA
 
 
 def _thinned(points: Sequence[Point]) -> list[Point]:
-    """No more points than a page shows; of each stretch its least, its greatest and every missing answer stay."""
+    """Reduce the points to as many as a page shows: of each window the lowest, the highest and each missing answer."""
     if len(points) <= _MAX_POINTS:
         return list(points)
     size = -(-len(points) // (_MAX_POINTS // 2))

@@ -147,9 +147,9 @@ def _verdict(rows: Sequence[Row], *, altered: int, unread: int) -> tuple[Tone, s
     if wrong:
         return Tone.COST, "; ".join(wrong)
     if unread:
-        return Tone.OPEN, f"What came of {many(unread, 'run')} cannot be told: no line of the journal can be read"
+        return Tone.OPEN, f"What came of {many(unread, 'run')} cannot be determined: no line of the journal can be read"
     if "open" in signs:
-        return Tone.OPEN, "Whether every objective was kept cannot be told"
+        return Tone.OPEN, "Whether every objective was kept cannot be determined"
     if "good" in signs:
         return Tone.GOOD, "Every objective that was set was kept"
     return Tone.OPEN, "No run of this time was held against an objective"

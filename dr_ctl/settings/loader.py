@@ -38,7 +38,7 @@ TOPOLOGIES: Final[Registry[type[Settings]]] = Registry(
 class SettingsError(UsageError):
     """The problems of the file, all of them."""
 
-    remedy = "Mend the lines named; `dr-ctl init --topology ID` writes a complete settings file."
+    remedy = "Fix the lines named; `dr-ctl init --topology ID` writes a complete settings file."
 
     def __init__(self, file: Path, problems: Sequence[Problem], *, remedy: str | None = None) -> None:
         super().__init__("\n".join(problem.described(file) for problem in problems), remedy=remedy)
@@ -148,7 +148,7 @@ def _read(
         return None, {
             _problem(root, problem["loc"], problem["msg"], problem["type"], kind if named else None)
             for problem in error.errors()
-            # A list whose only item is wrong is called too short as well: the item's own problem is the one to mend.
+            # A list whose only item is wrong is called too short as well: the item's own problem is the one to fix.
             if not (
                 problem["type"] == "too_short"
                 and any(problem["loc"] == loc[: len(problem["loc"])] != loc for loc in places)

@@ -28,7 +28,7 @@ class StepEnded:
 @dataclass(frozen=True, slots=True)
 class WaitProgress:
     """A wait for `subject`. `rate` is per second, `left_s` the time to go, `outage_s` how long clients have been out. A
-    value is None if it cannot be told, or if clients are not out."""
+    value is None if it cannot be determined, or if clients are not out."""
 
     subject: str
     depth: int | None

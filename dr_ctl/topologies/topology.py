@@ -218,10 +218,10 @@ class WorkloadSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class QueueProgress:
-    """The state of a queue that an agent keeps clean at the waiting site. `waiting` copies are to be deleted.
+    """The state of a queue that an agent keeps clean at the standby. `waiting` copies are to be deleted.
     `unconfirmed` copies are of messages announced as consumed and not seen yet to have been. `absent` copies were never
     found, at either site. `vanished` messages left the serving site otherwise than by a client: the agent believes no
-    announcement of that queue until a person says so. `unproven` copies lie at the waiting site, and nothing shows that
+    announcement of that queue until a person says so. `unproven` copies lie at the standby, and nothing shows that
     their messages were consumed. `unheard` messages left the queue and were not announced. `complete` says whether the
     last comparison of both sites saw every message; `why_not` why no comparison did."""
 
@@ -256,7 +256,7 @@ class Progress:
 
 
 class Cleaner(Protocol):
-    """Deletes at the waiting site the copies of what clients of the serving site have consumed. For one thread."""
+    """Deletes at the standby the copies of what clients of the serving site have consumed. For one thread."""
 
     def step(self, held: Callable[[], str | None]) -> Progress:
         """Go on for a moment. `held` is asked before each deletion, and says why there may be none; the agent goes on
@@ -274,12 +274,12 @@ class NoCleaner(UsageError):
     remedy = "Only Classic brokers that copy to each other (`classic-brokersync`) need one."
 
     def __init__(self) -> None:
-        super().__init__("sync: with this topology nothing has to be deleted at the waiting site")
+        super().__init__("sync: with this topology nothing has to be deleted at the standby")
 
 
 @dataclass(frozen=True, slots=True)
 class Unproven:
-    """Copies of one queue that nothing proves to be consumed; `why_not` says why that cannot be told."""
+    """Copies of one queue that nothing proves to be consumed; `why_not` says why that cannot be determined."""
 
     pair: str
     name: str

@@ -620,7 +620,7 @@ NOTHING_SEALED = ["", "{", "[]", "null", "{}", '{"journal": {}}', '{"journal": {
 @pytest.mark.parametrize(
     ("alter", "line", "words"),
     [
-        # A chain that was made anew.
+        # A chain that was re-created.
         *((partial(chained, line=n, time="2026-11-21T02:00:00.001Z"), 6, "the last, and result.json do not fit")
           for n in range(1, 7)),
         (added, 7, "line 7 of journal.jsonl was added"),

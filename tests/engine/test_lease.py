@@ -514,7 +514,7 @@ class TestHolding:
         shelves[0].time.passed_s += 2 * FRESH_S
         assert may_call(run, "london")
         why = run.why_not("paris", PAIR, CALL_S)
-        assert why == "the lock at paris/orders-1 could not be looked at: paris is silent"
+        assert why == "the lock at paris/orders-1 could not be read: paris is silent"
 
     def test_a_broker_that_was_away_is_joined_at_the_same_epoch(self, shelves: Shelves) -> None:
         run = late(shelves)

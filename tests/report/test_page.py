@@ -544,8 +544,8 @@ def test_a_year_in_which_all_went_well(shelf: Shelf) -> None:
     [
         (lambda shelf: shelf.move(9, 3 * MINUTES), Tone.COST, "An objective was not kept"),
         (lambda shelf: shelf.loss(9, 7, {"at_least": 1.0, "at_most": 2.0}), Tone.COST, "An objective was not kept"),
-        (lambda shelf: shelf.loss(9, None, {"at_least": 1.0, "at_most": 2.0}), Tone.OPEN, "cannot be told"),
-        (lambda shelf: shelf.loss(9, 0, {"at_least": 1.0, "at_most": None}), Tone.OPEN, "cannot be told"),
+        (lambda shelf: shelf.loss(9, None, {"at_least": 1.0, "at_most": 2.0}), Tone.OPEN, "cannot be determined"),
+        (lambda shelf: shelf.loss(9, 0, {"at_least": 1.0, "at_most": None}), Tone.OPEN, "cannot be determined"),
         (lambda shelf: shelf.on_twin(9, "both served"), Tone.COST, "1 run or rehearsal did not end well"),
         (lambda shelf: shelf.rehearsal(9, "stranded", 23), Tone.COST, "1 run or rehearsal did not end well"),
     ],

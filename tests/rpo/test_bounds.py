@@ -300,7 +300,7 @@ BY_HAND: dict[str, tuple[list[Row], float, dict[str, object], int | None, int | 
     "a pair that is not asked for": (
         looked(STEADY, look(10, 900, 900, pair=TWO)), 14, {"pairs": [ONE]}, 7 + came(4), ANY, ""),
     # Fifty came to it at once since; its counter begins below where it was.
-    "a queue that was made anew": (looked(*(look(s, 0, 100 + 50 * (s > 4), queue(s, "orders", 0, 100 - 50 * (s > 4)))
+    "a queue that was re-created": (looked(*(look(s, 0, 100 + 50 * (s > 4), queue(s, "orders", 0, 100 - 50 * (s > 4)))
                                             for s in range(11))), 12, {}, 50, ANY, ""),
     "a queue that is nearly empty": (looked(*NEARLY_EMPTY), 10, {}, 3, ANY, ""),
     "a depth of before a restart": (looked(*BEFORE), 10, {}, 80, ANY, ""),

@@ -1,5 +1,5 @@
 """What Spark says is what is said by hand, row for row and figure for figure: of everything at once, and of hours that
-are kept, whatever came in between: files that are late, mended, torn, joined, gone or from the future; other versions
+are kept, whatever came in between: files that are late, fixed, torn, joined, gone or from the future; other versions
 beside this one."""
 
 import os

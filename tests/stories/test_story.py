@@ -43,7 +43,7 @@ VERSIONS = {
     "2.40.0": ("artemis-mirror", "artemis-bridges"),
     "6.3.1": ("classic-brokersync", "classic-fanout", "classic-shared-store"),
 }
-KEEP_HISTORY = ("artemis-bridges",)  # nothing takes out of the waiting site what was processed
+KEEP_HISTORY = ("artemis-bridges",)  # nothing takes out of the standby what was processed
 WITH_AGENT = ("classic-brokersync",)  # beside real brokers it runs as a service; a twin has it inside
 TRIMMED = ("classic-fanout",)  # a command does, which is asked for
 # Both sites had what was confirmed, or it lies in the store of both, so that no failure loses any of it.

@@ -110,11 +110,11 @@ def test_a_move_of_one_queue_goes_on_while_reply_queues_come_and_go(twin: Played
     assert codes == [ExitCode.OK] * 4
 
 
-# messages that the waiting site lacks
+# messages that the standby lacks
 
 
 def lose(twin: PlayedTwin, which: slice) -> None:
-    """Somebody purges copies at the waiting site, and no urgent ones."""
+    """Somebody purges copies at the standby, and no urgent ones."""
     _, paris = twin.brokers(BridgesBroker)
     with twin.still():
         queue = paris.queues[IN]

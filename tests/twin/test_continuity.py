@@ -302,7 +302,7 @@ def brief(twin: PlayedTwin, tmp_path: Path) -> None:
 @pytest.fixture
 def staged_again(twin: PlayedTwin, three: None, london: ContinuityBroker, paris: ContinuityBroker) -> None:
     """What clients of London have consumed comes back to be delivered there once more, and Paris keeps its copies: what
-    a waiting site does that is started again while it holds messages."""
+    a standby does that is started again while it holds messages."""
     with twin.still():
         flow = london.flows[IN]
         for message in list(flow.queue.live()):

@@ -79,7 +79,7 @@ def test_a_passive_node_is_not_taken_for_the_broker(twin: PlayedTwin, dr_ctl: Co
 @pytest.mark.parametrize("layout", [Layout(nodes=2)])
 @pytest.mark.parametrize("topology", NEW)
 def test_a_passive_node_of_the_target_is_told_as_the_one_cause(twin: PlayedTwin, dr_ctl: Command) -> None:
-    """It has no acceptor, no link and no queue, and nothing of that is to be mended."""
+    """It has no acceptor, no link and no queue, and nothing of that is to be fixed."""
     name_one(twin, london="a", paris="b")
 
     looked, refused = dr_ctl("validate", "--for", "swapover"), dr_ctl("swapover", "--to", "paris", "--yes")

@@ -131,7 +131,7 @@ def _carried(counters: Ints, start_id: Ints) -> Ints:
 
 
 def _unwrapped(counters: Ints, start_id: Ints) -> Ints:
-    """Let a counter that begins anew within an era, of a queue that was made again, go on from where it was."""
+    """Let a counter that begins anew within an era, of a queue that was re-created, go on from where it was."""
     fell = (counters[:, 1:] < counters[:, :-1]) & (counters[:, 1:] != NA) & (start_id[1:] == start_id[:-1])
     if not fell.any():
         return counters

@@ -37,7 +37,7 @@ from dr_ctl.rpo.history.row import Row, micros
 from dr_ctl.settings.model import HistoryLocation
 
 Answer = TypeVar("Answer")
-AGAIN: Final = 3
+ATTEMPTS: Final = 3
 OPTIONAL: Final = ("took_ms", "queues_added", "queues_acked")
 """Columns that a file may lack: nothing is known there."""
 SCHEMA: Final = pa.schema(
@@ -53,13 +53,12 @@ SCHEMA: Final = pa.schema(
 """The columns of a file. `date` and `site` are its directories and not in it."""
 
 NAMED: Final = re.compile(r"date=(?P<day>[^/]*)/site=(?P<site>[^/]*)/(?![._])[^/]*\.parquet")
-"""A file that readers of the history read, named from its root."""
+"""The name, below the root, of a file that readers of the history read."""
 OWN: Final = re.compile(r"(?P<begin>\d{8}T\d{6})-[0-9a-f]{32}\.parquet")
-"""What a file of the history is called: the time of its first reading, and what makes it the only one."""
+"""The name of a file that the monitor wrote: the time of its first reading, and a random id."""
 TAILS: Final = "_tail-*.arrows"
-"""A tail holds the last minute's readings of a site, whole, in the directory of their day. A monitor lets it grow each
-second, and a failover's bound reads it. Readers of the history pass the name over, because the next file brings what
-belongs there."""
+"""A tail holds all readings of a site in the last minute, in the directory of their day. The monitor appends to it each
+second, and a failover's bound reads it. Other readers ignore the name, because the next file will have its rows."""
 _WORDS: Final = ("pair", "kind", "name", "start")
 WRITTEN: Final[Mapping[str, Any]] = {
     "compression": "zstd",
@@ -70,7 +69,7 @@ WRITTEN: Final[Mapping[str, Any]] = {
 CODED: Final = pa.schema(
     [field.with_type(pa.dictionary(pa.int32(), pa.string())) if field.name in _WORDS else field for field in SCHEMA]
 )
-"""The schema with words as Parquet holds them: each once, and its number in each row."""
+"""The schema with text columns as dictionaries, as Parquet stores them."""
 Partition = tuple[date, str]
 
 
@@ -107,17 +106,17 @@ def folder_of(partition: Partition, root: Path) -> Path:
     return root / f"date={day.isoformat()}" / f"site={site}"
 
 
-def listed_anew(read: Callable[[], Answer]) -> Answer:
-    """Call `read` again where a file has gone meanwhile: joined with others, or too old. Raises EnvironmentFault after
-    `AGAIN` attempts."""
-    for _ in range(AGAIN):
+def with_retries(read: Callable[[], Answer]) -> Answer:
+    """Call `read` again if a file was removed meanwhile (joined with others, or too old). Raises EnvironmentFault after
+    `ATTEMPTS`."""
+    for _ in range(ATTEMPTS):
         with suppress(FileNotFoundError):
             return read()
     raise EnvironmentFault("the history changed each time that it was read", remedy="Ask again.")
 
 
 def rows_of_tail(path: Path) -> pa.Table:
-    """Return the rows of a tail as far as it was written, which may be within a reading. Raises FileNotFoundError."""
+    """Return the rows of a tail, of which the last reading may be incomplete. Raises FileNotFoundError."""
     batches: list[pa.RecordBatch] = []
     with path.open("rb") as file, suppress(pa.ArrowException, OSError):
         for batch in pa.ipc.open_stream(file):
@@ -142,7 +141,7 @@ def day_us(name: str) -> int:
 
 
 def wrong_columns(schema: pa.Schema, wanted: pa.Schema = SCHEMA) -> str:
-    """Say why a file is none of the history; the text is empty if the file is one."""
+    """Say why a file does not belong to the history; empty if it does."""
     types = dict.fromkeys(OPTIONAL, pa.int64()) | dict(zip(schema.names, schema.types, strict=True))
     wrong = [field.name for field in wanted if types.get(field.name) != field.type]
     return f"columns missing or of another type: {', '.join(wrong)}" if wrong else ""
@@ -158,8 +157,8 @@ class Store:
 
     @classmethod
     def of(cls, where: str | Path, *, hurried: bool = False) -> Store:
-        """Raise EnvironmentFault if PyArrow has no such file system. A `hurried` store is asked once and not again,
-        because an answer that comes late helps no more."""
+        """Raise EnvironmentFault if PyArrow has no such file system. A `hurried` store has no retries,
+        because a late answer is of no use."""
         return _store(str(where), hurried)
 
     @property
@@ -182,8 +181,8 @@ class Store:
         return self.files.open_input_file(self.url(name))
 
     def must_answer(self, name: str) -> None:
-        """Once a file could not be read, see whether the file is at fault, and not a store elsewhere. Raises
-        EnvironmentFault, or FileNotFoundError if the file has gone meanwhile."""
+        """After a failed read, find out whether the file or the remote store is at fault. Raises EnvironmentFault for
+        the store, and FileNotFoundError if the file was removed meanwhile."""
         if self.folder is not None:
             return
         try:
@@ -216,8 +215,7 @@ class Store:
             self._send(name, whole)
 
     def _send(self, name: str, whole: BinaryIO) -> None:
-        """Write a file under another name and move it last: a file that breaks off is closed too, so that its own name
-        would stand for a part."""
+        """Write a file under another name and rename it last: an interrupted upload may leave a partial file."""
         folder, _, base = self.url(name).rpartition("/")
         begun = f"{folder}/.{base}.{uuid.uuid4().hex}.part"
         try:
@@ -256,7 +254,8 @@ def _store(where: str, hurried: bool) -> Store:
 
 
 def _s3(where: str, hurried: bool) -> tuple[fs.FileSystem, str]:
-    """Set limits: PyArrow's own reading of the URL sets none, and a process that ends waits for every question."""
+    """Open an S3 store with time limits: PyArrow sets none for a URL, and a process that ends waits for each
+    request."""
     url = urlsplit(where)
     options: dict[str, Any] = dict(parse_qsl(url.query))
     connect_s, request_s, attempts = (1, 2, 1) if hurried else (3, 10, 3)
@@ -265,15 +264,15 @@ def _s3(where: str, hurried: bool) -> tuple[fs.FileSystem, str]:
     return store, f"{url.netloc}{url.path}"
 
 
-WITHIN_S: Final = 3.0
-"""A store elsewhere is waited for so long if the files on this machine can answer instead."""
-ALONE_S: Final = 30.0
-"""A store is waited for so long if nothing lies on this machine: without it nothing is known at all."""
-FAR_BACK: Final = 250
-"""So many files at most are searched for an earlier reading: an hour of a monitor that writes one a minute, and a week
-of joined hours."""
+REMOTE_S: Final = 3.0
+"""The time limit for a remote store, if the files on this machine can answer instead."""
+REMOTE_ONLY_S: Final = 30.0
+"""The time limit for a remote store, if this machine has no files."""
+MAX_FILES: Final = 250
+"""At most so many files are searched for an earlier reading: an hour of files of a minute, and a week of joined
+hours."""
 AGAIN_S: Final = 60.0
-"""A store that did not answer is asked again after so long."""
+"""After so long, a store that did not answer is asked again."""
 _silent_until: dict[str, float] = {}
 
 
@@ -398,32 +397,32 @@ class Sources:
 def read(
     history: HistoryLocation, ask: Callable[[Sources], Answer], *, within_s: float | None = None
 ) -> tuple[Answer, list[Finding]]:
-    """Have the files of a history read, anew if one goes meanwhile. If the store of a history elsewhere does not answer
-    in time, the files on this machine alone are read, and the finding says so."""
+    """Have the files of a history read, again if one is removed meanwhile. If a remote store does not answer in time,
+    only the files on this machine are read, and the finding says so."""
 
-    def here() -> Answer:
-        return listed_anew(lambda: ask(Sources(history.near)))
+    def local() -> Answer:
+        return with_retries(lambda: ask(Sources(history.near)))
 
-    def there() -> Answer:
+    def remote() -> Answer:
         store = Store.of(history.where, hurried=within_s is None)
-        return listed_anew(lambda: ask(Sources(history.near, store)))
+        return with_retries(lambda: ask(Sources(history.near, store)))
 
     if history.folder is not None:
-        return here(), []
+        return local(), []
     why = "it did not answer a moment ago"
     if boottime_s() >= _silent_until.get(history.where, 0.0):
         is_here = any(history.near.glob("date=*/site=*/*"))
-        limit_s = within_s or (WITHIN_S if is_here else ALONE_S)
-        answers, errors = in_time(there, limit_s)
+        limit_s = within_s or (REMOTE_S if is_here else REMOTE_ONLY_S)
+        answers, errors = in_time(remote, limit_s)
         if answers:
             return answers[0], []
         _silent_until[history.where] = boottime_s() + AGAIN_S
         why = str(errors[0]).splitlines()[0] if errors else f"no answer within {limit_s:g} s"
-    return here(), [found("DR-RPO-032", shown=history.shown, why=why, near=history.near)]
+    return local(), [found("DR-RPO-032", shown=history.shown, why=why, near=history.near)]
 
 
 def in_time(ask: Callable[[], Answer], within_s: float) -> tuple[list[Answer], list[Exception]]:
-    """Return the answer, or the error; there is neither if it comes too late, and nobody waits for it."""
+    """Return the answer, or the error; neither if it comes too late."""
     asking = in_background(ask, "history")
     if not asking.wait(within_s):
         return [], []

@@ -1,6 +1,6 @@
-"""Answers that the files of the history give without Spark, which would be too slow: the newest readings of one site,
-of which `bounds` makes its figures; the last moment of an earlier state; other nodes than the settings name; from when
-to when a site was seen in which role, and the readings of a window of time."""
+"""Reads the history without Spark, which would be too slow here: the newest readings of one site, for `bounds`; the
+last time of a role or an attached link; nodes that the settings do not name; the periods of each role, and the readings
+of a window of time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dr_ctl.core.model import Finding, Role
 from dr_ctl.rpo.core.arrays import SECOND_US, Flags, Ints
 from dr_ctl.rpo.core.starts import one_of_each
 from dr_ctl.rpo.history.files import (
-    FAR_BACK,
+    MAX_FILES,
     SCHEMA,
     WRITTEN,
     Source,
@@ -51,13 +51,13 @@ def usual_us(us: Ints) -> int:
     return int(np.median(np.diff(us))) if len(us) > 1 else 0
 
 
-def misstamped(outflows: pa.Table, downs: Ints) -> Mapping[str, Ints]:
-    """Return, by pair, the moments of readings of outflows that were made earlier than they say. `downs` has the
-    moments at which the site was seen down, in order: the counts of a process end with it.
+def with_wrong_time(outflows: pa.Table, downs: Ints) -> Mapping[str, Ints]:
+    """Return, by pair, the times of readings of outflows whose time stamp is too late. `downs` has the times at which
+    the site was seen down, in order: the counters of a process end with it.
 
-    Counters of one start of a broker only grow, so a reading of fewer than an earlier reading saw was made before that
-    one, and its clock was ahead. A counter that somebody set back stays low, and no reading after it sees as much
-    again: counting begins anew at that reading."""
+    Counters of one start of a broker only grow, so a reading with a lower counter than an earlier one was made before
+    that one: its clock was ahead. A counter that somebody reset stays low, and no later reading reaches the old value:
+    counting starts again at that reading."""
     bad: dict[str, list[Ints]] = {}
     rows = outflows.filter(pc.is_valid(outflows["added"])).sort_by("ts")
     runs = rows.group_by(["pair", "kind", "name", "start"], use_threads=False).aggregate(
@@ -76,7 +76,7 @@ def misstamped(outflows: pa.Table, downs: Ints) -> Mapping[str, Ints]:
     return {pair: np.unique(np.concatenate(moments)) for pair, moments in bad.items()}
 
 
-def _with_one_text_a_start(rows: pa.Table) -> pa.Table:
+def _with_equal_start_ids(rows: pa.Table) -> pa.Table:
     starts = pc.dictionary_encode(rows["start"].combine_chunks())
     words = starts.dictionary.to_pylist()
     one = one_of_each(words)
@@ -87,10 +87,10 @@ def _with_one_text_a_start(rows: pa.Table) -> pa.Table:
 
 
 OUTFLOWS: Final = ("mirror", "acks", "mixed")
-_FEW_KINDS: Final = ~pc.field("kind").isin(["queue", "staged", "uncopied"])
+_SMALL_KINDS: Final = ~pc.field("kind").isin(["queue", "staged", "uncopied"])
 """An hour of readings of ten thousand queues has millions of rows, and few of these kinds."""
 WINDOW_US: Final = 600 * SECOND_US
-"""So much time without gaps before the last reading of an outflow is read for its pace."""
+"""So much time without gaps, before the last reading of an outflow, is read for its rate."""
 OTHERS_WITHIN_US: Final = 3600 * SECOND_US
 """Readings of other pairs are searched for in so much time before the newest reading of any outflow."""
 NOW_US: Final = 1 << 62
@@ -98,16 +98,16 @@ NOW_US: Final = 1 << 62
 COMPARED_US: Final = 60 * SECOND_US
 """So much time before the last reading that both sites answered is read for comparing them."""
 _MIN_READINGS: Final = 3
-"""So many readings tell how much came between two of them, wherever a window begins."""
+"""At least so many readings are read, so that there is an interval between two of them."""
 _NONE: Final = np.zeros(0, np.int64)
 NO_ROWS: Final = SCHEMA.append(pa.field("us", pa.int64())).empty_table()
-_FEW: Final = ("ts", "pair", "kind", "name", "added", "start")
+_SMALL_COLUMNS: Final = ("ts", "pair", "kind", "name", "added", "start")
 
 
 @dataclass(slots=True)
 class Recent:
     """The last minutes of a site. `pairs` are those of the settings, else those that the readings name. `table` has the
-    rows; `spans` says by pair from when to when they count, in microseconds. `roles` has the moments of the readings
+    rows; `spans` has by pair the period in which they count, in microseconds. `roles` has the moments of the readings
     that saw the site in a role, in order. `later` counts readings that are stamped later than now. `compared` has by
     pair the minute before the last reading that both sites answered, with the other one's rows of that time
     (`peer_rows`)."""
@@ -194,7 +194,7 @@ class _Reading:
             self._take(source)
 
     def _take(self, source: Source) -> None:
-        few = rows_of([source], self._findings, _FEW, _FEW_KINDS)
+        few = rows_of([source], self._findings, _SMALL_COLUMNS, _SMALL_KINDS)
         is_late = pc.greater(few["ts"].cast(pa.int64()), self._until_us)
         self._later |= set(pc.unique(few.filter(is_late)["ts"].cast(pa.int64())).to_pylist())
         few = few.filter(pc.invert(is_late))
@@ -212,9 +212,9 @@ class _Reading:
         they say."""
         if not self._outflows:
             return {}, _NONE
-        outflows = _with_one_text_a_start(pa.concat_tables(self._outflows))
+        outflows = _with_equal_start_ids(pa.concat_tables(self._outflows))
         downs = np.unique(np.concatenate([_NONE, *self._roles.get(Role.DOWN.value, ())]))
-        bad = misstamped(outflows, downs)
+        bad = with_wrong_time(outflows, downs)
         spans = {}
         for pair in pc.unique(outflows["pair"]).to_pylist():
             us = np.unique(outflows.filter(pc.equal(outflows["pair"], pair))["ts"].cast(pa.int64()).to_numpy())
@@ -233,9 +233,9 @@ class _Reading:
         return (self._pairs or self._named) <= spans.keys() and all(oldest_us <= begin for begin, _ in spans.values())
 
     def _rows(self, sources: Iterable[Source], begin: int, end: int, bad: Ints) -> pa.Table:
-        """Return the rows of that time, but for readings that bear a wrong one."""
+        """Return the rows of that time, without readings that have a wrong time."""
         within = (pc.field("ts") >= moment(begin)) & (pc.field("ts") <= moment(min(end, self._until_us)))
-        table = _with_one_text_a_start(rows_of(sources, self._findings, where=within))
+        table = _with_equal_start_ids(rows_of(sources, self._findings, where=within))
         us = table["ts"].cast(pa.int64())
         return table.append_column("us", us).filter(pc.invert(pc.is_in(us, pa.array(bad))))
 
@@ -267,8 +267,7 @@ class _Reading:
 
 
 def _begin_of_window(us: Ints) -> int:
-    """Return from when on readings count: minutes of them, whatever gaps lie between, but none from before an hour
-    ago."""
+    """Return the time of the first reading that counts: some minutes back, not counting gaps, and at most an hour."""
     last, apart, is_gap = int(us[-1]), np.diff(us), gaps(us)
     passed, missed = (np.where(of, apart, 0)[::-1].cumsum() for of in (~is_gap, is_gap))
     before = int(np.searchsorted(passed, WINDOW_US))
@@ -287,31 +286,30 @@ def last_reading(
     """Return the last reading of any of these sites; with `role` one that saw a site in that role, with `link_of` one
     that saw the link of that pair connected. It is None if the newest files hold none; the finding says that a store
     did not answer, which may have later ones."""
-    is_so = None
+    matches = None
     if role is not None:
-        is_so = (pc.field("kind") == "site") & (pc.field("name") == role.value)
+        matches = (pc.field("kind") == "site") & (pc.field("name") == role.value)
     elif link_of is not None:
-        is_so = (pc.field("pair") == link_of) & pc.field("link")
-    last, findings = read(history, lambda files: [_last(files, site, is_so) for site in sites])
+        matches = (pc.field("pair") == link_of) & pc.field("link")
+    last, findings = read(history, lambda files: [_last(files, site, matches) for site in sites])
     return max((at for at in last if at is not None), default=None), findings
 
 
-def _last(files: Sources, site: str, is_so: pc.Expression | None) -> datetime | None:
-    rows = next(_newest(files, site, ("ts",), is_so), None)
+def _last(files: Sources, site: str, matches: pc.Expression | None) -> datetime | None:
+    rows = next(_newest(files, site, ("ts",), matches), None)
     return None if rows is None else pc.max(rows["ts"]).as_py()
 
 
 def nodes(history: HistoryLocation, site: str) -> Sequence[tuple[str, str, datetime]]:
-    """Return other nodes of a site's brokers than the settings name: pair, name and latest moment of each that was told
-    with the last whole reading of its broker, or since. A node that a later reading of the same broker did not tell has
-    gone."""
+    """Return the nodes of a site's brokers that the settings do not name: pair, name and latest time of each that the
+    last whole reading of its broker showed, or a later one. A node that this reading did not show has gone."""
 
     def listed(files: Sources) -> Sequence[tuple[str, str, datetime]]:
         tables = []
         for rows in _newest(files, site, ("ts", "pair", "kind", "name")):
             tables.append(rows)
             if pc.any(pc.equal(rows["kind"], "queue")).as_py():
-                break  # earlier files tell of earlier readings
+                break  # earlier files have earlier readings
         latest, read_at = (_latest(tables, kind, *by) for kind, *by in (("node", "name"), ("queue",)))
         return [(pair, name, at) for (pair, name), at in latest.items() if at >= read_at.get((pair,), at)]
 
@@ -326,12 +324,12 @@ def _latest(tables: Sequence[pa.Table], kind: str, *by: str) -> dict[tuple[str, 
 
 
 def _newest(
-    files: Sources, site: str, columns: tuple[str, ...], is_so: pc.Expression | None = None
+    files: Sources, site: str, columns: tuple[str, ...], matches: pc.Expression | None = None
 ) -> Iterator[pa.Table]:
     """Yield the rows of a site that match, the newest first: by file, and as many files as this looks back. A torn file
     tells nothing here; the estimate names such files."""
-    for source in chain(files.tails(site), islice(files.newest_first(site), FAR_BACK)):
-        if (rows := rows_of([source], [], columns, is_so)).num_rows:
+    for source in chain(files.tails(site), islice(files.newest_first(site), MAX_FILES)):
+        if (rows := rows_of([source], [], columns, matches)).num_rows:
             yield rows
 
 
@@ -410,7 +408,7 @@ def excerpt(
         for site in sites:
             rows = rows_of(files.newest_first(site, since, until), findings, where=within).sort_by("ts")
             newest = pc.max(rows["ts"]).as_py()
-            # A file takes the readings of a tail later, and fewer of them.
+            # The next file will hold only some of the readings of a tail.
             later = within if newest is None else within & (pc.field("ts") > newest)
             rows = pa.concat_tables([rows, rows_of(files.tails(site), findings, where=later)])
             if rows.num_rows:

@@ -28,9 +28,9 @@ from dr_ctl.rpo.history.files import (
     NAMED,
     OPTIONAL,
     OWN,
+    REMOTE_S,
     SCHEMA,
     TAILS,
-    WITHIN_S,
     WRITTEN,
     Source,
     Store,
@@ -105,7 +105,7 @@ class Upkeep:
                 store.remove(self._heartbeat)
             return living
 
-        others_there, _ = in_time(asked, WITHIN_S)
+        others_there, _ = in_time(asked, REMOTE_S)
         return host_of(others_there[0][0]) if others_there and others_there[0] else None
 
     def close(self) -> None:

@@ -234,7 +234,7 @@ def _bad_lines(tally: _Tally, given: Sequence[Ledger]) -> Iterable[Finding]:
         place, is_torn = first_bad(given[number])
         if not (is_torn and count == 1):
             more = f" ({count} such lines)" if count > 1 else ""
-            raise UsageError(f"{place}{more}", remedy="Mend the ledger or leave it out; nothing was reconciled.")
+            raise UsageError(f"{place}{more}", remedy="Fix the ledger or leave it out; nothing was reconciled.")
         yield found("DR-RPO-012", place=place)
 
 

@@ -27,7 +27,7 @@ from dr_ctl.rpo.core.rows import REACH
 from dr_ctl.rpo.core.scope import Facts
 from dr_ctl.rpo.estimate.estimate import LoadedHistory, nothing_of
 from dr_ctl.rpo.estimate.request import Request
-from dr_ctl.rpo.history.files import NAMED, Source, Store, listed_anew, rows_of
+from dr_ctl.rpo.history.files import NAMED, Source, Store, rows_of, with_retries
 from dr_ctl.rpo.history.row import micros, moment
 from dr_ctl.rpo.pipeline import sql
 from dr_ctl.rpo.pipeline.hours import UNREADABLE, UNSEEN, Hours, backtest_of, facts_of, figures_of
@@ -109,7 +109,7 @@ def made(spark: SparkSession, request: Request, now_us: int, say: Say = say_noth
                     raise FileNotFoundError(name) from error
                 torn.add(name)
 
-    return listed_anew(ask)
+    return with_retries(ask)
 
 
 class _Question:

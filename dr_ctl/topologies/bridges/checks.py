@@ -182,7 +182,7 @@ def of_both(case: Case[BrokerView], view: BrokerView, peer: BrokerView) -> Itera
         yield from of_reached_copy(unit, view, peer, planned=True)
         yield from _delayed(unit, view, peer, move, case.rules)
         yield from _only_here(unit, view, peer, move.spec)
-    # No fence would close a queue that only the waiting site copies where it is served, and it would open at both.
+    # No fence would close a queue that only the standby copies where it is served, and it would open at both.
     for unit in (unit for unit in peer.among(move.moves) if view.flow(unit) is None):
         yield found("DR-BRIDGE-006.not_captured", site=view.site, pair=view.pair, unit=unit, other_site=peer.site)
     yield from _refused(view, peer)

@@ -217,7 +217,7 @@ def _closed(view: BrokerView, move: Move) -> Iterator[str]:
             yield f"{view.site} lets clients of {unit} in"
         for queue in view.queues_of(unit):
             if not queue.depth_known:
-                yield f"{view.site}: what lies in {queue.name} cannot be told"
+                yield f"{view.site}: what lies in {queue.name} cannot be determined"
             elif queue.delivering:
                 yield f"{view.site} has {queue.delivering} message(s) of {queue.name} in delivery"
     if view.prepared:
@@ -318,7 +318,7 @@ def trim(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContex
             for comparison in _compared((sites[move.target][pair], sites[move.source][pair]), [q for _, q in queues])
         ]
     except BrokerError as error:
-        return Failed(f"which copies are processed cannot be told: {error}", code=ExitCode.PRECHECK_FAILED)
+        return Failed(f"which copies are processed cannot be determined: {error}", code=ExitCode.PRECHECK_FAILED)
     removed, stay = Counter[str](), Counter[str]()
     for comparison in comparisons:
         consumed, waiting, name = comparison.consumed, comparison.ends[1], comparison.queue
@@ -366,7 +366,7 @@ def _why_lacking(one: BrokerView, other: BrokerView) -> str:
 
 
 def _compared(ends: LinkEnds, queues: Sequence[str]) -> Iterator[Compared]:
-    """Compare the copies at the waiting broker with both sites' stores. Raises `BrokerError`."""
+    """Compare the copies at the standby's broker with both sites' stores. Raises `BrokerError`."""
     waiting = ends[1]
     view, peer = (session.read() for session in ends)
     for name in queues:

@@ -1,5 +1,5 @@
 """The named checks of a BrokerSync pair. They find everything against a move, and compare the depths of each queue.
-Other messages at the waiting site are copies of consumed ones, and are removed by id before it opens. Pure."""
+Other messages at the standby are copies of consumed ones, and are removed by id before it opens. Pure."""
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -57,7 +57,7 @@ def too_deep(rules: Rules, source: BrokerView, target: BrokerView, move: Move) -
     return frozenset(deep)
 
 
-# Findings that a return itself mends.
+# Findings that a return itself fixes.
 _MENDED: Final = frozenset({"DR-DOOR-004", "DR-LINK-004"})
 
 

@@ -581,7 +581,7 @@ def keep_aside(tools: SyncTools, _step: PlannedStep, move: Move, context: StepCo
     serving, waiting = move.target, move.source
     for session, queue, copies in _unproven_copies(tools.observer, serving, waiting, move.spec.queues):
         if copies.why_not is not None:
-            text = f"which copies of {copies.name} nothing proves cannot be told: {copies.why_not}"
+            text = f"which copies of {copies.name} nothing proves cannot be determined: {copies.why_not}"
             return Failed(text, kept_aside)
         messages = frozenset(copies.ids)
         decided_on = Consumed(messages, decided(messages, move.spec.reason or ""))  # raises without a reason

@@ -1,6 +1,6 @@
 """Reads each broker of a BrokerSync pair, and both sites.
 
-The serving broker's counters say which copies may be removed at the waiting site. The agent of `dr-ctl sync` and a run
+The serving broker's counters say which copies may be removed at the standby. The agent of `dr-ctl sync` and a run
 follow one rule: messages that lie there alone were consumed only if clients of the serving site have consumed as many
 whose copies are not removed yet. Counters do not tell clients from runs. So `sync-runs.json` in STATE keeps for each
 start of a broker the counters at the moment when a run opened it, after an agent had deleted copies there, and the
@@ -230,7 +230,9 @@ class Session(session.Session[BrokerView]):
             return clients, dict.fromkeys(self.config.clients, True)
         login_result = self.try_login(timeout_s=timeout_s)
         if not isinstance(login_result, Connected | Closed):
-            raise TimedOut(f"{clients.address}: whether clients are let in cannot be told: {if_known(login_result)}")
+            raise TimedOut(
+                f"{clients.address}: whether clients are let in cannot be determined: {if_known(login_result)}"
+            )
         return agents, dict.fromkeys(self.config.clients, isinstance(login_result, Connected))
 
     def note_opening(self) -> None:

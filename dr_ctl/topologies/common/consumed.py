@@ -66,7 +66,7 @@ class Announced:
 @dataclass(frozen=True, slots=True)
 class Covered:
     """A complete listing of the serving queue lacks these copies, and counters of one start of that broker say that
-    clients consumed at least as many messages whose copies still lie at the waiting site."""
+    clients consumed at least as many messages whose copies still lie at the standby."""
 
     copies: frozenset[str]
     listing: CompleteListing

@@ -73,7 +73,7 @@ def why_clients_are_not_out(view: Broker) -> Iterator[str]:
     if busy := [queue.name for queue in view.business.values() if queue.delivering > 0]:
         yield f"{view.site} has messages in delivery: {', '.join(busy[:3])}"
     if unknown := [queue.name for queue in view.business.values() if not queue.depth_known]:
-        yield f"{view.site}: what lies in {', '.join(unknown[:3])} cannot be told"
+        yield f"{view.site}: what lies in {', '.join(unknown[:3])} cannot be determined"
     if view.prepared:
         yield f"{view.site} has {len(view.prepared)} prepared transaction(s)"
 

@@ -1,4 +1,4 @@
-"""The observer reads both sites at once, and again where one reading cannot explain what it shows."""
+"""Reads both sites at once, and again if one reading shows differences that it cannot explain."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,16 +26,16 @@ Asked = TypeVar("Asked", bound=Session[Any])
 T = TypeVar("T")
 SMALL_S: Final = 2.0
 LATE_S: Final = 1.0
-"""The time for an answer of a few figures, of a broker that gave none the last time, or that usually answers sooner."""
-USUAL: Final = 3
-"""A broker is waited for so many times as long as its last reading of everything took."""
+"""The time limit for few figures, and for a broker that did not answer the last time, or usually answers sooner."""
+USUAL_FACTOR: Final = 3
+"""The time limit for a broker, as a multiple of the time that its last whole reading took."""
 V = TypeVar("V", bound=Broker)
 A = TypeVar("A")
 A_co = TypeVar("A_co", bound=Session[Any], covariant=True)
 MAX_READINGS: Final = 4
-_MOST: Final = 0.9  # the answer's share of a reading's time
+_ANSWER_SHARE: Final = 0.9  # the part of a reading's time limit that is for the answer
 MAX_AT_ONCE: Final = 64
-"""Readings and test logins that wait for a broker at a time; more of them make nothing quicker."""
+"""The most readings and test logins at a time; more would not be faster."""
 
 
 class Watch:
@@ -71,7 +71,7 @@ class Watch:
         asked = {session: in_background(partial(timed, session), f"watch {session.site}") for session in due}
         known = self._took_s.keys() | self._silent.keys()
         hurried = [reading for session, reading in asked.items() if small or session in known]
-        usual_s = [] if small else [USUAL * self._took_s.get(session, 0.0) for session in asked]
+        usual_s = [] if small else [USUAL_FACTOR * self._took_s.get(session, 0.0) for session in asked]
         all_ended(hurried, max([LATE_S, *usual_s]))
         for reading in [reading for reading in asked.values() if reading not in hurried]:
             reading.wait()
@@ -98,7 +98,7 @@ Sites = Mapping[str, Mapping[str, V | Silent]]
 
 
 class Supplement(Generic[V]):
-    """A supplement adds to a watch's readings of everything; this one adds nothing."""
+    """Adds figures to the monitor's whole readings; this one adds none."""
 
     def add(self, _observer: Any, snapshot: Snapshot[V]) -> Snapshot[V]:
         return snapshot
@@ -149,8 +149,9 @@ class Observer(Generic[V_co, A_co]):
             return None
 
     def spend_at_most(self, seconds: float, site: str) -> None:
-        """Bound all waiting for a site that may be lost, name lookup included, over all readings of this command. The
-        two that decide, right before another site opens and at the end, have a part of that time for themselves."""
+        """Limit the time that all readings of this command wait for a site that may be lost, name lookup included. The
+        two readings that decide, right before the other site opens and at the end, have a reserved part of that
+        time."""
         self._left_s[site] = max(seconds / 2, seconds - 2 * self.timeouts.last_reading_s)
 
     def all(self) -> Sequence[A_co]:
@@ -163,8 +164,8 @@ class Observer(Generic[V_co, A_co]):
     def takeover_s(self) -> float:
         return max(session.group.takeover_s for session in self.all())
 
-    def turns(self) -> list[str]:
-        """Return which node of each broker that has several was seen active."""
+    def activations(self) -> list[str]:
+        """Return, for each broker with several nodes, which activation was read."""
         return [session.group.activation for session in self.all() if session.group.takeover_s]
 
     def read_at(self, site: str, pairs: Collection[str] | None = None, scope: ReadScope = EVERYTHING) -> list[V_co]:
@@ -220,7 +221,7 @@ class Observer(Generic[V_co, A_co]):
     def _observed(self, min_timeout_s: float) -> Snapshot[V_co]:
         snapshot = self.read_once(min_timeout_s=min_timeout_s)
         for _ in range(MAX_READINGS - 1):
-            if not self._puzzling(snapshot):
+            if not self._is_unexplained(snapshot):
                 break
             system().sleep(self.timeouts.apart_s)
             before, after = snapshot, self.read_once(min_timeout_s=min_timeout_s)
@@ -269,7 +270,7 @@ class Observer(Generic[V_co, A_co]):
         if within_s <= 0:
             return given_up
         # Half of that time is for an answer: a broker that takes the connection and says nothing is reported as sick.
-        ask = partial(self._answer, session, FOR_PEOPLE, min(READ_S, max(left_s / 2, _MOST * min_timeout_s)))
+        ask = partial(self._answer, session, FOR_PEOPLE, min(READ_S, max(left_s / 2, _ANSWER_SHARE * min_timeout_s)))
         began = system().monotonic()
         # Nobody waits longer: a name look-up that hangs keeps neither this reading nor the end of the command waiting.
         looking = in_background(ask, f"look at {session.site}")
@@ -342,7 +343,7 @@ class Observer(Generic[V_co, A_co]):
         self._spent(session.site, began)
         return [f"{address.host}:{address.port}" for address, yes in zip(at, answers, strict=True) if yes]
 
-    def _puzzling(self, snapshot: Snapshot[V_co]) -> bool:
+    def _is_unexplained(self, snapshot: Snapshot[V_co]) -> bool:
         """Say whether counts differ by more than one reading can explain, or a broker may have died a moment ago: the
         broker's ports refuse, and its peer's link is connected."""
         for local, peer in snapshot.both(*snapshot.sites):

@@ -74,17 +74,17 @@ def came_back_open(snapshot: Snapshot[Broker], move: Move) -> bool:
 def of_return(
     case: Case[V],
     of_broker: Callable[..., Iterable[Finding]],
-    mended: frozenset[str],
+    fixed: frozenset[str],
     open_again: str,
     of_both: Callable[[Case[V], V, V], Iterable[Finding]] | None = None,
 ) -> Iterator[Finding]:
     """Find reasons against taking the target in beside the serving source, but for findings that the return itself has
-    `mended`. `open_again` is the finding on a target that came back open: it says how to keep its brokers closed.
+    `fixed`. `open_again` is the finding on a target that came back open: it says how to keep its brokers closed.
     `of_both` compares the sites of a failback to a site that nothing keeps out any more, which is a swapover."""
     snapshot, move = case.snapshot, case.move
     if of_both is not None and move.spec.operation == FAILBACK and is_settled(snapshot, move):
         for both in snapshot.both(move.source, move.target):
-            yield from (finding for finding in of_both(case, *both) if finding.id not in mended)
+            yield from (finding for finding in of_both(case, *both) if finding.id not in fixed)
     for site in (move.source, move.target):
         for broker in snapshot.sites[site].values():
             if isinstance(broker, Silent):
@@ -93,7 +93,7 @@ def of_return(
                 for finding in on_the_way(of_broker(broker), broker, snapshot.peer(broker), move):
                     if finding.id == "DR-QUEUE-003":  # the return compares such a queue by ids
                         yield replace(finding, severity=Severity.WARNING)
-                    elif finding.id not in mended:
+                    elif finding.id not in fixed:
                         yield finding
     severity = Severity.ERROR if move.spec.operation == FAILBACK else Severity.WARNING
     for site, other in ((move.target, move.source), (move.source, move.target)):
@@ -125,7 +125,7 @@ def nothing_owed(snapshot: Snapshot[Any], move: Move) -> bool:
 
 _SHUTS: Final = RefusalScope.SINGLE_STEP | RefusalScope.FENCING
 _WEIGHTS: Final = {RESTART: RefusalScope.RESTART, FENCE: _SHUTS, QUIESCE: _SHUTS}
-# Findings that the restart of a link mends.
+# Findings that the restart of a link fixes.
 _MENDED: Final = frozenset({"DR-LINK-003", "DR-LINK-004"})
 
 

@@ -66,7 +66,7 @@ class PairDriver(Generic[V_co]):
         self._move: Move | None = None
         self._steps: dict[str, PlannedStep] = {}
         self._last: tuple[str, StepContext] | None = None
-        self._turns: list[str] | None = None
+        self._activations: list[str] | None = None
 
     def observe(self) -> Snapshot[V_co]:
         """Read both sites at the end of a run. A site that is not taken for lost is given the time to have an active
@@ -84,7 +84,7 @@ class PairDriver(Generic[V_co]):
         observer = self._tools.observer
         if self._move is None or self._last is None or not observer.takeover_s:
             return False
-        is_same = self._turns == observer.turns() and self._last[0] != UNDONE
+        is_same = self._activations == observer.activations() and self._last[0] != UNDONE
         try:
             return not is_same and self._kept(*self._last, self._move)
         except BrokerError:
@@ -99,7 +99,7 @@ class PairDriver(Generic[V_co]):
         have no effect any more, and an act makes what is missing."""
         row, tools, self._move = self._procedure[step.verb], self._tools, move
         self._steps[step.verb] = step
-        if self._turns is None or step.verb in READ_ONLY_VERBS:
+        if self._activations is None or step.verb in READ_ONLY_VERBS:
             self._noted(context)
         for number in range(1, MAX_TURNS + 1):
             outcome = guarded(lambda: row.act(tools, step, move, context))
@@ -119,7 +119,7 @@ class PairDriver(Generic[V_co]):
         return replace(outcome, proof_outdated=True) if is_outdated else outcome
 
     def _noted(self, context: StepContext) -> None:
-        self._turns, self._tools.no_takeover_at_s = self._tools.observer.turns(), context.monotonic()
+        self._activations, self._tools.no_takeover_at_s = self._tools.observer.activations(), context.monotonic()
 
     def _taken_over(self, outcome: Outcome, step: PlannedStep, move: Move, context: StepContext) -> bool:
         """Wait until each broker has an active node, bring it to what the run had reached, and say if it is new."""
@@ -130,7 +130,7 @@ class PairDriver(Generic[V_co]):
             within_s=observer.takeover_s,
             poll_s=tools.timeouts.undo_poll_s,
         )
-        is_other = self._turns != observer.turns()
+        is_other = self._activations != observer.activations()
         if not is_other and isinstance(outcome, Done | NotNeeded):
             self._noted(context)
             return False
@@ -138,7 +138,7 @@ class PairDriver(Generic[V_co]):
             kept = self._kept(step.verb, context, move)
         except BrokerError:
             return is_other
-        self._turns = observer.turns()
+        self._activations = observer.activations()
         return kept or is_other
 
     def _kept(self, verb: str, context: StepContext, move: Move) -> bool:
@@ -201,7 +201,7 @@ class PairDriver(Generic[V_co]):
         if undo is None:
             return NotNeeded("it changes nothing that is put back")
         tools, timeouts, self._move = self._tools, self._tools.timeouts, move
-        if self._turns is None:
+        if self._activations is None:
             self._noted(context)
 
         def undone() -> Outcome:
@@ -275,7 +275,7 @@ class PairTopology(Generic[V]):
         raise NoCleaner
 
     def unproven(self, _waiting: str, _pattern: str | None) -> Sequence[Unproven]:
-        """List both sites, and return the copies at the waiting site that nothing proves to be consumed, of each queue
+        """List both sites, and return the copies at the standby that nothing proves to be consumed, of each queue
         that the pattern names. Raises `NoCleaner` where no copies are made, and `BrokerError`."""
         raise NoCleaner
 

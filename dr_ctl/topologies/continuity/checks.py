@@ -15,7 +15,7 @@ from dr_ctl.topologies.common.view import Residue
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.view import ContinuitySnapshot, SiteView
 
-# Findings that the return itself mends.
+# Findings that the return itself fixes.
 _MENDED: Final = frozenset({"DR-DOOR-004", "DR-CONT-008", "DR-CONT-009", "DR-CONT-010", "DR-CONT-015"})
 # Two sites that differ in these cannot be compared.
 _ALIKE: Final = frozenset({"DR-CONT-004", "DR-CONT-005"})

@@ -92,7 +92,7 @@ def compare(
     already_delivered: Mapping[str, frozenset[str]] = copies.NONE,
 ) -> tuple[list[Compared], list[str], Failed | None]:
     """Compare every flow of a pair by id, name the queues that could not be, and refuse a move by what no removal
-    mends. Nobody has done messages that the source never delivered, so their copies must stay. Messages that the target
+    fixes. Nobody has done messages that the source never delivered, so their copies must stay. Messages that the target
     lacks would be lost. Copies that nothing proves to be consumed may be the last of their messages. A person can
     accept an exact number of the latter two. Raises `BrokerError`."""
     if lacking := copies.one_sided(source, target):

@@ -1,5 +1,5 @@
 """The named checks of a fan-out pair. They find everything against a move, and compare the sites' depths. Other
-messages at the waiting site were consumed, or are on their way: only ids tell which. Pure."""
+messages at the standby were consumed, or are on their way: only ids tell which. Pure."""
 
 import math
 from collections import Counter as Times
@@ -43,7 +43,7 @@ def counted(
 
 @dataclass(frozen=True, slots=True)
 class Undecided:
-    """Messages at the waiting site that nothing proves to be consumed; `taken_per_s`: how fast they become more."""
+    """Messages at the standby that nothing proves to be consumed; `taken_per_s`: how fast they become more."""
 
     count: int
     why: str
@@ -82,9 +82,9 @@ def _undecided(counts: Counts, source: BrokerView, target: str, checkpoints: Che
     return Undecided(more, ONE_SITE_ALONE, taken)
 
 
-# Findings that a return itself mends.
+# Findings that a return itself fixes.
 _MENDED: Final = frozenset({"DR-PARITY-001"})
-# Clients get the messages of the waiting site after these operations.
+# Clients get the messages of the standby after these operations.
 _LEADS_TO_OPEN: Final = (SWAPOVER, FAILBACK, DRAIN)
 ROOM_S: Final = 60  # clients go on while a person types the word
 
@@ -174,7 +174,7 @@ BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
 )
 BY_PAIR: Final[Sequence[Named[BrokerView]]] = (
     Named("DR-FAN-002", lambda view: f"{view.site} {len(view.producers)} producer(s)"),
-    Named("DR-PARITY-001", holding, "the waiting site holds no fewer than the serving one"),
+    Named("DR-PARITY-001", holding, "the standby holds no fewer than the serving one"),
     Named("DR-FAN-007", lambda view: "by the store of ids" if view.own.stored else "by counters"),
 )
 CHECKS: Final = Checks(of_broker, of_both, of_return, nothing_owed, BY_BROKER, BY_PAIR, of_failover=of_failover)

@@ -55,7 +55,7 @@ class Mark:
     unmatched: frozenset[str] = field(default=frozenset(), metadata=key("alone"))
 
     def goes_on(self, now: QueueAtSite) -> bool:
-        """Say whether the present counters continue these: a queue that was made again, or was reset, counts anew."""
+        """Say whether the present counters continue these: a queue that was re-created, or was reset, counts anew."""
         counters = now.counters
         return self.start == now.start and self.removed <= counters.removed and self.expired <= counters.expired
 
@@ -69,7 +69,7 @@ class Checkpoint:
         return (there_entered - self.remote.entered) - (here_entered - self.local.entered)
 
     def consumed(self, local: Counters, peer: Counters) -> int:
-        """Count the messages at least that clients consumed since then, of those that the waiting site still has."""
+        """Count the messages at least that clients consumed since then, of those that the standby still has."""
         expired = local.expired - self.local.expired
         left = local.removed - self.local.removed - expired
         # Nobody consumed an expired message, and the message expires at both sites.

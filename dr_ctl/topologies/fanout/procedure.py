@@ -295,7 +295,7 @@ def drain(tools: FanoutTools, _step: PlannedStep, move: Move, context: StepConte
 
 
 def trim(tools: FanoutTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    """Compare towards the waiting site. Where clients take messages all the time, let them rest for a moment."""
+    """Compare towards the standby. Where clients take messages all the time, let them rest for a moment."""
     reconciler = Reconciler(tools, move.target, move.source, move, context)
     reconciler.run(copied=False)
     busy = any(copies.why == TAKEN for copies in reconciler.undecided.values())

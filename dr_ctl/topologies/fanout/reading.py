@@ -322,7 +322,7 @@ class Comparing:
         pace: ComparisonMode,
         before: QueueDifference | None = None,
     ) -> QueueDifference:
-        """List the waiting site between two listings of the serving one. An id that the serving site lacks a moment
+        """List the standby between two listings of the serving one. An id that the serving site lacks a moment
         later was consumed, or never came, and one that it had a moment before has had time to come. Other messages are
         on their way."""
         first = listed_to_the_end(ends[0], both[0])
@@ -414,7 +414,7 @@ def _id(session: Session, queue: str, row: Any) -> str:
     ident = properties.get(session.own.id_header) if isinstance(properties, dict) else None
     if not isinstance(ident, str):
         raise BadValue(
-            f"{session.site}: a message of {queue} has no {session.own.id_header}: it cannot be told from others",
+            f"{session.site}: a message of {queue} has no {session.own.id_header}: it cannot be determined from others",
             remedy="Let producers name each message by that property, or name theirs under `id_header:`.",
         )
     return ident

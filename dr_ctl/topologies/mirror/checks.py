@@ -15,7 +15,7 @@ from dr_ctl.topologies.common.rules import holding, not_accepted
 from dr_ctl.topologies.mirror.view import BrokerView, differences, unexplained
 
 CLOCK_SKEW_MS = 2000
-# A return itself mends these findings.
+# A return itself fixes these findings.
 _MENDED = frozenset({"DR-DOOR-004", "DR-LINK-003", "DR-LINK-004"})
 _NONE: Final = "no link is configured"
 

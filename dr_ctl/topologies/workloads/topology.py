@@ -134,7 +134,7 @@ class DriverWithWorkloads(Generic[S]):
             if undoing or other.runs is not None or (fails_over and self._cut_off):
                 continue
             if not (fails_over and recipe.is_gone(other, move, self._bare.observe().roles[move.source])):
-                why = f"cannot be told: {if_known(other.silent)}"
+                why = f"cannot be determined: {if_known(other.silent)}"
                 return f"it is a singleton, and whether it runs at {other.site} {why}"
         return None
 
@@ -201,7 +201,7 @@ class DriverWithWorkloads(Generic[S]):
 
 def _why(outcome: Outcome, snapshot: WorkloadSnapshot) -> str:
     if snapshot.silent is not None:
-        return f"whether it runs cannot be told: {snapshot.silent}"
+        return f"whether it runs cannot be determined: {snapshot.silent}"
     reason = "" if isinstance(outcome, Done | NotNeeded) else f"{outcome.text}; "
     detail = f", {snapshot.detail}" if snapshot.detail else ""
     return f"{reason}it is {snapshot.state}{detail}"

@@ -202,7 +202,7 @@ NINE, ALL = {"depth": 9}, {"accept_difference": {"orders": 7}}
         # Without pauses a move cuts what clients hold where that is asked for.
         ({"denied": frozenset({PAUSES})}, {}, {"cut_in_flight": True}, {"DR-POLICY-002": WARNING}),
         (MORE, {"networks": ()}, {}, {"DR-SYNC-002": WARNING, "DR-SYNC-003": WARNING}),
-        # What the waiting site has too many of is no lack.
+        # What the standby has too many of is no lack.
         ({"depth": 2, "consumed": {"orders": 7}}, NINE, {}, {}),
         (FEW, NINE, {}, {"DR-SYNC-004": ERROR}),
         (HELD, NINE, {}, {"DR-SYNC-004": ERROR}),

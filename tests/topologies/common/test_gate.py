@@ -73,7 +73,7 @@ SHUT: dict[str, tuple[Change, str]] = {
     "a consumer is there": (but(consumers=(consumer(),)), "a consumer of orders.in: client billing"),
     "a consumer by an unknown listener": (but(consumers=(consumer(port=None),)), "a consumer of orders.in"),
     "a message is in delivery": (queued(depth=3, delivering=2), "in delivery: orders.in"),
-    "less than nothing is in delivery": (queued(depth=3, delivering=-1), "orders.in cannot be told"),
+    "less than nothing is in delivery": (queued(depth=3, delivering=-1), "orders.in cannot be determined"),
     "a transaction is prepared": (but(prepared=("AQID",)), "1 prepared transaction(s)"),
     "the link is stopped": (but(links=lambda view: (replace(view.links[0], started=False),)), "is not started"),
     "the link is cut": (but(links=lambda view: (replace(view.links[0], connected=False),)), "is not attached"),
@@ -82,10 +82,10 @@ SHUT: dict[str, tuple[Change, str]] = {
     "something is being shipped": (flowing(delivering=1), "0 to ship"),
     "acknowledgements are pending": (but(pending_acks=276), "276 acknowledgement(s) not applied yet"),
     "between brokers of the site": (queued(SF, 5, internal=True, added=0), "5 message(s) on their way"),
-    "the link cannot be told": (
+    "the link cannot be determined": (
         but(config=lambda view: replace(view.config, link="mistyped")), "the link or its outflow is not there"
     ),
-    "the outflow cannot be told": (
+    "the outflow cannot be determined": (
         but(queues=lambda view: tuple(view.business.values())), "the link or its outflow is not there"
     ),
 }  # fmt: skip

@@ -1,1 +1,1 @@
-"""The agent of such a pair: deletes at the waiting site the copies of what the serving site has consumed."""
+"""The agent of such a pair: deletes at the standby the copies of what the serving site has consumed."""

@@ -97,7 +97,7 @@ class End:
         return Listed(frozenset(), CompleteListing(queue, frozenset(), 0, 0), shown)
 
     def unshipped(self, queue: str, before: Count | None) -> Listed:
-        """List the copies that are not shipped; if this is the waiting site, the other never got them."""
+        """List the copies that are not shipped; if this is the standby, the other never got them."""
         return self.listed(self.copy(queue), before)
 
     def _browsed(self, queue: str) -> list[str]:

@@ -35,7 +35,7 @@ LAST_WORDS_S: Final = 2.0
 """Announcements from before the listeners were closed are heard for so long."""
 RAISE: Final = "compared again soon; where it always is so, raise maxBrowsePageSize above its depth there"
 NOTHING: Final = Count(0, 0)
-BOTH_OPEN: Final = "split brain: the waiting site lets clients in too, so the agent cannot tell which site serves"
+BOTH_OPEN: Final = "split brain: the standby lets clients in too, so the agent cannot tell which site serves"
 Held = Callable[[], str | None]
 
 
@@ -174,7 +174,7 @@ class Pair:
             shown[name], deleted[name] = now
 
     def _read_standby(self) -> None:
-        """Read whether the waiting site keeps clients out too; a site that lets them in may serve."""
+        """Read whether the standby keeps clients out too; a site that lets them in may serve."""
         self._standby_closed = False
         if system().monotonic() < self._delete_at:
             return
@@ -302,9 +302,9 @@ class Pair:
     def _compared(
         self, queue: agent.Queue, before: agent.Counters, to_ship: Mapping[str, Count], waiting: agent.StandbyReading
     ) -> agent.Comparison:
-        """Compare a queue after a reading of both sites. A copy is on its way, then at the waiting site, and its
+        """Compare a queue after a reading of both sites. A copy is on its way, then at the standby, and its
         message leaves the serving site last, so a message consumed before shows in one of the first two places.
-        Messages that the waiting site did not ship when it served are no copies. A count of zero is as good as a
+        Messages that the standby did not ship when it served are no copies. A count of zero is as good as a
         listing."""
         name, consumed, tried = queue.name, before.consumed(queue.account.shown), queue.waiting.tried
         unshipped = self._primary.unshipped(name, to_ship.get(name, NOTHING))

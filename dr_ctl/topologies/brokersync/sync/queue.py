@@ -89,7 +89,7 @@ class Account:
         return max(0, counters.unacknowledged - self.known)
 
     def fell(self, counters: Counters) -> bool:
-        """Say whether the queue was made again, or its counters were reset, and then count anew."""
+        """Say whether the queue was re-created, or its counters were reset, and then count anew."""
         if counters.dequeued >= self._dequeued:
             return False
         self.shown = self.spent = self._dequeued = 0
@@ -181,7 +181,7 @@ class ServingReading:
 
 @dataclass(frozen=True, slots=True)
 class StandbyReading:
-    """The copies at the waiting site, and those that it did not ship when it served. A prepared transaction hides
+    """The copies at the standby, and those that it did not ship when it served. A prepared transaction hides
     messages from a browse."""
 
     copies: Mapping[str, Count]
@@ -201,12 +201,12 @@ class Listed:
 
 
 class Opened(BrokerError):
-    """The waiting site lets clients in. So nobody can tell which site serves, and no copy is deleted."""
+    """The standby lets clients in. So nobody can tell which site serves, and no copy is deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A comparison of both sites, which the next reading judges. `copies` were shown at the waiting site, and `local`
+    """A comparison of both sites, which the next reading judges. `copies` were shown at the standby, and `local`
     is the listing of the serving site's queue, None where there is no copy. Clients had consumed `consumed` messages by
     the reading before it. The copies `tried` were not found when they were to be deleted. `why_not` says why a listing
     may have left out a message: no conclusion follows then."""
@@ -329,7 +329,7 @@ class Waiting:
 class Queue:
     """Ids go from `announced` to `waiting` when a reading that begins after they came confirms them. Ids that no
     reading could confirm are `doubted`, and their copies stay. At the last comparison `unproven` copies lay at the
-    waiting site alone, and nothing showed that they were consumed."""
+    standby alone, and nothing showed that they were consumed."""
 
     pair: str
     name: str

@@ -201,7 +201,7 @@ class _Dispatch:
     @property
     def why(self) -> str | None:
         if self.unknown:
-            return f"cannot be told: {brief(self.unknown)}"
+            return f"cannot be determined: {brief(self.unknown)}"
         return "clients have not finished them" if self.busy else None
 
 

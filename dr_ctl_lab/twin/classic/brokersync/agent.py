@@ -2,7 +2,7 @@
 other.
 
 A missed notice is never repeated. At its start the agent compares both sites, and deletes messages that only the
-waiting site has, except those that the waiting site has yet to ship: where clients of the serving site have
+standby has, except those that the standby has yet to ship: where clients of the serving site have
 acknowledged as many since its start whose copies are not deleted yet. Otherwise it deletes none of that queue."""
 
 from __future__ import annotations

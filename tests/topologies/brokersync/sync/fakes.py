@@ -154,7 +154,7 @@ class FakeStandby:
 
     def _ask(self) -> None:
         if self.sites.standby_gone:
-            raise BrokerError("the waiting broker is gone")
+            raise BrokerError("the standby's broker is gone")
 
     def is_open(self) -> bool:
         self._ask()
@@ -167,7 +167,7 @@ class FakeStandby:
     def remove(self, queue: str, consumed: Consumed) -> int:
         self._ask()
         if self.sites.standby_open:
-            raise Opened("the waiting site lets clients in")
+            raise Opened("the standby lets clients in")
         if self.sites.forbids:
             raise PolicyRefused("Operation removeMatchingMessages forbidden")
         if queue != Q:
