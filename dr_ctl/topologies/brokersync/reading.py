@@ -230,9 +230,7 @@ class Session(session.Session[BrokerView]):
             return clients, dict.fromkeys(self.config.clients, True)
         login_result = self.try_login(timeout_s=timeout_s)
         if not isinstance(login_result, Connected | Closed):
-            raise TimedOut(
-                f"{clients.address}: whether clients are let in cannot be determined: {if_known(login_result)}"
-            )
+            raise TimedOut(f"{clients.address}: cannot determine whether clients are let in: {if_known(login_result)}")
         return agents, dict.fromkeys(self.config.clients, isinstance(login_result, Connected))
 
     def note_opening(self) -> None:
