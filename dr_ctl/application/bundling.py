@@ -174,7 +174,7 @@ def redacted(part: Section) -> dict[str, Json]:
 
 def texts(installation: Installation) -> frozenset[bytes]:
     """Return each password of the settings that needs no command, in every form that a file may have. A password that
-    is also an open word of the settings, as `admin` of a user, cannot be determined from that word."""
+    is also an open word of the settings, as `admin` of a user, cannot be distinguished from that word."""
     settings = installation.settings
     values = set[str]()
     for secret in [secret for _, secret in model.secrets(settings) if secret.command is None]:

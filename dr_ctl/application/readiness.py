@@ -1,5 +1,5 @@
-"""`validate` lists the obstacles to each operation, offline only those in the settings; `verify` tests the gate now.
-Both only look."""
+"""`validate` lists the obstacles to each operation, with --offline those in the settings alone; `verify` tests the gate
+now. Both change nothing."""
 
 import os
 import shutil
@@ -116,7 +116,7 @@ def validate(caller: Caller, operation: str | None, to: str | None = None, *, ve
 
 
 def _since_the_loss(snapshot: Snapshot, findings: Sequence[Finding]) -> list[Finding]:
-    """Make expected errors after a failover milder: the lost site is away, and no move goes there yet."""
+    """Lower the severity of expected errors after a failover: the lost site is away, and no move goes there yet."""
     lost = only_lost_site(snapshot.debts)
     if lost is None or sites_serving(snapshot) in ([], [lost]):
         return [*findings]
@@ -126,7 +126,8 @@ def _since_the_loss(snapshot: Snapshot, findings: Sequence[Finding]) -> list[Fin
 
 
 def _unprepared(assessment: Assessment, last: lost_site.LastSample, now: datetime) -> Iterator[Finding]:
-    """Report missing knowledge for a loss of the serving site: no monitor looks, or no fresh estimate is stored."""
+    """Report what would be unknown after a loss of the serving site: no monitor runs, or no fresh estimate is
+    stored."""
     yield from lost_site.never_watched(last)
     yield from lost_site.unwatched(assessment.opened.installation, last, now)
     if assessment.served_by is None or last.at is None:
@@ -175,7 +176,7 @@ def verify(caller: Caller, asked: Spec) -> Result:
         roles = roles_text(part_of(snapshot, asked))
         data = VerifyData(snapshot.units)
         if any(role in _UNANSWERED for role in snapshot.roles.values()):
-            return Result(ExitCode.UNKNOWN, f"the gate cannot be looked at: {roles}", silent(snapshot), data)
+            return Result(ExitCode.UNKNOWN, f"the gate cannot be checked: {roles}", silent(snapshot), data)
         if any(role is Role.SERVING for role in part_of(snapshot, asked).roles.values()):
             return _nothing_to_verify(opened, snapshot, asked, data)
         limits = {"within": asked.timeout_s or VERIFY_S, "stable": float(opened.installation.settings.drain.stable)}

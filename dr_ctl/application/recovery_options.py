@@ -1,5 +1,5 @@
-"""Finds the interrupted run, reads its journal, and names the commands that lead on from it, each with its cost and the
-site that serves then."""
+"""Finds the interrupted run, reads its journal, and lists the commands that end it, each with its cost and the site
+that serves then."""
 
 from __future__ import annotations
 
@@ -74,7 +74,8 @@ class OpenRun:
     def _ways(self, past: RunState, snapshot: Snapshot, links: Sequence[LinkSnapshot]) -> Iterator[RecoveryOption]:
         undone = why_not_undone(past, snapshot, self.files.name) is None
         refused = refused_onward(past, snapshot)
-        # Going on is the better way where both sites hold the same, or the run is no move that could wait.
+        # A resume is better if both sites hold the same messages, or if the run is not a planned move, which could
+        # wait.
         same = bool(links) and all(link.attached and link.outflow == 0 for link in links)
         onward = not refused and (not undone or same or past.plan.spec.operation in (FAILOVER, *REINSTATING))
         answers = all(role in (Role.SERVING, Role.STANDBY) for role in snapshot.roles.values())
@@ -175,7 +176,7 @@ def unreached(past: RunState, snapshot: Snapshot) -> list[str]:
 
 
 def refused_onward(past: RunState, snapshot: Snapshot) -> bool:
-    """Say whether the observation refuses to go on for good. A silent site may answer again."""
+    """Say whether the present roles rule out a resume for good. A silent site may answer again."""
     spec = replace(past.plan.spec, expect_serving=None)
     part = part_of(snapshot, spec)
     if spec.operation == FAILOVER:

@@ -54,7 +54,7 @@ def init(
     *,
     urls: Annotated[list[str] | None, argument("[[SITE=]URL]...")] = None,
     topology: Annotated[
-        str | None, option("--topology ID", "Take it for this; without addresses: its example.")
+        str | None, option("--topology ID", "The topology, instead of finding it out; without addresses: its example.")
     ] = None,
     out: Annotated[Path, option("--out FILE", "The settings file to write.")] = Path("dr-ctl.yaml"),
     name: Annotated[str, option("--name NAME", "What the installation is called.")] = "orders",
@@ -64,7 +64,7 @@ def init(
         Path | None, option("--examples DIR", "Write the examples there instead: settings, scripts, alerts.")
     ] = None,
     systemd: Annotated[
-        Path | None, option("--systemd DIR", "Write units there for the settings file that there is.")
+        Path | None, option("--systemd DIR", "Write systemd units there for the existing settings file.")
     ] = None,
     kubernetes: Annotated[
         Path | None, option("--kubernetes DIR", "The same as manifests: monitor, probes, rehearsal.")
@@ -72,7 +72,7 @@ def init(
     image: Annotated[str | None, option("--image NAME", "With --kubernetes: the image that has dr-ctl.")] = None,
     does: Annotated[Sequence[str], AUTO] = (),
 ) -> Result:
-    """Write a settings file from what the brokers behind two or more management addresses say. Never a secret."""
+    """Write a settings file, without secrets, from what the brokers behind two or more management addresses show."""
     if examples is not None:
         return application.init.write_examples(examples)
     if systemd is not None or kubernetes is not None:

@@ -121,8 +121,10 @@ def rehearse(
         Literal["canary", "twin"],
         option("--on", "The real brokers, with a queue of dr-ctl's own; or a twin of the installation."),
     ] = "canary",
-    variations: Annotated[int, option("--variations N", "On a twin: how many, each with other faults.", min=1)] = 20,
-    seed: Annotated[int, option("--seed N", "On a twin: of the first variation.")] = 1,
+    variations: Annotated[
+        int, option("--variations N", "On a twin: the number of runs, each with other faults.", min=1)
+    ] = 20,
+    seed: Annotated[int, option("--seed N", "On a twin: the seed of the first variation.")] = 1,
 ) -> Result:
     """The whole path with nothing at stake: with messages of its own, or on a twin with faults."""
     if what == "clean" or on == "canary":

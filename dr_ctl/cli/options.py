@@ -135,7 +135,7 @@ REINSTATE: Final = (LOST, *options_for("timeout_s", "accept_duplicates"))
 PLAN: Final = (
     parameter("operation", str, argument("OPERATION", "swapover, failover, failback, reinstate")),
     parameter("site", str | None, argument("[SITE]", "The site to serve, or to reinstate."), None),
-    switch("to", "--to SITE", "The same."),
+    switch("to", "--to SITE", "The same as [SITE]."),
     *options_for("timeout_s", "max_outage_s", "cut_in_flight", "accept_difference", "queues", "expect_serving"),
     *options_for("accept_loss", "accept_duplicates", "presume_down", "silent_since", "reason"),
 )

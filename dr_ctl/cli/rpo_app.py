@@ -13,7 +13,7 @@ rpo_app = group("rpo", "The estimate of what a failure would lose, from recorded
 
 OF_SITE = Annotated[str | None, option("--site SITE", "Default: the one serving at the end.")]
 SINCE = Annotated[str | None, option("--since T", "A moment, or a duration back: 2h.")]
-UNTIL = Annotated[str | None, option("--until T", "The same; default: the end.")]
+UNTIL = Annotated[str | None, option("--until T", "In the same form as --since; default: the end.")]
 
 
 @command(rpo_app, "estimate", example="rpo estimate --since 7d --report estimate.html")
@@ -23,7 +23,7 @@ def rpo_estimate(
     site: OF_SITE = None,
     since: SINCE = None,
     until: UNTIL = None,
-    horizon: Annotated[str, option("--horizon T", "The next minutes to speak of.")] = "5m",
+    horizon: Annotated[str, option("--horizon T", "How far the forecast goes.")] = "5m",
     full: Annotated[bool, option("--full", "Read all rows, not the summaries of hours that are over.")] = False,
     report: Annotated[Path | None, option("--report FILE", "Write a page with charts too.")] = None,
 ) -> Result:

@@ -27,7 +27,7 @@ def runs_list(
     last: Annotated[int | None, option("--last N", "Only so many, the newest.", min=1)] = None,
     since: Annotated[str | None, option("--since T", "A moment, or a duration back: 30d; default: all.")] = None,
     outcome: Annotated[
-        str | None, option("--outcome WORD", "Only those that ended so: ok, reverted, unknown …")
+        str | None, option("--outcome WORD", "Only runs with this outcome: ok, reverted, unknown …")
     ] = None,
 ) -> Result:
     """List the runs, by time."""

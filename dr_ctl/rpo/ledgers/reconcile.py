@@ -8,9 +8,9 @@ them.
 
     lost        sent or stored once; never received, and in no site's newest snapshot, each taken after it was sent
     doubled     consumed more often than sent; or received, or held by a newest snapshot, after it was consumed
-    recovered   a snapshot missed it although it was promised and not consumed by then, and it came there later
-    unexpected  consumed, received or stored, and never sent, though the ledgers tell of sends to its queue
-    unknown     gone, and the ledgers cannot say where to: its send is in doubt, nobody tells of consumption from
+    recovered   a snapshot missed it although it was sent and not consumed by then, and it was stored there later
+    unexpected  consumed, received or stored, and never sent, although the ledgers contain sends to its queue
+    unknown     gone without a trace in the ledgers: its send is in doubt, no ledger covers consumption from
                 its queue, or it was sent after some site's newest snapshot, and may lie there
 """
 

@@ -140,7 +140,7 @@ def followed(local: Reader, peer: Reader, source: SiteView, target: SiteView) ->
     again = _unmatched(local, peer, source, target, [flow for flow in flows if flow.queue in uncopied])
     left = dict(zip(uncopied, _read(local, [source.business[queue] for queue in uncopied], held=True), strict=True))
     still = {queue: ids & again[queue][1] & left[queue].ids for queue, ids in uncopied.items()}
-    without_id = {queue: (lying.without_id, there) for queue, (lying, _, there) in first.items()}
+    without_id = {queue: (in_queue.without_id, there) for queue, (in_queue, _, there) in first.items()}
     return (
         replace(
             source,
@@ -169,11 +169,11 @@ def _unmatched(
     remote = _both(_read(peer, [queue for flow in flows for queue in target.places(flow.queue)], held=True))
     return {
         flow.queue: (
-            lying,
-            lying.ids - shipping.ids - delivered.ids - staged.ids,
+            in_queue,
+            in_queue.ids - shipping.ids - delivered.ids - staged.ids,
             delivered.without_id + staged.without_id,
         )
-        for flow, (lying, shipping), (delivered, staged) in zip(flows, own, remote, strict=True)
+        for flow, (in_queue, shipping), (delivered, staged) in zip(flows, own, remote, strict=True)
     }
 
 
@@ -274,14 +274,14 @@ def removals(source: SiteView, target: SiteView, compared: Iterable[Compared]) -
         if flow is None:
             continue
         delivered, staged, ids_left = comparison.remote, comparison.staged, comparison.local
-        lying = target.business[comparison.queue]
-        yield from remove(target, flow.staging, Consumed(staged & delivered, copy_exists(lying.name, delivered)))
+        in_queue = target.business[comparison.queue]
+        yield from remove(target, flow.staging, Consumed(staged & delivered, copy_exists(in_queue.name, delivered)))
         if gone := comparison.lacking - comparison.unproven:
             depth = source.business[comparison.queue].depth if comparison.queue in source.business else 0
             listing = CompleteListing(comparison.queue, ids_left, before=len(ids_left), after=depth)
             covered = Covered((delivered | staged) - comparison.undelivered, listing, comparison.counted)
             yield from remove(target, flow.staging, Consumed(gone & staged - delivered, covered))
-            yield from remove(target, lying, Consumed(gone & delivered, covered))
+            yield from remove(target, in_queue, Consumed(gone & delivered, covered))
 
 
 def second_copies(peer: Reader, target: SiteView) -> dict[str, Consumed]:
@@ -299,9 +299,9 @@ def second_copies(peer: Reader, target: SiteView) -> dict[str, Consumed]:
     sets = present(peer, [queue for flow in flows for queue in target.places(flow.queue)])
     both = zip(flows, sets[::2], sets[1::2], strict=True)
     return {
-        flow.queue: Consumed(twice, copy_exists(flow.queue, lying))
-        for flow, lying, staged in both
-        if (twice := lying & staged)
+        flow.queue: Consumed(twice, copy_exists(flow.queue, in_queue))
+        for flow, in_queue, staged in both
+        if (twice := in_queue & staged)
     }
 
 

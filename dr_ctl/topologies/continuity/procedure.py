@@ -99,14 +99,14 @@ class _WhileServing(BothWays):
         other messages; otherwise the address or the disk may be full."""
         if queue in copies.one_sided(source, target):
             return False
-        (lying, staged), local = source.places(queue), self.local.reader()
+        (in_queue, staged), local = source.places(queue), self.local.reader()
         # Staged ids are read first: a message that moves on meanwhile is found in the queue.
-        behind, delivered = copies.present(local, [staged, lying])
+        behind, delivered = copies.present(local, [staged, in_queue])
         there = frozenset[str]().union(*copies.present(self.remote.reader(), target.places(queue)))
         undelivered = (behind - delivered) & there
         # Only an address that pages takes from everybody at any time: one that fails or drops sends while it is full
         # may have refused then what it would take now, and one that blocks may starve the bridge for others.
-        if undelivered and not (takes and policies(local, source, [lying.address])[lying.address] == "PAGE"):
+        if undelivered and not (takes and policies(local, source, [in_queue.address])[in_queue.address] == "PAGE"):
             return False
         self._tools.already_delivered.setdefault(source.pair, {})[queue] = undelivered
         return True

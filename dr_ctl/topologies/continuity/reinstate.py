@@ -155,7 +155,9 @@ def _residue(session: Session) -> Residue | None:
     if any(queue.depth > copies.IDS_UP_TO for queue in queues):
         return counted
     ids = copies.ids(session.reader(), queues)
-    both = [len(to_ship & lying) for to_ship, lying in zip(ids[::2], ids[1::2], strict=True) if to_ship and lying]
+    both = [
+        len(to_ship & in_queue) for to_ship, in_queue in zip(ids[::2], ids[1::2], strict=True) if to_ship and in_queue
+    ]
     return counted if None in ids else Residue(counted.messages, counted.acks, sum(both))
 
 
@@ -270,11 +272,11 @@ def _compared(
         return f"{brief(lacking)}: only one of the sites has it"
     staged = copies.ids(local.reader(), [flow.staging for flow in flows])
     still = copies.present(peer.reader(), [returned.business[name] for name in names])
-    lying = copies.present(local.reader(), [serving.business[name] for name in names])
+    in_queue = copies.present(local.reader(), [serving.business[name] for name in names])
     later = peer.read()
     never_done: dict[str, frozenset[str]] = {}
     gone: list[tuple[Flow, Consumed]] = []
-    for flow, staged_ids, left_there, delivered in zip(flows, staged, still, lying, strict=True):
+    for flow, staged_ids, left_there, delivered in zip(flows, staged, still, in_queue, strict=True):
         # The queue may grow less meanwhile: consumers of the serving site go on, and their acknowledgements come in.
         depth, now = returned.business[flow.queue].depth, later.business.get(flow.queue)
         if staged_ids is None or now is None or not now.depth <= len(left_there) <= depth:
@@ -370,9 +372,9 @@ def _only_there(tools: ContinuityTools, move: Move) -> dict[tuple[str, str], fro
         names = [name for name in names if name in returned.business and returned.business[name].depth]
         returned_ids = copies.present(peer.reader(), [returned.business[name] for name in names])
         queues = [queue for name in names for queue in serving.places_of(name)]
-        lying = dict(zip((queue.bean for queue in queues), copies.present(view.reader(), queues), strict=True))
+        in_queue = dict(zip((queue.bean for queue in queues), copies.present(view.reader(), queues), strict=True))
         for name, ids in zip(names, returned_ids, strict=True):
             # A queue that is gone at the serving site has nothing.
-            if only := ids.difference(*(lying[queue.bean] for queue in serving.places_of(name))):
+            if only := ids.difference(*(in_queue[queue.bean] for queue in serving.places_of(name))):
                 alone[serving.pair, name] = only
     return alone

@@ -23,8 +23,8 @@ from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.view import Acceptor, Connection, Link, PeerState, Queue, Residue, count_text
 from dr_ctl.topologies.topology import LinkSnapshot, Stake, drain_s
 
-_WORD: Final = "dr_ctl_says"
-_HELD: Final = re.compile(rf"{_WORD} = '(.*)'", re.DOTALL)
+_MARKER: Final = "dr_ctl_says"
+_HELD: Final = re.compile(rf"{_MARKER} = '(.*)'", re.DOTALL)
 # The plugin waits for its peer to be drained for so long, and then delivers anyway. The wait is short where the gate
 # has shown that the peer is drained, or nothing can come any more. The plugin itself takes the peer for drained only
 # once all of its queues were empty in one moment. Clients that are let in meanwhile prevent such a moment, because
@@ -42,8 +42,9 @@ PREFIX: Final = "continuity.cmd"
 
 
 @dataclass(frozen=True, slots=True)
-class InFilter(artemis.ArtemisRequests):
-    """`prefix` begins the names of the plugin's queues for commands: an address that contains it carries no flow."""
+class FilterRequests(artemis.ArtemisRequests):
+    """Requests that keep a document's text in the filter of a queue. `prefix` begins the names of the plugin's command
+    queues: an address that contains it never becomes a flow."""
 
     attributes = ("Name", "Filter")
 
@@ -76,14 +77,14 @@ class InFilter(artemis.ArtemisRequests):
         return match[1].replace("''", "'") if match is not None else ""
 
     def is_own(self, bean: str, fields: Fields) -> bool:
-        """A client that sends or receives makes a queue with its name as address, and without our filter."""
+        """Say whether dr-ctl made it: a queue that a client creates has its name as address, and no such filter."""
         address = parts(bean)["address"]
         named = address.startswith(OWN) and address.endswith(f".{self.prefix}")
         return named and _HELD.fullmatch(fields.any_text("Filter")) is not None
 
 
 def _filter(text: str) -> str:
-    return f"{_WORD} = '{text.replace(chr(39), chr(39) * 2)}'"
+    return f"{_MARKER} = '{text.replace(chr(39), chr(39) * 2)}'"
 
 
 class Plugin(artemis.ListenersAndRoles):
@@ -91,7 +92,7 @@ class Plugin(artemis.ListenersAndRoles):
 
     def __init__(self, view: SiteView) -> None:
         super().__init__(view)
-        # The plugin closes its listeners at every start, and may open them again when the peer talks.
+        # The plugin closes its listeners at every start, and may open them again on a command of its peer.
         self.boots_closed = None
 
     @property
@@ -124,7 +125,7 @@ class Plugin(artemis.ListenersAndRoles):
         return call(self.view, goal, ALL, request(bean, operation, arguments), summary, when)
 
 
-def lying(view: SiteView, queue: str) -> int | None:
+def depth_at(view: SiteView, queue: str) -> int | None:
     """Count the messages of a queue at a broker, delivered and staged."""
     return total(place.known_depth for place in view.places_of(queue))
 
@@ -138,25 +139,29 @@ def duplicates(view: SiteView, flow: Flow, peer: SiteView | None) -> int | None:
         return acks
     # Lost acknowledgements count too: the peer has more messages than were shipped and have their copies here. Where
     # ids were not compared, no message here is known to have a copy.
-    local, remote, to_ship = view.business[flow.queue].known_depth, lying(peer, flow.queue), flow.out_mirror.known_depth
+    local, remote, to_ship = (
+        view.business[flow.queue].known_depth,
+        depth_at(peer, flow.queue),
+        flow.out_mirror.known_depth,
+    )
     if local is None or remote is None or to_ship is None:
         return None
-    alone = view.alone(flow.queue)
-    return max(acks, remote - max(0, local - to_ship - alone) if alone is not None else remote)
+    uncopied = view.alone(flow.queue)
+    return max(acks, remote - max(0, local - to_ship - uncopied) if uncopied is not None else remote)
 
 
 def lost_with(view: SiteView, flow: Flow) -> int | None:
     """Count the messages of a flow that are lost with a closed site: messages to ship and messages without a copy, or
-    all that lie here where ids were not compared."""
-    to_ship, alone = flow.out_mirror.known_depth, view.alone(flow.queue)
-    if to_ship is None or alone is not None:
-        return total((to_ship, alone))
+    all messages here if ids were not compared."""
+    to_ship, uncopied = flow.out_mirror.known_depth, view.alone(flow.queue)
+    if to_ship is None or uncopied is not None:
+        return total((to_ship, uncopied))
     local = view.business[flow.queue].known_depth
     return None if local is None else max(to_ship, local)
 
 
 def late(view: SiteView, flow: Flow) -> int | None:
-    """Count the messages to ship of a flow that still lie in its queue."""
+    """Count the messages to ship of a flow that are still in its queue."""
     to_ship, queue = flow.out_mirror.known_depth, view.business.get(flow.queue)
     local = queue.known_depth if queue is not None else to_ship
     return min(to_ship, local) if to_ship is not None and local is not None else None
@@ -198,7 +203,7 @@ class ContinuityLink(Link["SiteView"]):
 
     def depth_of(self, queue: str) -> int | None:
         """Count staged messages too: a message that arrives is staged until this site is activated."""
-        return lying(self.view, queue) if self.view.places_of(queue) else None
+        return depth_at(self.view, queue) if self.view.places_of(queue) else None
 
     @property
     def hears_peer(self) -> bool:
@@ -248,19 +253,19 @@ class ContinuityLink(Link["SiteView"]):
         messages, acks, unapplied = self.messages, self.acks, self.unapplied
         ages = [flow.out_mirror.oldest_ms for flow in view.flows if flow.out_mirror.oldest_ms is not None]
         oldest_s = 0.0 if messages == 0 else round(max(ages) / 1000, 3) if ages else None
-        even_s = drain_s(total((messages, acks, unapplied)), rate)
+        to_drain_s = drain_s(total((messages, acks, unapplied)), rate)
         started = all(self.links_started.values()) if view.service is not None else None
         state = "connected" if self.attached else "started, not connected" if started else "stopped"
         oldest = f", the oldest {duration(oldest_s)} old" if oldest_s else ""
         line = (
             f"bridges {state}; {count_text(messages)} message(s) to ship{oldest}, {count_text(acks)} "
             f"acknowledgement(s) to ship, {count_text(unapplied)} not applied; "
-            f"{f'{duration(even_s)} to be even' if even_s is not None else 'time to be even not known'}"
+            f"{f'{duration(to_drain_s)} to drain' if to_drain_s is not None else 'time to drain not known'}"
         )
         if view.service is None:
             line = "the continuity plugin has not started: what its bridges hold was not read"
         risks: dict[str, Json] = {"loss_risk": messages, "duplicate_risk": acks}
-        times: dict[str, Json] = {"recovery_point_s": oldest_s, "recovery_time_s": even_s}
+        times: dict[str, Json] = {"recovery_point_s": oldest_s, "recovery_time_s": to_drain_s}
         figures = (started, self.attached, self.to_ship, unapplied, rate)
         return LinkSnapshot(view.site, view.pair, "bridges", *figures, (line,), risks | times)
 
@@ -271,11 +276,11 @@ class ContinuityLink(Link["SiteView"]):
         bound. Messages at the peer are shown too: lost acknowledgements show nowhere else.
         """
         view = self.view
-        if view.flows:  # the row tells that ids are compared, whether any were
+        if view.flows:  # the row shows that this topology compares ids, even if none were compared
             yield Row(site=view.site, ts=at, pair=view.pair, kind="uncopied", name="*", start=view.start)
         for flow in view.flows:
             other = peer.flow(flow.queue) if peer is not None else None
-            if peer is not None and other is not None and lying(peer, flow.queue) is not None:
+            if peer is not None and other is not None and depth_at(peer, flow.queue) is not None:
                 remote = replace(other.staging.row(view, at), delivering=None, added=None, removed=None)
                 yield replace(remote, kind="staged", name=flow.queue, depth=peer.depth_of(flow.queue))
             if flow.queue in view.uncopied and flow.queue not in view.without_id:
@@ -434,8 +439,8 @@ class SiteView(artemis.ArtemisBroker):
         return self.service is not None and self.service.activated and not self.service.delivering
 
     @property
-    def requests(self) -> InFilter:
-        return InFilter(self.broker, prefix=self.service.prefix if self.service is not None else PREFIX)
+    def requests(self) -> FilterRequests:
+        return FilterRequests(self.broker, prefix=self.service.prefix if self.service is not None else PREFIX)
 
     def flow(self, queue: str) -> Flow | None:
         return self._flows.get(queue)

@@ -414,7 +414,7 @@ def _id(session: Session, queue: str, row: Any) -> str:
     ident = properties.get(session.own.id_header) if isinstance(properties, dict) else None
     if not isinstance(ident, str):
         raise BadValue(
-            f"{session.site}: a message of {queue} has no {session.own.id_header}: it cannot be determined from others",
+            f"{session.site}: a message of {queue} has no {session.own.id_header}, so it looks like any other",
             remedy="Let producers name each message by that property, or name theirs under `id_header:`.",
         )
     return ident

@@ -684,7 +684,7 @@ def test_acknowledgements_that_are_miscounted_are_not_known() -> None:
     assert pending == {"orders": None, "audit": 0}
 
 
-PAPERS = plugin.InFilter("london", prefix="continuity.cmd")
+PAPERS = plugin.FilterRequests("london", prefix="continuity.cmd")
 
 
 @pytest.mark.parametrize("text", ["", '{"a": "it\'s"}', "''", "'", 'ü\n"x"', "dr_ctl_says = 'x'"])
