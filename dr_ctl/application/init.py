@@ -1,6 +1,7 @@
 """`init`: from the management addresses of two sites' brokers to a settings file that a person can read.
 
-Only looks at the brokers. A password is asked for, or taken from the variable that the file will name; never written.
+Changes nothing at the brokers. A password is asked for, or taken from the variable that the file will name; never
+written.
 """
 
 import os

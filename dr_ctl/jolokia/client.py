@@ -62,7 +62,7 @@ class Search:
 
 
 class Listing(Enum):
-    """The operations that only look: a `Reader` can call no other."""
+    """The operations that change nothing: a `Reader` can call no other."""
 
     CONNECTIONS = "listConnections(java.lang.String,int,int)"
     CONSUMERS = "listConsumers(java.lang.String,int,int)"

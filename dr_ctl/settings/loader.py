@@ -60,7 +60,7 @@ class Problem:
 
 
 def find(given: Path | None) -> Path:
-    """Say which file is meant: the given one, `DR_CTL_CONFIG`, `dr-ctl.yaml` here, then the user's."""
+    """Return the path of the settings file: the given one, `DR_CTL_CONFIG`, `dr-ctl.yaml` here, then the user's."""
     if given is not None:
         return given
     if named := os.environ.get("DR_CTL_CONFIG"):

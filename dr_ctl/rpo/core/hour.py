@@ -1,7 +1,7 @@
-"""An hour of a history: from the readings that it rests on to rows that add up. An hour is told by itself, so its rows
-are the same whatever else is asked; docs/rpo-method.md says which readings it rests on.
+"""Summarizes an hour of a history as rows that can be added. Each hour is summarized by itself, so its rows are the
+same whatever else is asked; docs/rpo-method.md says which readings it uses.
 
-Similar moments tell how a figure changes within the next minutes: moments with the same magnitude of loss (its power of
+Similar moments show how a figure changes within the next minutes: moments with the same magnitude of loss (its power of
 two) and the same answer to whether the outflow stalls. If they are too few, their neighbours count too."""
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Changes(Rows):
 
     @classmethod
     def of(cls, steps: Steps, metric: str, *, horizon_us: int, since_us: int) -> Self:
-        """Moments whose horizon reaches beyond the history, or over time that is not covered, say nothing."""
+        """Leave out moments whose horizon reaches beyond the history, or over time that is not covered."""
         steps = steps.only(steps.begin >= since_us)
         begin, loss, figure = steps.begin, steps.bound.loss, steps.bound.of(metric)
         # Flows follow each other so far apart that no horizon reaches the next.

@@ -1,7 +1,8 @@
 """A group is the nodes of one broker. Every reading asks all of them, and a reading, a change or a test login goes to
-the node that is active then. A broker with a single process is a group of one, which is taken for active unasked.
+the node that is active then. A broker with a single process is a group of one, which counts as active without being
+asked.
 
-A passive node answers like an empty broker. Therefore every request to a group also asks the node who it is.
+A passive node answers like an empty broker. Therefore every request to a group also reads the node's state.
 """
 
 import json
@@ -70,8 +71,8 @@ def unnamed_of(view: Broker, peer: Broker | None) -> tuple[Node, ...]:
 
 
 def nodes_in_link(peer: Broker, site: str, named: int) -> tuple[Node, ...]:
-    """Return the addresses at which the peer's link looks for this broker as one unnamed node, where there are more of
-    them than `named` nodes: nobody can tell which address belongs to a named node."""
+    """Return one unnamed node with all addresses at which the peer's link looks for this broker, if these are more than
+    the `named` nodes: which address belongs to which node is unknown."""
     at = peer.link.peer_nodes
     return (Node(site, peer.pair, " or ".join(at), f"by the link of {peer.site}"),) if len(at) > max(1, named) else ()
 
@@ -103,7 +104,7 @@ def shown(view: Broker) -> str:
 def of_obstacles(
     view: Broker, severity: Severity, includes: Callable[[str], bool] = lambda _: True, *, unknown: bool = True
 ) -> Iterator[Finding]:
-    """Find a broker's obstacles, at included addresses only; without `unknown`, only what it can tell already."""
+    """Report a broker's obstacles, at included addresses only; without `unknown`, only those that are certain."""
     for obstacle in view.obstacles:
         addresses, site, pair, remedy = obstacle.addresses, view.site, view.pair, obstacle.remedy
         if (obstacle.known or unknown) and (not addresses or any(map(includes, addresses))):
@@ -112,7 +113,7 @@ def of_obstacles(
 
 
 SMALL_S: Final = 2.0
-"""The time that a node has to say who it is. While the active node answers, a late one is not waited for again."""
+"""The time limit for a node's state. While the active node answers, a late node is not waited for again."""
 SOON_S: Final = 0.5
 SAME_MS: Final = 1000
 ROUND_MS: Final = 10_000
@@ -132,8 +133,8 @@ class NodeAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """The question that brokers of a family are asked for who they are, and `itself`, which reads the answer and raises
-    `BrokerError`. `part` is the part of a bean's name that holds the broker's name: the parts come in any order."""
+    """How a node's state is read in a family of brokers: `question` is the read, and `itself` parses the answer and may
+    raise `BrokerError`. `part` is the part of a bean's name that has the broker's name: the parts come in any order."""
 
     question: Read
     itself: Callable[[Answer], NodeAnswer]
@@ -151,8 +152,8 @@ class Process:
 
 
 class Unserved:
-    """This file keeps for the next command since when no node of a broker was seen active: the first of the unbroken
-    row of readings that ends now, and the first after which every node showed that it is not active."""
+    """A file that records, for the next command, since when no reading saw an active node: the first of the
+    uninterrupted readings until now, and the first of those in which every node showed that it is not active."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -222,7 +223,7 @@ class Group:
 
     @property
     def activation(self) -> str:
-        """Return what tells this turn of a node from every other turn, beside the start of its process."""
+        """Identify this activation of a node; the start of its process is added elsewhere."""
         if self.has_one_node or self.last is None:
             return ""
         return f"{self.last.name}/{self._began_ms.get(self.last, 0) // ROUND_MS}/"
@@ -237,8 +238,8 @@ class Group:
                 self._asked[process] = in_background(partial(self._ask, process), f"ask {process.name}")
 
     def end(self, active: Process | None) -> list[Process]:
-        """Take the answers, and return the active nodes. `active` has answered as such already. A late node is waited
-        for once, where no node was active. Raises `NobodyActive`."""
+        """Take the answers, and return the active nodes; `active` is already known to be one. If no node is active, a
+        late node is waited for once. Raises `NobodyActive`."""
         self.begin(active)
         late = {
             reading.name: reading for reading in self.readings if reading.state in (NodeState.SICK, NodeState.UNKNOWN)
@@ -320,7 +321,7 @@ class Group:
         return own
 
     def _known_as(self, name: str) -> str:
-        """Return the name that the node seen first has; a file keeps it for undoing what a journal has under it."""
+        """Return the broker's name at the node that was seen first; a file keeps it, because journals use that name."""
         if self.has_one_node or self.named is None:
             return name
         with suppress(OSError, UnicodeDecodeError):
