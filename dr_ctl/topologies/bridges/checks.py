@@ -43,7 +43,7 @@ def _done_again(view: BrokerView, move: Move) -> Iterator[Finding]:
     if count:
         finding = found(
             "DR-RETURN-010.held" if ids is not None else "DR-RETURN-010.held_unread",
-            more=[f"{unit}: {brief(announced)}" for unit, announced in (ids or {}).items() if announced],
+            more=[f"      {unit}: {brief(announced)}" for unit, announced in (ids or {}).items() if announced],
             accepted=accepted == "unknown" or (accepted is not None and accepted >= count),
             count=count,
             site=view.site,
