@@ -150,11 +150,14 @@ class Answer:
 
     def rows(self) -> list[dict[str, Any]]:
         """Return all rows of a listing, which counts them; raises `Vanished` where some are missing."""
-        listing = json.loads(str(self.value()))
-        rows = listing["data"] if isinstance(listing, dict) else None
+        try:
+            listing = json.loads(str(self.value()))
+            rows, count = listing["data"], listing.get("count")
+        except (ValueError, TypeError, KeyError) as error:
+            raise http.BadValue("a listing gave no rows") from error
         if not isinstance(rows, list):
             raise http.BadValue("a listing gave no rows")
-        if listing.get("count", len(rows)) != len(rows):
+        if count is not None and count != len(rows):
             raise http.Vanished("a listing gave not all of its rows")
         return rows
 

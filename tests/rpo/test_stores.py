@@ -142,7 +142,7 @@ def test_nobody_waits_for_a_store_that_does_not_answer(
 ) -> None:
     write(rows, place.near)
     whole, never = asked(place.near), threading.Event()
-    monkeypatch.setattr(files, "WITHIN_S", 0.05)
+    monkeypatch.setattr(files, "REMOTE_S", 0.05)
     asks = []
 
     def silent(where: str | Path, **more: object) -> Store:
@@ -170,7 +170,7 @@ def test_where_nothing_lies_here_a_slow_store_is_waited_for(
     tmp_path: Path, rows: list[Row], place: HistoryLocation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(rows, tmp_path / "store")
-    monkeypatch.setattr(files, "WITHIN_S", 0.01)
+    monkeypatch.setattr(files, "REMOTE_S", 0.01)
     listed = Store.listed
 
     def slow(store: Store, under: str = "", **more: bool) -> dict[str, Any]:

@@ -302,7 +302,7 @@ def test_every_look_says_that_the_agent_is_gone_or_held_and_what_it_said(story: 
     for look in LOOKS:
         shown = story._dr_ctl(*look.split())
         gone, held = shown.texts("DR-AGENT-008")
-        assert ("is gone since 2026-11-23" in gone, "10 message(s) left" in held) == (True, True)
+        assert ("has not been running since 2026-11-23" in gone, "10 message(s) left" in held) == (True, True)
         assert "10 message(s) left" in shown.texts("DR-AGENT-001")[0]
 
 

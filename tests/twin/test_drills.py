@@ -110,7 +110,7 @@ def test_what_was_sick_a_moment_ago_is_refused_as_sick_and_a_word_on_it_is_told_
     assert f"; it was sick, and so alive, at {stamp(last)}" in asked.out
     assert "End that process for certain, or cut its host off; only then add" in asked.remedy("DR-ALIVE-002")
     assert (ended.code, serving(twin)[-1]) == (0, "paris")
-    assert f"london was sick, and so alive, at {stamp(last)}: that it serves nobody now rests on your word" in ended.out
+    assert f"alive, at {stamp(last)}: only --presume-down says that it serves nobody now" in ended.out
 
 
 def test_each_line_of_the_picture_in_the_readme_is_printed_in_that_order(twin: PlayedTwin, types: Person) -> None:
