@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol
 
 from dr_ctl.core.errors import LoginRefused, Sick, Throttled
 from dr_ctl.core.model import Json
+from dr_ctl.core.system import system
 from dr_ctl.core.tls import TlsFiles
 from dr_ctl.jolokia import http
 from dr_ctl.jolokia.values import Fields
@@ -249,9 +250,11 @@ class Reader:
     def read(self, requests_: Sequence[Read | Search | Query | MayCall], *, timeout_s: float = READ_S) -> list[Answer]:
         """Return the answers in order, which belong to one POST: all is asked again where a connection has vanished."""
         bodies, answers = [request.body() for request in requests_], list[Answer]()
+        until = system().monotonic() + timeout_s
         for _ in range(TRIES):
             answers = self._wire.post(bodies, timeout_s)
-            if not any(map(_met_a_change, requests_, answers)):
+            timeout_s = until - system().monotonic()
+            if timeout_s <= 0 or not any(map(_met_a_change, requests_, answers)):
                 break
         return answers
 
