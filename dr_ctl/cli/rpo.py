@@ -12,7 +12,7 @@ from dr_ctl.cli.options import moment, seconds_of
 from dr_ctl.cli.screen import status_line
 from dr_ctl.cli.session import Session
 from dr_ctl.core.document import document, stamp
-from dr_ctl.core.errors import writing
+from dr_ctl.core.errors import UsageError, writing
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode
 from dr_ctl.core.notation import duration, page, table
@@ -52,6 +52,8 @@ def asked_of(session: Session, site: str | None, since: str | None, until: str |
         session.installation().must_know(site)
     began = moment("--since", since) if since is not None else None
     ended = moment("--until", until) if until is not None else None
+    if began is not None and ended is not None and began >= ended:
+        raise UsageError("--since is not before --until", remedy="Exchange the two moments.")
     return replace(request(session.installation()), site=site, since=began, until=ended)
 
 
