@@ -1,4 +1,4 @@
-"""The named checks of brokers that diverts and bridges join. They find everything against a move at once. Pure."""
+"""The named checks of brokers that diverts and bridges join. They report all obstacles to a move at once."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,22 +22,22 @@ from dr_ctl.topologies.common.reasons import nothing_owed
 from dr_ctl.topologies.common.rules import Rules, selects
 from dr_ctl.topologies.common.view import count_text
 
-SKIPS_PER_S: Final = 4000  # messages that a plain client passes over, one by one: 3 100 to 4 500 were measured
+SKIPS_PER_S: Final = 4000  # messages that a plain client skips, one by one: 3 100 to 4 500 were measured
 _TOO_DEEP: Final = (
-    f"More than {COMPARED} lie there, too many to be compared: `--accept-difference {{}}` moves all the same."
+    f"The queue has more than {COMPARED} messages, too many to compare: `--accept-difference {{}}` moves without it."
 )
-_MENDED: Final = frozenset({"DR-DOOR-004", "DR-BRIDGE-004", "DR-LINK-004"})
+_FIXED: Final = frozenset({"DR-DOOR-004", "DR-BRIDGE-004", "DR-LINK-004"})
 
 
 def of_return(case: Case[BrokerView]) -> Iterator[Finding]:
     moves = case if case.move.spec.operation == FAILBACK else None
-    yield from reasons.of_return(case, lambda view: of_broker(view, moves), _MENDED, "DR-RETURN-001.artemis", of_both)
+    yield from reasons.of_return(case, lambda view: of_broker(view, moves), _FIXED, "DR-RETURN-001.artemis", of_both)
     for view in case.snapshot.views(case.move.target):
         if not view.link.attached:  # an attached link shows that a return has begun
-            yield from _done_again(view, case.move)
+            yield from _of_duplicates(view, case.move)
 
 
-def _done_again(view: BrokerView, move: Move) -> Iterator[Finding]:
+def _of_duplicates(view: BrokerView, move: Move) -> Iterator[Finding]:
     ids, accepted = view.unannounced, move.spec.accept_duplicates
     count = sum(map(len, ids.values())) if ids is not None else sum(flow.to_ship or 0 for flow in view.flows)
     if count:
@@ -58,12 +58,12 @@ def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterato
     if view.coordinators and (shut := [listener.name for listener in view.listeners if not listener.started]):
         locks = brief([coordinator.name for coordinator in view.coordinators])
         yield found("DR-DOOR-008.of_queues", broker=view, locks=locks, listeners=brief(shut))
-    yield from _discovery(view, case)
-    for flow in view.carrying:
+    yield from _of_units(view, case)
+    for flow in view.all_flows:
         if spec is None or flow is view.ids or spec.includes(flow.unit):
-            yield from _flow(view, flow)
-            yield from _buffered(view, flow, spec)
-    yield from _forwarded(view, spec)
+            yield from _of_flow(view, flow)
+            yield from _of_buffer(view, flow, spec)
+    yield from _of_forwarded(view, spec)
     if (lasting := view.config.lasting) is not None:
         yield from of_link_users(view, lasting.roles, "the bridges")
     else:
@@ -71,19 +71,19 @@ def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterato
     yield from of_queues(view)
 
 
-def _discovery(view: BrokerView, case: Case[BrokerView] | None) -> Iterator[Finding]:
+def _of_units(view: BrokerView, case: Case[BrokerView] | None) -> Iterator[Finding]:
     if not view.flows:
         yield found("DR-BRIDGE-001", broker=view)
         return
-    if not any(flow.bridges for flow in view.carrying):
+    if not any(flow.bridges for flow in view.all_flows):
         yield found("DR-BRIDGE-002", broker=view, site=view.site)
     if view.ids is None:
         yield found("DR-BRIDGE-003", broker=view)
-    dead_ends = view.dead_ends
+    dead_letter_queues = view.dead_letter_queues
     loose = {
         name: queue.depth
         for name, queue in sorted(view.business.items())
-        if queue.durable and not (queue.temporary or view.flow(queue.address) or name in dead_ends)
+        if queue.durable and not (queue.temporary or view.flow(queue.address) or name in dead_letter_queues)
     }
     left_behind: dict[str, int] = {}
     # Queues that the settings leave out stay on purpose, and so do the others where a part of a site's queues moves.
@@ -98,14 +98,14 @@ def _discovery(view: BrokerView, case: Case[BrokerView] | None) -> Iterator[Find
         yield found("DR-BRIDGE-005", broker=view, loose=brief(held), site=view.site)
 
 
-def _flow(view: BrokerView, flow: Flow) -> Iterator[Finding]:
+def _of_flow(view: BrokerView, flow: Flow) -> Iterator[Finding]:
     unit = flow.unit
-    if odd := next((mark for mark in ",*#" if mark in unit), None):
-        yield found("DR-BRIDGE-006.comma" if odd == "," else "DR-BRIDGE-006.wildcard", broker=view, unit=unit)
+    if mark := next((character for character in ",*#" if character in unit), None):
+        yield found("DR-BRIDGE-006.comma" if mark == "," else "DR-BRIDGE-006.wildcard", broker=view, unit=unit)
     if flow.buffer is None:
         yield found("DR-BRIDGE-006.no_buffer", broker=view, unit=unit, divert=flow.divert.name, address=flow.divert.to)
         return
-    if not flow.bridges and any(flow.bridges for flow in view.carrying):
+    if not flow.bridges and any(flow.bridges for flow in view.all_flows):
         yield found("DR-BRIDGE-006.no_bridge", broker=view, unit=unit, buffer=flow.buffer.name)
     if flow.buffer.paused:
         yield found("DR-LINK-005", broker=view, outflow=f"the buffer {flow.buffer.name} of {unit}")
@@ -113,24 +113,24 @@ def _flow(view: BrokerView, flow: Flow) -> Iterator[Finding]:
         yield found("DR-BRIDGE-004", broker=view, stopped=brief(stopped), site=view.site)
     elif flow.bridges and not flow.attached:
         yield found("DR-LINK-004", broker=view, link=f"the bridge of {unit}", site=view.site)
-    # A message that does not say where it comes from is sent back to its site.
-    taken = flow.divert.filter or ""
+    # A message without an origin is sent back to its site.
+    filter_ = flow.divert.filter or ""
     for bridge in flow.bridges:
         if bridge.origin is None:
             yield found("DR-BRIDGE-007.no_header", broker=view, bridge=bridge.name, origin=ORIGIN)
-        elif f"{ORIGIN} = '{bridge.origin}'" not in taken or f"{ORIGIN} IS NULL" not in taken:
-            key, divert, filter_ = "DR-BRIDGE-007.wrong_filter", flow.divert, taken or "missing"
-            yield found(key, broker=view, bridge=bridge, origin=ORIGIN, divert=divert, filter=filter_)
+        elif f"{ORIGIN} = '{bridge.origin}'" not in filter_ or f"{ORIGIN} IS NULL" not in filter_:
+            key, divert, shown = "DR-BRIDGE-007.wrong_filter", flow.divert, filter_ or "missing"
+            yield found(key, broker=view, bridge=bridge, origin=ORIGIN, divert=divert, filter=shown)
 
 
-def _buffered(view: BrokerView, flow: Flow, spec: Spec | None = None) -> Iterator[Finding]:
-    """Find messages for which there was no buffer. Their address counts them, and its count begins anew with the
-    broker. Where their queue is too deep to be compared, nothing else would tell of them."""
+def _of_buffer(view: BrokerView, flow: Flow, spec: Spec | None = None) -> Iterator[Finding]:
+    """Report messages that found no buffer since the broker's start, as counted by their address. If their queue is too
+    deep to compare, nothing else shows them."""
     unit, lost, buffer = flow.unit, view.uncopied(flow), flow.buffer
     if buffer is None:
         return
     begun = f"{lost} message(s) for {unit} found no queue at {flow.divert.to} since that broker's start"
-    if view.repels(flow) and (lost or any("AMQP" in listener.protocols for listener in view.listeners)):
+    if view.refuses_amqp(flow) and (lost or any("AMQP" in listener.protocols for listener in view.listeners)):
         kind = "anycast" if buffer.routing == "multicast" else "multicast"
         yield found(
             "DR-BRIDGE-019.routing",
@@ -152,7 +152,7 @@ def _buffered(view: BrokerView, flow: Flow, spec: Spec | None = None) -> Iterato
         yield found("DR-BRIDGE-019.uncopied", accepted=accepted, broker=view, begun=begun, unit=unit, too_deep=why)
 
 
-def _forwarded(view: BrokerView, spec: Spec | None) -> Iterator[Finding]:
+def _of_forwarded(view: BrokerView, spec: Spec | None) -> Iterator[Finding]:
     units = [unit for unit, count in view.forwarded.items() if count and (spec is None or spec.includes(unit))]
     if units:
         counts = brief([f"{view.forwarded[unit]} of {unit}" for unit in units])
@@ -160,8 +160,8 @@ def _forwarded(view: BrokerView, spec: Spec | None) -> Iterator[Finding]:
         yield found("DR-BRIDGE-015", broker=view, header=ORIGIN, counts=counts, site=view.site, accepted=accepted)
 
 
-def of_ways(view: BrokerView, peer: BrokerView | None) -> Iterator[Finding]:
-    """Find bridges that are stopped, refused or gone; no bridge is connected while its peer is away."""
+def of_links(view: BrokerView, peer: BrokerView | None) -> Iterator[Finding]:
+    """Report bridges that are stopped, refused or missing; without an answer of the peer, no bridge is connected."""
     of_queue = {"DR-BRIDGE-004", "DR-BRIDGE-019", *(("DR-BRIDGE-002", "DR-BRIDGE-006", "DR-LINK-004") if peer else ())}
     yield from (finding for finding in of_broker(view) if finding.id in of_queue)
 
@@ -171,76 +171,76 @@ def of_both(case: Case[BrokerView], view: BrokerView, peer: BrokerView) -> Itera
     yield from of_pair(view, peer, move.spec.includes)
     if not any(queue.consumers for queue in peer.arrived):
         yield found("DR-BRIDGE-010", site=peer.site, pair=peer.pair)
-    units = view.among(move.moves)
+    units = view.chosen_units(move.moves)
     for unit in units:
         if not peer.queues_of(unit):
             yield found("DR-BRIDGE-011.no_queue", broker=peer, unit=unit, site=view.site, other_site=peer.site)
-        elif unlost := peer.unrouted.get(unit):
-            yield found("DR-BRIDGE-011.unrouted", severity=Severity.WARNING, broker=peer, unit=unit, count=unlost)
+        elif unrouted := peer.unrouted.get(unit):
+            yield found("DR-BRIDGE-011.unrouted", severity=Severity.WARNING, broker=peer, unit=unit, count=unrouted)
         if peer.flow(unit) is None:
             yield found("DR-BRIDGE-006.not_back", broker=peer, unit=unit, site=view.site, other_site=peer.site)
-        yield from of_reached_copy(unit, view, peer, planned=True)
-        yield from _delayed(unit, view, peer, move, case.rules)
-        yield from _only_here(unit, view, peer, move.spec)
-    # No fence would close a queue that only the standby copies where it is served, and it would open at both.
-    for unit in (unit for unit in peer.among(move.moves) if view.flow(unit) is None):
+        yield from of_reachable_copy(unit, view, peer, planned=True)
+        yield from _of_delayed(unit, view, peer, move, case.rules)
+        yield from _of_uncopied_queues(unit, view, peer, move.spec)
+    # The fence would not close a queue that only the standby's diverts copy, so both sites would have it open.
+    for unit in (unit for unit in peer.chosen_units(move.moves) if view.flow(unit) is None):
         yield found("DR-BRIDGE-006.not_captured", site=view.site, pair=view.pair, unit=unit, other_site=peer.site)
-    yield from _refused(view, peer)
-    yield from _history(units, view, peer)
+    yield from _of_refused(view, peer)
+    yield from _of_history(units, view, peer)
 
 
-def of_reached_copy(unit: str, view: BrokerView, peer: BrokerView, *, planned: bool = False) -> Iterator[Finding]:
-    """Find a copy of a unit that this site serves and that clients reach at the other: nobody works on it there yet, or
-    only a pause closes it, and clients may send. A planned move also minds a unit that is open at both sites, or closed
-    by its listeners alone."""
+def of_reachable_copy(unit: str, view: BrokerView, peer: BrokerView, *, planned: bool = False) -> Iterator[Finding]:
+    """Report a unit that this site serves and clients can reach at the other site: it has no consumers there yet, or
+    only a pause closes it, and clients may send. Before a planned move, also report a unit that is open at both sites,
+    or that only closed listeners keep closed there."""
     queue, is_served, paused = quote(unit), bool(view.units.get(unit)), peer.closed_by_pause(unit)
     if unit in peer.idle or (planned and is_served and peer.units.get(unit)):
         yield found("DR-BRIDGE-012", unit=unit, view=peer, peer=view, queue=queue)
     elif is_served and peer.config.lasting is not None and not peer.kept_out(unit) and (planned or paused):
-        closed = "is paused there" if paused else "is closed there by its listeners alone"
+        closed = "is paused there" if paused else "is closed there only by its listeners"
         yield found("DR-BRIDGE-013", view=peer, unit=unit, closed=closed, queue=queue)
 
 
-def _delayed(unit: str, view: BrokerView, peer: BrokerView, move: Move, rules: Rules) -> Iterator[Finding]:
-    """Find delayed messages that are due later than a drain behind the fence waits while nothing moves."""
+def _of_delayed(unit: str, view: BrokerView, peer: BrokerView, move: Move, rules: Rules) -> Iterator[Finding]:
+    """Report delayed messages that are due later than a drain waits while no number changes."""
     flow, waits_s, late = view.flow(unit), min(rules.within(move), rules.drain.stall), 0
     if flow is not None:
         late = flow.not_due if flow.due_s is None else sum(due_s > waits_s for due_s in flow.due_s)
     if late > move.spec.accept_difference.get(unit, 0):
-        waits, more = duration(waits_s), quote(f"{unit}={late}")
-        yield found("DR-BRIDGE-020", view=view, peer=peer, late=late, unit=unit, waits_s=waits, difference=more)
+        waits, difference = duration(waits_s), quote(f"{unit}={late}")
+        yield found("DR-BRIDGE-020", view=view, peer=peer, late=late, unit=unit, waits_s=waits, difference=difference)
 
 
-def _only_here(unit: str, view: BrokerView, peer: BrokerView, spec: Spec) -> Iterator[Finding]:
-    """Find queues of an address that hold messages and do not exist at the other site, such as subscriptions."""
+def _of_uncopied_queues(unit: str, view: BrokerView, peer: BrokerView, spec: Spec) -> Iterator[Finding]:
+    """Report queues of an address that have messages and do not exist at the other site, such as subscriptions."""
     copies = {queue.name for queue in peer.queues_of(unit)}
     for queue in view.queues_of(unit) if copies else ():
         if queue.depth and queue.name not in copies and queue.depth != spec.accept_difference.get(queue.name):
             yield found("DR-BRIDGE-011.no_such_queue", queue=queue, view=view, peer=peer)
 
 
-def _refused(view: BrokerView, peer: BrokerView) -> Iterator[Finding]:
-    """Find a role that may not send to one address: the peer then refuses its bridge, which stops all bridges."""
+def _of_refused(view: BrokerView, peer: BrokerView) -> Iterator[Finding]:
+    """Report a role that may not send to one address: the peer refuses that bridge, which stops all bridges."""
     clients = peer.config.lasting.roles if peer.config.lasting is not None else ()
     senders = {
         unit: {
             role for role, words in peer.grants[unit].items() if "send" in words and not role.startswith(COPY_PREFIX)
         }
-        for unit in sorted({flow.unit for flow in view.carrying} & peer.grants.keys())
+        for unit in sorted({flow.unit for flow in view.all_flows} & peer.grants.keys())
     }
     counts = Counter(role for roles in senders.values() for role in roles.difference(clients))
     usual = {role for role, count in counts.items() if count > len(senders) / 2}
     for unit, roles in senders.items():
-        if lacking := sorted(usual - roles):
-            bridges = [bridge.name for flow in view.carrying if flow.unit == unit for bridge in flow.bridges]
+        if missing := sorted(usual - roles):
+            bridges = [bridge.name for flow in view.all_flows if flow.unit == unit for bridge in flow.bridges]
             who = f"bridge {bridges[0]}" if bridges else f"the bridge of {unit}"
-            roles_, role = brief(lacking), lacking[0]
+            roles_, role = brief(missing), missing[0]
             yield found("DR-BRIDGE-008", view=view, peer=peer, who=who, roles=roles_, role=role, unit=unit)
 
 
-def _history(units: Iterable[str], view: BrokerView, peer: BrokerView) -> Iterator[Finding]:
+def _of_history(units: Iterable[str], view: BrokerView, peer: BrokerView) -> Iterator[Finding]:
     depths = {unit: [sum(queue.depth for queue in both.queues_of(unit)) for both in (view, peer)] for unit in units}
-    deep = {unit: there - here for unit, (here, there) in depths.items() if view.units.get(unit)}
+    deep = {unit: remote - local for unit, (local, remote) in depths.items() if view.units.get(unit)}
     if history := [
         f"{unit} {count} ({count / SKIPS_PER_S:.0f} s at {SKIPS_PER_S} a second)"
         for unit, count in deep.items()
@@ -250,8 +250,8 @@ def _history(units: Iterable[str], view: BrokerView, peer: BrokerView) -> Iterat
 
 
 def _bridges(view: BrokerView) -> str:
-    every = [bridge for flow in view.carrying for bridge in flow.bridges]
-    return f"{len(every)} bridge(s), {sum(bridge.started for bridge in every)} started"
+    bridges = [bridge for flow in view.all_flows for bridge in flow.bridges]
+    return f"{len(bridges)} bridge(s), {sum(bridge.started for bridge in bridges)} started"
 
 
 def _buffers(view: BrokerView) -> str:
@@ -277,7 +277,7 @@ BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
     Named("DR-LINK-005", _buffers),
     Named("DR-BRIDGE-005", lambda view: f"{len(view.business)} queue(s)"),
     Named("DR-BRIDGE-006", _buffers),
-    Named("DR-BRIDGE-019", lambda view: f"{sum(map(view.uncopied, view.carrying))} message(s) found no buffer"),
+    Named("DR-BRIDGE-019", lambda view: f"{sum(map(view.uncopied, view.all_flows))} message(s) found no buffer"),
     Named("DR-BRIDGE-007", _bridges),
     Named("DR-BRIDGE-015", lambda view: f"{len(view.forwarded)} queue(s) counted"),
     Named("DR-BRIDGE-009", fenced_roles),

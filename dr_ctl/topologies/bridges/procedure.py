@@ -1,9 +1,9 @@
 """The handlers of runbook verbs for an installation of diverts and bridges; the table at the end names them.
 
 A reading proves that queues are closed to their clients, or open again. A bridge that is stopped is started. No bridge
-carries acknowledgements: ids of processed messages are shipped instead, and consumers there skip these messages. A lost
-site is reinstated while the serving site's queues are paused: the messages and the ids that the lost site still holds
-are shipped to the serving site, and compared. A unit is a queue's address, which can be moved alone.
+carries acknowledgements: ids of processed messages are shipped instead, and consumers at the other site skip these
+messages. A lost site is reinstated while the serving site's queues are paused: the messages and the ids that the lost
+site still holds are shipped to the serving site, and compared. A unit is a queue's address, and can be moved by itself.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,8 +22,16 @@ from dr_ctl.engine.ports import Done, Failed, Move, NotNeeded, Outcome, StepCont
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.bridges.checks import CHECKS
 from dr_ctl.topologies.bridges.reading import READS, LinkEnds
-from dr_ctl.topologies.bridges.tools import TRIM, BridgesTools, copies_done, done_at, ids_lacking, ids_left, lacking
-from dr_ctl.topologies.bridges.view import Bridge, BrokerView, Chosen, every_unit
+from dr_ctl.topologies.bridges.tools import (
+    TRIM,
+    BridgesTools,
+    count_ids_left,
+    missing_at_target,
+    missing_ids,
+    processed_copies,
+    unannounced_ids,
+)
+from dr_ctl.topologies.bridges.view import Bridge, BrokerView, UnitFilter, every_unit
 from dr_ctl.topologies.common import receipts, wants
 from dr_ctl.topologies.common.calls import call, holds, pause, resume, still, switch_listener, switched
 from dr_ctl.topologies.common.idstore import NotRead
@@ -42,7 +50,7 @@ from dr_ctl.topologies.common.wants import SOURCE, TARGET, AtBroker, Wants, draf
 CUT: Final = "closeConsumerConnectionsForAddress(java.lang.String)"
 
 # A unit that was made since the plan counts as open. `gated` lists the queues of a unit whose queues were all paused by
-# somebody else than a run.
+# someone other than a run.
 NEW_UNIT: Final[Mapping[str, Any]] = {"kept_out": False, "gated": []}
 
 
@@ -65,25 +73,25 @@ def open_calls(view: BrokerView, units: Sequence[str], when: str | None = None) 
 def units_as_before(at: AtBroker) -> Iterator[Call]:
     """Let clients in or keep them out of each unit as before the run. The target of a failback stays closed."""
     view, was = at.view, at.was
-    before = {unit: was["units"].get(unit, NEW_UNIT) for unit in view.among(at.move.spec.includes)}
+    before = {unit: was["units"].get(unit, NEW_UNIT) for unit in view.chosen_units(at.move.spec.includes)}
     queues = [(unit, queue) for unit in before for queue in view.queues_of(unit)]
-    held = {q.name for unit, q in queues if STAYS_CLOSED in was or q.name in (*before[unit]["gated"], *was["paused"])}
-    out = [unit for unit, state in before.items() if STAYS_CLOSED in was or state["kept_out"]]
+    paused = {q.name for unit, q in queues if STAYS_CLOSED in was or q.name in (*before[unit]["gated"], *was["paused"])}
+    closed = [unit for unit, state in before.items() if STAYS_CLOSED in was or state["kept_out"]]
     revoked, granted = at.changed_by_step(Goal.REVOKE), at.changed_by_step(Goal.GRANT)
-    let_in = [unit for unit in before if unit not in out and (unit in revoked or view.kept_out(unit))]
-    out = [unit for unit in out if unit in granted or not view.kept_out(unit)]
-    yield from view.fence.revoking("they are let in", out)
-    yield from at.needed(_close(view, queue) for _, queue in queues if queue.name in held)
+    opened = [unit for unit in before if unit not in closed and (unit in revoked or view.kept_out(unit))]
+    closed = [unit for unit in closed if unit in granted or not view.kept_out(unit)]
+    yield from view.fence.revoking("they are let in", closed)
+    yield from at.needed(_close(view, queue) for _, queue in queues if queue.name in paused)
     # A client that connected meanwhile would wait at the closed queue for ever.
-    yield from (_cut(view, unit) for unit in out)
-    opens = at.needed(_open(view, queue, "it is paused") for _, queue in queues if queue.name not in held)
+    yield from (_cut(view, unit) for unit in closed)
+    opens = at.needed(_open(view, queue, "it is paused") for _, queue in queues if queue.name not in paused)
     yield from in_phase("listeners", opens)
-    yield from in_phase("admit", view.fence.granting("they are kept out", let_in))
+    yield from in_phase("admit", view.fence.granting("they are kept out", opened))
 
 
 def _close(view: BrokerView, queue: Queue) -> Call:
-    asked, summary = view.requests.pause(queue), f"let {queue.name} deliver nothing"
-    return call(view, Goal.CLOSE, queue.name, asked, summary, "it is not paused")
+    request, summary = view.requests.pause(queue), f"let {queue.name} deliver nothing"
+    return call(view, Goal.CLOSE, queue.name, request, summary, "it is not paused")
 
 
 def _open(view: BrokerView, queue: Queue, when: str | None) -> Call:
@@ -91,24 +99,24 @@ def _open(view: BrokerView, queue: Queue, when: str | None) -> Call:
 
 
 def _cut(view: BrokerView, unit: str) -> Call:
-    asked = view.requests.of_server(CUT, unit)
-    return call(view, Goal.CUT, unit, asked, f"end the connections that consume {unit}", "somebody consumes it")
+    request = view.requests.of_server(CUT, unit)
+    return call(view, Goal.CUT, unit, request, f"end the connections that consume {unit}", "it has a consumer")
 
 
-def _chosen(move: Move) -> Chosen:
+def _units_to_close(move: Move) -> UnitFilter:
     """Choose the units to close. The command `fence` also closes units that the other site serves; a move does not."""
     return move.spec.includes if move.spec.operation == FENCE else move.moves
 
 
 draft_fence: Final = drafting(
-    lambda at: close_calls(at.view, at.view.among(_chosen(at.move))),
+    lambda at: close_calls(at.view, at.view.chosen_units(_units_to_close(at.move))),
     lambda _: "the clients of each queue are kept out, restarts included",
     "its queues are closed already",
     lambda view, move: all(move.spec.includes(unit) or view.kept_out(unit) for unit in view.fence.matches),
 )
 
 
-def draft_of_returned(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
+def draft_residue(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
     """Close the returned site's queues one by one, even behind closed listeners: the reinstatement opens listeners so
     that ids are applied. A queue that the serving site keeps closed, and that nobody asked for, stays as it is."""
     calls: list[Call] = []
@@ -120,59 +128,59 @@ def draft_of_returned(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[Brok
             if serving is None or serving.units.get(unit) or move.spec.includes(unit)
         ]
         calls += close_calls(view, units)
-    return StepPlan(move.target, "what it still holds is counted; its queues are closed first", tuple(calls))
+    return StepPlan(move.target, "close its queues, then count the messages that it still holds", tuple(calls))
 
 
-fence: Final = acting(lambda tools, move, context: _closed(tools, move.source, _chosen(move), move, context))
+fence: Final = acting(lambda tools, move, context: _close_all(tools, move.source, _units_to_close(move), move, context))
 
 
-def _closed(tools: BridgesTools, site: str, chosen: Chosen, move: Move, context: StepContext) -> Outcome:
-    send = tools.sending(lambda at: close_calls(at.view, at.view.among(chosen)), move, context)
+def _close_all(tools: BridgesTools, site: str, chosen: UnitFilter, move: Move, context: StepContext) -> Outcome:
+    send = tools.sending(lambda at: close_calls(at.view, at.view.chosen_units(chosen)), move, context)
     if not (outcomes := send(tools.observer.read_at(site))):
         return NotNeeded(f"{site} is closed to clients already", {"proof": "flag"})
     refused = any(isinstance(outcome, Failed) for outcome in outcomes)
 
-    def again(views: Sequence[BrokerView]) -> None:
+    def close_again(views: Sequence[BrokerView]) -> None:
         send(views)
-        cuts = [(view, _cut(view, unit)) for view in views for unit in view.among(chosen)]
+        cuts = [(view, _cut(view, unit)) for view in views for unit in view.chosen_units(chosen)]
         tools.change([call for view, call in cuts if not view.holds(call)], context)
 
     waited = context.until(
         lambda: tools.observer.read_at(site),
-        holds=lambda views: not _still_in(views, chosen),
+        holds=lambda views: not _find_open(views, chosen),
         # A wait does not help a refused call, and clients wait meanwhile.
         within_s=0.0 if refused else tools.timeouts.fence_s,
         poll_s=tools.timeouts.poll_s,
-        meanwhile=again,
+        meanwhile=close_again,
     )
     if not waited.satisfied:
-        return Failed(f"{site}: {brief(_still_in(waited.reading, chosen))}")
+        return Failed(f"{site}: {brief(_find_open(waited.reading, chosen))}")
     return Done(
         "no client's role may send or consume, nothing is in delivery", {"proof": "flag", "roles_kept_out": True}
     )
 
 
-def _still_in(views: Sequence[BrokerView], chosen: Chosen) -> list[str]:
+def _find_open(views: Sequence[BrokerView], chosen: UnitFilter) -> list[str]:
     reasons = []
     for view in views:
-        units = view.among(chosen)
+        units = view.chosen_units(chosen)
         reasons += [f"clients are not kept out of {unit}" for unit in units if not view.kept_out(unit)]
         queues = [queue for unit in units for queue in view.queues_of(unit)]
-        reasons += [f"{queue.name} delivers still" for queue in queues if not queue.paused]
+        reasons += [f"{queue.name} still delivers" for queue in queues if not queue.paused]
         reasons += [f"{queue.name} has {queue.consumers} consumer(s)" for queue in queues if queue.consumers]
-        reasons += [f"{queue.delivering} of {queue.name} in delivery" for queue in queues if queue.delivering]
+        reasons += [f"{queue.delivering} of {queue.name} still in delivery" for queue in queues if queue.delivering]
     return reasons
 
 
 def residue(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     units = {call.thing for call in step.calls if call.goal is Goal.CUT}
-    closed = _closed(tools, move.target, units.__contains__, move, context)
+    closed = _close_all(tools, move.target, units.__contains__, move, context)
     if isinstance(closed, Failed):
         return closed
     residues = {view.pair: view.link.residue for view in tools.observer.read_at(move.target)}
     tools.residue = {pair: residue for pair, residue in residues.items() if residue is not None}
     return residue_outcome(
-        move, context, [*residues.values()], lambda of: f"{of.messages} message(s) and {of.acks} processed id(s)"
+        move, context, [*residues.values()], lambda held: f"{held.messages} message(s) and {held.acks} processed id(s)"
     )
 
 
@@ -181,17 +189,17 @@ def draft_unfence(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerVi
     for view in snapshot.views(move.source):
         peer = snapshot.view(move.target, view.pair)
         served = peer.units if peer is not None else None
-        units = [unit for unit in view.among(move.spec.includes) if served is not None and not served.get(unit)]
-        shut = [unit for unit in units if not view.units[unit]]
-        calls += open_calls(view, shut)
-        loose = [flow.unit for flow in view.flows if not view.is_shut(flow.unit)]
+        units = [unit for unit in view.chosen_units(move.spec.includes) if served is not None and not served.get(unit)]
+        closed_units = [unit for unit in units if not view.units[unit]]
+        calls += open_calls(view, closed_units)
+        open_units = [flow.unit for flow in view.flows if not view.is_closed(flow.unit)]
         # Listeners that a restart has closed are opened, unless they would open a queue that the other site serves.
-        if shut and not any((served or {}).get(unit) for unit in loose):
+        if closed_units and not any((served or {}).get(unit) for unit in open_units):
             closed = (listener for listener in view.listeners if not listener.started)
             calls += in_phase("listeners", (switch_listener(view, Goal.OPEN, listener) for listener in closed))
     paused = [(view, queue) for view, queue in paused_at(snapshot, move.source) if queue.name in view.paused]
     calls += receipts.removals(snapshot) if calls else []
-    summary = "clients let in again, and what runs have paused lifted"
+    summary = "clients let in again, and pauses by runs lifted"
     return StepPlan(move.source, summary, (*calls, *(resume(view, queue) for view, queue in paused)))
 
 
@@ -199,24 +207,24 @@ def undo(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContex
     """Undo the fence, and open listeners that a restart has closed. The undo does not wait for a lost site."""
     outcome = as_before(tools, step, move, context)
     views = tools.observer.answering(move.source) if isinstance(outcome, Done | NotNeeded) else ()
-    shut = [call for view in views for call in wants.listeners_open_as_before(tools.at(view, move))]
-    return open_again(tools, shut, move, context) if shut else outcome
+    opens = [call for view in views for call in wants.listeners_open_as_before(tools.at(view, move))]
+    return open_again(tools, opens, move, context) if opens else outcome
 
 
 def unfence(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    opens, admits, rest = step.phase("listeners"), step.phase("admit"), step.phase("")
+    opens, admits, resumes = step.phase("listeners"), step.phase("admit"), step.phase("")
     if opens or admits:
         listeners = {call.thing for call in (*opens, *admits)}
         views = tools.observer.read_at(move.target)
-        served = [unit for view in views for unit in view.open_among(move.spec.includes) if unit in listeners]
+        served = [unit for view in views for unit in view.open_units(move.spec.includes) if unit in listeners]
         if served:
             return Failed(f"{move.target} has {brief(served)} open: a second site is never opened")
-    tools.change([*opens, *rest], context)
+    tools.change([*opens, *resumes], context)
     if (kept_out := tools.admit(move.source, admits, context)) is not None:
         return Failed(kept_out)
     done = Done(f"{move.source} lets clients in, and delivers" if opens or admits else "pauses lifted")
     waited = context.until(
-        lambda: still([*opens, *rest], tools.observer.read_at(move.source)),
+        lambda: still([*opens, *resumes], tools.observer.read_at(move.source)),
         holds=lambda refused: refused is None,
         within_s=tools.timeouts.activate_s,
         poll_s=tools.timeouts.poll_s,
@@ -231,13 +239,13 @@ def draft_activate(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerV
     returns = move.spec.operation == FAILBACK
     for view in snapshot.views(move.target):
         source = snapshot.view(move.source, view.pair)
-        # Open only queues that the fence closes there; a lost site that does not answer is owed its whole fence.
-        units = [unit for unit in view.among(move.moves) if source is None or source.flow(unit) is not None]
+        # Open only queues that the fence closes at the source. If a lost site does not answer, its fence is a debt.
+        units = [unit for unit in view.chosen_units(move.moves) if source is None or source.flow(unit) is not None]
         calls += open_calls(view, units, "it was closed when it came back" if returns else None)
-        again = "it is closed" if returns else None  # the reinstatement has opened the listeners
+        when = "it is closed" if returns else None  # the reinstatement has opened the listeners
         calls += in_phase(
             "listeners",
-            (switch_listener(view, Goal.OPEN, listener, again) for listener in view.listeners if not listener.started),
+            (switch_listener(view, Goal.OPEN, listener, when) for listener in view.listeners if not listener.started),
         )
     calls += in_phase("strikes", receipts.removals(snapshot))
     return StepPlan(move.target, "the queues deliver, their clients are let in", tuple(calls))
@@ -247,11 +255,11 @@ def activate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCo
     views = may_open(tools, move)
     target, timeouts, opens, admits = move.target, tools.timeouts, [*step.phase("listeners")], step.phase("admit")
     planned = {call.thing for call in opens}
-    shut = [(view, listener) for view in views for listener in view.listeners if not listener.started]
+    closed = [(view, listener) for view in views for listener in view.listeners if not listener.started]
     # Listeners that were closed since the plan are opened too.
-    opens += [switch_listener(view, Goal.OPEN, listener) for view, listener in shut if listener.name not in planned]
+    opens += [switch_listener(view, Goal.OPEN, listener) for view, listener in closed if listener.name not in planned]
     wanted = [call for call in (*admits, *opens) if call.thing != ALL]
-    again_s = context.monotonic() + timeouts.again_s
+    resend_at_s = context.monotonic() + timeouts.again_s
 
     def why_not_admitted() -> str | None:
         """Let the clients' roles in where the queues deliver. Clients work from that moment, so the other site is read
@@ -263,12 +271,12 @@ def activate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCo
             return None
         return other_site_open(tools, sources, move) or tools.admit(target, due, context, again=True)
 
-    def left() -> list[str]:
+    def unseen() -> list[str]:
         """Send the calls again whose effect is not seen, and name the calls whose effect is still not seen."""
-        nonlocal again_s
+        nonlocal resend_at_s
         try:
-            if context.monotonic() > again_s:
-                again_s = context.monotonic() + timeouts.again_s
+            if context.monotonic() > resend_at_s:
+                resend_at_s = context.monotonic() + timeouts.again_s
                 targets, sources, _ = sides(tools, move)
                 if other_site_open(tools, sources, move) is None:
                     tools.change([call for call in opens if not holds(call, targets)], context)
@@ -287,12 +295,12 @@ def activate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCo
     with suppress(BrokerError):  # a broker that answers too late is asked again below
         if (why := why_not_admitted()) is not None:
             return Failed(why)
-    waited = context.until(left, holds=lambda left: not left, within_s=timeouts.activate_s, poll_s=timeouts.poll_s)
+    waited = context.until(unseen, holds=lambda calls: not calls, within_s=timeouts.activate_s, poll_s=timeouts.poll_s)
     if not waited.satisfied:
         views, not_seen = tools.observer.answering(target), f"effect not seen: {brief(waited.reading)}"
         # While the roles are seen to be kept out, a queue that delivers after all lets nobody in.
         answered = len(views) == len(tools.observer.at(target))
-        if admits and answered and all(view.kept_out(unit) for view in views for unit in view.among(move.moves)):
+        if admits and answered and all(view.kept_out(unit) for view in views for unit in view.chosen_units(move.moves)):
             return Failed(f"{target} could not be opened: {not_seen}")
         return Unknown(f"{target}: {not_seen}; look at {target} first")
     tools.change(step.phase("strikes"), context)
@@ -301,21 +309,21 @@ def activate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCo
 
 # The limit of `link restart`: a bridge whose link had failed refuses to start for a minute after it was stopped.
 RESTART_WITHIN_S: Final = 75.0
-UNDER_WAY: Final = "messages and processed ids under way between the sites"
+BETWEEN_SITES: Final = "messages and processed ids under way between the sites"
 START_AGAIN_S: Final = 2.0  # `link restart` sends a start again after this, until the bridge has started
 
 
-def start_calls(view: BrokerView, chosen: Chosen) -> list[Call]:
+def start_calls(view: BrokerView, chosen: UnitFilter) -> list[Call]:
     """Start stopped bridges of the chosen queues and of the ids. A bridge that is started and not connected retries by
     itself. A restart would not help: after a failed link a stop takes 10 s, and a start is refused for a minute."""
     return [switched(view, Goal.LINK_UP, bridge, "start bridge", "it is stopped") for bridge in _bridges(view, chosen)]
 
 
-def _bridges(view: BrokerView, chosen: Chosen) -> list[Bridge]:
-    return [bridge for flow in view.carrying_among(chosen) for bridge in flow.bridges]
+def _bridges(view: BrokerView, chosen: UnitFilter) -> list[Bridge]:
+    return [bridge for flow in view.chosen_flows(chosen) for bridge in flow.bridges]
 
 
-def _switched(at: AtBroker, goal: Goal, summary: str) -> list[Call]:
+def _switch_calls(at: AtBroker, goal: Goal, summary: str) -> list[Call]:
     return at.needed(switched(at.view, goal, bridge, summary) for bridge in _bridges(at.view, at.move.spec.includes))
 
 
@@ -326,27 +334,27 @@ draft_catch_up: Final = draft_of(
 draft_drain: Final = draft_of(
     TARGET, "all messages shipped, all processed ids applied", *STARTED, limits=Rules.draining
 )
-BRIDGES_UP: Final[Wants] = ((lambda at: _switched(at, Goal.LINK_UP, "start bridge"), SOURCE),)
+BRIDGES_UP: Final[Wants] = ((lambda at: _switch_calls(at, Goal.LINK_UP, "start bridge"), SOURCE),)
 # Connected bridges are restarted too: a bridge that hangs may say that it is connected.
 draft_restart: Final = draft_of(
     SOURCE,
     "stop and start the bridges of {source}, until they are connected; clients stay where they are",
-    *((lambda at: _switched(at, Goal.LINK_DOWN, "stop bridge"), SOURCE), *BRIDGES_UP),
+    *((lambda at: _switch_calls(at, Goal.LINK_DOWN, "stop bridge"), SOURCE), *BRIDGES_UP),
     limits=lambda _, __, move: {"within": move.spec.timeout_s or RESTART_WITHIN_S},
 )
 
 
 class UnitsDirection(Direction[BrokerView]):
     """Waits until the buffers, the queues that the bridges ship from, are empty, or, with the barrier `messages`, only
-    until the messages that lay there at its start have left. It also waits until the ids that the site had noted at the
-    start are applied. `accepted` is the number of delayed messages of each unit that may be shipped later."""
+    until the messages that were there at its start have left. It also waits until the ids that the site had recorded at
+    the start are applied. `accepted` is the number of delayed messages of each unit that may be shipped later."""
 
     repairing = "bridges are stopped: starting them"
 
     def __init__(
         self,
         ends: LinkEnds,
-        chosen: Chosen,
+        chosen: UnitFilter,
         ids: Barrier | None = None,
         messages: Barrier | None = None,
         *,
@@ -361,13 +369,11 @@ class UnitsDirection(Direction[BrokerView]):
         if self._messages is not None:
             buffers = [flow.buffer for flow in flows if flow.buffer is not None]
             to_ship = [self._messages.remaining(view, buffers) if len(buffers) == len(flows) else None]
-        return total((*to_ship, ids_left(self._ids, view, peer)))
+        return total((*to_ship, count_ids_left(self._ids, view, peer)))
 
     def reasons(self, view: BrokerView, peer: BrokerView) -> list[str]:
-        carrying = view.carrying_among(self._chosen)
-        reasons = [
-            f"the bridge of {flow.unit} at {view.site} is not connected" for flow in carrying if not flow.attached
-        ]
+        flows = view.chosen_flows(self._chosen)
+        reasons = [f"the bridge of {flow.unit} at {view.site} is not connected" for flow in flows if not flow.attached]
         if not any(queue.consumers for queue in peer.arrived):
             reasons.append(f"nothing applies the ids that arrive at {peer.site}")
         return reasons
@@ -378,25 +384,27 @@ class UnitsDirection(Direction[BrokerView]):
 
 def catch_up(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     link_ends = tools.observer.link_ends(move)
-    before = {ends: _lacking(ends, move) for ends in link_ends}
-    wait = Wait(tools, [UnitsDirection(ends, move.moves) for ends in link_ends], context, UNDER_WAY, SMALL_OUTFLOW)
+    before = {ends: _read_missing_ids(ends, move) for ends in link_ends}
+    wait = Wait(tools, [UnitsDirection(ends, move.moves) for ends in link_ends], context, BETWEEN_SITES, SMALL_OUTFLOW)
     outcome = wait.caught_up(step.limits, "the buffers grow", "under way")
     findings: list[Finding] = []
-    # A move is refused before clients are locked out if the ids that the target lacked before the wait and lacks still
-    # are more than what is under way. The gate compares again once nothing is under way.
+    # A move is refused before clients are locked out if the ids that the target lacked before the wait, and still
+    # lacks, are more than the messages and ids under way. The gate compares again once nothing is under way.
     for ends in link_ends if isinstance(outcome, Done) and any(before.values()) else ():
-        now = _lacking(ends, move)
-        lost = {queue: now.get(queue, frozenset()) & ids for queue, ids in before[ends].items()}
-        if sum(map(len, lost.values())) > (wait.last or 0):
+        missing_now = _read_missing_ids(ends, move)
+        still_missing = {queue: missing_now.get(queue, frozenset()) & ids for queue, ids in before[ends].items()}
+        if sum(map(len, still_missing.values())) > (wait.last or 0):
             with suppress(BrokerError):
-                findings += copies_done(ends, ends[1].read(), lost, move.spec, timeout_s=tools.timeouts.flag_s)
+                findings += processed_copies(
+                    ends, ends[1].read(), still_missing, move.spec, timeout_s=tools.timeouts.flag_s
+                )
     return Failed.of(*findings) if findings else outcome
 
 
-def _lacking(ends: LinkEnds, move: Move) -> Mapping[str, frozenset[str]]:
+def _read_missing_ids(ends: LinkEnds, move: Move) -> Mapping[str, frozenset[str]]:
     """Find the ids that the target's store lacks; none where a store cannot be read, which the gate reports."""
     with suppress(BrokerError):
-        return lacking(ends, ends[1].read(), move.moves) or {}
+        return missing_at_target(ends, ends[1].read(), move.moves) or {}
     return {}
 
 
@@ -406,43 +414,44 @@ def drain(tools: BridgesTools, step: PlannedStep, move: Move, context: StepConte
         UnitsDirection(ends, move.moves, barriers[move.source, ends[0].pair], accepted=accepted)
         for ends in tools.observer.link_ends(move)
     ]
-    wait = Wait(tools, directions, context, UNDER_WAY)
-    # The gate looks again, over its window.
-    failed = wait.until(tools.rules.drain.poll, step.limits, lambda view: view.open_among(move.moves), stable_for=1)
+    wait = Wait(tools, directions, context, BETWEEN_SITES)
+    # The gate reads again, over its window.
+    failed = wait.until(tools.rules.drain.poll, step.limits, lambda view: view.open_units(move.moves), stable_for=1)
     return failed or Done("nothing is under way", {"started": wait.repairs})
 
 
 def restart_link(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     stops = [call for call in step.calls if call.goal is Goal.LINK_DOWN]
     tools.change(stops, context)
-    again_at = 0.0
+    next_start_at = 0.0
 
     def read() -> dict[str, str]:
-        """A start is refused for as long as a stop goes on, so it is sent until it is seen to hold."""
-        nonlocal again_at
-        stopped, _ = tools.needed(BRIDGES_UP, move)
-        if stopped and context.monotonic() >= again_at:
-            again_at = context.monotonic() + START_AGAIN_S
-            tools.change(stopped, context)
+        """Send each start until its bridge has started: it is refused while the stop goes on. Return what is
+        detached."""
+        nonlocal next_start_at
+        starts, _ = tools.needed(BRIDGES_UP, move)
+        if starts and context.monotonic() >= next_start_at:
+            next_start_at = context.monotonic() + START_AGAIN_S
+            tools.change(starts, context)
         views = tools.observer.read_at(move.source)
-        carrying = [flow for view in views for flow in view.carrying_among(move.spec.includes)]
-        return {flow.unit: "" for flow in carrying if not flow.attached}
+        flows = [flow for view in views for flow in view.chosen_flows(move.spec.includes)]
+        return {flow.unit: "" for flow in flows if not flow.attached}
 
     return attached(tools, step, move, context, "the bridge", read)
 
 
 UNDO_SHIPPING: Final = Undo(source=(wants.links_as_before,))
-HOLDS: Final = "the returned site holds something for this one"
+HOLDS: Final = "the returned site holds messages or ids for this site"
 WAS_PAUSED: Final = "it was paused while the residue came"
 
 
 def _served(at: AtBroker) -> Iterator[Queue]:
-    let_in = (flow.unit for flow in at.view.flows if not at.view.kept_out(flow.unit))
-    served = (queue for unit in let_in for queue in at.view.queues_of(unit))
-    return (queue for queue in served if queue.name not in at.was["paused"])
+    open_units = (flow.unit for flow in at.view.flows if not at.view.kept_out(flow.unit))
+    queues = (queue for unit in open_units for queue in at.view.queues_of(unit))
+    return (queue for queue in queues if queue.name not in at.was["paused"])
 
 
-def _ways_in(at: AtBroker) -> list[Call]:
+def _open_listeners(at: AtBroker) -> list[Call]:
     """Open the listeners of the peer's bridges, and of the processor that writes shipped ids into the store. No client
     can work there, because the queues are closed."""
     view = at.view
@@ -450,14 +459,14 @@ def _ways_in(at: AtBroker) -> list[Call]:
     return at.needed(switched(view, Goal.LINK_UP, listener, "open acceptor") for listener in listeners)
 
 
-# Messages and ids take two bridges: a message may arrive before the id that says that it was processed.
+# Messages and ids travel by different bridges: a message may arrive before the id that marks it as processed.
 QUEUES_PAUSED: Final[Wants] = ((lambda at: at.needed(pause(at.view, queue, HOLDS) for queue in _served(at)), SOURCE),)
-LET_IN: Final[Wants] = (
+LINKS_OPEN: Final[Wants] = (
     (wants.link_admitted, SOURCE),
-    (_ways_in, TARGET),
+    (_open_listeners, TARGET),
     *((lambda at: start_calls(at.view, every_unit), site) for site in (SOURCE, TARGET)),
 )
-DELIVERED: Final[Wants] = (
+QUEUES_RESUMED: Final[Wants] = (
     (
         lambda at: at.needed(resume(at.view, queue, None if queue.paused else WAS_PAUSED) for queue in _served(at)),
         SOURCE,
@@ -467,51 +476,51 @@ DELIVERED: Final[Wants] = (
 draft_reinstate: Final = draft_of(
     TARGET,
     "its residue and its ids are let in while nothing is delivered; both directions drain",
-    *(*QUEUES_PAUSED, *LET_IN, *DELIVERED),
+    *(*QUEUES_PAUSED, *LINKS_OPEN, *QUEUES_RESUMED),
     limits=Rules.while_moving,
 )
 
 
-def as_returned(at: AtBroker) -> list[Call]:
+def listeners_as_returned(at: AtBroker) -> list[Call]:
     """Close the listeners that were closed when the site came back. Its queues stay closed after an undo."""
     view, was = at.view, at.was["acceptors"]
-    opened = [listener for listener in (*view.link.listeners, *view.listeners) if not was.get(listener.name)]
-    return [switched(view, Goal.LINK_DOWN, listener, "close acceptor", "it is open") for listener in opened]
+    to_close = [listener for listener in (*view.link.listeners, *view.listeners) if not was.get(listener.name)]
+    return [switched(view, Goal.LINK_DOWN, listener, "close acceptor", "it is open") for listener in to_close]
 
 
 def reinstate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    # Queues are paused only while messages can still arrive: not again, if an earlier run has let all of them in.
+    # Queues are paused only while messages can still arrive: an earlier run may have received all of them.
     residues = list(tools.residue.values())
     empty = bool(residues) and not any(residue.messages or residue.acks for residue in residues)
     # Closed queues get no new messages.
     nothing_left = empty and total(view.link.unapplied for view in tools.views(move.source)) == 0
     if not nothing_left:
         tools.reach(QUEUES_PAUSED, move, context)
-    tools.reach(LET_IN, move, context)
+    tools.reach(LINKS_OPEN, move, context)
     pairs = tools.observer.between(move.source, move.target)
     # The wait leaves out queues that the returned site serves: they get messages all the time, and none is residue.
-    closed = {unit for view in tools.views(move.target) for unit, is_open in view.units.items() if not is_open}
-    back = [UnitsDirection((peer, local), closed.__contains__) for local, peer in pairs]
-    # Clients go on sending to the serving site, so from there the wait covers only the messages that lay there before.
-    forth = [UnitsDirection(ends, every_unit, messages=Barrier()) for ends in pairs]
-    wait = Wait(tools, [*back, *forth], context, UNDER_WAY)
+    closed_units = {unit for view in tools.views(move.target) for unit, is_open in view.units.items() if not is_open}
+    to_serving = [UnitsDirection((peer, local), closed_units.__contains__) for local, peer in pairs]
+    # Clients go on sending to the serving site, so from there the wait covers only the messages that were there before.
+    to_returned = [UnitsDirection(ends, every_unit, messages=Barrier()) for ends in pairs]
+    wait = Wait(tools, [*to_serving, *to_returned], context, BETWEEN_SITES)
     if (failed := wait.until(tools.rules.drain.poll, step.limits)) is not None:
-        return replace(failed, text=f"{move.target} is not taken in: {failed.text}")
+        return replace(failed, text=f"{move.target} is not reinstated: {failed.text}")
     findings: list[Finding] = []
-    # Consumers of the lost site may have processed messages whose ids were not noted yet. Such messages are found
-    # before any message is delivered.
-    for serving, returned in pairs if any(made.goal is Goal.PAUSE for made in step.calls) else ():
+    # Consumers of the lost site may have processed messages whose ids were not recorded yet. Such messages are
+    # found before any message is delivered.
+    for serving, returned in pairs if any(planned.goal is Goal.PAUSE for planned in step.calls) else ():
         try:
-            findings += done_at((returned, serving), serving.read())
+            findings += unannounced_ids((returned, serving), serving.read())
         except NotRead as error:
             findings.append(found("DR-RECONCILE-004.not_compared", why=error))
-    tools.reach(DELIVERED, move, context)
+    tools.reach(QUEUES_RESUMED, move, context)
     # The numbers are not known if an earlier process of this run counted the residue.
     figures: dict[str, Json] = {
         "recovered": total(residue.messages for residue in residues) if residues else None,
         "ids_applied": total(residue.acks for residue in residues) if residues else None,
     }
-    return Done("what it held has arrived, and its ids are applied", figures, tuple(findings))
+    return Done("its messages have arrived, and its ids are applied", figures, tuple(findings))
 
 
 def settle_ids(tools: BridgesTools, move: Move, context: StepContext) -> Outcome:
@@ -520,7 +529,7 @@ def settle_ids(tools: BridgesTools, move: Move, context: StepContext) -> Outcome
     poll_s = tools.timeouts.settle_poll_s
     waited = context.until(read, holds=lambda left: left == 0, within_s=within_s, poll_s=poll_s)
     # The messages that came without their ids are no more than the ids left at the returned site, and no more than all
-    # messages that came. Messages that lie in its buffers did not come.
+    # messages that came. Messages in its buffers did not come.
     views, residues = tools.observer.answering(move.target), tools.residue.values()
     ids = total((waited.reading, *(view.ids_to_ship for view in views))) if views else None
     held = total(residue.messages for residue in residues) if residues else None
@@ -529,7 +538,7 @@ def settle_ids(tools: BridgesTools, move: Move, context: StepContext) -> Outcome
     if known and min(known) == 0:
         return Done("as it was")
     most = f"at most {min(known)}" if known else "an unknown number of"
-    why = "the ids that say they are done did not come"
+    why = "the ids that mark them as processed did not arrive"
     return Done("as it was", findings=(found("DR-RETURN-007", most=most, target=move.target, why=why),))
 
 
@@ -546,18 +555,18 @@ def reconcile(tools: BridgesTools, _step: PlannedStep, move: Move, _context: Ste
             continue
         unknown[serving.pair] = None
         try:
-            lacks = {queue: len(ids) for queue, ids in ids_lacking(returned.ids, serving.ids).items()}
+            missing = {queue: len(ids) for queue, ids in missing_ids(returned.ids, serving.ids).items()}
         except NotRead as error:
             findings.append(found("DR-RECONCILE-004.not_compared", why=error))
             continue
-        unknown[serving.pair] = {**lacks}
-        if lacks:
-            ids = brief([f"{queue} {count}" for queue, count in lacks.items()])
+        unknown[serving.pair] = {**missing}
+        if missing:
+            ids = brief([f"{queue} {count}" for queue, count in missing.items()])
             findings.append(found("DR-RECONCILE-004.unknown_ids", target=move.target, source=move.source, ids=ids))
-    return Done("compared as far as it can be", {"ids_not_known": unknown or None}, tuple(findings))
+    return Done("compared as far as possible", {"ids_not_known": unknown or None}, tuple(findings))
 
 
-UNDO_REINSTATE: Final = Undo(wants.RETURN_AS_BEFORE, (as_returned,), partial(as_before, once_shut=settle_ids))
+UNDO_REINSTATE: Final = Undo(wants.RETURN_AS_BEFORE, (listeners_as_returned,), partial(as_before, once_shut=settle_ids))
 PROCEDURE: Final[Procedure[Snapshot[BrokerView], BridgesTools]] = {
     **COMMON,
     "catch-up": VerbHandler(draft_catch_up, catch_up, UNDO_SHIPPING),
@@ -568,8 +577,8 @@ PROCEDURE: Final[Procedure[Snapshot[BrokerView], BridgesTools]] = {
     "restart-link": VerbHandler(draft_restart, restart_link, UNDO_SHIPPING),
     "trim": TRIM,
     # These verbs reinstate a lost site.
-    "residue": VerbHandler(draft_of_returned, residue),
+    "residue": VerbHandler(draft_residue, residue),
     "reinstate": VerbHandler(draft_reinstate, reinstate, UNDO_REINSTATE),
-    "reconcile": VerbHandler(draft_of(SOURCE, "whether the returned site's copies hold what is served"), reconcile),
+    "reconcile": VerbHandler(draft_of(SOURCE, "compare the ids of processed messages at both sites"), reconcile),
 }
 TOPOLOGY: Final = TopologyDefinition(PROCEDURE, CHECKS, READS, BridgesTools)

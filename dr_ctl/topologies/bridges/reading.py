@@ -1,8 +1,8 @@
 """Reads each broker that bridges join, and both sites, whose units are queues.
 
-The messages of a queue are read one by one, with the names by which both sites know the same message. A buffer tells
-when its delayed messages are due, and which messages consumers have done without an announcement that is left. A queue
-tells messages that no divert copies, because a client wrote where they come from.
+The messages of a queue are read one by one, with the names by which both sites know the same message. Buffers
+show when their delayed messages are due, and which of their messages consumers have processed although no id message
+announces them. Queues show messages that no divert copies, because a client set another site's origin.
 """
 
 import json
@@ -35,22 +35,22 @@ from dr_ctl.topologies.common.view import Config, Queue
 from dr_ctl.topologies.proposing import BRIDGES, DIVERTS
 
 NUMBER: Final = "_AMQ_ORIG_MESSAGE_ID"
-PAGE: Final = 1000  # messages of one answer
+PAGE_SIZE: Final = 1000  # messages of one answer
 _DIVERTED: Final = "_AMQ_ORIG_ADDRESS"  # the peer's divert sets it on every copy
 DELAYED_UP_TO: Final = 1_000
-# A message is due at a moment of the broker's clock, or so long after it came in, which is no later than so long from
-# now.
-_AT: Final = ("_AMQ_SCHED_DELIVERY", "x-opt-delivery-time")
-_AFTER: Final = "x-opt-delivery-delay"
-COUNTED_UP_TO: Final = 20_000  # a count by filter looks at each message, and reads those that are paged
+# A message is due at a time of the broker's clock, or after a delay that started when it arrived, and so ends no later
+# than if it started now.
+_DUE_AT: Final = ("_AMQ_SCHED_DELIVERY", "x-opt-delivery-time")
+_DUE_AFTER: Final = "x-opt-delivery-delay"
+COUNTED_UP_TO: Final = 20_000  # a count by filter reads each message, from the disk if it is paged
 ANNOUNCED_UP_TO: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """The copy of a message may have the names `origins`. A `forwarded` message has no copy, as its sender wrote that
-    it comes from elsewhere. `copied` is the peer's name of a message that is a copy itself. `properties` are those of
-    the sender, or None if not shown."""
+    """The copy of a message may have any of `origins` as its origin. A `forwarded` message has no copy, because its
+    sender set another site's origin. `copied` is the origin of a message that is a copy itself. `properties` are those
+    of the sender, or None if not shown."""
 
     origins: frozenset[Origin]
     copied: Origin | None
@@ -58,7 +58,7 @@ class Message:
     properties: Mapping[str, Any] | None
 
     @property
-    def named(self) -> bool:
+    def is_shown(self) -> bool:
         return self.properties is not None
 
     @property
@@ -66,47 +66,48 @@ class Message:
         return min(self.origins)
 
     def id(self, header: str) -> str:
-        """The id that consumers write down: the producer's one, else the origin and the number."""
+        """The id that consumers record: the producer's id, else the origin and the number."""
         given = (self.properties or {}).get(header)
         return str(given) if isinstance(given, str | int) else identity(self.name)
 
 
-def pages(reader: Reader, queue: Queue, own: str, *, timeout_s: float) -> Iterator[list[Message]]:
-    """Read a queue in pages, the newest messages first. `own` names the site in origins. Raises `BrokerError`."""
+def read_pages(reader: Reader, queue: Queue, site: str, *, timeout_s: float) -> Iterator[list[Message]]:
+    """Read a queue in pages, the newest messages first. `site` is the broker's name in origins. Raises
+    `BrokerError`."""
     for rows in _listings(reader, queue, timeout_s=timeout_s):
         with as_expected(reader.url, f"a message of {queue.name}"):
-            messages = [_message(row, own) for row in rows]
+            messages = [_message(row, site) for row in rows]
         yield messages
 
 
 def _listings(reader: Reader, queue: Queue, *, timeout_s: float) -> Iterator[Any]:
-    for page in range(-(-queue.depth // PAGE), 0, -1):
-        [answer] = reader.read([Query(queue.bean, Listing.BROWSE, (page, PAGE))], timeout_s=timeout_s)
+    for page in range(-(-queue.depth // PAGE_SIZE), 0, -1):
+        [answer] = reader.read([Query(queue.bean, Listing.BROWSE, (page, PAGE_SIZE))], timeout_s=timeout_s)
         yield answer.value()
 
 
-def listed(reader: Reader, queue: Queue, own: str, *, timeout_s: float) -> list[Message] | None:
-    """List all messages but delayed ones; None if one is left out, or the broker does not show its name."""
-    messages = [message for page in pages(reader, queue, own, timeout_s=timeout_s) for message in page]
-    is_whole = len(messages) + queue.scheduled == queue.depth and all(message.named for message in messages)
+def list_messages(reader: Reader, queue: Queue, site: str, *, timeout_s: float) -> list[Message] | None:
+    """List all messages but delayed ones; None if one is missing, or not shown completely."""
+    messages = [message for page in read_pages(reader, queue, site, timeout_s=timeout_s) for message in page]
+    is_whole = len(messages) + queue.scheduled == queue.depth and all(message.is_shown for message in messages)
     return messages if is_whole else None
 
 
-def _message(row: Mapping[str, Any], own: str) -> Message:
+def _message(row: Mapping[str, Any], site: str) -> Message:
     shown = BrowsedMessage.of(row)
-    view = (own, shown.number)
+    local_name = (site, shown.number)
     if shown.sender is None or shown.broker is None:
-        return Message(frozenset({view}), None, forwarded=False, properties=None)
-    # A bridge writes the origin as a sender would.
+        return Message(frozenset({local_name}), None, forwarded=False, properties=None)
+    # A bridge sets the origin as a property, like a sender.
     origin, number = shown.sender.get(ORIGIN), shown.broker.get(NUMBER)
-    stamped = (str(origin), int(number)) if origin is not None and origin != own and number is not None else None
-    if stamped is not None and _DIVERTED in shown.broker:
-        return Message(frozenset({stamped}), stamped, forwarded=False, properties=shown.sender)
-    origins = {view} if number is None else {view, (own, int(number))}
-    return Message(frozenset(origins), None, forwarded=origin not in (None, own), properties=shown.sender)
+    peer_origin = (str(origin), int(number)) if origin is not None and origin != site and number is not None else None
+    if peer_origin is not None and _DIVERTED in shown.broker:
+        return Message(frozenset({peer_origin}), peer_origin, forwarded=False, properties=shown.sender)
+    origins = {local_name} if number is None else {local_name, (site, int(number))}
+    return Message(frozenset(origins), None, forwarded=origin not in (None, site), properties=shown.sender)
 
 
-def with_due(reader: Reader, view: BrokerView) -> BrokerView:
+def add_due_times(reader: Reader, view: BrokerView) -> BrokerView:
     def read(flow: Flow) -> Flow:
         if flow.buffer is None or not 0 < flow.not_due <= DELAYED_UP_TO:
             return flow
@@ -120,32 +121,32 @@ def with_due(reader: Reader, view: BrokerView) -> BrokerView:
 
 
 def _latest_s(row: Mapping[str, Any], now_ms: int) -> float:
-    if (at := next((int(row[name]) for name in _AT if name in row), None)) is not None:
+    if (at := next((int(row[name]) for name in _DUE_AT if name in row), None)) is not None:
         return (at - now_ms) / 1000
-    return int(row[_AFTER]) / 1000 if _AFTER in row else inf
+    return int(row[_DUE_AFTER]) / 1000 if _DUE_AFTER in row else inf
 
 
 def forwarded(reader: Reader, view: BrokerView) -> Mapping[str, int]:
-    """Count forwarded messages by unit that is served there, without the deepest units, which were not read."""
+    """Count the forwarded messages of each served unit; the deepest units, which are not read, are left out."""
     served = [
         (unit, queue, origin)
-        for unit in view.open_among(lambda _: True)
+        for unit in view.open_units(lambda _: True)
         if (origin := view.origin_of(unit)) is not None
         for queue in view.queues_of(unit)
         if queue.depth_known
     ]
     counts = {unit: 0 for unit, queue, _ in served if not queue.depth}
-    asked, left = dict[Query, str](), COUNTED_UP_TO
+    unit_by_query, budget = dict[Query, str](), COUNTED_UP_TO
     for unit, queue, origin in sorted((queue for queue in served if queue[1].depth), key=lambda queue: queue[1].depth):
-        if (left := left - queue.depth) < 0:
+        if (budget := budget - queue.depth) < 0:
             break
-        own = origin.replace("'", "''")
-        asked[Query(queue.bean, Listing.COUNT, (f"{ORIGIN} <> '{own}' AND {_DIVERTED} IS NULL",))] = unit
+        quoted = origin.replace("'", "''")
+        unit_by_query[Query(queue.bean, Listing.COUNT, (f"{ORIGIN} <> '{quoted}' AND {_DIVERTED} IS NULL",))] = unit
     try:
-        answers = reader.read([*asked]) if asked else []
+        answers = reader.read([*unit_by_query]) if unit_by_query else []
     except BrokerError:
         return counts
-    for unit, answer in zip(asked.values(), answers, strict=True):
+    for unit, answer in zip(unit_by_query.values(), answers, strict=True):
         if answer.error is None and isinstance(count := answer.value(), int):
             counts[unit] = counts.get(unit, 0) + count
     return counts
@@ -163,18 +164,18 @@ def unannounced(
     ids = view.ids.buffer if view.ids is not None else None
     try:
         rows = [row for page in _listings(reader, ids, timeout_s=READ_S) for row in page] if ids is not None else []
-        done = {flow.unit: _done(reader, view, flow, store, header) for flow in held}
+        done = {flow.unit: _processed_ids(reader, view, flow, store, header) for flow in held}
     except BrokerError:
         return None
     if (ids is not None and len(rows) != ids.depth) or None in done.values():
         return None
-    announced = json.dumps(rows, ensure_ascii=False)  # consumers word their announcements as they like
+    announced = json.dumps(rows, ensure_ascii=False)  # consumers may write announcements in any form
     return {unit: sorted(id_ for id_ in of_unit or () if id_ not in announced) for unit, of_unit in done.items()}
 
 
-def _done(reader: Reader, view: BrokerView, flow: Flow, store: Store, header: str) -> set[str] | None:
+def _processed_ids(reader: Reader, view: BrokerView, flow: Flow, store: Store, header: str) -> set[str] | None:
     assert flow.buffer is not None
-    held = listed(reader, flow.buffer, view.origin_of(flow.unit) or view.site, timeout_s=READ_S)
+    held = list_messages(reader, flow.buffer, view.origin_of(flow.unit) or view.site, timeout_s=READ_S)
     if held is None or flow.buffer.scheduled:
         return None
     ids = [message.id(header) for message in held]
@@ -191,27 +192,27 @@ _ADDRESS: Final = ("RolesAsJSON", "UnRoutedMessageCount")
 BUFFERS: Final = "mirror."
 
 
-def joined(diverts: Iterable[Divert], queues: Sequence[Queue], bridges: Sequence[Bridge]) -> list[Flow]:
-    """Join diverts, buffers and bridges to flows. A divert that feeds no bridge, and no buffer by its name, and asks
-    for no origin makes none."""
+def join_flows(diverts: Iterable[Divert], queues: Sequence[Queue], bridges: Sequence[Bridge]) -> list[Flow]:
+    """Join diverts, buffers and bridges to flows. A divert makes no flow if no bridge reads its queue,
+    its address does not have a buffer's name, and its filter does not name the origin."""
     flows = []
-    for divert in sorted(diverts, key=lambda by_name: by_name.name):
-        filled = [queue for queue in queues if queue.address == divert.to]
-        read = {bridge.queue for bridge in bridges}
-        buffer = next((queue for queue in filled if queue.name in read), next(iter(filled), None))
-        reading = tuple(bridge for bridge in bridges if buffer is not None and bridge.queue == buffer.name)
-        if reading or divert.to.startswith(BUFFERS) or ORIGIN in (divert.filter or ""):
-            flows.append(Flow(divert, buffer, reading))
+    for divert in sorted(diverts, key=lambda divert: divert.name):
+        fed = [queue for queue in queues if queue.address == divert.to]
+        bridged = {bridge.queue for bridge in bridges}
+        buffer = next((queue for queue in fed if queue.name in bridged), next(iter(fed), None))
+        readers = tuple(bridge for bridge in bridges if buffer is not None and bridge.queue == buffer.name)
+        if readers or divert.to.startswith(BUFFERS) or ORIGIN in (divert.filter or ""):
+            flows.append(Flow(divert, buffer, readers))
     return flows
 
 
 def _bridge(bean: str, fields: Fields) -> Bridge:
     name = "TransformerPropertiesAsJSON"
-    properties = fields.optional_text(name) if fields.has(name) else None
-    written: Mapping[str, object] = json.loads(properties) if properties else {}
+    text = fields.optional_text(name) if fields.has(name) else None
+    properties: Mapping[str, object] = json.loads(text) if text else {}
     name, queue, started = fields.text("Name"), fields.text("QueueName"), fields.flag("Started")
     connected = fields.flag("Connected") if fields.has("Connected") else None
-    origin, ha = str(written[ORIGIN]) if ORIGIN in written else None, fields.has("HA") and fields.flag("HA")
+    origin, ha = str(properties[ORIGIN]) if ORIGIN in properties else None, fields.has("HA") and fields.flag("HA")
     return Bridge(name, bean, queue, started, connected, origin, fields.texts("StaticConnectors"), ha)
 
 
@@ -222,8 +223,8 @@ def _divert(fields: Fields) -> Divert:
 
 
 def _queue(queue: Queue, fields: Fields) -> Queue:
-    """Add the age of the oldest message, which the broker does not always tell, and the present routing type: the name
-    of the bean keeps the one that the queue was made with, whatever broker.xml says since."""
+    """Add the age of the oldest message, which brokers do not always report, and the present routing type: the bean's
+    name keeps the original one when broker.xml changes."""
     age = fields.optional_number("FirstMessageAge") if fields.has("FirstMessageAge") and queue.depth else None
     routing = fields.text("RoutingType").lower() if fields.has("RoutingType") else queue.routing
     return replace(queue, oldest_ms=age if age is not None and age >= 0 else None, routing=routing)
@@ -239,14 +240,14 @@ class BridgesSnapshot(snapshot.Snapshot[BrokerView]):
 
     def findings(self) -> Sequence[Finding]:
         views = [(view, self.peer(view)) for view in self._all()]
-        links = (finding for both in views for finding in checks.of_ways(*both))
+        links = (finding for both in views for finding in checks.of_links(*both))
         reached = [(flow.unit, view, peer) for view, peer in views if peer is not None for flow in view.flows]
-        loose = [finding for copy in reached for finding in checks.of_reached_copy(*copy)]
+        loose = [finding for copy in reached for finding in checks.of_reachable_copy(*copy)]
         return [*snapshot.Snapshot.findings(self), *on_purpose(self, links), *loose]
 
     def rows(self, at: datetime) -> Sequence[Row]:
-        """Leave out dead letters and expired messages: no divert copies these, and a failover brings none of them."""
-        ends = {(view.site, view.pair, queue) for view in self._all() for queue in view.dead_ends}
+        """Leave out dead letters and expired messages, which no divert copies."""
+        ends = {(view.site, view.pair, queue) for view in self._all() for queue in view.dead_letter_queues}
         rows = snapshot.Snapshot.rows(self, at)
         return [row for row in rows if row.kind != "queue" or (row.site, row.pair, row.name) not in ends]
 
@@ -282,25 +283,25 @@ class Session(artemis.Session[BrokerView]):
     def _ask(self, broker: str, timeout_s: float) -> BrokerView:
         server = beans.server(broker)
         post = Post()
-        basis = artemis.CommonReads(post, broker, self.dialect)
-        queueing = post.ask(Read(beans.queue(broker), _QUEUE))
-        bridging = post.ask(Read(server + BRIDGES, _BRIDGE))
-        diverting = post.ask(Read(server + DIVERTS, _DIVERT))
-        addressing = post.ask(Read(beans.address(broker), _ADDRESS))
-        users = post.ask(Query(server, Listing.USERS, ("",)))
-        usual = post.ask(Query(server, Listing.ROLES, (ANY_ADDRESS,)))
-        locking = post.ask(Query(server, Listing.LOCK_COORDINATORS))
+        common_reads = artemis.CommonReads(post, broker, self.dialect)
+        queue_reads = post.ask(Read(beans.queue(broker), _QUEUE))
+        bridge_reads = post.ask(Read(server + BRIDGES, _BRIDGE))
+        divert_reads = post.ask(Read(server + DIVERTS, _DIVERT))
+        address_reads = post.ask(Read(beans.address(broker), _ADDRESS))
+        user_reads = post.ask(Query(server, Listing.USERS, ("",)))
+        default_roles = post.ask(Query(server, Listing.ROLES, (ANY_ADDRESS,)))
+        lock_reads = post.ask(Query(server, Listing.LOCK_COORDINATORS))
         post.send(self.reader(), timeout_s=timeout_s)
         with artemis.as_expected(self.reader().url):
-            values = basis.values(self.reader())
-            listed = [_queue(artemis.queue(bean, row), row) for bean, row in queueing.beans()]
-            bridges = [_bridge(bean, row) for bean, row in bridging.beans()]
-            flows = joined([_divert(row) for _, row in diverting.beans()], listed, bridges)
+            values = common_reads.values(self.reader())
+            all_queues = [_queue(artemis.queue(bean, row), row) for bean, row in queue_reads.beans()]
+            bridges = [_bridge(bean, row) for bean, row in bridge_reads.beans()]
+            flows = join_flows([_divert(row) for _, row in divert_reads.beans()], all_queues, bridges)
             ids = next((flow for flow in flows if flow.divert.exclusive), None)
-            addresses = {beans.parts(bean)["address"]: row for bean, row in addressing.beans()}
-            # Queues that carry messages and ids count as the broker's own; others are clients' queues.
-            own = {flow.divert.to for flow in flows} | ({ids.unit} if ids is not None else set())
-            queues = [replace(queue, internal=True) if queue.address in own else queue for queue in listed]
+            addresses = {beans.parts(bean)["address"]: row for bean, row in address_reads.beans()}
+            # Buffers, and the queues of ids, are internal; others are clients' queues.
+            internal = {flow.divert.to for flow in flows} | ({ids.unit} if ids is not None else set())
+            queues = [replace(queue, internal=True) if queue.address in internal else queue for queue in all_queues]
             return BrokerView(
                 pair=self.pair,
                 site=self.site,
@@ -310,36 +311,36 @@ class Session(artemis.Session[BrokerView]):
                 queues=tuple(sorted(queues, key=lambda queue: queue.name)),
                 flows=tuple(flow for flow in flows if not flow.divert.exclusive),
                 ids=ids,
-                arrived=tuple(queue for queue in listed if ids is not None and queue.address == ids.unit),
+                arrived=tuple(queue for queue in all_queues if ids is not None and queue.address == ids.unit),
                 unrouted={name: row.number("UnRoutedMessageCount") for name, row in addresses.items()},
                 grants={name: artemis.grants(row.text("RolesAsJSON")) for name, row in addresses.items()},
-                users=artemis.users(users),
-                usual=artemis.grants(usual.value()),
-                coordinators=artemis.coordinators(locking),
+                users=artemis.users(user_reads),
+                usual=artemis.grants(default_roles.value()),
+                coordinators=artemis.coordinators(lock_reads),
             )
 
     def _reread(self, known: BrokerView, _wanted: ReadScope, timeout_s: float) -> BrokerView:
         """Read listeners, buffers and arrived ids again. Closed queues and clients stay as in the last reading."""
-        own = [flow.buffer for flow in known.carrying if flow.buffer is not None]
+        buffers = [flow.buffer for flow in known.all_flows if flow.buffer is not None]
         post = Post()
-        basis = artemis.CommonReads(post, known.broker, self.dialect, known=known)
-        counting = [(queue, post.ask(Read(queue.bean, artemis.QUEUE))) for queue in (*own, *known.arrived)]
+        common_reads = artemis.CommonReads(post, known.broker, self.dialect, known=known)
+        queue_reads = [(queue, post.ask(Read(queue.bean, artemis.QUEUE))) for queue in (*buffers, *known.arrived)]
         post.send(self.reader(), timeout_s=timeout_s)
         queues = {
             queue.bean: replace(
                 artemis.queue(queue.bean, counts.fields()), internal=queue.internal, routing=queue.routing
             )
-            for queue, counts in counting
+            for queue, counts in queue_reads
         }
 
-        def now(flow: Flow) -> Flow:
+        def with_counts(flow: Flow) -> Flow:
             return replace(flow, buffer=queues[flow.buffer.bean]) if flow.buffer is not None else flow
 
         return replace(
             known,
-            **basis.moving(self.reader()),
-            flows=tuple(map(now, known.flows)),
-            ids=now(known.ids) if known.ids is not None else None,
+            **common_reads.moving(self.reader()),
+            flows=tuple(map(with_counts, known.flows)),
+            ids=with_counts(known.ids) if known.ids is not None else None,
             arrived=tuple(queues[queue.bean] for queue in known.arrived),
         )
 
@@ -352,24 +353,24 @@ LinkEnds = tuple[Session, Session]
 Observer = observer.Observer[BrokerView, Session]
 
 
-def _with_what_is_forwarded(observer: Observer, observe: Callable[[], Snapshot[BrokerView]]) -> Snapshot[BrokerView]:
-    """Read both sites, with messages that clients forward with another site's origin, and with due times. No wait does
-    so, because it takes a moment."""
+def _observe_all(observer: Observer, observe: Callable[[], Snapshot[BrokerView]]) -> Snapshot[BrokerView]:
+    """Read both sites, with due times and with messages that clients sent with another site's origin. Waits read
+    without these, to be quick."""
     snapshot = observe()
-    owed = {debt.lost_site for debt in snapshot.debts}
+    lost_sites = {debt.lost_site for debt in snapshot.debts}
 
-    def read(view: BrokerView) -> BrokerView:
+    def complete(view: BrokerView) -> BrokerView:
         session = observer.brokers[view.site][view.pair]
         reader = session.reader()
-        view = replace(with_due(reader, view), forwarded=forwarded(reader, view))
-        if view.site not in owed:
+        view = replace(add_due_times(reader, view), forwarded=forwarded(reader, view))
+        if view.site not in lost_sites:
             return view
         return replace(view, unannounced=unannounced(reader, view, session.ids, session.id_header))
 
-    return snapshot.map_brokers(read)
+    return snapshot.map_brokers(complete)
 
 
-def with_idle(sites: Mapping[str, Mapping[str, BrokerView | snapshot.Silent]]) -> BridgesSnapshot:
+def mark_idle(sites: Mapping[str, Mapping[str, BrokerView | snapshot.Silent]]) -> BridgesSnapshot:
     both = BridgesSnapshot(sites)
 
     def marked(view: BrokerView) -> BrokerView:
@@ -380,4 +381,4 @@ def with_idle(sites: Mapping[str, Mapping[str, BrokerView | snapshot.Silent]]) -
     return both.map_brokers(marked)
 
 
-READS: Final = observer.Reads(Session.each, with_idle, observed=_with_what_is_forwarded, moves_parts=True)
+READS: Final = observer.Reads(Session.each, mark_idle, observed=_observe_all, moves_parts=True)

@@ -25,12 +25,12 @@ from dr_ctl.topologies.common.view import Acceptor, Connection, Link, Queue, Rep
 from dr_ctl.topologies.topology import LinkSnapshot, Stake, drain_s
 
 ORIGIN: Final = "ARTEMIS_MESSAGE_ORIGIN"
-COMPARED: Final = 1000  # so many messages of a queue are looked for in its copy, one by one
-Chosen = Callable[[str | None], bool]
-"""Chooses units: those that are asked for, or those still to move."""
+COMPARED: Final = 1000  # a queue with more messages than this is not compared with its copy
+UnitFilter = Callable[[str | None], bool]
+"""Selects units: those of the command, or those still to move."""
 
 
-class Queues(ListenersAndRoles):
+class UnitsFence(ListenersAndRoles):
     view: BrokerView
 
     def __init__(self, view: BrokerView) -> None:
@@ -74,18 +74,18 @@ class BridgesLink(Link["BrokerView"]):
     )
     add_node_advice = "Name a connector to the other node in `static-connectors` of each bridge"
     records_changes = True
-    """The buffers take what clients send, whether bridges ship it or not."""
+    """The buffers get all messages that clients send, whether bridges ship them or not."""
 
     def __init__(self, view: BrokerView) -> None:
         super().__init__(view)
-        bridges = [bridge for flow in view.carrying for bridge in flow.bridges]
+        bridges = [bridge for flow in view.all_flows for bridge in flow.bridges]
         self.listeners = self.only_listener(lambda acceptor: "CORE" in acceptor.protocols)
         self.links_started = {bridge.name: bridge.started for bridge in bridges}
         self.peer_nodes = peer_connectors(
             bridge.connectors for bridge in bridges if len(bridge.connectors) > 1 or not bridge.ha
         )
         if view.flows:
-            self.attached = all(flow.attached for flow in view.carrying)
+            self.attached = all(flow.attached for flow in view.all_flows)
             self.to_ship = total(flow.to_ship for flow in view.flows)
         buffers = {flow.unit: flow.buffer for flow in view.flows}
         if None not in buffers.values():
@@ -105,7 +105,7 @@ class BridgesLink(Link["BrokerView"]):
     @property
     def hears_peer(self) -> bool:
         """A single connected bridge shows that the peer lives: the others may be stopped."""
-        return any(flow.attached for flow in self.view.carrying)
+        return any(flow.attached for flow in self.view.all_flows)
 
     @property
     def arrivals(self) -> int | None:
@@ -115,7 +115,7 @@ class BridgesLink(Link["BrokerView"]):
         return sum(queue.added for queue in (*copies, *view.arrived))
 
     def left_to_ship(self) -> Iterator[str]:
-        """Tell of messages, and of ids, without which the peer processes messages again."""
+        """Report messages, and also ids: without these the peer processes messages again."""
         yield from super().left_to_ship()
         ids = self.view.ids_to_ship
         if self.view.ids is not None and ids is None:
@@ -125,7 +125,7 @@ class BridgesLink(Link["BrokerView"]):
 
     @property
     def counters(self) -> Iterable[Queue]:
-        """Clients' queues and the buffers count, because a message that comes moves a counter of one of them."""
+        """Clients' queues and the buffers: each new message changes a counter of one of them."""
         return [*self.view.business.values(), *(flow.buffer for flow in self.view.flows if flow.buffer is not None)]
 
     @property
@@ -150,14 +150,15 @@ class BridgesLink(Link["BrokerView"]):
     def to_snapshot(self, before: BrokerView | None, took_s: float) -> LinkSnapshot:
         view, rate = self.view, self.rate(before, took_s)
         lines = []
-        if not any(flow.bridges for flow in view.carrying):
-            lines.append("no bridge is there: what the buffers hold stays where it is")
-        away = [flow.unit for flow in view.carrying if flow.bridges and not flow.attached]
-        state, even_s = f"not connected: {', '.join(away[:3])}" if away else "connected", drain_s(self.to_ship, rate)
+        if not any(flow.bridges for flow in view.all_flows):
+            lines.append("there is no bridge: messages stay in the buffers")
+        detached = [flow.unit for flow in view.all_flows if flow.bridges and not flow.attached]
+        state = f"not connected: {', '.join(detached[:3])}" if detached else "connected"
+        time_s = drain_s(self.to_ship, rate)
         lines.append(
             f"bridges {state}; {count_text(self.to_ship)} message(s) and {count_text(view.ids_to_ship)} "
             f"processed id(s) to ship, {count_text(self.unapplied)} id(s) of the peer not applied"
-            f"{f', {duration(even_s)} to drain' if even_s is not None else ''}"
+            f"{f', {duration(time_s)} to drain' if time_s is not None else ''}"
         )
         if view.role is Role.STANDBY and any(queue.depth for queue in view.business.values()):
             lines.append(f"copies of processed messages stay here until `dr-ctl trim {view.site}`")
@@ -170,7 +171,7 @@ class BridgesLink(Link["BrokerView"]):
 
     def rows(self, peer: BrokerView | None, at: datetime) -> Iterator[Row]:
         """Record messages by unit, and ids together, as they have a single buffer. A message that found no buffer
-        counts as one that waits for ever."""
+        counts as one that is never shipped."""
         view = self.view
         for flow in view.flows:
             if flow.buffer is not None and flow.buffer.depth_known:
@@ -192,8 +193,8 @@ class BridgesLink(Link["BrokerView"]):
     def residue(self) -> Residue | None:
         if self.to_ship is None or self.view.ids_to_ship is None:
             return None
-        doubled = sum(map(len, (self.view.unannounced or {}).values()))
-        return Residue(self.to_ship, self.view.ids_to_ship, doubled or None)
+        duplicates = sum(map(len, (self.view.unannounced or {}).values()))
+        return Residue(self.to_ship, self.view.ids_to_ship, duplicates or None)
 
 
 def every_unit(unit: str | None) -> bool:
@@ -202,9 +203,9 @@ def every_unit(unit: str | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Bridge:
-    """A bridge writes `origin` into each message as the site where it comes from. `connected` is None where the version
-    does not tell. Each of `connectors` leads to another node of its peer, and with `ha` it finds others by the cluster.
-    Its own counters are not read, because they stay wrong for good after a failed link."""
+    """A bridge writes `origin` into each message as its site. `connected` is None if the broker's version does not
+    report it. Each of `connectors` leads to a node of its peer; with `ha` it finds further nodes by the cluster. A
+    bridge's own counters are not read, because they stay wrong after a failed link."""
 
     name: str
     bean: str
@@ -219,7 +220,7 @@ class Bridge:
 @dataclass(frozen=True, slots=True)
 class Divert:
     """A divert sends messages for `address` `to` another one as well, or only there if it is `exclusive`. `routing`
-    tells what becomes of their routing type, and is None where the version does not tell."""
+    is the setting for their routing type, or None if the broker's version does not report it."""
 
     name: str
     address: str
@@ -251,7 +252,7 @@ class Flow:
 
     @property
     def to_ship(self) -> int | None:
-        """Messages in the buffer, in delivery to the bridge included. A bridge's own counters are never asked."""
+        """Messages in the buffer, in delivery to the bridge included."""
         return self.buffer.known_depth if self.buffer is not None else None
 
     @property
@@ -259,13 +260,13 @@ class Flow:
         return self.buffer.scheduled if self.buffer is not None else 0
 
     def to_ship_now(self, accepted: Mapping[str, int]) -> int | None:
-        """Count the messages that a move waits for, without delayed ones where a person lets so many be behind."""
+        """Count the messages that a move waits for, without delayed ones if a person accepts so many."""
         later = self.not_due if accepted.get(self.unit, 0) >= self.not_due else 0
         return self.to_ship - later if self.to_ship is not None else None
 
 
 class Requests(ArtemisRequests):
-    """Every pause outlasts a restart of the broker, because paused queues keep clients out here."""
+    """Every pause outlasts a restart of the broker, because paused queues keep clients out."""
 
     def pause(self, queue: Queue, *, lasting: bool = True) -> Request:  # noqa: ARG002
         return super().pause(queue, lasting=True)
@@ -274,10 +275,10 @@ class Requests(ArtemisRequests):
 @dataclass(frozen=True, slots=True)
 class BrokerView(ArtemisBroker):
     """The flow `ids` ships the ids processed here; the peer's ids wait in the queues `arrived` to be applied.
-    `unrouted` counts by address the messages that found no queue. In the units `idle` no client works while one does at
-    the peer, though nothing keeps clients out. `forwarded` counts messages that clients sent with another site's
-    origin, and that no divert copied. `unannounced` names messages in a returned site's buffers that its consumers have
-    done and no id announces, so that clients do them again; None if nobody can tell."""
+    `unrouted` counts by address the messages that found no queue. The units `idle` have consumers at the peer only,
+    although clients could connect here. `forwarded` counts messages that clients sent with another site's origin, and
+    that no divert copied. `unannounced` has the ids of messages in a returned site's buffers that its consumers have
+    processed and that no id message announces: these are duplicates at the peer. It is None if not known."""
 
     requests_of = Requests
 
@@ -294,8 +295,8 @@ class BrokerView(ArtemisBroker):
         return BridgesLink(self)
 
     @property
-    def fence(self) -> Queues:
-        return Queues(self)
+    def fence(self) -> UnitsFence:
+        return UnitsFence(self)
 
     @cached_property
     def _by_unit(self) -> tuple[Mapping[str, Flow], Mapping[str, Sequence[Queue]], Mapping[str, str]]:
@@ -309,30 +310,30 @@ class BrokerView(ArtemisBroker):
         return self._by_unit[0].get(unit)
 
     @property
-    def dead_ends(self) -> set[str]:
-        """The queues where the broker puts messages that failed or expired, and that no divert copies."""
-        to = {address for queue in self.queues for address in (queue.dead_letter_address, queue.expiry_address)}
-        return {queue.name for queue in self.queues if queue.address in to and self.flow(queue.address) is None}
+    def dead_letter_queues(self) -> set[str]:
+        """The queues of failed and expired messages that no divert copies."""
+        addresses = {address for queue in self.queues for address in (queue.dead_letter_address, queue.expiry_address)}
+        return {queue.name for queue in self.queues if queue.address in addresses and self.flow(queue.address) is None}
 
     def uncopied(self, flow: Flow) -> int:
-        """Count the messages of a unit since the broker's start that its divert put where no queue took them."""
+        """Count the messages of a unit since the broker's start that found no buffer."""
         return self.unrouted.get(flow.divert.to, 0) if flow.buffer is not None else 0
 
-    def repels(self, flow: Flow) -> bool:
-        """Say whether a buffer refuses messages of JMS over AMQP. These say what kind of queue they are for, and a
-        divert strips that from other messages alone."""
+    def refuses_amqp(self, flow: Flow) -> bool:
+        """Say whether a buffer refuses messages of JMS over AMQP. These name a routing type, which a divert strips
+        from other messages only."""
         ids = self.arrived if flow is self.ids else ()
-        kinds = {queue.routing for queue in (*self.queues_of(flow.unit), *ids)}
+        routing_types = {queue.routing for queue in (*self.queues_of(flow.unit), *ids)}
         buffer, routing = flow.buffer, flow.divert.routing
-        if buffer is None or not kinds or routing is None:
+        if buffer is None or not routing_types or routing is None:
             return False
-        return buffer.routing not in {*kinds, routing.lower()}
+        return buffer.routing not in {*routing_types, routing.lower()}
 
     def queues_of(self, unit: str) -> Sequence[Queue]:
         return self._by_unit[1].get(unit, ())
 
     def origin_of(self, unit: str) -> str | None:
-        """The name that its bridges write into a unit's copies as the site where they come from."""
+        """The site name that its bridges write into a unit's copies."""
         flow = self.flow(unit)
         return next((bridge.origin for bridge in flow.bridges if bridge.origin), None) if flow is not None else None
 
@@ -345,30 +346,30 @@ class BrokerView(ArtemisBroker):
     def closed_by_pause(self, unit: str) -> bool:
         """Say whether all queues of a unit are paused, and not by a run, which would lift the pauses again."""
         queues = self.queues_of(unit)
-        return bool(queues) and all(queue.paused and queue.name not in self._by_runs for queue in queues)
+        return bool(queues) and all(queue.paused and queue.name not in self._paused_by_runs for queue in queues)
 
     @cached_property
-    def _by_runs(self) -> frozenset[str]:
+    def _paused_by_runs(self) -> frozenset[str]:
         return paused_by_runs(self)
 
-    def is_shut(self, unit: str) -> bool:
-        """Say whether rights or a pause keep clients out of a unit, whatever listeners are open."""
+    def is_closed(self, unit: str) -> bool:
+        """Say whether rights or a pause keep clients out of a unit, even if listeners are open."""
         return self.kept_out(unit) or self.closed_by_pause(unit)
 
-    def among(self, chosen: Chosen) -> list[str]:
+    def chosen_units(self, chosen: UnitFilter) -> list[str]:
         return [flow.unit for flow in self.flows if chosen(flow.unit)]
 
-    def open_among(self, chosen: Chosen) -> list[str]:
+    def open_units(self, chosen: UnitFilter) -> list[str]:
         return [unit for unit, is_open in self.units.items() if is_open and chosen(unit)]
 
-    def carrying_among(self, chosen: Chosen) -> list[Flow]:
-        return [flow for flow in self.carrying if flow is self.ids or chosen(flow.unit)]
+    def chosen_flows(self, chosen: UnitFilter) -> list[Flow]:
+        return [flow for flow in self.all_flows if flow is self.ids or chosen(flow.unit)]
 
     @cached_property
     def units(self) -> Mapping[str, bool]:
         listeners = any(listener.started for listener in self.listeners)
         return {
-            flow.unit: listeners and not self.is_shut(flow.unit) and flow.unit not in self.idle for flow in self.flows
+            flow.unit: listeners and not self.is_closed(flow.unit) and flow.unit not in self.idle for flow in self.flows
         }
 
     def unit_of(self, queue: str) -> str | None:
@@ -383,12 +384,12 @@ class BrokerView(ArtemisBroker):
     @cached_property
     def paused(self) -> tuple[str, ...]:
         """The paused queues, without queues of a closed unit, where a pause keeps clients out."""
-        closed = {flow.unit for flow in self.flows if self.is_shut(flow.unit)}
+        closed = {flow.unit for flow in self.flows if self.is_closed(flow.unit)}
         held = (queue for queue in self.business.values() if queue.paused and queue.address not in closed)
         return tuple(sorted(queue.name for queue in held))
 
     @property
-    def carrying(self) -> tuple[Flow, ...]:
+    def all_flows(self) -> tuple[Flow, ...]:
         return self.flows if self.ids is None else (*self.flows, self.ids)
 
     @property
@@ -397,6 +398,6 @@ class BrokerView(ArtemisBroker):
         return self.ids.to_ship if self.ids is not None else None
 
     def is_idle(self, unit: str, peer: BrokerView) -> bool:
-        """Say whether clients work on a unit at the peer alone, where nothing keeps them out at either site."""
-        here, there = (any(queue.consumers for queue in view.queues_of(unit)) for view in (self, peer))
-        return bool(self.units[unit] and peer.units.get(unit)) and there and not here
+        """Say whether a unit that is open at both sites has consumers at the peer only."""
+        used_here, used_at_peer = (any(queue.consumers for queue in view.queues_of(unit)) for view in (self, peer))
+        return bool(self.units[unit] and peer.units.get(unit)) and used_at_peer and not used_here

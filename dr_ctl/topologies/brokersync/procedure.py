@@ -460,7 +460,7 @@ def reinstate(tools: SyncTools, step: PlannedStep, move: Move, context: StepCont
     forth = [Copies(*ends, context, tools.timeouts) for ends in link_ends]
     for wait in (Wait(tools, back, context, UNDER_WAY), Wait(tools, forth, context, UNDER_WAY, SMALL_OUTFLOW)):
         if (failed := wait.until(tools.rules.drain.poll, step.limits)) is not None:
-            return replace(failed, text=f"{move.target} is not taken in: {failed.text}")
+            return replace(failed, text=f"{move.target} is not reinstated: {failed.text}")
     tools.reach(DEBTS_CLEARED, move, context)
     return Done(tools.return_result.text, document(tools.return_result), tuple(findings))
 

@@ -208,7 +208,7 @@ def _bring_in(tools: ContinuityTools, step: PlannedStep, move: Move, context: St
         applied = [AcksApplied(ends, context) for ends in link_ends if acks]
         wait = Wait(tools, [*residues, *applied], context, f"of {move.target}'s residue under way")
         if (failed := wait.until(tools.waits.taken_in_poll_s, step.limits, stable_for=QUIET_READINGS)) is not None:
-            raise StepFailed(replace(failed, text=f"{move.target} is not taken in: {failed.text}"))
+            raise StepFailed(replace(failed, text=f"{move.target} is not reinstated: {failed.text}"))
     _remove_done(tools, move, context)
 
 

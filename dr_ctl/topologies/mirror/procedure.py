@@ -375,7 +375,7 @@ def reinstate(tools: MirrorTools, step: PlannedStep, move: Move, context: StepCo
     wait = Wait(tools, events, context, subject, counts=EVENTS, scope=ReadScope.OUTFLOW, falls_only=True)
     failed = wait.until(tools.rules.drain.poll, step.limits, stable_for=QUIET_READINGS)
     if failed is not None:
-        return replace(failed, text=f"{move.target} is not taken in: {failed.text}")
+        return replace(failed, text=f"{move.target} is not reinstated: {failed.text}")
     tools.return_result.start_counting()
     for view in tools.observer.read_at(move.source):
         _compare(tools, view, *before[view.pair])

@@ -25,8 +25,8 @@ from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.bridges import procedure
 from dr_ctl.topologies.bridges.checks import CHECKS, SKIPS_PER_S
 from dr_ctl.topologies.bridges.procedure import WAS_PAUSED
-from dr_ctl.topologies.bridges.reading import BridgesSnapshot, _latest_s, _message, joined, with_idle
-from dr_ctl.topologies.bridges.tools import ids_lacking, ids_left
+from dr_ctl.topologies.bridges.reading import BridgesSnapshot, _latest_s, _message, join_flows, mark_idle
+from dr_ctl.topologies.bridges.tools import count_ids_left, missing_ids
 from dr_ctl.topologies.bridges.view import COMPARED, ORIGIN, Bridge, BrokerView, Divert, Flow
 from dr_ctl.topologies.common.calls import debt_name
 from dr_ctl.topologies.common.checks import Case
@@ -185,7 +185,7 @@ def working(view: BrokerView, *units: str) -> BrokerView:
 def test_what_nothing_keeps_clients_out_of_is_served_where_they_work(
     london: BrokerView, paris: BrokerView, idle: dict[str, set[str]]
 ) -> None:
-    sites = with_idle({"london": {PAIR: london}, "paris": {PAIR: paris}}).sites
+    sites = mark_idle({"london": {PAIR: london}, "paris": {PAIR: paris}}).sites
     by_name = {site: item for site, brokers in sites.items() for item in brokers.values()}
     assert {site: set(value.idle) for site, value in by_name.items() if isinstance(value, BrokerView)} == idle
 
@@ -234,10 +234,10 @@ def test_a_bridge_is_attached_where_it_is_started_connected_and_consumes(view: B
 
 def test_a_divert_is_known_by_its_filter_where_all_bridges_are_gone_and_its_buffer_has_a_name_of_its_own() -> None:
     own = buffer("london", "orders", address="puffer.in")
-    named = replace(flow("london", "orders").divert, to="puffer.in")
-    [line] = joined([named], [own], [])
+    divert = replace(flow("london", "orders").divert, to="puffer.in")
+    [line] = join_flows([divert], [own], [])
     assert (line.unit, line.buffer, line.bridges) == ("orders", own, ())
-    assert joined([replace(named, filter=None)], [own], []) == []
+    assert join_flows([replace(divert, filter=None)], [own], []) == []
 
 
 def test_dead_letters_have_no_row_in_the_history() -> None:
@@ -264,7 +264,7 @@ def applying(came: int, done: int, *, start: str | None = None) -> BrokerView:
 
 def left(*looks: tuple[BrokerView, BrokerView]) -> list[int | None]:
     barrier = Barrier()
-    return [ids_left(barrier, *look) for look in looks]
+    return [count_ids_left(barrier, *look) for look in looks]
 
 
 @pytest.mark.parametrize(
@@ -343,7 +343,7 @@ def test_an_id_that_is_a_number_is_written_down_as_one_writes_it() -> None:
 
 
 def test_a_message_of_another_protocol_has_no_name() -> None:
-    assert not _message({"messageID": "5", "protocol": "HORNETQ"}, "london").named
+    assert not _message({"messageID": "5", "protocol": "HORNETQ"}, "london").is_shown
 
 
 @pytest.mark.parametrize(
@@ -369,8 +369,8 @@ def store(path: Path, *rows: tuple[str, str], table: str = "processed") -> Store
 def test_what_one_knows_and_the_other_does_not_is_named_by_queue(tmp_path: Path) -> None:
     local = store(tmp_path / "here it is.sqlite", ("FOO", "1"), ("FOO", "2"), ("FOO", "3"), ("BAR", "1"))
     remote = store(tmp_path / "there.sqlite", ("FOO", "1"), ("BAR", "1"), ("BAR", "9"), table="done")
-    assert ids_lacking(local, remote) == {"FOO": {"2", "3"}}
-    assert ids_lacking(remote, local, ["BAR"]) == {"BAR": {"9"}}
+    assert missing_ids(local, remote) == {"FOO": {"2", "3"}}
+    assert missing_ids(remote, local, ["BAR"]) == {"BAR": {"9"}}
 
 
 @pytest.mark.parametrize("wrong", ["nothing is there", "no such table", "no database"])
@@ -384,7 +384,7 @@ def test_one_that_cannot_be_read_is_never_empty(tmp_path: Path, wrong: str) -> N
 
     for pair in ((local, remote), (remote, local)):
         with pytest.raises(NotRead):
-            ids_lacking(*pair)
+            missing_ids(*pair)
     assert path.exists() is (wrong != "nothing is there")
 
 
