@@ -314,7 +314,7 @@ def test_a_restarted_survivor_serves_on_and_a_site_that_is_back_open_is_closed(l
     assert "DR-RETURN-002" in ended.told
     assert ended.document["data"]["pairs"] == [{"name": "orders-1", "serving": "paris"}]
     assert ended.document["debts"] == []
-    assert operator.run("reinstate", "london", "--yes").document["summary"].startswith("london is taken in already")
+    assert operator.run("reinstate", "london", "--yes").document["summary"].startswith("london is reinstated already")
     assert lying(lab) == [3, 3]
 
 

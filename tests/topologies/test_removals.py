@@ -46,7 +46,7 @@ WITHOUT: Final = {
     "bridges/tools.py:draft_trim": PLANNED,
     "brokersync/procedure.py:_move_duplicates": ASIDE,
     "brokersync/procedure.py:put_back": BACK,
-    "brokersync/procedure.py:plan_move": PLANNED,
+    "brokersync/procedure.py:draft_move": PLANNED,
     "brokersync/procedure.py:move_messages": ASIDE,
     "classic/ids.py:plan_removal": PLANNED,
     "classic/ids.py:move_calls": ASIDE,

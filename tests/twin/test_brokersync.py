@@ -11,7 +11,7 @@ import pytest
 from dr_ctl.agents.sync import SyncAgent, SyncStatus
 from dr_ctl.cli.app import run
 from dr_ctl.core.system import boottime_s, in_background, system
-from dr_ctl.topologies.brokersync.sync.brokers import End
+from dr_ctl.topologies.brokersync.sync.brokers import PairBroker
 from dr_ctl.topologies.classic.beans import EVERY, MOVES, OPENS, REMOVES_QUEUES, STOPS, Permit
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.classic.brokersync.broker import BrokerSyncBroker
@@ -168,7 +168,7 @@ class Story(stories.Story):
 
     def works_beside(self, seconds: str) -> None:
         """A message comes and one leaves all the time, also while a browse is made."""
-        end, browsed = boottime_s() + float(seconds), End._browsed
+        end, browsed = boottime_s() + float(seconds), PairBroker._browse
 
         def work() -> None:
             while boottime_s() < end:
@@ -177,13 +177,13 @@ class Story(stories.Story):
                 self.pair.take("london", 1)
                 system().sleep(0.09)
 
-        def slowly(end: End, queue: str) -> list[str]:
+        def slowly(end: PairBroker, queue: str) -> list[str]:
             system().sleep(0.05)
             shown = browsed(end, queue)
             system().sleep(0.05)
             return shown
 
-        self.patch.setattr(End, "_browsed", slowly)
+        self.patch.setattr(PairBroker, "_browse", slowly)
         in_background(work, "clients")
 
     def whole(self, _: str) -> None:

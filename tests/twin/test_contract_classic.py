@@ -514,14 +514,14 @@ def unacknowledged(scene: Scene) -> int:
 def heard(scene: Scene, count: int) -> list[tuple[str, str]]:
     """So many announcements."""
     value: list[tuple[str, str]] = []
-    until(lambda: value.extend(scene.primary.heard(0.1)) or len(value) >= count)
+    until(lambda: value.extend(scene.primary.receive(0.1)) or len(value) >= count)
     return value
 
 
 def arrived(scene: Scene, count: int) -> frozenset[str]:
     """So many copies: their ids."""
     until(lambda: scene.lying() == count)
-    listed = scene.standby.listed(Q, scene.standby.counts().copies[Q], grows=True)
+    listed = scene.standby.list_queue(Q, scene.standby.read_counts().copies[Q], grows=True)
     assert listed.complete is not None
     assert len(listed.ids) == count
     return listed.ids
@@ -555,8 +555,8 @@ def test_the_counters_tell_a_client_from_an_operator(scene: Scene) -> None:
 
 
 def test_what_leaves_is_announced_whoever_took_it(scene: Scene) -> None:
-    assert scene.primary.listen([Q]) == [Q]
-    assert scene.primary.listen([Q]) == []
+    assert scene.primary.subscribe([Q]) == [Q]
+    assert scene.primary.subscribe([Q]) == []
     scene.send(3)
     copies = arrived(scene, 3)
 
@@ -567,10 +567,10 @@ def test_what_leaves_is_announced_whoever_took_it(scene: Scene) -> None:
 
     assert {queue for queue, _ in by_client + by_operator} == {Q}
     assert {id_ for _, id_ in by_client + by_operator} == copies
-    scene.primary.deaf()
+    scene.primary.unsubscribe()
     with pytest.raises(BrokerError):
-        scene.primary.heard(0.1)
-    assert scene.primary.listen([Q]) == [Q]
+        scene.primary.receive(0.1)
+    assert scene.primary.subscribe([Q]) == [Q]
 
 
 def test_a_browse_finds_what_is_missing_and_is_counted(scene: Scene) -> None:
@@ -579,7 +579,7 @@ def test_a_browse_finds_what_is_missing_and_is_counted(scene: Scene) -> None:
     scene.consume(2)
     before = unacknowledged(scene)
 
-    listing = scene.primary.listed(Q, None)
+    listing = scene.primary.list_queue(Q, None)
 
     assert listing.complete is not None
     assert (listing.complete.before, len(copies - listing.ids), listing.shown) == (3, 2, 3)
@@ -604,17 +604,17 @@ def test_deletion_is_by_id_and_says_how_many_were_there(scene: Scene) -> None:
     assert scene.standby.remove(Q, of(*copies[:2], "ID:no-such-1:1:1:1:1")) == 2
     assert [scene.standby.remove(queue, of(*copies[:2])) for queue in (Q, "no.such.queue")] == [0, 0]
 
-    assert sorted(scene.standby.listed(Q, scene.standby.counts().copies[Q], grows=True).ids) == copies[2:]
+    assert sorted(scene.standby.list_queue(Q, scene.standby.read_counts().copies[Q], grows=True).ids) == copies[2:]
 
 
 def test_the_depths_of_both_sites_are_told(scene: Scene) -> None:
     scene.shipping(on=False)
     scene.send(3)
-    assert (len(scene.primary.listed(Q, None).ids), scene.primary.read().to_ship[Q].depth) == (3, 3)
+    assert (len(scene.primary.list_queue(Q, None).ids), scene.primary.read().to_ship[Q].depth) == (3, 3)
 
     scene.shipping(on=True)
     arrived(scene, 3)
 
     assert scene.primary.read().to_ship[Q].depth == 0
-    remote = scene.standby.counts()
+    remote = scene.standby.read_counts()
     assert (remote.copies[Q].depth, Q in remote.unshipped and remote.unshipped[Q].depth) == (3, 0)

@@ -1,5 +1,5 @@
-"""The named checks of a BrokerSync pair. They find everything against a move, and compare the depths of each queue.
-Other messages at the standby are copies of consumed ones, and are removed by id before it opens. Pure."""
+"""The named checks of a BrokerSync pair. They report all obstacles to a move, and compare the depths of each queue.
+Further messages at the standby are copies of consumed messages: a run removes them by id before it opens the site."""
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,52 +21,52 @@ from dr_ctl.topologies.common.rules import Counts, Rules, holding, not_accepted
 STOMP_ABOVE: Final = 1000
 """The console lists queues up to this depth, because it leaves no trace. A browse over STOMP is faster, but counts as a
 dispatch of each message that it shows, as for a client."""
-BY_STOMP_S: Final = 0.0002  # a message; 40 000 of 500 bytes took 1.7 s
+BY_STOMP_S: Final = 0.0002  # for each message; 40 000 of 500 bytes took 1.7 s
 BY_CONSOLE_S: Final = 0.001  # 40 000 took 20 s
 SHARE: Final = 0.5
-"""Listings may take this part of a drain's time, for copies have to be shipped in it too."""
+"""Listings may take this part of a drain's time, because copies have to be shipped in it too."""
 
 
-def unproven(
+def find_unproven(
     source: BrokerView, target: BrokerView, queues: Queues, traffic: Mapping[str, int]
 ) -> list[tuple[Counts, int, str]]:
-    """Find queues with more copies at the target than counters and traffic explain: how many, and why they stay."""
+    """Find queues with more copies at the target than counters and traffic explain, their number, and why they stay."""
     differences = []
     for counted in both_counts(source, target, queues):
         copies = counted.target + counted.to_ship - counted.source
-        sure = copies - traffic.get(counted.queue, 0)
-        is_sure = counted.queue in source.copy_queues and sure > 0
-        if is_sure and (why := source.why_kept(counted.queue, sure)) is not None:
+        unexplained = copies - traffic.get(counted.queue, 0)
+        is_certain = counted.queue in source.copy_queues and unexplained > 0
+        if is_certain and (why := source.why_kept(counted.queue, unexplained)) is not None:
             differences.append((counted, copies, why))
     return differences
 
 
-def takes_s(view: BrokerView, depth: int) -> float:
+def listing_time_s(view: BrokerView, depth: int) -> float:
     return depth * (BY_STOMP_S if depth > STOMP_ABOVE and view.own.agent is not None else BY_CONSOLE_S)
 
 
-def too_deep(rules: Rules, source: BrokerView, target: BrokerView, move: Move) -> frozenset[str]:
+def find_too_deep(rules: Rules, source: BrokerView, target: BrokerView, move: Move) -> frozenset[str]:
     """Name the queues whose listings would take longer than the run has; the deepest are left out first."""
     left_s, deep = rules.within(move) * SHARE, set[str]()
     for counted in sorted(
         both_counts(source, target, rules.queues), key=lambda counts: max(counts.source, counts.target)
     ):
-        left_s -= max(takes_s(source, counted.source), takes_s(target, counted.target))
+        left_s -= max(listing_time_s(source, counted.source), listing_time_s(target, counted.target))
         if left_s < 0 and counted.queue in source.copy_queues:
             deep.add(counted.queue)
     return frozenset(deep)
 
 
 # Findings that a return itself fixes.
-_MENDED: Final = frozenset({"DR-DOOR-004", "DR-LINK-004"})
+_FIXED: Final = frozenset({"DR-DOOR-004", "DR-LINK-004"})
 
 
 def of_return(case: Case[BrokerView]) -> Iterator[Finding]:
-    return reasons.of_return(case, of_broker, _MENDED, "DR-RETURN-001.classic", of_both)
+    return reasons.of_return(case, of_broker, _FIXED, "DR-RETURN-001.classic", of_both)
 
 
-def nothing_owed(snapshot: SyncSnapshot, move: Move) -> bool:
-    """Say whether the target is taken in already. A serving site need not copy back."""
+def is_reinstated(snapshot: SyncSnapshot, move: Move) -> bool:
+    """Say whether the target is reinstated already. A serving site need not ship copies back."""
     sources, targets = snapshot.views(move.source), snapshot.views(move.target)
     ship = all(view.link.attached is not False for view in (*sources, *targets))
     listeners = all(listener.started for view in (*sources, *targets) for listener in view.link.listeners)
@@ -81,7 +81,7 @@ def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterato
         others = [acceptor.name for acceptor in view.acceptors if acceptor.name not in view.config.clients]
         which = f"{', '.join(others)} could be it" if others else "clients use all of them"
         finding = found("DR-DOOR-003.connector", broker=view, which=which)
-        # Where nothing can be named, nobody waits for a restart while no site serves.
+        # If no connector can be named, the fix takes a restart, so a failover is not refused.
         yield finding if others else replace(finding, weighs=finding.weighs & ~RefusalScope.FAILOVER)
     yield from of_permits(view, (LINKS_UP, LINKS_DOWN, REMOVES, LISTS), at_return=(MOVES,))
     if view.network is None and len(view.networks) > 1:
@@ -96,17 +96,17 @@ def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterato
 def of_both(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> Iterator[Finding]:
     rules, snapshot, move = case.rules, case.snapshot, case.move
     yield from of_pair(source, target)
-    yield from _copies(source, target)
+    yield from _of_copies(source, target)
     if source.role is Role.SERVING and move.spec.operation == SWAPOVER:
-        yield from _residue(case, source, target)
-        deep = too_deep(rules, source, target, move)
+        yield from _of_unproven(case, source, target)
+        deep = find_too_deep(rules, source, target, move)
         for counted in both_counts(source, target, rules.queues):
             if counted.queue in deep:
                 yield not_compared(counted, source.site, target.site)
     if source.role is not Role.SERVING:
-        return  # both closed: the gate of the run itself judges, over time; or clients of the target have worked since
-    lacks = lacking(source, target, rules.queues, snapshot.traffic.get(source.pair, {}))
-    if wrong := not_accepted(lacks, move):
+        return  # if both are closed, the gate compares, over its window; else clients of the target have worked since
+    missing = lacking(source, target, rules.queues, snapshot.traffic.get(source.pair, {}))
+    if wrong := not_accepted(missing, move):
         yield found("DR-PARITY-001", differences=brief([finding.text(source.site, target.site) for finding in wrong]))
 
 
@@ -114,16 +114,16 @@ def surplus(case: Case[BrokerView], view: BrokerView, peer: BrokerView) -> dict[
     return {counted.queue: counted.lacks for counted in both_counts(view, peer, case.rules.queues)}
 
 
-def _residue(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> Iterator[Finding]:
+def _of_unproven(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> Iterator[Finding]:
     traffic = case.snapshot.traffic.get(source.pair, {})
-    for counted, copies, why in unproven(source, target, case.rules.queues, traffic):
+    for counted, copies, why in find_unproven(source, target, case.rules.queues, traffic):
         if case.move.spec.accept_difference.get(counted.queue) == counted.difference:
             yield found("DR-SYNC-005.left", queue=counted.queue, site=target.site, count=counted.difference)
         else:
-            yield unproven_copies(counted, copies, why, source, target)
+            yield of_unproven_copies(counted, copies, why, source, target)
 
 
-def unproven_copies(counted: Counts, copies: int, why: str, source: BrokerView, target: BrokerView) -> Finding:
+def of_unproven_copies(counted: Counts, copies: int, why: str, source: BrokerView, target: BrokerView) -> Finding:
     queue, quoted = counted.queue, shlex.quote(counted.queue)
     return found(
         "DR-SYNC-004.unproven", queue=queue, target=target, source=source, why=why, count=copies, quoted=quoted
@@ -134,7 +134,7 @@ def not_compared(counted: Counts, source: str, target: str) -> Finding:
     return found("DR-SYNC-006", told=counted.text(source, target), most=max(counted.source, counted.target))
 
 
-def _copies(source: BrokerView, target: BrokerView) -> Iterator[Finding]:
+def _of_copies(source: BrokerView, target: BrokerView) -> Iterator[Finding]:
     if not source.copy_queues:
         yield found("DR-SYNC-001.no_copies", broker=source, target=target.site, source=source.site)
     elif source.network is None and not source.networks:
@@ -146,7 +146,7 @@ def _copies(source: BrokerView, target: BrokerView) -> Iterator[Finding]:
         yield found("DR-SYNC-003", site=target.site, pair=target.pair, other_site=source.site)
 
 
-def _shown_copies(view: BrokerView) -> str:
+def _copies_text(view: BrokerView) -> str:
     to_ship = [f"{name} {queue.depth} to ship" for name, queue in view.copy_queues.items()]
     return f"{view.site} {brief(to_ship) or 'none'}"
 
@@ -161,13 +161,13 @@ BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
     Named("DR-LINK-004", lambda view: f"{'' if view.link.attached else 'not '}connected", "it is connected"),
 )
 BY_PAIR: Final[Sequence[Named[BrokerView]]] = (
-    *(Named(check, _shown_copies) for check in ("DR-SYNC-001", "DR-SYNC-002", "DR-SYNC-003")),
+    *(Named(check, _copies_text) for check in ("DR-SYNC-001", "DR-SYNC-002", "DR-SYNC-003")),
     Named("DR-SYNC-004", lambda view: f"{view.site} {sum(view.consumed.values())} consumed since its start"),
-    Named("DR-SYNC-005", _shown_copies),
+    Named("DR-SYNC-005", _copies_text),
     Named(
         "DR-SYNC-006",
         lambda view: f"{view.site} {max((queue.depth for queue in view.business.values()), default=0)} in one queue",
     ),
     Named("DR-PARITY-001", holding),
 )
-CHECKS: Final = Checks(of_broker, of_both, of_return, nothing_owed, BY_BROKER, BY_PAIR, surplus)
+CHECKS: Final = Checks(of_broker, of_both, of_return, is_reinstated, BY_BROKER, BY_PAIR, surplus)

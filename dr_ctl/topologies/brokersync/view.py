@@ -16,17 +16,17 @@ from dr_ctl.topologies.common.view import Link, Queue, ReplicationScope, Residue
 from dr_ctl.topologies.topology import LinkSnapshot, Stake, drain_s
 
 QUEUE = "{queue}"
-AGENT = "dr-ctl-sync-"  # how the client ids of the agent begin
+AGENT = "dr-ctl-sync-"  # the client ids of the agent start with this
 
 
 class SyncLink(Link["BrokerView"]):
     rehearsal_setup = "Add a composite queue for {} to activemq.xml, as for the other queues."
     tells_consumed = False
     unapplied = 0
-    """The agent removes copies at the broker itself, so no acknowledgement ever waits."""
+    """The agent removes copies at the broker itself, so no acknowledgement waits to be applied."""
     records_changes = True
-    """Copies lie in their queue until they can be shipped, whatever the connector does. A check has told of a site that
-    copies nothing back."""
+    """Copies stay in their queue until they are shipped, also while the connector is stopped. A check reports a site
+    that has no copy queues."""
 
     def __init__(self, view: BrokerView) -> None:
         super().__init__(view)
@@ -34,7 +34,7 @@ class SyncLink(Link["BrokerView"]):
         self.to_ship = total(queue.known_depth for queue in view.copy_queues.values())
         self.shipped = {name: queue.removed for name, queue in view.copy_queues.items()}
         if view.network is not None:
-            # A connector ships where it is connected, and consumes each copy queue that holds something.
+            # A connector ships if it is connected, and consumes each copy queue that has messages.
             taken = all(queue.consumers for queue in view.copy_queues.values() if queue.depth)
             self.attached = view.network.to is not None and taken
             self.links_started = {view.network.name: view.network.to is not None}
@@ -42,7 +42,7 @@ class SyncLink(Link["BrokerView"]):
             self.attached = False
 
     def carries(self, _queue: str) -> ReplicationScope:
-        """The peer gets messages alone: the agent deletes copies of consumed messages, maybe later."""
+        """The peer gets messages only: the agent deletes copies of consumed messages, possibly later."""
         return ReplicationScope.MESSAGES
 
     def unsettled(self) -> Iterator[str]:
@@ -62,32 +62,32 @@ class SyncLink(Link["BrokerView"]):
         figures = (self.attached, self.attached, self.to_ship, self.unapplied, rate)
         return LinkSnapshot(view.site, view.pair, name, *figures, (line,), {"queues": queues})
 
-    def _line(self, even_s: float | None) -> str:
+    def _line(self, drain_time_s: float | None) -> str:
         view = self.view
         if view.network is None:
             return "no network connector to the other site: nothing is copied there"
         state = f"connected to {view.network.to}" if view.network.to is not None else "not connected"
-        left = f", {duration(even_s)} to drain" if even_s is not None else ""
+        left = f", {duration(drain_time_s)} to drain" if drain_time_s is not None else ""
         return f"network connector {view.network.name} {state}; {count_text(self.to_ship)} message(s) to ship{left}"
 
     @property
     def _flows(self) -> Mapping[str, Queue | None]:
-        """Give every queue of clients, and the queue of its copies if it has one; dead letters are each site's own."""
+        """Return each queue of clients with its copy queue, if it has one, without dead letters."""
         view = self.view
         names = dict.fromkeys((*view.copy_queues, *view.without_dead_letters))
         return {name: view.copy_queues.get(name) for name in names}
 
-    def _apart(self, name: str, peer: BrokerView | None) -> tuple[int | None, int | None]:
-        """Count the messages here that the peer lacks, and the messages that it holds, shipped or not, and that are not
-        here any more. Beside a peer that was not read, messages that nothing has copied count as lacking. A figure is
-        None if a queue was not counted."""
-        copies, here = self.view.copy_queues.get(name), self.view.by_name.get(name)
-        there = peer.by_name.get(name) if peer is not None else None
-        to_ship, local, remote = (queue.depth if queue is not None else 0 for queue in (copies, here, there))
-        unread = [queue for queue in (copies, here, there) if queue is not None and not queue.depth_known]
+    def _count_differences(self, name: str, peer: BrokerView | None) -> tuple[int | None, int | None]:
+        """Count the messages that the peer lacks, and the messages that it has or will get and that are no longer here.
+        If the peer was not read, messages without a copy count as missing. A figure is None if a queue was not
+        counted."""
+        copies, queue = self.view.copy_queues.get(name), self.view.by_name.get(name)
+        peer_queue = peer.by_name.get(name) if peer is not None else None
+        to_ship, local, remote = (row.depth if row is not None else 0 for row in (copies, queue, peer_queue))
+        unread = [row for row in (copies, queue, peer_queue) if row is not None and not row.depth_known]
         if peer is None and copies not in unread:
-            lacks = to_ship if copies is not None else local
-            return None if unread else lacks, 0 if copies is None else None
+            missing = to_ship if copies is not None else local
+            return None if unread else missing, 0 if copies is None else None
         return (None, None) if unread else (max(to_ship, local - remote), max(0, to_ship - local + remote))
 
     def rows(self, peer: BrokerView | None, at: datetime) -> Iterator[Row]:
@@ -96,15 +96,15 @@ class SyncLink(Link["BrokerView"]):
         view = self.view
         for name, copies in self._flows.items():
             local, remote = view.by_name.get(name), peer.by_name.get(name) if peer is not None else None
-            lacks, count = self._apart(name, peer)
-            lacks = lacks if view.open or copies is None else copies.depth
-            if lacks is None:
+            missing, count = self._count_differences(name, peer)
+            missing = missing if view.open or copies is None else copies.depth
+            if missing is None:
                 continue
             if copies is not None:
-                yield replace(copies.row(view, at), kind="mirror", name=name, depth=lacks, link=self.attached)
+                yield replace(copies.row(view, at), kind="mirror", name=name, depth=missing, link=self.attached)
             elif view.open and local is not None:
                 row = replace(local.row(view, at), delivering=None, link=self.attached)
-                yield replace(row, kind="mirror", depth=lacks)
+                yield replace(row, kind="mirror", depth=missing)
                 yield replace(row, kind="acks", depth=count, added=0, removed=0, oldest_ms=None)
             if copies is None or not view.open or count is None or local is None or remote is None:
                 continue
@@ -115,11 +115,11 @@ class SyncLink(Link["BrokerView"]):
             )
 
     def stake(self, peer: BrokerView | None) -> Stake:
-        return Stake.of({name: self._apart(name, peer) for name in self._flows})
+        return Stake.of({name: self._count_differences(name, peer) for name in self._flows})
 
     @property
     def residue(self) -> Residue | None:
-        """Tell no duplicates: ids alone show which messages were consumed there, and the return compares them."""
+        """Count no duplicates: only ids show which messages were consumed there, and a reinstatement compares them."""
         return Residue(self.to_ship, 0) if self.to_ship is not None else None
 
 
@@ -135,7 +135,7 @@ class SyncConfig:
 @dataclass(frozen=True, slots=True)
 class BrokerView(ClassicBroker):
     """A broker as it answered. `consumed` counts by queue the messages that clients consumed here since the start and
-    whose copies are not deleted yet. `held` says who forbids the deletion of copies."""
+    whose copies are not deleted yet. `held` says who or what forbids the deletion of copies."""
 
     own: SyncConfig = field(kw_only=True)
     consumed: Mapping[str, int] = field(default_factory=dict, kw_only=True)

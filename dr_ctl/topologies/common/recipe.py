@@ -102,7 +102,7 @@ class Recipe(Generic[V]):
 
     def holds_already(self, snapshot: Snapshot[V], move: Move) -> str | None:
         if move.spec.operation == REINSTATE:
-            return f"{move.target} is taken in already" if self._checks.nothing_owed(snapshot, move) else None
+            return f"{move.target} is reinstated already" if self._checks.nothing_owed(snapshot, move) else None
         if move.spec.operation == FAILOVER:
             return f"what {move.source} holds is kept out" if reasons.is_kept_out(snapshot, move) else None
         return reasons.holds_already(snapshot, move)

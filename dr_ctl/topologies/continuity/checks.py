@@ -131,7 +131,7 @@ def _exposure(snapshot: ContinuitySnapshot, move: Move) -> Iterator[Finding]:
 
 
 def nothing_owed(snapshot: ContinuitySnapshot, move: Move) -> bool:
-    """Say whether the target is taken in already: no debt is left, and no staging queue or command is held back."""
+    """Say whether the target is reinstated already: no debt is left, and no staging queue or command is held back."""
     views = [*snapshot.views(move.source), *snapshot.views(move.target)]
     kept = any(view.commands is not None and view.commands.out.paused for view in views)
     kept = kept or any(flow.staging.paused for view in views for flow in view.flows)

@@ -180,7 +180,7 @@ class _Shipped:
 def act(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     if nothing_owed(tools.observer.observe(), move):
         tools.recovered = {}
-        return NotNeeded(f"{move.target} is taken in already")
+        return NotNeeded(f"{move.target} is reinstated already")
     tools.reach(HELD, move, context)
     tools.reach(FORGOTTEN, move, context)
     _bring_in(tools, step, move, context)

@@ -123,7 +123,7 @@ def of_failover(case: Case[BrokerView]) -> Iterator[Finding]:
 
 
 def nothing_owed(snapshot: Snapshot[BrokerView], move: Move) -> bool:
-    """Say whether the target is taken in already: no debt is left, and it lacks no message of the serving site."""
+    """Say whether the target is reinstated already: no debt is left, and it lacks no message of the serving site."""
     lacks = any(
         peer is None or lacking(view, peer, Queues(), snapshot.traffic.get(view.pair, {}))
         for view in snapshot.views(move.source)

@@ -342,7 +342,7 @@ def residue(tools: FanoutTools, move: Move, _context: StepContext, _was_open: bo
 def reinstate(tools: FanoutTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Even out both sites while clients work, and once more while they rest: from then on counters prove more."""
     if nothing_owed(tools.observer.observe(), move):
-        return NotNeeded(f"{move.target} is taken in already")
+        return NotNeeded(f"{move.target} is reinstated already")
     reconciler = Reconciler(tools, move.source, move.target, move, context)
     reconciler.run(copied=True).run_at_rest(step, move, copied=True)
     tools.reach(DEBTS_CLEARED, move, context)

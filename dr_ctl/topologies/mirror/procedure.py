@@ -363,7 +363,7 @@ def reinstate(tools: MirrorTools, step: PlannedStep, move: Move, context: StepCo
         # An earlier process may have died right after it cleared the debts: queues are not paused once more.
         if all(not residue.messages and not residue.acks for residue in tools.residue.values()):
             tools.return_result.start_counting()
-        return NotNeeded(f"{move.target} is taken in already")
+        return NotNeeded(f"{move.target} is reinstated already")
     if left := tools.send_calls(QUEUES_PAUSED, move, context):
         return Failed(f"could not pause {brief([call.thing for call in left])}")
     before = {view.pair: (view, _origins(tools, view)) for view in tools.observer.read_at(move.source)}

@@ -238,8 +238,8 @@ def test_what_a_step_needs_and_lacks_refuses_the_move(london: dict[str, Any], fi
 def test_what_clients_consume_while_both_sites_are_looked_at_refuses_no_move() -> None:
     local = broker("london", serves=True, depth=2, consumed={"orders": 28})
     remote = broker("paris", serves=False, depth=32)
-    assert checks.unproven(local, remote, Queues(), {"orders": 1})
-    assert not checks.unproven(local, remote, Queues(), {"orders": 2})
+    assert checks.find_unproven(local, remote, Queues(), {"orders": 1})
+    assert not checks.find_unproven(local, remote, Queues(), {"orders": 2})
 
 
 COPIES = frozenset({"a", "b", "c"})
@@ -250,34 +250,34 @@ HERE = CompleteListing("orders", frozenset({"c"}), before=1, after=1)
 def test_copies_go_where_the_counters_cover_all_of_them(consumed: int, to_ship: int, is_proven: bool) -> None:
     """A copy that is still to be shipped may be of a consumed message: it leaves less for the others."""
     serving = broker("london", serves=True, depth=1, to_ship=to_ship, consumed={"orders": consumed})
-    covered = reading.proven(serving, "orders", COPIES, HERE)
+    covered = reading.prove_consumed(serving, "orders", COPIES, HERE)
     assert (covered.ids if isinstance(covered, Consumed) else None) == ({"a", "b"} if is_proven else None)
 
 
 def test_nothing_goes_while_somebody_holds() -> None:
     serving = broker("london", serves=True, consumed={"orders": 9}, held="an operator")
-    assert "an operator" in str(reading.proven(serving, "orders", COPIES, HERE))
+    assert "an operator" in str(reading.prove_consumed(serving, "orders", COPIES, HERE))
 
 
 def test_an_agent_is_handed_how_a_run_opened_that_start_and_keeps_its_own_memory(tmp_path: Path) -> None:
     documents = tmp_path / "documents"
-    noted = reading.RunNotes(documents, "paris", "b")
-    noted.note_opening("ID:1", {"orders": Counters(35, 0, 40, 2)})
-    noted.note("ID:1", SHOWN, "orders", 7)
+    run_notes = reading.RunNotes(documents, "paris", "b")
+    run_notes.record_opening("ID:1", {"orders": Counters(35, 0, 40, 2)})
+    run_notes.record("ID:1", SHOWN, "orders", 7)
 
-    handed = reading.for_agent(documents, "paris", {})
+    handed = reading.agent_memory(documents, "paris", {})
 
     opened = {"opened": {"orders": [35, 40, 2]}}
     assert handed == {"b": {"start": "ID:1", "shown": {"orders": 42}, "handed": opened}}
     own = {"b": {"start": "ID:1", "shown": {"orders": 1}, "handed": opened}}
-    assert reading.for_agent(documents, "paris", own) == own
-    assert reading.for_agent(documents, "paris", {"b": {"start": "ID:1", "shown": {"orders": 1}}}) == handed
-    assert reading.for_agent(documents, "london", {}) == {}
+    assert reading.agent_memory(documents, "paris", own) == own
+    assert reading.agent_memory(documents, "paris", {"b": {"start": "ID:1", "shown": {"orders": 1}}}) == handed
+    assert reading.agent_memory(documents, "london", {}) == {}
 
 
 def test_what_was_noted_of_another_start_counts_no_more(tmp_path: Path) -> None:
-    noted = reading.RunNotes(tmp_path / "documents", "paris", "b")
-    noted.note("ID:1", SHOWN, "orders", 7)
-    noted.note("ID:2", SHOWN, "orders", 1)
-    assert noted.of("ID:1") == {}
-    assert noted.of("ID:2")["shown"] == {"orders": 1}
+    run_notes = reading.RunNotes(tmp_path / "documents", "paris", "b")
+    run_notes.record("ID:1", SHOWN, "orders", 7)
+    run_notes.record("ID:2", SHOWN, "orders", 1)
+    assert run_notes.read_for("ID:1") == {}
+    assert run_notes.read_for("ID:2")["shown"] == {"orders": 1}

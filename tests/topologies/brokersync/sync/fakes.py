@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.jolokia.http import PolicyRefused
-from dr_ctl.topologies.brokersync.sync.queue import Count, Counters, Listed, Opened, ServingReading, StandbyReading
+from dr_ctl.topologies.brokersync.sync.queue import BothOpen, Count, Counters, Listing, ServingReading, StandbyReading
 from dr_ctl.topologies.common.consumed import CompleteListing, Consumed
 from tests.clocks import Ticking
 
@@ -72,11 +72,11 @@ class Sites:
         self.dequeued += count
         self.announced += [(Q, name) for name in gone] if self._listening and self.announces else []
 
-    def snapshot(self, shown: Sequence[str], depth: int) -> Listed:
+    def snapshot(self, shown: Sequence[str], depth: int) -> Listing:
         ids = frozenset(shown)
         if self.busy or len(ids) != depth:
-            return Listed(ids, None, len(shown), "raise maxBrowsePageSize")
-        return Listed(ids, CompleteListing(Q, ids, depth, depth), len(shown))
+            return Listing(ids, None, len(shown), "raise maxBrowsePageSize")
+        return Listing(ids, CompleteListing(Q, ids, depth, depth), len(shown))
 
     @property
     def primary(self) -> FakePrimary:
@@ -95,7 +95,7 @@ class FakePrimary:
 
     def _ask(self) -> None:
         if self.sites.primary_gone:
-            self.deaf()
+            self.unsubscribe()
             raise BrokerError("the serving broker is gone")
 
     def read(self) -> ServingReading:
@@ -108,24 +108,24 @@ class FakePrimary:
             {Q: Count(len(sites.on_their_way), 0)},
         )
 
-    def listen(self, queues: Sequence[str]) -> Sequence[str]:
+    def subscribe(self, queues: Sequence[str]) -> Sequence[str]:
         self._ask()
         if self.sites._listening:
             return []
         self.sites._listening = True
         return list(queues)
 
-    def heard(self, within_s: float) -> Sequence[tuple[str, str]]:
+    def receive(self, within_s: float) -> Sequence[tuple[str, str]]:
         self._ask()
         if not self.sites._listening:
-            raise BrokerError("nothing is listened on")
+            raise BrokerError("no queue is subscribed")
         result = list(self.sites.announced)
         self.sites.announced.clear()
         if not result:
             self.sites.clock.sleep(within_s)
         return result
 
-    def listed(self, queue: str, before: Count | None) -> Listed:
+    def list_queue(self, queue: str, before: Count | None) -> Listing:
         self._ask()
         sites = self.sites
         hidden = {*sites.in_a_transaction, *sites.on_the_way_to_a_client}
@@ -134,16 +134,16 @@ class FakePrimary:
         sites.dispatched += len(shown)  # a browse is a dispatch to the broker
         return sites.snapshot(shown, len(sites.held))
 
-    def unshipped(self, queue: str, before: Count | None) -> Listed:
+    def unshipped(self, queue: str, before: Count | None) -> Listing:
         self._ask()
         return self.sites.snapshot(self.sites.on_their_way, len(self.sites.on_their_way))
 
-    def deaf(self) -> None:
+    def unsubscribe(self) -> None:
         self.sites._listening = False
         self.sites.announced.clear()
 
     def close(self) -> None:
-        self.deaf()
+        self.unsubscribe()
 
 
 @dataclass
@@ -160,14 +160,14 @@ class FakeStandby:
         self._ask()
         return self.sites.standby_open
 
-    def counts(self) -> StandbyReading:
+    def read_counts(self) -> StandbyReading:
         self._ask()
         return StandbyReading({Q: Count(len(self.sites.copies), 0)}, {Q: Count(len(self.sites.not_shipped_back), 0)})
 
     def remove(self, queue: str, consumed: Consumed) -> int:
         self._ask()
         if self.sites.standby_open:
-            raise Opened("the standby lets clients in")
+            raise BothOpen("the standby lets clients in")
         if self.sites.forbids:
             raise PolicyRefused("Operation removeMatchingMessages forbidden")
         if queue != Q:
@@ -176,12 +176,12 @@ class FakeStandby:
         self.sites.copies = [copy for copy in self.sites.copies if copy not in consumed.ids]
         return before - len(self.sites.copies)
 
-    def listed(self, queue: str, before: Count | None, *, grows: bool) -> Listed:
+    def list_queue(self, queue: str, before: Count | None, *, grows: bool) -> Listing:
         self._ask()
         assert grows
         return self.sites.snapshot(self.sites.copies[: self.sites.page], len(self.sites.copies))
 
-    def unshipped(self, queue: str, before: Count | None) -> Listed:
+    def unshipped(self, queue: str, before: Count | None) -> Listing:
         self._ask()
         return self.sites.snapshot(self.sites.not_shipped_back, len(self.sites.not_shipped_back))
 

@@ -19,11 +19,11 @@ from dr_ctl.topologies.brokersync.sync.queue import (
     Account,
     Count,
     Counters,
-    Listed,
+    Listing,
+    PendingDeletions,
     Queue,
     ServingReading,
     StandbyReading,
-    Waiting,
 )
 from dr_ctl.topologies.common.consumed import CompleteListing, Consumed, decided
 from tests.clocks import Ticking
@@ -31,10 +31,10 @@ from tests.topologies.brokersync.sync.fakes import Q, Sites
 
 
 class Agent:
-    def __init__(self, sites: Sites, remembered: Any = None, **noted: dict[str, int]) -> None:
-        self.sites, self.noted = sites, noted
+    def __init__(self, sites: Sites, remembered: Any = None, **run_notes: dict[str, int]) -> None:
+        self.sites, self.run_notes = sites, run_notes
         self.reason: str | None = None
-        self.pair = Pair("orders-1", sites.primary, sites.standby, remembered or {}, lambda _: noted)  # type: ignore[arg-type]
+        self.pair = Pair("orders-1", sites.primary, sites.standby, remembered or {}, lambda _: run_notes)  # type: ignore[arg-type]
 
     def run(self, seconds: float = 2.0) -> Agent:
         until = self.sites.clock.passed_s + seconds
@@ -105,9 +105,9 @@ class Story:
         assert self.agent is not None
         self.agent.pair.go_on()
 
-    def deaf(self) -> None:
+    def unsubscribe(self) -> None:
         """Its connection is cut: what leaves from now on is announced to nobody."""
-        self.sites.primary.deaf()
+        self.sites.primary.unsubscribe()
 
     def anew(self) -> None:
         """The serving broker starts again, and counts from zero."""
@@ -178,7 +178,7 @@ def test_what_was_deleted_while_the_site_waited_is_no_alarm(sites: Sites) -> Non
 
 @pytest.mark.parametrize(
     ("method", "consumed", "shown"),
-    [("listed", 0, {"vanished": 30}), ("listed", 30, {}), ("remove", 30, {})],
+    [("list_queue", 0, {"vanished": 30}), ("list_queue", 30, {}), ("remove", 30, {})],
     ids=[
         "a purge while both are compared",
         "listeners open while both are compared",
@@ -203,20 +203,20 @@ def test_what_happens_meanwhile_is_seen(sites: Sites, method: str, consumed: int
     agent.run(30.0 if shown else 5.0)
     assert len(sites.copies) == 100
     assert {name: getattr(agent.queue.snapshot, name) for name in shown} == shown
-    assert method == "listed" or "lets clients in too" in str(agent.pair.over)
+    assert method == "list_queue" or "lets clients in too" in str(agent.pair.over)
 
 
 def test_what_a_run_did_while_it_held_the_agent_is_counted_once(sites: Sites) -> None:
     """A run deletes copies by the counters, and is shown messages: neither proves anything of other copies."""
     agent = Agent(sites).run()
-    agent.noted |= {"shown": {Q: 3}, "deleted": {Q: 5}}
+    agent.run_notes |= {"shown": {Q: 3}, "deleted": {Q: 5}}
     agent.run()
     remembered = agent.pair.remembers()
-    second = Agent(sites, remembered, **agent.noted).run()
-    agent.noted |= {"deleted": {Q: 6}}
-    third = Agent(sites, remembered, **agent.noted).run()
+    second = Agent(sites, remembered, **agent.run_notes).run()
+    agent.run_notes |= {"deleted": {Q: 6}}
+    third = Agent(sites, remembered, **agent.run_notes).run()
     accounts = [row.queue.account for row in (agent, second, third)]
-    assert [(account.shown, account.spent) for account in accounts] == [(3, 5), (3, 5), (3, 6)]
+    assert [(account.shown, account.accounted) for account in accounts] == [(3, 5), (3, 5), (3, 6)]
 
 
 @pytest.mark.parametrize(("given_back", "wait_s", "purged"), [(50, 2.5, 50), (1000, 1.8, 999), (1000, 2.5, 500)])
@@ -239,8 +239,8 @@ def test_memory_is_bounded_and_what_was_let_go_is_found_again() -> None:
     queue = Queue("orders-1", Q, Account())
     queue.to_compare = False
 
-    for number in range(agent.AT_MOST + 1):
-        queue.hear(f"ID:{number}")
+    for number in range(agent.MAX_IDS + 1):
+        queue.add_announced(f"ID:{number}")
 
     assert (len(queue.announced), queue.to_compare) == (0, True)
 
@@ -289,24 +289,24 @@ class Many:
             "first", True, dict.fromkeys(self.names, consumed), dict.fromkeys(self.names, Count(0, 2)),
         )  # fmt: skip
 
-    def counts(self) -> StandbyReading:
+    def read_counts(self) -> StandbyReading:
         return StandbyReading(dict.fromkeys(self.names, Count(2, 2)), {})
 
-    def listed(self, queue: str, before: Count | None, *, grows: bool = False) -> Listed:
+    def list_queue(self, queue: str, before: Count | None, *, grows: bool = False) -> Listing:
         """A listing takes its time."""
         self.listings += 1
         self.clock.passed_s += 0.01
         ids = frozenset({f"{queue}:1", f"{queue}:2"} if before is not None else {f"{queue}:2"})
-        return Listed(ids, CompleteListing(queue, ids, len(ids), len(ids)))
+        return Listing(ids, CompleteListing(queue, ids, len(ids), len(ids)))
 
-    def unshipped(self, queue: str, before: Count | None) -> Listed:
-        return Listed(frozenset(), CompleteListing(queue, frozenset(), 0, 0))
+    def unshipped(self, queue: str, before: Count | None) -> Listing:
+        return Listing(frozenset(), CompleteListing(queue, frozenset(), 0, 0))
 
-    def listen(self, queues: Sequence[str]) -> Sequence[str]:
+    def subscribe(self, queues: Sequence[str]) -> Sequence[str]:
         fresh, self.followed = not self.followed, True
         return queues if fresh else []
 
-    def heard(self, within_s: float) -> Sequence[tuple[str, str]]:
+    def receive(self, within_s: float) -> Sequence[tuple[str, str]]:
         self.clock.passed_s += within_s
         return []
 
@@ -317,7 +317,7 @@ class Many:
         self.removed += len(consumed.ids)
         return len(consumed.ids)
 
-    def deaf(self) -> None: ...
+    def unsubscribe(self) -> None: ...
 
     def close(self) -> None: ...
 
@@ -334,7 +334,7 @@ def test_many_queues_are_compared_in_small_portions_and_each_once(queues: int) -
         longest = max(longest, many.clock.passed_s - at)
 
     assert many.listings == 2 * queues
-    assert many.looks <= 2 * agent.SURE + 2 * queues * 0.01 / 0.3 * 2
+    assert many.looks <= 2 * agent.FRESH_READINGS + 2 * queues * 0.01 / 0.3 * 2
     assert longest < 1.0
 
 
@@ -400,22 +400,22 @@ def test_what_clients_do_is_told_from_what_others_do(before: Counters, after: Co
 def test_a_figure_that_was_one_too_low_is_no_alarm() -> None:
     account = Account()
     for in_delivery in (10, 9, 10, 9):  # read a moment too late
-        account.take_in(Counters(90, in_delivery, 100, 0))
+        account.add_reading(Counters(90, in_delivery, 100, 0))
     assert account.vanished(Counters(90, 10, 100, 0)) == 0
 
 
 def test_what_a_client_gave_back_hides_a_purge_for_a_few_looks_only() -> None:
     account = Account()
-    account.take_in(Counters(0, 1000, 1000, 0))
-    for _ in range(agent.FEW):
-        account.take_in(Counters(0, 0, 1000, 0))  # it has gone
+    account.add_reading(Counters(0, 1000, 1000, 0))
+    for _ in range(agent.RECENT_READINGS):
+        account.add_reading(Counters(0, 0, 1000, 0))  # it has gone
     assert account.vanished(Counters(3, 0, 1000, 0)) == 3
 
 
 def test_what_a_browse_was_shown_hides_no_purge() -> None:
     account = Account()
-    account.take_in(Counters(0, 0, 0, 0))
-    account.gave_back(300)
+    account.add_reading(Counters(0, 0, 0, 0))
+    account.add_browse(300)
     assert account.vanished(Counters(5, 0, 300, 0)) == 5
 
 
@@ -434,55 +434,55 @@ def test_clients_alone_never_raise_an_alarm(steps: list[tuple[str, int]]) -> Non
             held -= min(count, held)
         counters = Counters(dequeued, held, dispatched, 0)
         assert account.vanished(counters) == 0
-        account.take_in(counters)
+        account.add_reading(counters)
 
 
 def ids(count: int, first: int = 0) -> frozenset[str]:
     return frozenset(f"ID:{number}" for number in range(first, first + count))
 
 
-def waits(waiting: Waiting, count: int, first: int = 0) -> None:
+def waits(waiting: PendingDeletions, count: int, first: int = 0) -> None:
     waiting.add(ids(count, first), decided(ids(count, first), "a test's"))
 
 
 def test_no_batch_is_larger_than_a_call_may_be() -> None:
-    waiting = Waiting()
+    waiting = PendingDeletions()
     waits(waiting, 2 * LARGEST + 1)
     sizes = []
     while (batch := waiting.due(0.0)) is not None:
         sizes.append(len(batch.ids))
-        waiting.answered(batch, len(batch.ids), 0.0)
+        waiting.note_removed(batch, len(batch.ids), 0.0)
     assert sizes == [LARGEST, LARGEST, 1]
 
 
 def test_what_never_arrives_asks_for_a_comparison_and_is_then_counted() -> None:
-    waiting, now = Waiting(), 0.0
+    waiting, now = PendingDeletions(), 0.0
     waits(waiting, 5)
-    while not waiting.overdue:
+    while not waiting.is_overdue:
         now += 10.0
         batch = waiting.due(now)
         assert batch is not None
-        assert batch.tries < agent.OVERDUE
-        waiting.answered(batch, 0, now)
+        assert batch.tries < agent.MAX_TRIES
+        waiting.note_removed(batch, 0, now)
 
-    waiting.nowhere(ids(3, 2))  # the others are on their way
+    waiting.drop_absent(ids(3, 2))  # the others are on their way
 
-    assert (waiting.absent, len(waiting), waiting.overdue) == (3, 2, False)
+    assert (waiting.absent, len(waiting), waiting.is_overdue) == (3, 2, False)
 
 
 def test_a_call_that_failed_leaves_its_batch_the_next_one() -> None:
-    waiting = Waiting()
+    waiting = PendingDeletions()
     waits(waiting, LARGEST + 3)
     assert waiting.due(0.0) is waiting.due(0.0) is not None
 
 
 @given(st.lists(st.tuples(st.integers(1, 1200), st.integers(0, 600)), max_size=20))
 def test_every_id_is_deleted_or_waits(steps: list[tuple[int, int]]) -> None:
-    waiting, added, now = Waiting(), 0, 0.0
+    waiting, added, now = PendingDeletions(), 0, 0.0
     for fresh, removed in steps:
         waits(waiting, fresh, added)
         added += fresh
         now += 5.0
         if (batch := waiting.due(now)) is not None:
-            waiting.answered(batch, removed, now)
+            waiting.note_removed(batch, removed, now)
     assert waiting.deleted + len(waiting) == added
