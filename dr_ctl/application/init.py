@@ -7,7 +7,7 @@ written.
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -28,6 +28,7 @@ from dr_ctl.core.model import ExitCode, Json, brief, by_key
 from dr_ctl.core.tls import TlsFiles
 from dr_ctl.engine.runs import write_text
 from dr_ctl.jolokia.client import READ_S, Account
+from dr_ctl.jolokia.http import PolicyRefused
 from dr_ctl.settings.loader import TOPOLOGIES
 from dr_ctl.topologies import registry
 from dr_ctl.topologies.proposing import BrokerAddress, Key, Proposal, proposed, stomp
@@ -174,11 +175,22 @@ def _place(site: str, url: str, wanted: Wanted, password: str) -> BrokerAddress:
     tls = TlsFiles(str(wanted.ca) if wanted.ca else None)
     account = Account(url, wanted.username, password, origin, tls, source)
     try:
-        return BrokerAddress(site, url, parts.hostname, registry.probed(account, timeout_s=READ_S))
+        return _probed(site, account, parts.hostname)
+    except PolicyRefused as refused:
+        # `artemis create` allows the origin localhost alone, whatever the address.
+        local = replace(account, origin=f"{parts.scheme}://localhost")
+        with suppress(PolicyRefused):
+            return replace(_probed(site, local, parts.hostname), origin=local.origin)
+        raise BrokerError(str(refused), remedy=f"Allow {origin} as an origin in its jolokia-access.xml.") from refused
+
+
+def _probed(site: str, account: Account, host: str) -> BrokerAddress:
+    try:
+        return BrokerAddress(site, account.url, host, registry.probed(account, timeout_s=READ_S))
     except Unreachable as error:
         if not error.refused:
             raise
-        return BrokerAddress(site, url, parts.hostname, None)
+        return BrokerAddress(site, account.url, host, None)
 
 
 def _grouped(places: Sequence[BrokerAddress]) -> list[BrokerAddress]:
@@ -212,7 +224,9 @@ def _document(wanted: Wanted, pairs: Sequence[tuple[BrokerAddress, BrokerAddress
     proposal = pairs[0][2]
     installation = [Key("topology", proposal.topology, proposal.why), *proposal.installation]
     ca = str(wanted.ca) if wanted.ca is not None else None
-    return rendered("settings.yaml", {"name": wanted.name, "installation": installation, "sites": sites, "ca": ca})
+    origins = {place.site: place.origin for pair in pairs for place in pair[:2] if place.origin is not None}
+    context = {"name": wanted.name, "installation": installation, "sites": sites, "ca": ca, "origins": origins}
+    return rendered("settings.yaml", context)
 
 
 def rendered(template: str, values: Mapping[str, Any]) -> str:

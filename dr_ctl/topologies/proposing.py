@@ -64,13 +64,15 @@ class Probed:
 @dataclass(frozen=True, slots=True)
 class BrokerAddress:
     """One management address, and the broker there: None where it refuses connections. `host` is how clients would
-    reach it, as far as that address tells. `nodes` are the places of the broker's other nodes."""
+    reach it, as far as that address tells. `nodes` are the places of the broker's other nodes; `origin` is what the
+    console lets in, if not that host."""
 
     site: str
     url: str
     host: str
     probed: Probed | None
     nodes: tuple[BrokerAddress, ...] = ()
+    origin: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

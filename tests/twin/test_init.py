@@ -20,6 +20,7 @@ from dr_ctl.settings.loader import TOPOLOGIES, load
 from dr_ctl_lab.lab.kinds import KINDS
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.twin.jolokia import Management, failed
 from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, FANOUT, MIRROR, SHARED_STORE
 from dr_ctl_lab.twin.nodes import Layout
 from tests.broker.driving import Ended
@@ -108,6 +109,24 @@ def test_what_brokers_say_is_written_down(stage: PlayedTwin, begun: Begun) -> No
     judged(stage, *begun(stage))
 
     assert stage.changes() == []
+
+
+@pytest.mark.parametrize("allowed", ["http://localhost", "http://console"])
+@pytest.mark.parametrize("stage", [MIRROR], indirect=True)
+def test_an_origin_that_the_console_allows_is_written(
+    stage: PlayedTwin, begun: Begun, monkeypatch: pytest.MonkeyPatch, allowed: str
+) -> None:
+    """`artemis create` allows localhost alone in jolokia-access.xml."""
+    refusal = failed("java.lang.Exception", "Origin is not allowed to call this agent", 403)
+    monkeypatch.setattr(Management, "why_not_let_in", lambda *given: None if given[-1] == allowed else refusal)
+
+    ended, out = begun(stage)
+
+    if "localhost" in allowed:
+        assert (ended.code, {site.origin for site in load(out).settings.sites.values()}) == (0, {allowed})
+        assert ended.document["data"]["validate"]["exit_code"] == 0
+    else:
+        assert (ended.code, ended.document["findings"][0]["remedy"][:24]) == (22, "Allow http://127.0.0.1 a")
 
 
 @pytest.mark.parametrize("stage", [MIRROR], indirect=True)
