@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import accumulate
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -159,10 +160,11 @@ def serving(periods: Sequence[RolePeriod]) -> list[RolePeriod]:
     return [period for period in periods if period.role == Role.SERVING.value]
 
 
-def loss(periods: Sequence[RolePeriod], lost: str, let_in: datetime) -> OutageBounds:
-    """Bound the outage of a lost site until clients were let in elsewhere, or there again: at least from the first
-    reading that saw the site serve no more, at most from the last that saw it serve."""
-    before = [period for period in periods if period.site == lost and period.first <= let_in]
+def loss(periods: Sequence[RolePeriod], lost: str, begun: datetime, let_in: datetime) -> OutageBounds:
+    """Bound the outage of a lost site until a run that had `begun` let clients in elsewhere, or there again: at least
+    from the first reading that saw the site serve no more, at most from the last that saw it serve. A monitor may see
+    the site serve again before the run has noted `let_in`."""
+    before = [period for period in periods if period.site == lost and period.first <= begun]
     last = next((period for period in reversed(before) if period.role == Role.SERVING.value), None)
     if last is None:
         return OutageBounds(None, None)
@@ -195,7 +197,7 @@ def _by_runs(records: Sequence[Record], periods: Sequence[RolePeriod]) -> list[S
         serving, known, left = _served(run, opened)
         out = run.out if opened is not None else None
         if opened is not None and out is None and run.operation in (FAILOVER, UNFENCE) and run.source:
-            out = loss(periods, run.source, last.at)
+            out = loss(periods, run.source, (run.operation == UNFENCE and run.began) or last.at, last.at)
         turns.append(ServiceChange(last.at, serving, f"{text}{left}", out, run, known=known))
     return turns
 
@@ -224,11 +226,15 @@ def _by_no_run(records: Sequence[Record], periods: Sequence[RolePeriod]) -> Iter
         return now if now.last >= was.last else was
 
     for was, now in zip((None, *accumulate(served, later)), served, strict=False):
-        begin = (now.first if was is None else was.last) - _CLOCKS
-        if any(listener.site == now.site and begin <= listener.at <= now.first + _CLOCKS for listener in opened):
-            continue
         if was is None:
-            yield ServiceChange(now.first, now.site, "seen serving at the first sample")
+            events = [event for run in records for event in (run.fenced, run.let_in) if event is not None]
+            before = [event for event in events if event.at <= now.first + _CLOCKS]
+            newest = max(before, key=attrgetter("at"), default=None)
+            if newest not in opened or newest.site != now.site:
+                yield ServiceChange(now.first, now.site, "seen serving at the first sample")
+            continue
+        begin, end = was.last - _CLOCKS, now.first + _CLOCKS
+        if any(listener.site == now.site and begin <= listener.at <= end for listener in opened):
             continue
         serves = now.site
         out: OutageBounds | None = OutageBounds(None, _seconds(was.last, now.first))

@@ -332,6 +332,23 @@ def test_a_failover_was_out_since_the_site_was_seen_down(dr_ctl: Shell, lost: st
         assert "11 s to 13 s" in dr_ctl("history").out
 
 
+def test_a_look_at_a_site_that_an_unfence_has_just_opened_ends_no_outage(dr_ctl: Shell) -> None:
+    dr_ctl.settings()
+    run, steps = Scribe(dr_ctl.run()), (PlannedStep(1, "unfence", "london", "clients in"),)
+    run.begin(replace(scribe.plan(spec=Spec("unfence", "london"), steps=steps), source="london"))
+    run.start("unfence").sent("unfence", call("open acceptor clients at london"), took=4.0).stop("unfence")
+    run.end(0, "ok", "london serves", pairs=[{"name": "orders-1", "serving": "london"}], command="unfence")
+    looks(dr_ctl, "london", ("serving", -60, -8), ("down", -6, 0), ("serving", 2, 60))
+
+    turn = told(dr_ctl)[-1]
+
+    assert (turn["run"], turn["at"], turn["out_s"]) == (
+        NAME,
+        "2026-11-21T02:00:04.000Z",
+        {"at_least": 10.0, "at_most": 12.0},
+    )
+
+
 def test_a_pause_of_the_looks_is_no_outage_and_a_file_that_is_torn_is_named(dr_ctl: Shell) -> None:
     dr_ctl.settings()
     looks(dr_ctl, "london", ("serving", -60, 0), ("unknown", 2, 9), ("serving", 900, 930))

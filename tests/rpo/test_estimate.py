@@ -21,8 +21,9 @@ from dr_ctl.application import estimates
 from dr_ctl.cli.rpo import estimate_table
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import EnvironmentFault, Stopped, UsageError
+from dr_ctl.core.model import Finding
 from dr_ctl.rpo.core.quantities import Quantity
-from dr_ctl.rpo.estimate.estimate import estimate
+from dr_ctl.rpo.estimate.estimate import LoadedHistory, estimate
 from dr_ctl.rpo.estimate.request import Request, command
 from dr_ctl.rpo.estimate.result import (
     Estimate,
@@ -521,6 +522,17 @@ def test_what_is_known(
     write(rows, tmp_path)
 
     assert said(estimated(tmp_path, now_s=now_s, **more)) == expected
+
+
+def test_a_reading_that_came_while_spark_started_is_not_from_the_future(tmp_path: Path) -> None:
+    write(history(), tmp_path)
+    clock = FixedClock(at(60))
+
+    def made_slowly(request: Request, now_us: int) -> LoadedHistory | Finding:
+        clock.moment = at(120)
+        return by_hand.made(request, now_us)
+
+    assert estimate(Request(history=tmp_path), made_slowly).findings == ()
 
 
 END_S, STALL_S = 7200, (3000, 3600)

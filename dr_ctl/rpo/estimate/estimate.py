@@ -173,11 +173,11 @@ def _answer(request: Request, loaded: LoadedHistory, now_us: int, charted: bool)
         tuple(advice(scopes, facts, queues, objectives)),
         _outage(facts),
     )
-    findings = (*_of_readings(loaded, stale_s, now_us), *_of_figures(total, estimated, facts, objectives))
+    findings = (*_of_readings(loaded, stale_s), *_of_figures(total, estimated, facts, objectives))
     return EstimateAnswer(estimated, (*loaded.findings, *findings), total.curves)
 
 
-def _of_readings(loaded: LoadedHistory, stale_s: float, now_us: int) -> Iterator[Finding]:
+def _of_readings(loaded: LoadedHistory, stale_s: float) -> Iterator[Finding]:
     facts, newest_us = loaded.facts, loaded.facts.span_us[1]
     if loaded.serving not in (None, loaded.site):  # things in its outflow came from the other, since that serves
         yield found("DR-RPO-023", serving=loaded.serving, site=loaded.site)
@@ -189,7 +189,7 @@ def _of_readings(loaded: LoadedHistory, stale_s: float, now_us: int) -> Iterator
         behind_s = (newest_us - last_us) / 1e6
         if behind_s > limit_s:
             yield found("DR-RPO-006", pair=pair, behind=f"{behind_s:.0f}", at=stamp(moment(last_us)))
-    ahead_s = (newest_us - now_us) / 1e6
+    ahead_s = (newest_us - micros(system().now())) / 1e6  # the monitor went on while Spark started and read
     if loaded.ahead is not None:
         yield found("DR-RPO-020.left_out", files=loaded.ahead[0], last=stamp(moment(loaded.ahead[1])))
     elif ahead_s > MIN_STALE_S:
