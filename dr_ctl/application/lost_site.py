@@ -14,7 +14,7 @@ from dr_ctl.core.machine import without
 from dr_ctl.core.model import ExitCode, Finding, Role, Severity, brief
 from dr_ctl.core.system import stamp, system
 from dr_ctl.engine.debts import DebtKind
-from dr_ctl.engine.journal import fenced_at, read_entries, replay
+from dr_ctl.engine.journal import fenced_at, letting_in, read_entries, replay
 from dr_ctl.engine.operations import ACTIVATE, FAILOVER, UNFENCE
 from dr_ctl.engine.plan import AlreadyThere, Decision, Plan, Refusal, Spec, plan_of
 from dr_ctl.engine.ports import NO_SIGNS
@@ -228,7 +228,7 @@ def _moved_by(runs: Runs) -> tuple[datetime | None, str, str]:
         except (DrCtlError, OSError):
             break
         unknown = None, "", ""
-        if (last := next((entry for entry in reversed(entries) if entry.lets_in), None)) is not None:
+        if (last := next(reversed([*letting_in(entries)]), None)) is not None:
             sites = {step.step.id: step.step.site for step in past.steps}
             whole = past.plan.spec.units is None
             return (last.let_in_at, sites.get(last.step or "", ""), "") if whole else unknown

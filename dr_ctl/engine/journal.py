@@ -35,20 +35,20 @@ import hashlib
 import json
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from enum import Enum
 from pathlib import Path
 from typing import ClassVar, Final
 
-from dr_ctl.core.document import document, moment, read
+from dr_ctl.core.document import document, mapping, moment, read
 from dr_ctl.core.errors import NO_ROOM, DrCtlError, EnvironmentFault
 from dr_ctl.core.model import Json
 from dr_ctl.core.system import stamp, system
 from dr_ctl.engine.disk import RESERVE, CannotWrite, Reserve, sync_folder
 from dr_ctl.engine.operations import ACTIVATE, FENCE, UNFENCE
-from dr_ctl.engine.plan import Call, Plan, PlannedStep
+from dr_ctl.engine.plan import Call, Goal, Plan, PlannedStep
 
 GENESIS: Final = "0" * 64
 # A lone surrogate in a broker's answer cannot be encoded: its escape is written instead.
@@ -87,13 +87,9 @@ class Entry:
 
     @property
     def fences(self) -> bool:
-        """Say whether the line is the intent of a call that may keep clients out."""
-        return self.kind == "intent" and self.verb == FENCE
-
-    @property
-    def lets_in(self) -> bool:
-        """Say whether the line is the end of a step that let clients in."""
-        return self.kind == "step" and (self.verb, self.outcome) in _LETS_IN
+        """Say whether the line is the intent of a call that may keep clients out. The fence of a lost site that cannot
+        be reached only writes down that it is owed."""
+        return self.kind == "intent" and self.verb == FENCE and mapping(self.call).get("goal") not in _WRITTEN
 
     @property
     def let_in_at(self) -> datetime | None:
@@ -297,7 +293,16 @@ def outage_s(entries: Sequence[Entry]) -> float | None:
 
 def let_in_at(entries: Sequence[Entry]) -> datetime | None:
     """Return the time at which clients were first let in, at the target or again at the source, or None."""
-    return next((entry.let_in_at for entry in entries if entry.lets_in), None)
+    return next((entry.let_in_at for entry in letting_in(entries)), None)
+
+
+def letting_in(entries: Iterable[Entry]) -> Iterator[Entry]:
+    """Yield the ends of steps that let clients in. The undo of a fence that kept nobody out lets nobody in."""
+    fenced = False
+    for entry in entries:
+        fenced = fenced or entry.fences
+        if entry.kind == "step" and (entry.verb, entry.outcome) in _LETS_IN and (fenced or entry.verb != FENCE):
+            yield entry
 
 
 def fenced_at(entries: Sequence[Entry]) -> datetime | None:
@@ -309,6 +314,7 @@ OUT_AGAIN_S: Final = "out_again_s"
 """The evidence key for the longest time that a takeover kept clients out of a serving site."""
 LET_IN_AT: Final = "let_in_at"
 """The evidence key for the moment clients got in: the activation ends later, with the held messages."""
+_WRITTEN: Final = (Goal.CREATE.value, Goal.DELETE.value)
 # These ends of steps let clients in, at the target or again at the source.
 _LETS_IN: Final = {
     (ACTIVATE, StepEvent.SUCCEEDED.value),

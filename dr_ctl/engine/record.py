@@ -20,7 +20,7 @@ from typing import Any, Final
 from dr_ctl.core.document import HIDDEN, derived, items, key, mapping, number, of_file, optional, text
 from dr_ctl.core.model import ExitCode
 from dr_ctl.core.notation import duration
-from dr_ctl.engine.journal import GENESIS, Entry, chain
+from dr_ctl.engine.journal import GENESIS, Entry, chain, letting_in
 from dr_ctl.engine.runs import RunFiles
 
 OPEN: Final = "open"
@@ -150,8 +150,7 @@ class Material:
         return {step_id(step): step for plan in self.plans for step in map(mapping, items(plan.get("steps")))}
 
     def listener(self, entry: Entry) -> Listener | None:
-        at = entry.let_in_at if entry.lets_in else entry.at
-        site = text(self.steps.get(entry.step or "", {}).get("site"))
+        site, at = text(self.steps.get(entry.step or "", {}).get("site")), entry.let_in_at
         return None if at is None else Listener(site, at)
 
 
@@ -212,7 +211,7 @@ def record(files: RunFiles) -> Record:
     entries = _readable(files.journal)
     outcome, summary, result = how_ended(files)
     run = Material(files.name, entries, _plans(files, entries), result)
-    let_in = next((run.listener(entry) for entry in reversed(entries) if entry.lets_in), None)
+    let_in = next((run.listener(entry) for entry in reversed([*letting_in(entries)])), None)
     fenced = next((run.listener(entry) for entry in entries if entry.fences), None)
     epochs = [number(mapping(author.get("lock")).get("epoch")) for author in run.authors]
     epochs += [number(entry.evidence.get("epoch")) for entry in entries if entry.kind == "lock"]

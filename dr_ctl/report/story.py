@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from dr_ctl.core.document import items, mapping, moment, number, text
 from dr_ctl.engine.context import STOPPED
-from dr_ctl.engine.journal import Entry, StepEvent
+from dr_ctl.engine.journal import Entry, StepEvent, letting_in
 from dr_ctl.engine.operations import NO_RETURN
 from dr_ctl.engine.record import Material, step_id
 
@@ -132,6 +132,7 @@ def story_of(material: Material) -> Story:
     parts, back, planned = list[Part](), list[int](), material.steps
     steps, calls = dict[str, StepRecord](), dict[int, CallMade]()
     now: datetime | None = None
+    let_in = {entry.seq for entry in letting_in(material.entries)}
     has_ended = False  # the last entry was one after which an undo follows by itself
     for entry in material.entries:
         last, now = now, moment(entry.time) or now or datetime.fromtimestamp(0, UTC)
@@ -152,7 +153,7 @@ def story_of(material: Material) -> Story:
                 step = steps[id_] = _begun(id_, entry, planned.get(id_, {}), now)
                 part.steps.append(step)
             case "step" if step is not None and entry.outcome in _ENDS:
-                _end(step, entry, now)
+                _end(step, entry, now, let_in=entry.seq in let_in)
             case "intent":
                 made = calls[entry.seq] = CallMade(entry.seq, now, mapping(entry.call))
                 if step is not None:
@@ -180,11 +181,11 @@ def _begun(id_: str, entry: Entry, planned: Mapping[str, Any], now: datetime) ->
     return StepRecord(id_, verb, text(planned.get("site")), summary, undo, now, event=event)
 
 
-def _end(step: StepRecord, entry: Entry, now: datetime) -> None:
+def _end(step: StepRecord, entry: Entry, now: datetime, *, let_in: bool) -> None:
     step.event = entry.outcome or ""
     step.ended, step.mark, step.evidence = now, _ENDS[step.event], entry.evidence
     step.text = text(entry.evidence.get("text"))
-    step.let_in_at = (entry.let_in_at or now) if entry.lets_in else None
+    step.let_in_at = (entry.let_in_at or now) if let_in else None
     if step.mark is Mark.REFUSED and step.text == STOPPED:
         step.mark = Mark.INTERRUPTED
     # The step's own measure is by a clock that only grows; the entries' times are for people.
