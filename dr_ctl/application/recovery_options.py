@@ -105,6 +105,8 @@ class OpenRun:
     def _onward(self, past: RunState, snapshot: Snapshot, links: Sequence[LinkSnapshot]) -> str:
         if past.plan.spec.target in sites_serving(as_resumed(snapshot, past.plan.spec, past)):
             return "what is left of it is done, nobody is cut off"
+        if not {"drain", "reinstate"} & {step.verb for step in past.plan.steps}:
+            return "a few seconds, nothing is drained"
         away = [f"{link.site}/{link.pair}" for link in links if link.attached is False]
         if away:
             return f"the link of {', '.join(away)} is not attached, so it cannot drain now"

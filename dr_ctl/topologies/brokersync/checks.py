@@ -8,7 +8,7 @@ from typing import Final
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, RefusalScope, Role, brief
-from dr_ctl.engine.operations import SWAPOVER
+from dr_ctl.engine.operations import FAILBACK, SWAPOVER
 from dr_ctl.engine.ports import Move
 from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.brokersync.view import BrokerView, SyncSnapshot
@@ -97,7 +97,7 @@ def of_both(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> I
     rules, snapshot, move = case.rules, case.snapshot, case.move
     yield from of_pair(source, target)
     yield from _of_copies(source, target)
-    if source.role is Role.SERVING and move.spec.operation == SWAPOVER:
+    if source.role is Role.SERVING and move.spec.operation in (SWAPOVER, FAILBACK):
         yield from _of_unproven(case, source, target)
         deep = find_too_deep(rules, source, target, move)
         for counted in both_counts(source, target, rules.queues):

@@ -307,7 +307,7 @@ def _remove_at_pair(
             raise StepFailed(failed)
         if unproven and unproven != accepted.get(queue):
             finding = checks.of_unproven_copies(difference.counted, unproven, difference.why, source, target)
-            raise StepFailed(Failed(f"{queue}: {difference.why}", findings=(finding,)))
+            raise StepFailed(Failed(finding.text, findings=(finding,)))
         if unproven:
             findings.append(found("DR-SYNC-005.left", queue=queue, site=target.site, count=unproven))
     if any(difference.consumed for difference in differences) and ends[0].read().start != source.start:

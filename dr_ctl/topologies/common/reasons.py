@@ -199,7 +199,8 @@ def _unproven(snapshot: Snapshot[Broker], move: Move) -> Iterator[Finding]:
         receipt = receipts.held_at(peer)
         if receipt is not None:
             for text in receipts.changes_since(receipt, (local, peer), move.spec):
-                yield found("DR-RECEIPT-001", why=text, source=move.source, target=move.target)
+                key = "DR-RECEIPT-001.begun" if move.activation_sent else "DR-RECEIPT-001"
+                yield found(key, why=text, source=move.source, target=move.target)
             continue
         ships = [view for view in (local, peer) if view is local or not view.link.missing]
         left = [text for view in ships for text in view.link.left_to_ship()]
