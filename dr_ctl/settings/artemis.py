@@ -83,7 +83,8 @@ class ContinuityBroker(AmqpLinked):
     id_cache_size: int = Field(
         default=ID_CACHE_SIZE,
         gt=0,
-        description="what the broker's `id-cache-size` says, which no broker tells; a deeper queue is a finding",
+        description="what the broker's `id-cache-size` says, where its management shows none; a deeper queue is a "
+        "finding",
     )
 
 

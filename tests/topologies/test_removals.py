@@ -300,8 +300,9 @@ FAMILIES = dict.fromkeys(("brokersync", "fanout", "sharedstore"), ("classic", "b
 )
 # A name that is taken is looked at where something is written, and what was done at a lost site when it returns.
 NOT_A_CHECK = {"DR-LOCK-005", "DR-RETURN-005", "DR-RETURN-010"}
-# Mirrors and bridges alone drive locks and fence by roles, and Artemis alone keeps what MQTT left.
-LOCKS_AND_ROLES, MQTT = {"DR-DOOR-008", "DR-FENCE-005", "DR-FENCE-006"}, {"DR-MQTT-001"}
+# Mirrors and bridges alone boot closed, drive locks and fence by roles, and Artemis alone keeps what MQTT left.
+LOCKS_AND_ROLES = {"DR-DOOR-007", "DR-DOOR-008", "DR-FENCE-005", "DR-FENCE-006"}
+MQTT = {"DR-MQTT-001"}
 
 
 @pytest.mark.parametrize("folder", ["mirror", "continuity", "bridges", "brokersync", "fanout", "sharedstore"])

@@ -22,6 +22,22 @@ def renamed(listener: str) -> Change:
     return lambda broker: setattr(broker.acceptors[listener], "name", "other")
 
 
+def forgets(broker: Any) -> None:
+    broker.persists_ids = False
+
+
+def boots_open(listener: str) -> Change:
+    return lambda broker: setattr(broker.acceptors[listener], "opens_at_boot", True)
+
+
+def bridge(**config: Any) -> Change:
+    def change(broker: Any) -> None:
+        of_orders = broker.bridges["bridge.mirror.london.orders.in"]
+        of_orders.config = {**of_orders.config, **{key.replace("_", "-"): value for key, value in config.items()}}
+
+    return change
+
+
 def divert(name: str, key: str) -> Change:
     def change(broker: Any) -> None:
         config = broker.diverts[name].config
@@ -41,6 +57,11 @@ def transformer(broker: Any) -> None:
 # jolokia-access.xml in test_brokersync.py. Nothing tells of a bridge's retry-interval, reconnect-attempts and
 # use-duplicate-detection, and by its name of Classic's listener for the link or the agent, though brokers show those.
 ABSENT: Final[dict[tuple[str, str], tuple[Change, str, str]]] = {
+    (BRIDGES, "autoStart"): (boots_open("clients"), "DR-DOOR-007", "autoStart=false"),
+    (BRIDGES, "reconnect-attempts"): (bridge(reconnect_attempts=3), "DR-BRIDGE-021", "<reconnect-attempts>-1<"),
+    (BRIDGES, "detection"): (bridge(use_duplicate_detection=False), "DR-BRIDGE-021", "<use-duplicate-detection>true<"),
+    (BRIDGES, "max-retry"): (bridge(retry_interval=30_000, max_retry_interval=60_000), "DR-BRIDGE-021", "max-retry"),
+    (BRIDGES, "persist-id-cache"): (forgets, "DR-BRIDGE-021", "<persist-id-cache>true<"),
     (BRIDGES, "acceptor clients"): (renamed("clients"), "DR-DOOR-001", "`clients:`"),
     (BRIDGES, "acceptor bridge"): (renamed("bridge"), "DR-DOOR-001", "`bridge:`"),
     (BRIDGES, "bridge"): (lambda of: of.bridges.pop("bridge.mirror.london.orders.in"), "DR-BRIDGE-006", "a bridge"),
@@ -56,12 +77,16 @@ ABSENT: Final[dict[tuple[str, str], tuple[Change, str, str]]] = {
     ),
     (BRIDGES, "queue of ids"): (lambda of: of.queues.pop(IDS), "DR-BRIDGE-010", "processor"),
     (BRIDGES, "queue"): (lambda of: of.queues.pop("orders.in"), "DR-BRIDGE-011", "queue orders.in"),
+    (CONTINUITY, "persist-id-cache"): (forgets, "DR-CONT-003", "<persist-id-cache>true<"),
     (CONTINUITY, "acceptor serving"): (renamed("clients"), "DR-DOOR-001", "`clients:`"),
     (CONTINUITY, "acceptor continuity-external"): (renamed("mirror"), "DR-DOOR-001", "`mirror:`"),
     (BROKERSYNC, "connector stomp"): (renamed("stomp"), "DR-DOOR-001", "`clients:`"),
+    (BROKERSYNC, "connector bridge"): (lambda of: of.acceptors.pop("openwire"), "DR-DOOR-003", "`bridge:`"),
+    (BROKERSYNC, "connector sync"): (renamed("sync"), "DR-DOOR-001", "`sync:`"),
     (BROKERSYNC, "networkConnector"): (lambda of: of.network.stop(), "DR-LINK-004", "link restart paris"),
     (FANOUT, "connector stomp"): (renamed("stomp"), "DR-DOOR-001", "`clients:`"),
     (FANOUT, "connector producers"): (renamed("producers"), "DR-FAN-001", "`producers:`"),
+    (FANOUT, "connector dr-ctl"): (renamed("sync"), "DR-DOOR-001", "`sync:`"),
     (SHARED_STORE, "connector stomp"): (renamed("stomp"), "DR-DOOR-001", "`clients:`"),
 }
 

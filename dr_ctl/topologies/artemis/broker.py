@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from types import MappingProxyType
-from typing import ClassVar, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, brief
@@ -27,6 +27,7 @@ from dr_ctl.topologies.common.calls import (
     items,
     request,
 )
+from dr_ctl.topologies.common.checks import Named
 from dr_ctl.topologies.common.view import Acceptor, Broker, Connection, Consumer, Fence, Grants, PeerState, Queue
 from dr_ctl.topologies.topology import Node
 
@@ -315,22 +316,39 @@ class Coordinator:
 
 def of_link_users(view: ArtemisBroker, kept_out: Sequence[str], link: str) -> Iterator[Finding]:
     """Report users of the peer's link that a fence of the roles `kept_out` keeps out too, or that this is unknown."""
-    roles, ports = ", ".join(kept_out), {listener.port for listener in view.link.listeners} - {None}
+    roles = ", ".join(kept_out)
     if view.users is None:
         yield found("DR-FENCE-005", broker=view, link=link, roles=roles)
-        return
-    several = [connection.user.split(",") for connection in view.connections if connection.port in ports]
-    users = {user.strip() for named in several for user in named}
-    if same := sorted(user for user in users if view.users.get(user, frozenset()) & {*kept_out}):
+    elif same := sorted(user for user in view.link_users if view.users.get(user, frozenset()) & {*kept_out}):
         yield found("DR-FENCE-006", broker=view, users=", ".join(same), link=link, roles=roles)
+
+
+def of_boots(view: ArtemisBroker) -> Iterator[Finding]:
+    """Find listeners of clients that a start opens, or, where another node takes over, that it leaves closed."""
+    opens, stays = (
+        [item.name for item in view.listeners if item.opens_at_boot is is_open] for is_open in (True, False)
+    )
+    has_nodes, lasting = bool(view.nodes or view.unnamed), view.config.lasting is not None
+    if stays and has_nodes:
+        yield found("DR-DOOR-007.stays_closed", broker=view, listeners=", ".join(stays))
+    if opens and not (has_nodes and lasting):
+        key = "DR-DOOR-007.takeover" if has_nodes else "DR-DOOR-007.lasting" if lasting else "DR-DOOR-007"
+        yield found(key, broker=view, boots=", ".join(opens))
+
+
+def _boots(view: ArtemisBroker) -> str:
+    return brief([f"{item.name} boots {'open' if item.opens_at_boot else 'closed'}" for item in view.listeners])
 
 
 def fenced_roles(view: ArtemisBroker) -> str:
     return "no lasting fence is set" if view.config.lasting is None else f"roles {', '.join(view.config.lasting.roles)}"
 
 
-def lock_states(view: ArtemisBroker) -> str:
+def _lock_states(view: ArtemisBroker) -> str:
     return brief([f"{coordinator.name} {coordinator.status}" for coordinator in view.coordinators]) or "none"
+
+
+BY_LISTENERS: Final[Sequence[Named[Any]]] = (Named("DR-DOOR-007", _boots), Named("DR-DOOR-008", _lock_states))
 
 
 def is_since(version: str, least: tuple[int, ...]) -> bool:
@@ -363,6 +381,9 @@ class ArtemisBroker(Broker):
 
     group: Group = field(default=SINGLE_NODE, kw_only=True)
     coordinators: tuple[Coordinator, ...] = field(default=(), kw_only=True)
+    # An address remembers so many message ids, over a restart too, and drops what comes with one of them again.
+    id_cache: int | None = field(default=None, kw_only=True)
+    keeps_ids: bool = field(default=True, kw_only=True)
 
     @property
     def inner_ports(self) -> frozenset[int]:
@@ -418,6 +439,13 @@ class ArtemisBroker(Broker):
             return connection.protocol == CORE and connection.port in inner_ports and joins
 
         return [connection for connection in self.connections if not is_within(connection)]
+
+    @property
+    def link_users(self) -> set[str]:
+        """Return the users that are connected at the listeners of the peer's link."""
+        ports = {listener.port for listener in self.link.listeners} - {None}
+        several = [connection.user.split(",") for connection in self.connections if connection.port in ports]
+        return {user.strip() for named in several for user in named}
 
     @property
     def unnamed(self) -> Sequence[Node]:

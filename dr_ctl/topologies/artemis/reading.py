@@ -105,7 +105,7 @@ class CommonReads:
     ) -> None:
         server, whole = beans.server(broker), known is None
         self._dialect, self._known, self._requests = dialect, known, ArtemisRequests(broker)
-        more = ("Version", "NodeID", *LIMITS, *GROUP) if whole else ()
+        more = ("Version", "NodeID", "IDCacheSize", "PersistIDCache", *LIMITS, *GROUP) if whole else ()
         self._itself = post.ask(Read(server, tuple(dict.fromkeys((*dialect.server, *more)))))
         self._topology = post.ask(Query(server, Listing.TOPOLOGY)) if whole else None
         self._runtime = post.ask(Read(beans.RUNTIME, dialect.runtime))
@@ -164,6 +164,8 @@ class CommonReads:
             "group": group,
             "disk_used": disk_used(server),
             "obstacles": limits_of_server(server, self.now_ms - self._start_ms),
+            "id_cache": server.optional_number("IDCacheSize") if server.has("IDCacheSize") else None,
+            "keeps_ids": not server.has("PersistIDCache") or server.flag("PersistIDCache"),
         }
         if self._documents is not None:
             values |= documents(self._requests, self._documents.beans())

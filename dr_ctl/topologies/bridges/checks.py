@@ -1,7 +1,7 @@
 """The named checks of brokers that diverts and bridges join. They report all obstacles to a move at once."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from shlex import quote
 from typing import Final
@@ -13,8 +13,8 @@ from dr_ctl.core.notation import duration, if_known
 from dr_ctl.engine.operations import FAILBACK
 from dr_ctl.engine.plan import Spec
 from dr_ctl.engine.ports import Move
-from dr_ctl.topologies.artemis.broker import COPY_PREFIX, fenced_roles, lock_states, of_link_users
-from dr_ctl.topologies.bridges.view import COMPARED, ORIGIN, BrokerView, Flow
+from dr_ctl.topologies.artemis.broker import BY_LISTENERS, COPY_PREFIX, fenced_roles, of_boots, of_link_users
+from dr_ctl.topologies.bridges.view import COMPARED, ORIGIN, Bridge, BrokerView, Flow
 from dr_ctl.topologies.common import reasons
 from dr_ctl.topologies.common.checks import Case, Checks, Named, of_listeners, of_pair, of_queues
 from dr_ctl.topologies.common.gate import accepting
@@ -27,6 +27,12 @@ _TOO_DEEP: Final = (
     f"The queue has more than {COMPARED} messages, too many to compare: `--accept-difference {{}}` moves without it."
 )
 _FIXED: Final = frozenset({"DR-DOOR-004", "DR-BRIDGE-004", "DR-LINK-004"})
+_RETRY_S: Final = 20  # as long as a drain waits by default while nothing moves
+_WHEN_ITS_LINK_FAILS: Final[Mapping[str, Callable[[Bridge], bool]]] = {
+    "DR-BRIDGE-021.ends": lambda bridge: bridge.retries >= 0,
+    "DR-BRIDGE-021.rarely": lambda bridge: bridge.retry_s > _RETRY_S,
+    "DR-BRIDGE-021.repeats": lambda bridge: bridge.repeats,
+}
 
 
 def of_return(case: Case[BrokerView]) -> Iterator[Finding]:
@@ -63,6 +69,12 @@ def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterato
         if spec is None or flow is view.ids or spec.includes(flow.unit):
             yield from _of_flow(view, flow)
             yield from _of_buffer(view, flow, spec)
+    for key, is_so in _WHEN_ITS_LINK_FAILS.items():
+        if named := [bridge.name for flow in view.all_flows for bridge in flow.bridges if is_so(bridge)]:
+            yield found(key, broker=view, bridges=brief(named))
+    if not view.keeps_ids:
+        yield found("DR-BRIDGE-021.restart", broker=view)
+    yield from of_boots(view)
     yield from _of_forwarded(view, spec)
     if (lasting := view.config.lasting) is not None:
         yield from of_link_users(view, lasting.roles, "the bridges")
@@ -229,9 +241,11 @@ def _of_refused(view: BrokerView, peer: BrokerView) -> Iterator[Finding]:
         for unit in sorted({flow.unit for flow in view.all_flows} & peer.grants.keys())
     }
     counts = Counter(role for roles in senders.values() for role in roles.difference(clients))
-    usual = {role for role, count in counts.items() if count > len(senders) / 2}
+    # Without a connected bridge, the roles that may send to most addresses are taken for its user's.
+    own = {role for user in peer.link_users for role in (peer.users or {}).get(user, ())}
+    usual = own or {role for role, count in counts.items() if count > len(senders) / 2}
     for unit, roles in senders.items():
-        if missing := sorted(usual - roles):
+        if (missing := sorted(usual - roles)) and not own & roles:
             bridges = [bridge.name for flow in view.all_flows if flow.unit == unit for bridge in flow.bridges]
             who = f"bridge {bridges[0]}" if bridges else f"the bridge of {unit}"
             roles_, role = brief(missing), missing[0]
@@ -272,7 +286,8 @@ BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
     Named("DR-BRIDGE-002", _bridges),
     Named("DR-BRIDGE-003", _ids),
     Named("DR-BRIDGE-004", _bridges),
-    Named("DR-DOOR-008", lock_states),
+    Named("DR-BRIDGE-021", _bridges),
+    *BY_LISTENERS,
     Named("DR-LINK-004", _bridges),
     Named("DR-LINK-005", _buffers),
     Named("DR-BRIDGE-005", lambda view: f"{len(view.business)} queue(s)"),

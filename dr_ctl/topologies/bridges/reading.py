@@ -185,6 +185,7 @@ def _processed_ids(reader: Reader, view: BrokerView, flow: Flow, store: Store, h
 _QUEUE: Final = (*artemis.QUEUE, "FirstMessageAge", "RoutingType")
 _BRIDGE: Final = (
     "Name", "QueueName", "Started", "Connected", "TransformerPropertiesAsJSON", "StaticConnectors", "HA",
+    "ReconnectAttempts", "RetryInterval", "RetryIntervalMultiplier", "MaxRetryInterval", "UseDuplicateDetection",
 )  # fmt: skip
 _DIVERT: Final = ("UniqueName", "Address", "ForwardingAddress", "Filter", "Exclusive", "RoutingType")
 _ADDRESS: Final = ("RolesAsJSON", "UnRoutedMessageCount")
@@ -213,7 +214,12 @@ def _bridge(bean: str, fields: Fields) -> Bridge:
     name, queue, started = fields.text("Name"), fields.text("QueueName"), fields.flag("Started")
     connected = fields.flag("Connected") if fields.has("Connected") else None
     origin, ha = str(properties[ORIGIN]) if ORIGIN in properties else None, fields.has("HA") and fields.flag("HA")
-    return Bridge(name, bean, queue, started, connected, origin, fields.texts("StaticConnectors"), ha)
+    # The interval grows to its maximum where it is multiplied, and is never longer.
+    most_ms, grows = fields.number("MaxRetryInterval"), (fields.optional_share("RetryIntervalMultiplier") or 1) > 1
+    retry_s = (most_ms if grows else min(most_ms, fields.number("RetryInterval"))) / 1000
+    retries, repeats = fields.number("ReconnectAttempts"), not fields.flag("UseDuplicateDetection")
+    connectors = fields.texts("StaticConnectors")
+    return Bridge(name, bean, queue, started, connected, origin, connectors, ha, retries, retry_s, repeats)
 
 
 def _divert(fields: Fields) -> Divert:

@@ -204,8 +204,10 @@ def every_unit(unit: str | None) -> bool:
 @dataclass(frozen=True, slots=True)
 class Bridge:
     """A bridge writes `origin` into each message as its site. `connected` is None if the broker's version does not
-    report it. Each of `connectors` leads to a node of its peer; with `ha` it finds further nodes by the cluster. A
-    bridge's own counters are not read, because they stay wrong after a failed link."""
+    report it. Each of `connectors` leads to a node of its peer; with `ha` it finds further nodes by the cluster. After
+    a failed link it tries `retries` times to connect, -1 for ever, and waits up to `retry_s` in between; if it
+    `repeats`, the peer keeps what is shipped again as second copies. A bridge's own counters are not read, because they
+    stay wrong after a failed link."""
 
     name: str
     bean: str
@@ -215,6 +217,9 @@ class Bridge:
     origin: str | None
     connectors: tuple[str, ...] = ()
     ha: bool = False
+    retries: int = -1
+    retry_s: float = 2.0
+    repeats: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ def find_unproven(
 
 
 def listing_time_s(view: BrokerView, depth: int) -> float:
-    return depth * (BY_STOMP_S if depth > STOMP_ABOVE and view.own.agent is not None else BY_CONSOLE_S)
+    return depth * (BY_STOMP_S if depth > STOMP_ABOVE and view.config.agent is not None else BY_CONSOLE_S)
 
 
 def find_too_deep(rules: Rules, source: BrokerView, target: BrokerView, move: Move) -> frozenset[str]:
@@ -78,8 +78,8 @@ def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterato
     if shared := sorted({bridge.protocol for bridge in view.bridges} & {*view.config.clients}):
         yield found("DR-DOOR-003.shared", broker=view, shared=", ".join(shared))
     elif not view.link.listeners and view.config.mirror is None:
-        others = [acceptor.name for acceptor in view.acceptors if acceptor.name not in view.config.clients]
-        which = f"{', '.join(others)} could be it" if others else "clients use all of them"
+        others = [acceptor.name for acceptor in view.fence.leaves_open if "OPENWIRE" in acceptor.protocols]
+        which = f"{', '.join(others)} could be it" if others else "none but the clients' speaks OpenWire"
         finding = found("DR-DOOR-003.connector", broker=view, which=which)
         # If no connector can be named, the fix takes a restart, so a failover is not refused.
         yield finding if others else replace(finding, weighs=finding.weighs & ~RefusalScope.FAILOVER)

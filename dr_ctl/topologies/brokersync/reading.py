@@ -170,9 +170,8 @@ class Session(session.Session[BrokerView]):
         super().__init__(installation, site, pair, documents)
         # Without Jolokia, the statistics are always read completely.
         self.readable_alone = ReadScope.OUTFLOW if self.has_console else ReadScope(0)
-        agent = self.settings.sync.connector if self.settings.sync is not None else None
         peer = installation.broker(installation.other(site), pair, BrokerSyncBroker)
-        self.own = SyncConfig(self.settings.copies, peer.copies, agent)
+        self.own = SyncConfig(self.settings.copies, peer.copies)
         self.run_notes = RunNotes(documents, site, pair)
 
     def _config(self) -> Config:

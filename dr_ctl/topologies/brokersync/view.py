@@ -52,7 +52,7 @@ class SyncLink(Link["BrokerView"]):
 
     @property
     def reserved(self) -> Collection[str]:
-        return {*super().reserved, *filter(None, [self.view.own.agent])}
+        return {*super().reserved, *filter(None, [self.view.config.agent])}
 
     def to_snapshot(self, before: BrokerView | None, took_s: float) -> LinkSnapshot:
         view = self.view
@@ -125,11 +125,10 @@ class SyncLink(Link["BrokerView"]):
 
 @dataclass(frozen=True, slots=True)
 class SyncConfig:
-    """The settings that only such brokers have: its own and its peer's copy queues, and the agent's connector."""
+    """The settings that only such brokers have: its own and its peer's copy queues."""
 
     copies: str = QUEUE
     arrives: str = QUEUE
-    agent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

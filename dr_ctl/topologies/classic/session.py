@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,6 +28,7 @@ from dr_ctl.topologies.common import session
 from dr_ctl.topologies.common.calls import OWN
 from dr_ctl.topologies.common.group import Family, NodeAnswer
 from dr_ctl.topologies.common.session import stomp_account
+from dr_ctl.topologies.common.view import Config
 from dr_ctl.topologies.topology import NodeReading, NodeState
 
 
@@ -84,6 +86,10 @@ class Session(session.Session[B_co]):
     def __init__(self, installation: Installation, site: str, pair: str, documents: Path) -> None:
         super().__init__(installation, site, pair, documents)
         self.document_files = BrokerStore(documents, site, pair)
+
+    def _config(self) -> Config:
+        sync = self.settings.sync if isinstance(self.settings, SyncedBroker) else None
+        return replace(super()._config(), agent=sync.connector if sync is not None else None)
 
     def values(self, answer: Answered) -> dict[str, Any]:
         """Give the values that any view of such a broker is made of. Raises `BrokerError`."""

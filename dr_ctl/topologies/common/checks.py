@@ -41,10 +41,15 @@ def of_silent(silent: Silent) -> Iterator[Finding]:
 
 
 def of_listeners(view: Broker) -> Iterator[Finding]:
-    link, cluster = view.config.mirror or (), view.config.cluster
-    named = {"`clients:`": view.config.clients, "`mirror:` (bridges: `bridge:`)": link, "`cluster:`": cluster}
+    config, listed = view.config, all(acceptor.bean for acceptor in view.acceptors)
+    named = {
+        "`clients:`": config.clients,
+        "`mirror:` or `bridge:`": config.mirror or (),
+        "`cluster:`": config.cluster,
+        "`connector:` of `sync:`": filter(None, [config.agent]),
+    }
     declared = [acceptor.name for acceptor in view.acceptors]
-    for key, names in named.items():
+    for key, names in named.items() if listed else ():  # without a console no broker lists them
         if missing := [name for name in names if name not in declared]:
             there = ", ".join(declared) or "none"
             yield found("DR-DOOR-001", broker=view, missing=", ".join(missing), there=there, key=key)

@@ -124,9 +124,10 @@ class Consumer:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The settings of one broker: the names of acceptors by their users, and the port for a test login. `id_cache` is
-    how many message ids the broker remembers for an address, if the settings have to say it. `peer` is the site of the
-    broker's peer, for messages to people. `mirrored` is the address to which the mirror of the peer sends."""
+    """The settings of one broker: the names of acceptors by their users, of which `agent` is dr-ctl's own, and the port
+    for a test login. `id_cache` is how many message ids the broker remembers for an address, where the settings have to
+    say it. `peer` is the site of the broker's peer, for messages to people. `mirrored` is the address to which the
+    mirror of the peer sends."""
 
     clients: tuple[str, ...]
     mirror: tuple[str, ...] | None
@@ -137,6 +138,7 @@ class Config:
     peer: str = "the other site"
     cluster: tuple[str, ...] = ()
     mirrored: str = ""
+    agent: str | None = None
 
 
 class PeerState(Enum):

@@ -76,10 +76,12 @@ def _flows(view: SiteView) -> Iterator[Finding]:
     addresses = by_key((flow.address, flow.queue) for flow in view.flows)
     if shared := [f"{address}: {', '.join(names)}" for address, names in addresses.items() if len(names) > 1]:
         yield found("DR-CONT-002", broker=view, shared=brief(shared))
-    remembered = view.config.id_cache
+    remembered = view.id_cache or view.config.id_cache
     depths = {flow.queue: view.depth_of(flow.queue) for flow in view.flows}
     if remembered is not None and (deep := [f"{queue}: {n}" for queue, n in depths.items() if n > remembered]):
         yield found("DR-CONT-003", broker=view, remembered=remembered, deep=brief(deep))
+    if not view.keeps_ids:
+        yield found("DR-CONT-003.restart", broker=view)
     if stopped := [bridge for bridge, started in view.link.links_started.items() if not started]:
         yield found("DR-CONT-008", broker=view, stopped=brief(stopped))
     elif not view.link.attached:
@@ -171,7 +173,7 @@ BY_BROKER: Final[Sequence[Named[SiteView]]] = (
     Named("DR-CONT-002", _flows_read),
     Named(
         "DR-CONT-003",
-        lambda view: f"{view.config.id_cache or 'as many as broker.xml says'} remembered" if _started(view) else None,
+        lambda view: f"{if_known(view.id_cache or view.config.id_cache)} remembered" if _started(view) else None,
     ),
     *(Named(check, _bridges) for check in ("DR-CONT-008", "DR-CONT-009")),
     *(Named(check, _flows_read) for check in ("DR-CONT-011", "DR-CONT-021", "DR-CONT-015")),

@@ -139,7 +139,7 @@ def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterato
     yield from of_queues(view)
     if view.own.unread is not None:
         yield found("DR-FAN-009", broker=view, unread=view.own.unread)
-    if view.own.connector is None:
+    if view.config.agent is None:
         yield found("DR-FAN-003", broker=view)
     yield from of_pausing(view, case)
 
@@ -170,7 +170,7 @@ BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
     *BY_CONSOLE,
     Named("DR-FAN-001", lambda view: listeners(view.producers_listeners)),
     Named("DR-FAN-009", lambda view: "it was read" if view.tells_done else "none is named"),
-    Named("DR-FAN-003", lambda view: view.own.connector or "no connector of dr-ctl's own"),
+    Named("DR-FAN-003", lambda view: view.config.agent or "no connector of dr-ctl's own"),
 )
 BY_PAIR: Final[Sequence[Named[BrokerView]]] = (
     Named("DR-FAN-002", lambda view: f"{view.site} {len(view.producers)} producer(s)"),

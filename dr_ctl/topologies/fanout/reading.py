@@ -110,10 +110,10 @@ class Session(session.Session[BrokerView]):
 
     def __init__(self, installation: Installation, site: str, pair: str, documents: Path) -> None:
         super().__init__(installation, site, pair, documents)
-        sync, settings = self.settings.sync, installation.of(ClassicFanout)
-        connector, ids = sync.connector if sync is not None else None, settings.ids
+        settings = installation.of(ClassicFanout)
+        ids = settings.ids
         self.ids = Store(installation.path(ids.sqlite), ids.table, ids.queue, ids.id) if ids else None
-        self.own = FanoutConfig(self.settings.producers, connector, settings.id_header, self.ids is not None)
+        self.own = FanoutConfig(self.settings.producers, settings.id_header, self.ids is not None)
         self.carries: dict[tuple[str, str], CopiedMessage] = {}
 
     def _ask(self, broker: str, timeout_s: float) -> BrokerView:

@@ -53,7 +53,7 @@ class FanoutLink(NoLink["BrokerView"]):
 
     @property
     def reserved(self) -> Collection[str]:
-        return {*self.view.own.producers, *filter(None, [self.view.own.connector])}
+        return {*self.view.own.producers, *filter(None, [self.view.config.agent])}
 
     def to_snapshot(self, _before: BrokerView | None, _took_s: float) -> LinkSnapshot:
         view = self.view
@@ -122,12 +122,11 @@ def _apart(local: Queue, peer: Queue | None, *, shared: bool) -> tuple[int | Non
 
 @dataclass(frozen=True, slots=True)
 class FanoutConfig:
-    """The settings that only such brokers have: the connectors of producers, dr-ctl's own connector, and the property
-    by which producers name a message. A broker is `stored` if the settings name a store of ids of its consumers;
+    """The settings that only such brokers have: the connectors of producers, and the property by which these name a
+    message. A broker is `stored` if the settings name a store of ids of its consumers;
     `unread` says why the store was not read."""
 
     producers: tuple[str, ...] = ()
-    connector: str | None = None
     id_header: str = ""
     stored: bool = False
     unread: str | None = None

@@ -6,7 +6,7 @@ from typing import Final
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, RefusalScope, Role, brief
-from dr_ctl.topologies.artemis.broker import fenced_roles, lock_states, of_link_users
+from dr_ctl.topologies.artemis.broker import BY_LISTENERS, fenced_roles, of_boots, of_link_users
 from dr_ctl.topologies.common import reasons
 from dr_ctl.topologies.common.calls import CLUSTER_PREFIX
 from dr_ctl.topologies.common.checks import Case, Checks, Named, listeners, of_listeners, of_locks, of_pair, of_queues
@@ -41,15 +41,7 @@ def _listeners(view: BrokerView) -> Iterator[Finding]:
         finding = found("DR-DOOR-003.acceptor", broker=view, which=what)
         # Without an acceptor to name, no failover waits for the broker's restart while no site serves.
         yield finding if amqp else replace(finding, weighs=finding.weighs & ~RefusalScope.FAILOVER)
-    boots = [listener.name for listener in view.listeners if listener.opens_at_boot]
-    stays = [listener.name for listener in view.listeners if not listener.opens_at_boot]
-    has_nodes = bool(view.nodes or view.unnamed)
-    if stays and has_nodes:
-        yield found("DR-DOOR-007.stays_closed", broker=view, listeners=", ".join(stays))
-    if boots and has_nodes and view.config.lasting is None:
-        yield found("DR-DOOR-007.takeover", broker=view, boots=", ".join(boots))
-    elif boots and not has_nodes:
-        yield found("DR-DOOR-007", broker=view, boots=", ".join(boots))
+    yield from of_boots(view)
     locks = brief([coordinator.name for coordinator in view.coordinators])
     if locks and not view.drives_locks:
         yield found("DR-DOOR-008.old", broker=view, locks=locks, version=view.version)
@@ -81,6 +73,8 @@ def _link(view: BrokerView) -> Iterator[Finding]:
         yield found("DR-LINK-002", broker=view, other_name=link.name)
     elif view.outflow.paused:
         yield found("DR-LINK-005", broker=view, outflow=f"the outflow of link {link.name}")
+    if link.retries >= 0:
+        yield found("DR-LINK-003.ends", broker=view, other_name=link.name)
     if not link.started:
         yield found("DR-LINK-003", broker=view, other_name=link.name, site=view.site)
     elif view.outflow is not None and not view.link.attached:
@@ -136,13 +130,7 @@ def _shipping(view: BrokerView) -> str | None:
 
 BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
     Named("DR-DOOR-003", lambda view: listeners(view.link.listeners)),
-    Named(
-        "DR-DOOR-007",
-        lambda view: brief(
-            [f"{listener.name} boots {'open' if listener.opens_at_boot else 'closed'}" for listener in view.listeners]
-        ),
-    ),
-    Named("DR-DOOR-008", lock_states),
+    *BY_LISTENERS,
     Named("DR-FENCE-004", fenced_roles),
     Named("DR-FENCE-005", fenced_roles, "the roles of the link's user are known"),
     Named("DR-FENCE-006", fenced_roles, "a lasting fence leaves the link alone"),

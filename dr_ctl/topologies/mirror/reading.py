@@ -24,7 +24,7 @@ from dr_ctl.topologies.mirror.view import BrokerConnection, BrokerView, unexplai
 
 _DIALECT: Final = artemis.Dialect(("Active", "CurrentTimeMillis", "PendingMirrorAcks"))
 _TELLS_SINCE: Final = (2, 40)  # an older version does not tell how many acknowledgements it has yet to apply
-_LINK: Final = ("Name", "Started", "Connected", "Protocol", "Uri")
+_LINK: Final = ("Name", "Started", "Connected", "Protocol", "Uri", "ReconnectAttempts")
 EVERY_NAME: Final = "*.#"
 FEW: Final = 100
 """The number of queues that are asked for one by one; above it the whole broker is read again."""
@@ -99,7 +99,12 @@ class _Asked:
         values["pending_acks"] = server.number("PendingMirrorAcks")
         values["links"] = tuple(
             BrokerConnection(
-                row.text("Name"), row.flag("Started"), row.flag("Connected"), row.text("Protocol"), row.any_text("Uri")
+                row.text("Name"),
+                row.flag("Started"),
+                row.flag("Connected"),
+                row.text("Protocol"),
+                row.any_text("Uri"),
+                row.number("ReconnectAttempts"),
             )
             for _, row in self._links.beans()
         )

@@ -128,13 +128,15 @@ class MirrorLink(Link["BrokerView"]):
 
 @dataclass(frozen=True, slots=True)
 class BrokerConnection:
-    """A broker connection. `uri` names its peer, and other nodes of the peer behind `#`."""
+    """A broker connection. `uri` names its peer, and other nodes of the peer behind `#`. After a failure it tries
+    `retries` times to connect, -1 for ever."""
 
     name: str
     started: bool
     connected: bool
     protocol: str
     uri: str = ""
+    retries: int = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,6 +77,8 @@ def server(broker: ArtemisBroker) -> dict[str, Any]:
         "QueueNames": [*broker.queues],
         "AddressNames": [*broker.addresses],
         "QueueCount": len(broker.queues),
+        "IDCacheSize": 20_000,
+        "PersistIDCache": broker.persists_ids,
     }
 
 

@@ -26,6 +26,7 @@ class ArtemisBroker(Broker):
     guests: list[Guest] = field(default_factory=list)
     between: list[Guest] = field(default_factory=list)  # its other nodes
     coordinators: list[Coordinator] = field(default_factory=list)
+    persists_ids: bool = True
 
     def connectors(self, peer: str) -> list[str]:
         """The names of its connectors to the nodes of its peer, of which there are as many as of its own."""

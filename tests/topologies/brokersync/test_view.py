@@ -51,8 +51,8 @@ def broker(site: str, *, serves: bool, depth: int = 0, to_ship: int = 0, **more:
     copies = queue(f"orders.to-{peer}", to_ship, internal=True, consumers=1)
     options = {
         "pair": "b",
-        "config": Config(("stomp",), ("openwire",), None, stomp_port=1),
-        "own": SyncConfig(f"{{queue}}.to-{peer}", f"{{queue}}.to-{site}", "sync"),
+        "config": Config(("stomp",), ("openwire",), None, stomp_port=1, agent="sync"),
+        "own": SyncConfig(f"{{queue}}.to-{peer}", f"{{queue}}.to-{site}"),
         "version": "5.18.3",
         "start": f"ID:{site}-1",
         "now_ms": 0,
@@ -92,7 +92,7 @@ def answered(*names: str, bridged: str = "", consumers: tuple[Consumer, ...] = (
     return classic.answered(FIELDS, (*taken, *bridges), **rows)
 
 
-CONFIG = Config(("stomp",), None, None, stomp_port=1)
+CONFIG = Config(("stomp",), None, None, stomp_port=1, agent="sync")
 
 
 def made_of(told: Answered) -> dict[str, Any]:
@@ -101,7 +101,7 @@ def made_of(told: Answered) -> dict[str, Any]:
 
 
 def note_counters(told: Answered, copies: str = "{queue}.DR") -> dict[str, str]:
-    own = SyncConfig(copies, copies, "sync")
+    own = SyncConfig(copies, copies)
     view = reading.as_view(made_of(told), told, own)
     return {name: value.name for name, value in view.copy_queues.items()}
 
@@ -116,7 +116,7 @@ def test_copy_queues_are_those_that_the_settings_name_or_that_a_bridge_takes_fro
 def test_what_the_agent_takes_is_no_clients() -> None:
     rows, theirs = (Consumer("orders.in", None, client, "", "", 0) for client in (f"{AGENT}1", "app"))
     answer = answered("orders.in", consumers=(rows, theirs))
-    view = reading.as_view(made_of(answer), answer, SyncConfig("{queue}.DR", "{queue}.DR", "sync"))
+    view = reading.as_view(made_of(answer), answer, SyncConfig("{queue}.DR", "{queue}.DR"))
     assert [consumer.client for consumer in view.consumers] == ["app"]
 
 

@@ -29,8 +29,8 @@ from tests.topologies.fanout.stories import ANY, SITES, Story, read, route
 
 AT = datetime(2026, 11, 23, tzinfo=UTC)
 PORTS = {"stomp": 1, "producers": 2, "sync": 3, "openwire": 4}
-CONFIG = Config(("stomp",), None, None)
-OWN = FanoutConfig(("producers",), "sync", "order_id")
+CONFIG = Config(("stomp",), None, None, agent="sync")
+OWN = FanoutConfig(("producers",), "order_id")
 
 
 def queue(name: str, depth: int, *, added: int = 100, removed: int = 40, **more: Any) -> Queue:

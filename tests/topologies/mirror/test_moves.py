@@ -840,6 +840,7 @@ ONE_WRONG = [
     (london(links=()), "DR-LINK-009 error", "no link from london to the other site", "<mirror/>"),
     (paris(links=(*link(), *link(name="other")), queues=tuple(PARIS.business.values())),
      "DR-LINK-001 error", "cannot tell the link; london, other", "link:"),
+    (paris(links=link(retries=3)), "DR-LINK-003 warning", "link london stops for good when it fails", "<amqp-con"),
     (paris(queues=tuple(PARIS.business.values())), "DR-LINK-002 error", "link london has no outflow", "<mirror/>"),
     (queued(paris=outflow("paris", consumers=0)), "DR-LINK-004 warning", "not connected", "l"),
     (queued(paris=outflow("paris", paused=True)), "DR-LINK-005 error", "outflow of link london is paused", "Resume"),
