@@ -23,25 +23,7 @@ from tests.twin.matrix import OPERATIONS, at_rest, done, edited, serving
 pytestmark = [pytest.mark.broker, pytest.mark.deep]
 
 # One exchange after the other: while the route runs, one is in flight.
-ROUTES = """
-- route:
-    id: billing
-    from:
-      uri: timer:billing
-      parameters: {period: 10}
-      steps:
-        - log: "begun ${exchangeId}"
-        - delay: {constant: "400"}
-        - log: "ended ${exchangeId}"
-- route:
-    id: audit
-    from:
-      uri: timer:audit
-      parameters: {period: 10}
-      steps:
-        - delay: {constant: "{{audit.ms}}"}
-        - log: "audited"
-"""
+ROUTES = Path(__file__).with_name("routes.yaml").read_text("utf-8")
 
 
 @pytest.fixture(scope="module")

@@ -209,23 +209,7 @@ def stored(folder: Path, told: str, **more: str | None) -> list[tuple[str, str]]
 
 # As Artemis exports and shows the same messages: of a CORE client; of AMQP clients whose ids are text and numbers, for
 # which the export makes up a `user-id`; and of one that gives none.
-EXPORT = """<?xml version='1.0'?>
-<activemq-journal><messages>
-  <message id="2" type="text" user-id="5e4c7e3c-e951-11f1-8130-02fc00000001"><properties>
-    <property name="order_id" value="m0" type="simple-string"/></properties>
-    <queues><queue name="q"/><queue name="audit"/></queues><body><![CDATA[AQ==]]></body></message>
-  <message id="3" type="text" user-id="3a9998b4-e961-11f1-939e-02fc00000001"><properties>
-    <property name="NATIVE_MESSAGE_ID" value="ID:AMQP_NO_PREFIX:my-id-1" type="simple-string"/>
-    <property name="order_id" value="m1" type="simple-string"/></properties><queues><queue name="q"/></queues></message>
-  <message id="4" type="text" user-id="3a99bfc5-e961-11f1-939e-02fc00000001"><properties>
-    <property name="NATIVE_MESSAGE_ID" value="ID:AMQP_ULONG:4711" type="simple-string"/>
-    <property name="order_id" value="m2" type="simple-string"/></properties><queues><queue name="q"/></queues></message>
-  <message id="5" type="text"><properties>
-    <property name="x-opt-amq-bkr-id" value="node" type="simple-string"/>
-    <property name="x-opt-amq-mr-id" value="77" type="long"/>
-    <property name="order_id" value="m3" type="simple-string"/></properties><queues><queue name="q"/></queues></message>
-</messages></activemq-journal>
-"""
+EXPORT = Path(__file__).with_name("export.xml").read_text("utf-8")
 _ORDER, _BORN = "applicationProperties.order_id", "x-opt-amq-bkr-id"
 SHOWN = [
     {"messageID": 12, "protocol": "CORE", "userID": "ID:5e4c7e3c-e951-11f1-8130-02fc00000001",
@@ -355,16 +339,7 @@ def test_the_plan_has_no_python_and_moves_each_message_once(spark: Any, tmp_path
     assert len(re.findall(r"(?<!Broadcast)(?<!Reused)Exchange (?:hash|range|Single|Round)", plan)) == 1
 
 
-INSIDE = """<activemq-journal><messages>
-  <message id="1" user-id="ID:1"><queues>
-    <queue name="orders"/><queue name="$ACTIVEMQ_ARTEMIS_MIRROR_paris"/></queues></message>
-  <message id="2"><queues><queue name="$ACTIVEMQ_ARTEMIS_MIRROR_paris"/></queues></message>
-  <message id="3"><queues><queue name="orders.out.acks"/></queues></message>
-  <message id="4" user-id="ID:4"><queues><queue name="orders.out.mirror"/></queues></message>
-  <message id="5" user-id="ID:5"><queues><queue name="orders.in.mirror"/></queues></message>
-  <message id="6"><queues><queue name="continuity.cmd.out"/></queues></message>
-  <message id="7"><queues><queue name="dr-ctl.lock.london"/></queues></message>
-</messages></activemq-journal>"""
+INSIDE = Path(__file__).with_name("inside.xml").read_text("utf-8")
 
 
 def test_what_brokers_keep_for_themselves_is_held_by_nobody_and_what_is_staged_by_its_queue(tmp_path: Path) -> None:

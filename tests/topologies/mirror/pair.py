@@ -65,7 +65,7 @@ class Management:
             "clients": acceptor(61616, started=self.open),
             "mirror": acceptor(61617, started=True, protocols="AMQP"),
         }
-        self.links[self.peer] = {"Started": True, "Connected": True, "Protocol": "AMQP"}
+        self.links[self.peer] = {"Started": True, "Connected": True, "Protocol": "AMQP", "ReconnectAttempts": -1}
         self.outflow = self.queue(f"{OUTFLOW_PREFIX}{self.peer}", InternalQueue=True, ConsumerCount=1)
         self.server = {
             "Active": True,
