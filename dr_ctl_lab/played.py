@@ -51,7 +51,7 @@ class PlayedTwin(Twin, Played):
 
     def status(self) -> LabStatus:
         """Say how everything is, as the twin itself knows it."""
-        with self.still():
+        with self.locked():
             return LabStatus(
                 self.directory.name,
                 tuple(
@@ -73,9 +73,9 @@ class PlayedTwin(Twin, Played):
         )
 
     def _link_status(self, site: str, pair: str) -> LinkStatus:
-        way = self.way(site, pair)
-        connected = way.source.alive and way.source.attached
-        return LinkStatus(site, self.other(site), pair, "", way.mode.value, way.delay_s * 1000, connected)
+        direction = self.direction(site, pair)
+        connected = direction.source.alive and direction.source.attached
+        return LinkStatus(site, self.other(site), pair, "", direction.mode.value, direction.delay_s * 1000, connected)
 
     def at_clients(self, pair: str | None = None) -> Target:
         """As `target`, in a form that another process can hold: what is left of the messages is not told."""

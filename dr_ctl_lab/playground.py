@@ -82,7 +82,7 @@ class Playground(Played):
         """Start one and return when its first site serves. EnvironmentFault, with what it said, where it does not come
         up; nothing is left of it then."""
         names = [PAIR, *(f"orders-{number}" for number in range(2, pairs + 1))]
-        PlayedTwin.possible(topology, sites, sites[0], names, Layout(nodes, replicates))
+        PlayedTwin.validate(topology, sites, sites[0], names, Layout(nodes, replicates))
         directory = directory.resolve()
         if directory.exists() and any(directory.iterdir()):
             raise UsageError(f"{directory} is not empty", remedy="`dr-ctl lab down` ends a lab that is up there.")
@@ -191,7 +191,7 @@ def serve(directory: Path, wanted: dict[str, Any]) -> None:
     """Hold a twin until this process is ended; the twin is gone with it."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     process = daemons.Process.of(os.getpid())
-    with PlayedTwin.up(directory, **wanted, beside=(LOG,)) as twin:
+    with PlayedTwin.up(directory, **wanted, allowed_files=(LOG,)) as twin:
         _Manager.register("twin", callable=lambda: twin, exposed=ASKED)
         key = secrets.token_bytes(32)
         server = _Manager((LOOPBACK, 0), key).get_server()

@@ -218,7 +218,7 @@ def _put(twin: PlayedTwin, queue: str, count: int) -> None:
     brokers = [twin.host(twin.sites[0]).broker]
     if isinstance(brokers[0], FanoutBroker):
         brokers.append(twin.host(twin.sites[1]).broker)
-    with twin.still():
+    with twin.locked():
         for number in range(count):
             given = str(uuid4())
             for broker in brokers:

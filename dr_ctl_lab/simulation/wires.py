@@ -9,7 +9,7 @@ import requests
 from requests.adapters import BaseAdapter
 from requests.structures import CaseInsensitiveDict
 
-from dr_ctl_lab.twin.console import Asked, Page
+from dr_ctl_lab.twin.console import HttpRequest, HttpResponse
 from dr_ctl_lab.twin.network import Network, NotConnected
 
 
@@ -35,15 +35,15 @@ class _Adapter(BaseAdapter):
         proxies: Mapping[str, str] | None = None,
     ) -> requests.Response:
         del stream, verify, cert, proxies
-        where = urlsplit(str(request.url))
-        given = request.body if isinstance(request.body, str | bytes) else b""
-        body = given.encode() if isinstance(given, str) else given
+        url = urlsplit(str(request.url))
+        data = request.body if isinstance(request.body, str | bytes) else b""
+        body = data.encode() if isinstance(data, str) else data
         headers = {name.lower(): str(text) for name, text in request.headers.items()}
-        asked = Asked(str(request.method), where.path, headers, body)
+        http_request = HttpRequest(str(request.method), url.path, headers, body)
         connect_s, answer_s = timeout if isinstance(timeout, tuple) else (timeout, timeout)
         try:
-            page = self._network.ask(
-                str(where.hostname), where.port or 80, asked, connect_s=connect_s, answer_s=answer_s
+            page = self._network.send(
+                str(url.hostname), url.port or 80, http_request, connect_s=connect_s, answer_s=answer_s
             )
         except NotConnected as error:
             raise requests.ConnectTimeout(error, request=request) from error
@@ -63,7 +63,7 @@ class _Raw(io.BytesIO):
         return super().read1(-1 if size is None else size)
 
 
-def _reply(request: requests.PreparedRequest, page: Page) -> requests.Response:
+def _reply(request: requests.PreparedRequest, page: HttpResponse) -> requests.Response:
     reply = requests.Response()
     reply.status_code, reply.headers = page.status, CaseInsensitiveDict(page.headers)
     reply.raw, reply.request, reply.url = _Raw(page.body), request, str(request.url)

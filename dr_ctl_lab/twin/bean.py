@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dr_ctl_lab.twin.parts import BrokerSaysNo
+from dr_ctl_lab.twin.parts import BrokerError
 
 ILLEGAL: Final = "java.lang.IllegalArgumentException"
 
@@ -13,14 +13,14 @@ Operations = Mapping[str, Callable[..., Any]]
 
 @dataclass(frozen=True, slots=True)
 class Fails:
-    """In the place of an attribute that cannot be read now."""
+    """The value of an attribute whose read fails with this error."""
 
-    error: BrokerSaysNo
+    error: BrokerError
 
 
 @dataclass(frozen=True, slots=True)
 class Bean:
-    """A bean with its present attributes, and operations by `name(types)`; both are made on request."""
+    """A bean; `read` returns its attributes, `offer` its operations by `name(types)`."""
 
     name: str
     read: Callable[[], Mapping[str, Any]]
@@ -28,5 +28,5 @@ class Bean:
 
 
 def signatures(operations: Operations, name: str) -> Sequence[str]:
-    """The signatures of an operation, in brackets, as an error tells them."""
+    """The signatures of an operation, in brackets, as error messages list them."""
     return [operation.removeprefix(name) for operation in operations if operation.partition("(")[0] == name]

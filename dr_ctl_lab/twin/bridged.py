@@ -1,4 +1,4 @@
-"""The interface of a simulated broker with bridges to its peer, for the ways between the two."""
+"""A simulated broker with bridges to its peer."""
 
 from abc import abstractmethod
 from collections import OrderedDict
@@ -17,34 +17,34 @@ ID_CACHE: Final = 20_000
 @dataclass(kw_only=True, eq=False)
 class BridgedBroker(Broker):
     """`incoming`: bridges of the peer that are connected here; `cuts`: how often they were cut off here; `confirm_s`:
-    how much later than they could be confirmations of its own bridges are, as those of real ones often are."""
+    the delay of confirmations of its own bridges, as real brokers often have."""
 
     incoming: int = 0
     cuts: int = 0
-    confirm_s: float = 0.0
+    confirm_delay_s: float = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._arrived: dict[str, OrderedDict[tuple[str, int], None]] = {}  # kept over a death
+        self._arrived: dict[str, OrderedDict[tuple[str, int], None]] = {}  # survives a death
 
     @property
     @abstractmethod
-    def shipping(self) -> Iterator[Bridge]:
+    def shipping_bridges(self) -> Iterator[Bridge]:
         """The bridges to the peer."""
 
     @abstractmethod
     def accept(self, address: str, shipped: Message, node: str) -> None:
-        """Take a message that a bridge of the broker `node` brings."""
+        """Store a message from a bridge of the broker `node`."""
 
     @abstractmethod
     def work(self, now_s: float) -> list[float]:
-        """Do what is done here by itself; the moments, of the same clock as `now_s`, when more is due."""
+        """Do the broker's own periodic work; return the times, of the clock of `now_s`, when more is due."""
 
     @property
     def attached(self) -> bool:
-        return all(bridge.connected for bridge in self.shipping)
+        return all(bridge.connected for bridge in self.shipping_bridges)
 
-    def fell(self) -> None:
+    def on_death(self) -> None:
         self.incoming = 0
         self.cuts += 1
 
@@ -53,15 +53,15 @@ class BridgedBroker(Broker):
         super().close_listener(acceptor)
 
     def arrived_before(self, address: str, node: str, number: int) -> bool:
-        """Say whether a bridge has brought this already, and broke before it knew; remember it otherwise."""
+        """Say whether a bridge has delivered this message before; remember it otherwise."""
         return not is_new(self._arrived.setdefault(address, OrderedDict()), (node, number))
 
 
-def is_new(known: OrderedDict[Any, None], one: Any) -> bool:
-    """Remember it; False where it was known. The oldest are forgotten."""
-    if one in known:
+def is_new(known: OrderedDict[Any, None], key: Any) -> bool:
+    """Remember `key`; False where it was known. The oldest keys are forgotten."""
+    if key in known:
         return False
-    known[one] = None
+    known[key] = None
     if len(known) > ID_CACHE:
         known.popitem(last=False)
     return True

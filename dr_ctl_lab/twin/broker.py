@@ -1,6 +1,6 @@
 """A simulated broker: queues, listeners, and the effects of a death. No wire, no thread.
 
-Subclasses add the way to the peer. Every method is called with `lock` held; one lock serves all brokers of a twin.
+Subclasses add the link to the peer. Every method is called with `lock` held; one lock serves all brokers of a twin.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from dr_ctl.core.system import Condition
 from dr_ctl_lab.twin.clock import Clock
 from dr_ctl_lab.twin.messages import Message, Queue, Reason, numbers
-from dr_ctl_lab.twin.parts import Acceptor, BrokerSaysNo, Ports, Session
+from dr_ctl_lab.twin.parts import Acceptor, BrokerError, Ports, Session
 from dr_ctl_lab.twin.security import Security
 
 if TYPE_CHECKING:
     from dr_ctl_lab.twin.nodes import Nodes
 
 DEAD_LETTERS, EXPIRED = "DLQ", "ExpiryQueue"
-MOST_DELIVERIES: Final = 10
-NUMBERS_LOST: Final = 2**31  # a death leaves so many numbers unused
+MAX_DELIVERIES: Final = 10
+NUMBERS_SKIPPED: Final = 2**31  # a death leaves so many numbers unused
 ANYCAST: Final = "ANYCAST"
 
 
-class No(Enum):
-    """Why a broker refuses something about a queue."""
+class Refusal(Enum):
+    """Reasons for which a broker refuses an operation on a queue."""
 
     TAKEN = auto()
     MISSING = auto()
@@ -39,12 +39,12 @@ class No(Enum):
 
 @dataclass(kw_only=True, eq=False)
 class Broker(ABC):
-    """`name` is the broker's own; `changed` is the lock, and wakes the links."""
+    """`name` is the broker's own name; `changed` is the lock, and notifies the links."""
 
     version: ClassVar[str]
     clients_listener: ClassVar[str] = "clients"
     peers_listener: ClassVar[str] = "mirror"  # the listener of its peer's link
-    bare_message_ids: ClassVar[bool] = False  # a STOMP client is not told which of its consumers a message came to
+    bare_message_ids: ClassVar[bool] = False  # STOMP message ids lack the consumer's number
 
     site: str
     pair: str
@@ -56,14 +56,14 @@ class Broker(ABC):
     console_port: int = 0
     users: Mapping[str, str] = field(default_factory=dict)
     roles: Mapping[str, str] = field(default_factory=dict)
-    home: Path | None = None  # the twin's directory, for what outlives the broker
+    home: Path | None = None  # the twin's directory, for files that outlive the broker
     node: str = field(default_factory=lambda: str(uuid.uuid1()))
     alive: bool = False
     frozen: bool = False
     skew_ms: int = 0
-    start_ms: int = 0  # of this life of the broker
-    process_ms: int = 0  # of its process, in which it may have waited before
-    places: tuple[Mapping[str, Acceptor], ...] = ()  # the listeners of each of its nodes
+    start_ms: int = 0  # when the broker became active
+    process_ms: int = 0  # when its process started; it may have been passive at first
+    node_acceptors: tuple[Mapping[str, Acceptor], ...] = ()  # of each node
     queues: dict[str, Queue] = field(default_factory=dict)
     addresses: dict[str, set[str]] = field(default_factory=dict)
     sessions: dict[str, Session] = field(default_factory=dict)
@@ -77,41 +77,41 @@ class Broker(ABC):
     def lock(self) -> Condition:
         return self.changed
 
-    # the parts of the family
+    # defined by the family
 
     @abstractmethod
-    def no(self, why: No, name: str) -> BrokerSaysNo:
-        """The words in which it refuses something about the queue of that name."""
+    def refusal(self, reason: Refusal, name: str) -> BrokerError:
+        """The error for a refused operation on the queue `name`."""
 
     @abstractmethod
-    def marks(self, queue: Queue, message: Message) -> tuple[Mapping[str, str], Mapping[str, int]]:
-        """Headers and numbers that a moved message carries about its old queue."""
+    def moved_headers(self, queue: Queue, message: Message) -> tuple[Mapping[str, str], Mapping[str, int]]:
+        """Text and number properties of a moved message that name its old queue."""
 
-    # the way to the peer
+    # the link to the peer
 
     @property
-    def lets_peer_in(self) -> bool:
-        """Say whether its peer finds the listener of the link open."""
+    def accepts_peer(self) -> bool:
+        """Say whether the listener of the peer's link is open."""
         return self.alive and self.acceptors[self.peers_listener].started
 
     @property
     @abstractmethod
     def attached(self) -> bool:
-        """Say whether it ships to its peer now."""
+        """Say whether its link ships now."""
 
     @property
     @abstractmethod
-    def even(self) -> bool:
-        """Say whether nothing of it is under way to its peer, and nothing of its peer waits here."""
+    def is_settled(self) -> bool:
+        """Say whether its outflow is empty and all arrivals are applied."""
 
     @property
     @abstractmethod
     def settable(self) -> Mapping[str, Any]:
-        """The settable state at this broker."""
+        """State that only this kind of broker has, and a tool can change."""
 
     @property
     def serves(self) -> bool:
-        """Say whether clients get in and are served."""
+        """Say whether clients can connect and are served."""
         return self.acceptors[self.clients_listener].started
 
     def serves_queue(self, name: str) -> bool:
@@ -120,7 +120,7 @@ class Broker(ABC):
         return self.serves
 
     def refuses_send(self, address: str) -> str | None:
-        """Why a client that may send there may not now, in the broker's words."""
+        """The broker's error text for a send that it refuses now, rights aside."""
         del address
         return None
 
@@ -132,58 +132,58 @@ class Broker(ABC):
         self.close_listener(self.acceptors[self.clients_listener])
 
     @abstractmethod
-    def installed(self, names: Sequence[str]) -> None:
-        """Take the queues of the configuration file, before the first start."""
+    def install(self, names: Sequence[str]) -> None:
+        """Create the queues of the configuration file, before the first start."""
 
     def waiting(self, queue: str) -> int:
-        """How many messages clients of a queue have still to get."""
-        found_queues = self.queues.get(queue)
-        return len(found_queues.messages) if found_queues is not None else 0
+        """Count the messages of a queue that clients have not got."""
+        known = self.queues.get(queue)
+        return len(known.messages) if known is not None else 0
 
     @abstractmethod
-    def booted(self) -> None:
-        """Do the work of a start."""
+    def on_start(self) -> None:
+        """Finish a start."""
 
     @abstractmethod
-    def fell(self) -> None:
-        """Do the work after a death; the queues hold only durable messages."""
+    def on_death(self) -> None:
+        """Reset state after a death; the queues hold only durable messages."""
 
-    # Hooks of kinds that tell their peer; a broker that does not leaves them as they are.
+    # Hooks for kinds that notify their peer.
 
-    def told_of_queue(self, queue: Queue) -> None:
-        """A queue was created by somebody here."""
+    def on_queue_created(self, queue: Queue) -> None:
+        """Called when a queue is created by a client or management of this site."""
 
-    def told_of_address(self, name: str) -> None:
-        """An address was created by somebody here."""
+    def on_address_created(self, name: str) -> None:
+        """Called when an address is created at this site."""
 
-    def told_of_end(self, queue: Queue) -> None:
-        """A queue was destroyed by somebody here."""
+    def on_queue_destroyed(self, queue: Queue) -> None:
+        """Called when a queue is destroyed at this site."""
 
-    def routed(self, message: Message, queues: Sequence[Queue], *, aside: bool) -> None:
-        """Note that a message lies in these queues; `aside`: put there past its address."""
+    def on_routed(self, message: Message, queues: Sequence[Queue], *, direct: bool) -> None:
+        """Called when a message was put into `queues`; `direct`: without routing by its address."""
 
     @abstractmethod
-    def removed(self, queue: Queue, message: Message, reason: Reason) -> None:
-        """A message was done with here."""
+    def on_removed(self, queue: Queue, message: Message, reason: Reason) -> None:
+        """Called when a message was removed from a queue."""
 
-    def cut_off(self, queue: Queue, held: Sequence[Message]) -> None:
-        """A client's connection ended while it held these."""
+    def on_consumer_lost(self, queue: Queue, held: Sequence[Message]) -> None:
+        """Called when a connection ends with these messages unacknowledged."""
 
-    def thawed(self) -> None:
-        """Do the work after a freeze, before any answer."""
+    def on_thaw(self) -> None:
+        """Called at the end of a freeze, before any request is answered."""
         return
 
-    def ended(self) -> None:
+    def release(self) -> None:
         """Release everything at the end of the twin."""
         return
 
-    # its life
+    # start and end
 
     def now_ms(self) -> int:
         return self.clock.date_ms() + self.skew_ms
 
     def start(self) -> None:
-        """Boot: listeners as their settings say, the link as its auto-start says, counters from what is there."""
+        """Boot: open listeners and start the link as configured."""
         if self.alive:
             return
         self.alive, self.frozen = True, False
@@ -194,11 +194,11 @@ class Broker(ABC):
             acceptor.started = acceptor.opens_at_boot
             if acceptor.started:
                 self.ports.open(acceptor.name)
-        self.booted()
+        self.on_start()
         self.changed.notify_all()
 
     def kill(self) -> None:
-        """End the process at once; ports refuse. Durable messages stay."""
+        """End the process at once. Durable messages stay."""
         if not self.alive:
             return
         self.alive = self.frozen = False
@@ -212,26 +212,31 @@ class Broker(ABC):
         self.queues = {name: queue for name, queue in self.queues.items() if queue.durable}
         for queue in self.queues.values():
             queue.restart()
-        self._first += NUMBERS_LOST
+        self._first += NUMBERS_SKIPPED
         self.next_number = numbers(self._first)
-        self.fell()
+        self.on_death()
         self.changed.notify_all()
 
-    def grouped(self, nodes: Nodes) -> None:
-        """Note which nodes there are beside the active one."""
+    def on_nodes_changed(self, nodes: Nodes) -> None:
+        """Called when nodes start, end or change their roles."""
         del nodes
 
-    def inherit(self, other: Broker) -> None:
-        """Take a copy of the journal of another one, before the first start."""
-        self._first = other._first + NUMBERS_LOST
+    def copy_journal(self, source: Broker) -> None:
+        """Copy the journal of `source`, before the first start."""
+        self._first = source._first + NUMBERS_SKIPPED
         self.next_number = numbers(self._first)
-        self.security.kept = dict(other.security.kept)
-        for name, routings in other.addresses.items():
+        self.security.stored = dict(source.security.stored)
+        for name, routings in source.addresses.items():
             self.addresses.setdefault(name, set()).update(routings)
-        for queue in [queue for queue in other.queues.values() if queue.durable]:
-            options = {"name": queue.name, "address": queue.address, "routing-type": queue.routing, "user": queue.user}
-            made = {**queue.options, **options, "filter": queue.filter, "internal": queue.internal}
-            copy = self.queues.get(queue.name) or self.create_queue(made, here_only=True)
+        for queue in [queue for queue in source.queues.values() if queue.durable]:
+            options: dict[str, Any] = {
+                "name": queue.name,
+                "address": queue.address,
+                "routing-type": queue.routing,
+                "user": queue.user,
+            }
+            options |= {"filter": queue.filter, "internal": queue.internal}
+            copy = self.queues.get(queue.name) or self.create_queue({**queue.options, **options}, here_only=True)
             copy.paused = copy.lasting = queue.lasting
             for message in queue.messages.values():
                 if message.durable:
@@ -246,16 +251,16 @@ class Broker(ABC):
             self.changed.notify_all()
 
     def close_listener(self, acceptor: Acceptor) -> None:
-        """Close a listener and cut its clients; messages in delivery are in their queue again on return."""
+        """Close a listener and disconnect its clients; their unacknowledged messages return to the queues."""
         if not acceptor.started:
             return
         acceptor.started = False
         self.ports.close(acceptor.name)
         for session in [session for session in self.sessions.values() if session.acceptor == acceptor.name]:
-            self.hang_up(session)
+            self.disconnect(session)
         self.changed.notify_all()
 
-    def hang_up(self, session: Session) -> None:
+    def disconnect(self, session: Session) -> None:
         self.sessions.pop(session.ident, None)
         session.leave()
         session.cut()
@@ -263,10 +268,10 @@ class Broker(ABC):
     # queues
 
     def create_queue(self, options: Mapping[str, Any], *, auto_created: bool = False, here_only: bool = False) -> Queue:
-        """Create a queue and its address; raises `BrokerSaysNo` where the name is taken."""
+        """Create a queue and its address; raises `BrokerError` where the name is taken."""
         name = str(options["name"])
         if name in self.queues:
-            raise self.no(No.TAKEN, name)
+            raise self.refusal(Refusal.TAKEN, name)
         address = str(options.get("address") or name)
         routing = str(options.get("routing-type") or "MULTICAST").lower()
         self.add_address(address, routing, here_only=here_only)
@@ -284,30 +289,30 @@ class Broker(ABC):
         )
         self.queues[name] = queue
         if not here_only:
-            self.told_of_queue(queue)
+            self.on_queue_created(queue)
         return queue
 
     def add_address(self, name: str, routing: str, *, here_only: bool = False) -> None:
         if name not in self.addresses:
             self.addresses[name] = set()
             if not here_only:
-                self.told_of_address(name)
+                self.on_address_created(name)
         self.addresses[name].add(routing.upper())
 
     def queue(self, name: str) -> Queue:
         if name not in self.queues:
-            raise self.no(No.MISSING, name)
+            raise self.refusal(Refusal.MISSING, name)
         return self.queues[name]
 
-    def destroy_queue(self, name: str, *, with_takers: bool = False, here_only: bool = False) -> None:
+    def destroy_queue(self, name: str, *, with_consumers: bool = False, here_only: bool = False) -> None:
         """Remove a queue with its messages; the address stays."""
         queue = self.queue(name)
-        if queue.takers and not with_takers:
-            raise self.no(No.IN_USE, name)
-        queue.takers.clear()
+        if queue.consumers and not with_consumers:
+            raise self.refusal(Refusal.IN_USE, name)
+        queue.consumers.clear()
         del self.queues[name]
         if not here_only:
-            self.told_of_end(queue)
+            self.on_queue_destroyed(queue)
 
     # messages
 
@@ -320,33 +325,33 @@ class Broker(ABC):
             result = [queue for queue in result if queue.routing == "anycast"][:1]
         for queue in result:
             queue.add(message)
-        self.routed(message, result, aside=only is not None)
+        self.on_routed(message, result, direct=only is not None)
         for queue in result:
             queue.dispatch()
         return result
 
     def remove(self, queue: Queue, message: Message, reason: Reason = Reason.NORMAL) -> None:
-        """A message is done with here."""
+        """Remove a message and notify the kind."""
         queue.remove(message, reason)
-        self.removed(queue, message, reason)
+        self.on_removed(queue, message, reason)
 
     def give_back(self, queue: Queue, message: Message, *, failed: bool) -> None:
-        """A consumer is gone without finishing it. After too many of those it is a dead letter."""
+        """Return a message to its queue; after too many failed deliveries, move it to the dead letters."""
         if failed:
             message.failed += 1
-        if message.failed >= MOST_DELIVERIES and DEAD_LETTERS in self.addresses:
-            self._bury(queue, message)
+        if message.failed >= MAX_DELIVERIES and DEAD_LETTERS in self.addresses:
+            self._dead_letter(queue, message)
         else:
             queue.give_back(message)
 
-    def _bury(self, queue: Queue, message: Message) -> None:
+    def _dead_letter(self, queue: Queue, message: Message) -> None:
         self.remove(queue, message, Reason.KILLED)
         self._put_copy(queue, message, DEAD_LETTERS, self.now_ms())
 
     def move(self, queue: Queue, number: int, to: str) -> bool:
-        """Move one message to another queue; False where it is not there, or in somebody's hands."""
+        """Move one message to another queue; False where it is missing or in delivery."""
         if to not in self.queues:
-            raise self.no(No.NO_TARGET, to)
+            raise self.refusal(Refusal.NO_TARGET, to)
         message = queue.messages.get(number)
         if message is None or number in queue.delivering:
             return False
@@ -355,8 +360,8 @@ class Broker(ABC):
         return True
 
     def _put_copy(self, queue: Queue, message: Message, address: str, timestamp_ms: int) -> None:
-        """Route a copy of the content as a new message, born here."""
-        texts, longs = self.marks(queue, message)
+        """Route a copy as a new message of this broker."""
+        texts, longs = self.moved_headers(queue, message)
         self.route(
             Message(
                 number=self.next_number(),

@@ -1,10 +1,10 @@
-"""The time of a twin: everything in it that waits or ages asks this, so that it can pass faster than outside."""
+"""The clock of a twin, which can run faster than real time."""
 
 from dr_ctl.core.system import system
 
 
 class Clock:
-    """`pace` 10: an hour of the twin takes six minutes outside."""
+    """With `pace` 10 an hour of the twin takes six minutes of real time."""
 
     def __init__(self, *, pace: float = 1.0) -> None:
         self._pace = pace
@@ -19,5 +19,5 @@ class Clock:
         return round((self._began_at_s + self.now_s() - self._began_s) * 1000)
 
     def outside_s(self, seconds: float) -> float:
-        """How long so many of its seconds are outside."""
+        """Convert seconds of the twin to seconds of real time."""
         return seconds / self._pace

@@ -1,5 +1,4 @@
-"""The console of one broker: a function from a request of HTTP to its answer, with a login before Jolokia, as the real
-one answers, its refusals included."""
+"""The console of one broker: answers HTTP requests as the real one does, with its login and its refusals."""
 
 from __future__ import annotations
 
@@ -25,17 +24,17 @@ OUT_OF_MEMORY: Final = "<html><body><h2>HTTP ERROR 500</h2><pre>java.lang.OutOfM
 UNAUTHORIZED: Final = "<html><body><h2>HTTP ERROR 401 Unauthorized</h2></body></html>"
 
 
-class Hung(ConnectionError):
-    """The connection is over without an answer."""
+class NoResponse(ConnectionError):
+    """The connection ends without an answer."""
 
 
-class Reset(Hung):
-    """And not by an end, but by a reset."""
+class Reset(NoResponse):
+    """The connection is reset without an answer."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A request. The names of the headers are in lower letters."""
+class HttpRequest:
+    """A request. Names of headers are in lower case."""
 
     method: str
     path: str
@@ -44,14 +43,14 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class HttpResponse:
     status: int
     headers: Mapping[str, str]
     body: bytes
 
 
 @dataclass(eq=False, slots=True)
-class Visit:
+class ConsoleConnection:
     """A connection to the console; not `live` once the broker has cut it."""
 
     live: bool = True
@@ -60,31 +59,31 @@ class Visit:
 @dataclass(eq=False)
 class Console:
     host: Host
-    _visits: set[Visit] = field(default_factory=set)
+    _connections: set[ConsoleConnection] = field(default_factory=set)
     _failures: dict[str, tuple[int, float]] = field(default_factory=dict)
 
-    def visited(self) -> Visit:
-        """Somebody has connected."""
-        visit = Visit()
-        self._visits.add(visit)
-        return visit
+    def connect(self) -> ConsoleConnection:
+        """Register a new connection."""
+        connection = ConsoleConnection()
+        self._connections.add(connection)
+        return connection
 
-    def left(self, visit: Visit) -> None:
-        self._visits.discard(visit)
+    def disconnect(self, connection: ConsoleConnection) -> None:
+        self._connections.discard(connection)
 
     def cut(self) -> None:
         """End every connection."""
-        for visit in self._visits:
-            visit.live = False
-        self._visits.clear()
+        for connection in self._connections:
+            connection.live = False
+        self._connections.clear()
         self.host.broker.changed.notify_all()
 
-    def why_not_let_in(self, authorization: str | None) -> tuple[int, dict[str, str]] | None:
-        """Refuse a login, and every login of a user who failed too often lately."""
+    def login_refusal(self, authorization: str | None) -> tuple[int, dict[str, str]] | None:
+        """The status and headers that refuse a login; None where it is right, and the user did not fail too often."""
         user, password = _login(authorization)
-        newer = self.host.management.dialect.backs_off
+        backs_off = self.host.management.dialect.backs_off
         failures, since = self._failures.get(user, (0, 0.0))
-        if newer and failures >= MOST_FAILURES and self.host.broker.clock.now_s() - since < BACK_OFF_S:
+        if backs_off and failures >= MOST_FAILURES and self.host.broker.clock.now_s() - since < BACK_OFF_S:
             return 429, {"Retry-After": "1"}
         if user == ADMIN and self.host.broker.users.get(user) == password:
             self._failures.pop(user, None)
@@ -92,29 +91,29 @@ class Console:
         self._failures[user] = (failures + 1, self.host.broker.clock.now_s())
         if self.host.management.dialect.servlet:
             return 401, {"WWW-Authenticate": 'basic realm="ActiveMQRealm"'}
-        return 403, {"Hawtio-Forbidden-Reason": "NONE"} if newer else {}
+        return 403, {"Hawtio-Forbidden-Reason": "NONE"} if backs_off else {}
 
-    def respond(self, asked: Asked, visit: Visit) -> Page:
-        """Answer a request. Raises Hung where no answer comes."""
+    def respond(self, request: HttpRequest, connection: ConsoleConnection) -> HttpResponse:
+        """Answer a request. Raises NoResponse where no answer comes."""
         host, broker = self.host, self.host.broker
         with broker.lock:
-            broker.changed.wait_for(lambda: not host.frozen or not visit.live)
-            refused = self.why_not_let_in(asked.headers.get("authorization"))
+            broker.changed.wait_for(lambda: not host.frozen or not connection.live)
+            refused = self.login_refusal(request.headers.get("authorization"))
             sick = host.sick
         dialect = host.management.dialect
         if sick:
-            return _page(500, OUT_OF_MEMORY, "text/html")
+            return _response(500, OUT_OF_MEMORY, "text/html")
         if refused is not None:
-            page = UNAUTHORIZED if refused[0] == HTTPStatus.UNAUTHORIZED else ""
-            return _page(refused[0], page, "text/html" if page else "text/plain", refused[1])
-        if asked.path.rstrip("/").removesuffix("/version") != dialect.path:
-            return _page(404 if dialect.servlet else 200, dialect.page, "text/html")
-        origin = asked.headers.get("origin") or asked.headers.get("referer")
-        if why := host.management.why_not_let_in(asked.method, origin):
-            return _page(200, json.dumps(why), "text/plain;charset=utf-8")
-        return self._jolokia(b'{"type": "version"}' if asked.method == "GET" else asked.body, visit)
+            response = UNAUTHORIZED if refused[0] == HTTPStatus.UNAUTHORIZED else ""
+            return _response(refused[0], response, "text/html" if response else "text/plain", refused[1])
+        if request.path.rstrip("/").removesuffix("/version") != dialect.path:
+            return _response(404 if dialect.servlet else 200, dialect.page, "text/html")
+        origin = request.headers.get("origin") or request.headers.get("referer")
+        if refusal := host.management.request_refusal(request.method, origin):
+            return _response(200, json.dumps(refusal), "text/plain;charset=utf-8")
+        return self._jolokia(b'{"type": "version"}' if request.method == "GET" else request.body, connection)
 
-    def _jolokia(self, body: bytes, visit: Visit) -> Page:
+    def _jolokia(self, body: bytes, connection: ConsoleConnection) -> HttpResponse:
         try:
             document = json.loads(body)
         except ValueError:
@@ -124,78 +123,80 @@ class Console:
         except NotARequest as error:
             return self._no_request(str(error))
         with self.host.broker.lock:
-            struck = self.host.faults.due(requests)
-        for fault, _ in struck:
-            if (page := self._instead(fault, visit)) is not None:
-                return page
-        answers = self._done(requests, struck, visit)
-        for fault, _ in struck:
+            strikes = self.host.faults.due(requests)
+        for fault, _ in strikes:
+            if (response := self._apply_before(fault, connection)) is not None:
+                return response
+        answers = self._done(requests, strikes, connection)
+        for fault, _ in strikes:
             if fault.kind is FaultKind.UNANSWERED:
                 raise Reset
             if fault.kind is FaultKind.DIES_AFTER:
                 self.host.die(back_after_s=fault.back_after_s)
-                raise Hung
+                raise NoResponse
         text = self.host.management.dialect.written(answers if isinstance(document, list) else answers[0])
-        return _page(200, text, "application/json")
+        return _response(200, text, "application/json")
 
-    def _no_request(self, why: str) -> Page:
-        """Refuse the whole POST, as a page of the server, or in the way in which a request would be."""
+    def _no_request(self, reason: str) -> HttpResponse:
+        """Refuse the whole POST: as a page of the server, or in JSON."""
         if self.host.management.dialect.refuses_in_json:
-            return _page(200, json.dumps(failed(ILLEGAL, why, 400)), "text/plain;charset=utf-8")
-        return _page(400, f"400 (Bad Request)\n\n{why}\n", "text/plain")
+            return _response(200, json.dumps(failed(ILLEGAL, reason, 400)), "text/plain;charset=utf-8")
+        return _response(400, f"400 (Bad Request)\n\n{reason}\n", "text/plain")
 
-    def _instead(self, fault: Fault, visit: Visit) -> Page | None:
-        """Do what a fault does before the request is done; the page where nothing more comes of it."""
+    def _apply_before(self, fault: Fault, connection: ConsoleConnection) -> HttpResponse | None:
+        """Apply a fault before the requests are done; the response that replaces their answer, if any."""
         match fault.kind:
             case FaultKind.LATE | FaultKind.SILENT:
-                self._wait(fault.seconds, visit)
+                self._wait(fault.seconds, connection)
                 if fault.kind is FaultKind.SILENT:
-                    raise Hung
+                    raise NoResponse
             case FaultKind.ERROR:
-                return _page(fault.status, f"<html><body>{fault.status}</body></html>", "text/html")
+                return _response(fault.status, f"<html><body>{fault.status}</body></html>", "text/html")
             case FaultKind.PAGE:
-                return _page(200, self.host.management.dialect.page, "text/html")
+                return _response(200, self.host.management.dialect.page, "text/html")
             case FaultKind.RESET:
                 raise Reset
             case FaultKind.DIES_BEFORE:
                 self.host.die(back_after_s=fault.back_after_s)
-                raise Hung
+                raise NoResponse
             case FaultKind.CLOCK:
                 self.host.broker.skew_ms += round(fault.seconds * 1000)
         return None
 
-    def _done(self, requests: list[Request], struck: list[tuple[Fault, list[Request]]], visit: Visit) -> list[Any]:
-        idle = [item for fault, value in struck if fault.kind is FaultKind.IDLE for item in value]
-        lies = [(fault, value) for fault, value in struck if fault.kind is FaultKind.LIE]
+    def _done(
+        self, requests: list[Request], strikes: list[tuple[Fault, list[Request]]], connection: ConsoleConnection
+    ) -> list[Any]:
+        ignored = [item for fault, items in strikes if fault.kind is FaultKind.NO_EFFECT for item in items]
+        false = [(fault, items) for fault, items in strikes if fault.kind is FaultKind.WRONG_VALUE]
         answers = []
         broker = self.host.broker
         for request in requests:
-            # Singly, as a real console: another client's request may come in between.
+            # One by one, as a real console does: another client's request may come in between.
             with broker.lock:
-                if not visit.live:
-                    raise Hung
-                if any(request is item for item in idle):
+                if not connection.live:
+                    raise NoResponse
+                if any(request is item for item in ignored):
                     reply: dict[str, Any] = {"value": None, "status": 200}
                 else:
                     reply = answer(self.host.management, request)
                 if request.changes:
-                    self.host.note(request, reply["status"])
-            for fault, lie in lies:
-                if any(request is item for item in lie):
+                    self.host.record_change(request, reply["status"])
+            for fault, items in false:
+                if any(request is item for item in items):
                     reply = falsified(reply, fault)
             answers.append(reply)
         return answers
 
-    def _wait(self, seconds: float, visit: Visit) -> None:
+    def _wait(self, seconds: float, connection: ConsoleConnection) -> None:
         broker = self.host.broker
         with broker.lock:
-            broker.changed.wait_for(lambda: not visit.live, timeout=broker.clock.outside_s(seconds))
-            if not visit.live:
-                raise Hung
+            broker.changed.wait_for(lambda: not connection.live, timeout=broker.clock.outside_s(seconds))
+            if not connection.live:
+                raise NoResponse
 
 
-def _page(status: int, text: str, kind: str, headers: Mapping[str, str] | None = None) -> Page:
-    return Page(status, {"Content-Type": kind, **(headers or {})}, text.encode())
+def _response(status: int, text: str, kind: str, headers: Mapping[str, str] | None = None) -> HttpResponse:
+    return HttpResponse(status, {"Content-Type": kind, **(headers or {})}, text.encode())
 
 
 def _login(authorization: str | None) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Everything that can be set at the brokers of a twin, and every message, as plain values that can be compared."""
+"""The settable state and the messages of a broker, as plain values to compare."""
 
 from typing import Any
 
@@ -7,8 +7,7 @@ from dr_ctl_lab.twin.messages import Message
 
 
 def settable(broker: Broker) -> dict[str, Any]:
-    """The state that a tool could change: listeners, the way to the peer, pauses, queues with their documents,
-    addresses."""
+    """The state that a tool can change: listeners, link, pauses, queues, addresses, rights."""
     return {
         "alive": broker.alive,
         "listeners": {acceptor.name: acceptor.started for acceptor in broker.acceptors.values()},
@@ -27,13 +26,13 @@ def settable(broker: Broker) -> dict[str, Any]:
         "addresses": sorted(broker.addresses),
         "security": {
             match: {role: sorted(words) for role, words in grants.items()}
-            for match, grants in broker.security.kept.items()
+            for match, grants in broker.security.stored.items()
         },
     }
 
 
 def messages(broker: Broker) -> dict[str, list[dict[str, Any]]]:
-    """The messages of every queue, in order of arrival, each with where it was born."""
+    """The messages of every queue, in order of arrival, each with its origin."""
     return {
         queue.name: [_message(broker, message) for message in queue.messages.values()]
         for queue in broker.queues.values()

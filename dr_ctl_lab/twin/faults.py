@@ -1,4 +1,4 @@
-"""Faults of a broker's management, on request or from a seed: kind of fault, request, and number of times."""
+"""Faults of a broker's management, chosen by a test or from a seed."""
 
 import random
 from collections.abc import Iterable, Sequence
@@ -10,28 +10,28 @@ from dr_ctl_lab.twin.jolokia import Answer, Request
 
 FOR_EVER_S: Final = 3600.0
 CHANGING_SHARE: Final = 0.7
-LATEST: Final = 12  # the request that a fault from a seed strikes at the latest
+LATEST: Final = 12  # a fault from a seed strikes one of the first requests
 
 
 class FaultKind(Enum):
-    """Kinds of fault, and whether the request is done nevertheless."""
+    """Kinds of faults, and whether the request is executed."""
 
     LATE = "late"  # answered after `seconds`
-    ERROR = "error"  # HTTP `status`, no JSON; not done
-    RESET = "reset"  # the connection is reset; not done
-    PAGE = "page"  # a web page instead of JSON; not done
-    SILENT = "silent"  # no answer; not done
-    LIE = "lie"  # `attribute` is reported as `value`
-    IDLE = "idle"  # an operation says 200 and does nothing
-    UNANSWERED = "unanswered"  # done, then the connection is reset
-    DIES_BEFORE = "dies before"  # the broker dies; not done
-    DIES_AFTER = "dies after"  # done, and the broker dies before it answers
+    ERROR = "error"  # HTTP `status`, no JSON; not executed
+    RESET = "reset"  # the connection is reset; not executed
+    PAGE = "page"  # a web page instead of JSON; not executed
+    SILENT = "silent"  # no answer; not executed
+    WRONG_VALUE = "lie"  # `attribute` is reported as `value`
+    NO_EFFECT = "idle"  # an operation answers 200 and does nothing
+    UNANSWERED = "unanswered"  # executed, then the connection is reset
+    DIES_BEFORE = "dies before"  # the broker dies; not executed
+    DIES_AFTER = "dies after"  # executed, and the broker dies before it answers
     CLOCK = "clock"  # the broker's clock jumps by `seconds`
 
 
 @dataclass(frozen=True, slots=True)
-class When:
-    """Selects requests; `after` matching ones pass first. A None matches all."""
+class Trigger:
+    """Selects requests; the first `after` matching ones pass. None matches all."""
 
     changing: bool | None = None
     operation: str | None = None  # the name without its signature
@@ -48,10 +48,10 @@ class When:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault; `times` None is for ever. A broker that dies is back after `back_after_s`, where that is given."""
+    """One fault; with `times` None it never ends. A broker that dies starts again after `back_after_s`, where given."""
 
     kind: FaultKind
-    when: When = field(default_factory=When)
+    trigger: Trigger = field(default_factory=Trigger)
     times: int | None = 1
     seconds: float = FOR_EVER_S
     status: int = 503
@@ -64,35 +64,35 @@ class Faults:
     """The faults of one broker, in force until they are used up or cleared."""
 
     def __init__(self, faults: Iterable[Fault] = ()) -> None:
-        self._armed: list[tuple[Fault, list[int]]] = []
+        self._active: list[tuple[Fault, list[int]]] = []
         for fault in faults:
             self.add(fault)
 
     @classmethod
     def from_seed(cls, seed: int, *, count: int = 3) -> Self:
-        """A few faults that a careful tool survives, equal for equal seeds."""
-        chance = random.Random(seed)  # noqa: S311 - no secret depends on it
-        kinds = [item for item in FaultKind if item is not FaultKind.LIE]
-        return cls(_by_chance(chance.choice(kinds), chance) for _ in range(count))
+        """A few random faults, the same for the same seed."""
+        rng = random.Random(seed)  # noqa: S311 - no secret depends on it
+        kinds = [item for item in FaultKind if item is not FaultKind.WRONG_VALUE]
+        return cls(_by_chance(rng.choice(kinds), rng) for _ in range(count))
 
     def add(self, fault: Fault) -> None:
-        self._armed.append((fault, [fault.when.after, -1 if fault.times is None else fault.times]))
+        self._active.append((fault, [fault.trigger.after, -1 if fault.times is None else fault.times]))
 
     def clear(self) -> None:
-        self._armed.clear()
+        self._active.clear()
 
     @property
-    def untried(self) -> list[Fault]:
-        """Those that have not struck yet."""
-        return [fault for fault, left in self._armed if left[1] == (-1 if fault.times is None else fault.times)]
+    def unused(self) -> list[Fault]:
+        """The faults that have not struck yet."""
+        return [fault for fault, left in self._active if left[1] == (-1 if fault.times is None else fault.times)]
 
     def due(self, requests: Sequence[Request]) -> list[tuple[Fault, list[Request]]]:
         """The faults that strike this POST, with their requests; counts them down."""
-        items = []
-        for fault, left in list(self._armed):
+        strikes = []
+        for fault, left in list(self._active):
             struck = []
             for request in requests:
-                if not fault.when.matches(request):
+                if not fault.trigger.matches(request):
                     continue
                 if left[0] > 0:
                     left[0] -= 1
@@ -100,27 +100,27 @@ class Faults:
                     left[1] -= 1
                     struck.append(request)
             if struck:
-                items.append((fault, struck))
+                strikes.append((fault, struck))
             if left[1] == 0:
-                self._armed.remove((fault, left))
-        return items
+                self._active.remove((fault, left))
+        return strikes
 
 
-def _by_chance(kind: FaultKind, chance: random.Random) -> Fault:
-    # Only an operation can say that it did what it did not.
-    changing = kind is FaultKind.IDLE or chance.random() < CHANGING_SHARE
+def _by_chance(kind: FaultKind, rng: random.Random) -> Fault:
+    # Only an operation can have no effect.
+    changing = kind is FaultKind.NO_EFFECT or rng.random() < CHANGING_SHARE
     return Fault(
         kind,
-        When(changing=changing, after=chance.randrange(LATEST)),
-        times=chance.choice((1, 1, 2)),
-        seconds=chance.choice((0.05, 0.3, 1.0)),
-        status=chance.choice((500, 502, 503)),
-        back_after_s=chance.choice((0.1, 0.5)),
+        Trigger(changing=changing, after=rng.randrange(LATEST)),
+        times=rng.choice((1, 1, 2)),
+        seconds=rng.choice((0.05, 0.3, 1.0)),
+        status=rng.choice((500, 502, 503)),
+        back_after_s=rng.choice((0.1, 0.5)),
     )
 
 
 def falsified(reply: Answer, fault: Fault) -> Answer:
-    """An answer with one attribute reported as it is not, wherever it stands."""
+    """The answer with the fault's attribute replaced, in a value or in its rows."""
     value = reply.get("value")
     if not isinstance(value, dict):
         return reply

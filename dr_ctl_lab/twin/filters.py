@@ -1,5 +1,5 @@
-"""The filters that are asked of the brokers: comparisons with a text, a list of them, or the beginning of one, with a
-number; IS NULL, IS NOT NULL; joined by AND, and those by OR."""
+"""Filters (selectors) of the brokers: comparisons with a text, a list, a beginning or a number; IS NULL, IS NOT NULL;
+joined by AND and OR."""
 
 import re
 from collections.abc import Callable
@@ -15,29 +15,32 @@ _TERM: Final = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 
-# Outside of quotes: an even number of them follows.
+# Outside of quotes: an even number of quotes follows.
 _AND, _OR = (re.compile(rf"\b{word}\b(?=(?:[^']*'[^']*')*[^']*$)", re.IGNORECASE) for word in ("AND", "OR"))
 _QUOTED: Final = re.compile(r"'((?:[^']|'')*)'")
 
-Named = Callable[[str], str | None]
+ValueOf = Callable[[str], str | None]
 
 
 class BadFilter(ValueError):
     """The text is not a filter."""
 
 
-def compiled(text: str | None) -> Callable[[Named], bool]:
-    """Read a filter into a predicate over a function that looks properties up. Raises `BadFilter`."""
+def compiled(text: str | None) -> Callable[[ValueOf], bool]:
+    """Compile a filter to a predicate, which gets a function from a property's name to its value. Raises
+    `BadFilter`."""
     if text is None or not text.strip():
         return lambda _: True
-    ways = [[_TERM.fullmatch(term) for term in _AND.split(way)] for way in _OR.split(text)]
-    if not all(term for way in ways for term in way):
+    alternatives = [[_TERM.fullmatch(term) for term in _AND.split(alternative)] for alternative in _OR.split(text)]
+    if not all(term for alternative in alternatives for term in alternative):
         raise BadFilter(text)
-    return lambda named: any(all(_holds(term, named) for term in way if term is not None) for way in ways)
+    return lambda value_of: any(
+        all(_is_true(term, value_of) for term in alternative if term is not None) for alternative in alternatives
+    )
 
 
-def _holds(term: re.Match[str], named: Named) -> bool:
-    value = named(term["quoted"] or term["plain"])
+def _is_true(term: re.Match[str], value_of: ValueOf) -> bool:
+    value = value_of(term["quoted"] or term["plain"])
     if term["is"] is not None:
         return (value is None) is (term["not"] is None)
     if value is None:
@@ -48,11 +51,11 @@ def _holds(term: re.Match[str], named: Named) -> bool:
         return value in _listed(term["some"])
     if term["begins"] is not None:
         return value.startswith(term["begins"]) is (term["unlike"] is None)
-    same = value == term["text"].replace("''", "'")
-    return same if term["op"] == "=" else not same
+    is_equal = value == term["text"].replace("''", "'")
+    return is_equal if term["op"] == "=" else not is_equal
 
 
 @lru_cache(maxsize=8)
 def _listed(text: str) -> frozenset[str]:
-    """The texts of a list, cached, because long lists are needed for each message."""
+    """The texts of a list; cached, because each message is compared with long lists."""
     return frozenset(match.replace("''", "'") for match in _QUOTED.findall(text))

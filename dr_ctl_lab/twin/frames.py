@@ -1,4 +1,4 @@
-"""STOMP frames as the brokers write and read them: escapes, and where one ends."""
+"""Reading and writing STOMP frames, with escapes, as the brokers do."""
 
 import re
 from collections.abc import Mapping
@@ -32,23 +32,23 @@ class Frame:
 def cut_frame(data: bytes) -> tuple[Frame | None, bytes]:
     """Take the first frame off; None until the frame is whole."""
     data = data.lstrip(b"\r\n")
-    head, end, rest = data.partition(b"\n\n")
+    head, end, tail = data.partition(b"\n\n")
     if not end:
         return None, data
     command, *lines = head.decode(errors="replace").replace("\r", "").split("\n")
     headers: dict[str, str] = {}
-    for line in lines:
-        name, _, text = line.partition(":")
+    for stomp_connection in lines:
+        name, _, text = stomp_connection.partition(":")
         if command not in ("CONNECT", "STOMP"):
             name, text = plain(name), plain(text)
         headers.setdefault(name, text)
     length = headers.get("content-length", "")
-    size = int(length) if length.isdecimal() else rest.find(b"\0")
-    if size < 0 or len(rest) <= size:
+    size = int(length) if length.isdecimal() else tail.find(b"\0")
+    if size < 0 or len(tail) <= size:
         return None, data
-    return Frame(command, headers, rest[:size]), rest[size + 1 :]
+    return Frame(command, headers, tail[:size]), tail[size + 1 :]
 
 
 def plain(text: str) -> str:
     """A header without its escapes."""
-    return re.sub(r"\\[\\rnc]", lambda options: _UNESCAPED[options[0]], text)
+    return re.sub(r"\\[\\rnc]", lambda match: _UNESCAPED[match[0]], text)

@@ -1,5 +1,4 @@
-"""The machine of one node of a simulated broker: its process, its ports, its console, and what can be done to it from
-outside."""
+"""The machine of one node of a simulated broker: process, ports, console, and faults from outside."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from dr_ctl_lab.twin.faults import Faults
 from dr_ctl_lab.twin.jolokia import Management, Request
 from dr_ctl_lab.twin.kind import Kind
 from dr_ctl_lab.twin.listeners import listeners
-from dr_ctl_lab.twin.parts import Acceptor, Peer, Visitor
+from dr_ctl_lab.twin.parts import Acceptor, ConnectionHandler, Peer
 from dr_ctl_lab.twin.security import APPS
 from dr_ctl_lab.twin.sockets import CONSOLE, LOOPBACK
 
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from dr_ctl_lab.twin.broker import Broker
     from dr_ctl_lab.twin.nodes import Nodes
 
-AMQP: Final = b"AMQP\x00\x01\x00\x00"  # as a broker answers whoever begins so
+AMQP: Final = b"AMQP\x00\x01\x00\x00"  # a broker's answer to this AMQP header
 APP: Final = "app"
 ROLES: Final = {ADMIN: "amq", APP: APPS}
 CLUSTER: Final = "cluster"  # the listener of the nodes among themselves
@@ -44,8 +43,8 @@ class Change:
 
 
 class Host:
-    """A process of a broker and everything around it; `broker` is what it runs while it is active. Ports stay the same
-    over its deaths."""
+    """The process of one node. `broker` is the broker that it runs while the node is active. Ports stay the same over
+    restarts."""
 
     broker: Broker
     management: Management
@@ -60,20 +59,20 @@ class Host:
         self._listeners = listeners(changed, clock, name)
         self._console = Console(self)
         self._session = kind.session
-        meeting = (Acceptor(CLUSTER, "CORE", opens_at_boot=True),) if nodes.meet_apart else ()
+        cluster_acceptors = (Acceptor(CLUSTER, "CORE", opens_at_boot=True),) if nodes.has_cluster_listener else ()
         boots_open = nodes.is_group and nodes.layout.boots_open and not kind.activates
         self.acceptors = {
             listener.name: replace(
                 listener,
-                port=self._listeners.reserve(listener.name, self._welcome),
+                port=self._listeners.reserve(listener.name, self._on_connect),
                 opens_at_boot=listener.opens_at_boot or boots_open,
             )
-            for listener in (*kind.listeners, *meeting)
+            for listener in (*kind.listeners, *cluster_acceptors)
         }
         self.console_port = self._listeners.reserve_console(self._console)
 
-    def runs(self, broker: Broker) -> None:
-        """From now on, whenever it is active."""
+    def set_broker(self, broker: Broker) -> None:
+        """Set the broker that this node runs while it is active."""
         self.broker, kind = broker, self.kind
         policy = None if kind.policy is None else partial(kind.policy, broker)
         self.management = Management(self._beans, kind.dialect, broker.version, broker.node, policy)
@@ -114,7 +113,7 @@ class Host:
     # events from outside
 
     def listen(self) -> None:
-        """Begin to serve its ports, which refuse until opened."""
+        """Start serving the ports; each refuses connections until it is opened."""
         self._listeners.start()
 
     def start(self) -> None:
@@ -124,17 +123,17 @@ class Host:
             if not self.running or not self.nodes.is_group:
                 self.running, self.pending_acks = True, 0
                 self.process_ms = self.instance_ms = max(self.broker.now_ms(), self.process_ms + 1)
-                self.nodes.came(self)
+                self.nodes.process_started(self)
 
     def die(self, *, back_after_s: float | None = None) -> None:
-        """End at once, as by SIGKILL; ports refuse when this returns."""
+        """End at once, as by SIGKILL. The ports refuse when this returns."""
         with self.broker.lock:
             self.exit()
         if back_after_s is not None:
-            self.nodes.later(back_after_s, self.start)
+            self.nodes.call_later(back_after_s, self.start)
 
     def step_down(self) -> None:
-        """Let the broker go, and wait in the same process for the next turn."""
+        """Stop the broker; the process stays, as a passive node."""
         self.broker.kill()
         self.instance_ms = max(self.broker.now_ms(), self.instance_ms + 1)
 
@@ -142,25 +141,25 @@ class Host:
         """Freeze the broker: ports accept, but get no answer."""
         with self.broker.lock:
             self._listeners.frozen = True
-            self._froze()
+            self._mark_frozen()
 
     def swallow(self) -> None:
-        """Packets to it go nowhere: connections are neither accepted nor refused."""
+        """Drop packets: connections are neither accepted nor refused."""
         with self.broker.lock:
             self._listeners.swallow()
-            self._froze()
+            self._mark_frozen()
 
-    def _froze(self) -> None:
+    def _mark_frozen(self) -> None:
         if self.is_active:
             self.broker.frozen = True
         self.broker.changed.notify_all()
 
     def thaw(self) -> None:
-        """The end of either."""
+        """End a freeze or a swallow."""
         with self.broker.lock:
             if self.is_active:
                 self.broker.frozen = False
-                self.broker.thawed()
+                self.broker.on_thaw()
             self._listeners.thaw()
             self.nodes.elect()
             self.broker.changed.notify_all()
@@ -173,8 +172,8 @@ class Host:
     # called by the broker and its console
 
     def open(self, name: str) -> None:
-        if name == CONSOLE and (late_s := self.nodes.layout.console_s):
-            self.nodes.later(late_s, lambda: self._listeners.open(name) if self.is_active else None)
+        if name == CONSOLE and (delay_s := self.nodes.layout.console_s):
+            self.nodes.call_later(delay_s, lambda: self._listeners.open(name) if self.is_active else None)
         else:
             self._listeners.open(name)
 
@@ -183,7 +182,7 @@ class Host:
         if name == CONSOLE:
             self._console.cut()
         elif self.is_active:
-            self.nodes.closed(name)
+            self.nodes.listener_closed(name)
 
     def exit(self) -> None:
         was_active = self.is_active
@@ -191,14 +190,14 @@ class Host:
         if was_active or not self.nodes.is_group:
             self.broker.kill()
         self.close(CONSOLE)
-        self.nodes.gone(was_active=was_active)
+        self.nodes.process_ended(was_active=was_active)
 
-    def note(self, request: Request, status: int) -> None:
+    def record_change(self, request: Request, status: int) -> None:
         broker = self.broker
         change = Change(broker.site, broker.pair, request.bean, request.operation, request.arguments, status)
         self.changes.append(change)
 
-    def _welcome(self, peer: Peer, listener: str) -> Visitor | None:
+    def _on_connect(self, peer: Peer, listener: str) -> ConnectionHandler | None:
         speaks = self.broker.acceptors[listener].protocols
         if "STOMP" in speaks:
             return self._session(peer, listener, self.broker)

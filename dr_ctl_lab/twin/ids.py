@@ -1,5 +1,4 @@
-"""A site's store of processed ids, for idempotent consumers. The store outlives the broker, and clients may open it
-too."""
+"""A site's store of processed ids, for idempotent consumers; it outlives the broker, and clients may open it too."""
 
 import sqlite3
 from pathlib import Path
@@ -18,8 +17,7 @@ class IdStore:
         if path is not None:
             path.parent.mkdir(mode=0o700, exist_ok=True)
             path.touch(mode=0o600)
-        where = ":memory:" if path is None else path
-        self._file = sqlite3.connect(where, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+        self._file = sqlite3.connect(path or ":memory:", timeout=BUSY_S, isolation_level=None, check_same_thread=False)
         self._file.execute("PRAGMA journal_mode=WAL")
         self._file.execute("PRAGMA synchronous=OFF")
         self._file.execute(_TABLE)
@@ -33,7 +31,7 @@ class IdStore:
         self._file.execute("INSERT OR IGNORE INTO processed VALUES (?, ?, ?)", (queue, ident, int(local)))
 
     def forget(self, queue: str, ident: str) -> None:
-        """Lose an id that had been written down, or that never arrived."""
+        """Delete an id, as if it was lost."""
         self._file.execute("DELETE FROM processed WHERE queue = ? AND id = ?", (queue, ident))
 
     def every(self) -> set[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Requests of Jolokia answered for one broker: reads, patterns, operations, and every error in its real shape."""
+"""Jolokia of one broker: reads, patterns, operations, and errors as the real one words them."""
 
 import json
 import re
@@ -10,15 +10,15 @@ from typing import Any, Final, Protocol
 from dr_ctl.core.notation import if_known
 from dr_ctl_lab.twin import names
 from dr_ctl_lab.twin.bean import ILLEGAL, Bean, Fails, Operations, signatures
-from dr_ctl_lab.twin.parts import BrokerSaysNo
+from dr_ctl_lab.twin.parts import BrokerError
 
 NO_BEAN: Final = "javax.management.InstanceNotFoundException"
 NO_ATTRIBUTE: Final = "javax.management.AttributeNotFoundException"
 REFUSED: Final = "java.lang.Exception"
 TYPES: Final = frozenset({"read", "exec", "search", "version"})
-# A question about a right names a bean that does not exist, so that no call can change anything.
-NOBODY: Final = "=dr-ctl.nobody"
-LOOKING: Final = re.compile(r"(list|browse|count|get|is|canInvoke)")
+# dr-ctl asks for rights with the name of a bean that does not exist, so that no call can change anything.
+NO_SUCH_BEAN: Final = "=dr-ctl.nobody"
+READING: Final = re.compile(r"(list|browse|count|get|is|canInvoke)")
 
 _CONTROL: Final = re.compile(r"\\(?:(u00[01])([a-f])|.)")
 
@@ -59,7 +59,7 @@ class Policy(Protocol):
 
     @property
     def post_only(self) -> bool:
-        """Say whether no other method is let in."""
+        """Say whether only POST is allowed."""
 
     def forbids_operation(self, bean: str, operation: str) -> bool: ...
 
@@ -68,7 +68,7 @@ class Policy(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Management:
-    """The objects that a console manages, and their rules."""
+    """A broker's beans, as its console offers them."""
 
     beans: Callable[[], Iterator[Bean]]
     dialect: Dialect
@@ -76,8 +76,8 @@ class Management:
     node: str
     policy: Callable[[], Policy] | None = None
 
-    def why_not_let_in(self, method: str, origin: str | None) -> Answer | None:
-        """Refuse a POST, or any other request, before it is read."""
+    def request_refusal(self, method: str, origin: str | None) -> Answer | None:
+        """The error for a request that is refused before its body is read."""
         if not self.dialect.servlet:
             return None
         if origin is None:
@@ -106,7 +106,7 @@ class Request:
 
     @property
     def changes(self) -> bool:
-        return self.kind == "exec" and LOOKING.match(self.verb) is None and NOBODY not in self.bean
+        return self.kind == "exec" and READING.match(self.verb) is None and NO_SUCH_BEAN not in self.bean
 
 
 class NotARequest(Exception):
@@ -140,15 +140,15 @@ def _request(body: Any) -> Request:
 
 
 def _one_attribute(attributes: Any) -> dict[str, Any]:
-    """A list of one is echoed without its list."""
+    """The echo of a list with one attribute: the attribute itself."""
     return {"attribute": attributes[0]} if isinstance(attributes, list) and len(attributes) == 1 else {}
 
 
-def answer(at: Management, request: Request) -> Answer:
-    """Do a request; a failure is an answer too."""
+def answer(management: Management, request: Request) -> Answer:
+    """Execute a request; a failure becomes an error answer."""
     try:
-        reply = _KINDS[request.kind](at, request)
-    except BrokerSaysNo as error:
+        reply = _KINDS[request.kind](management, request)
+    except BrokerError as error:
         reply = failed(error.kind, error.text, error.status)
     except ValueError as error:
         reply = failed(ILLEGAL, f"Invalid object name. {error}", 400)
@@ -163,115 +163,120 @@ def _value(value: Any) -> Answer:
     return {"value": value, "status": 200}
 
 
-def _version(at: Management, request: Request) -> Answer:
+def _version(management: Management, request: Request) -> Answer:
     del request
-    info_row = {"agent": at.dialect.agent, "protocol": at.dialect.protocol}
-    if at.dialect.servlet:
-        info = {"product": at.dialect.product, "vendor": "Apache", "version": at.version}
-        return _value({**info_row, "config": {"agentId": at.node, "agentType": "servlet"}, "info": info})
-    details = {"server_product": at.dialect.product, "server_vendor": "Apache", "server_version": at.version}
-    return _value({**info_row, "details": details, "id": at.node})
+    info_row = {"agent": management.dialect.agent, "protocol": management.dialect.protocol}
+    if management.dialect.servlet:
+        info = {"product": management.dialect.product, "vendor": "Apache", "version": management.version}
+        return _value({**info_row, "config": {"agentId": management.node, "agentType": "servlet"}, "info": info})
+    details = {
+        "server_product": management.dialect.product,
+        "server_vendor": "Apache",
+        "server_version": management.version,
+    }
+    return _value({**info_row, "details": details, "id": management.node})
 
 
-def _search(at: Management, request: Request) -> Answer:
-    return _value([_as_told(bean.name) for bean in _meant(at, request.bean)])
+def _search(management: Management, request: Request) -> Answer:
+    return _value([_listed_name(bean.name) for bean in _matching_beans(management, request.bean)])
 
 
-def _meant(at: Management, name: str) -> list[Bean]:
-    """The beans that a name means; an exact one means one, and the others are not asked for."""
+def _matching_beans(management: Management, name: str) -> list[Bean]:
+    """The beans that match a name; the search for an exact name ends at the first match."""
     if names.is_pattern(name):
-        return [bean for bean in at.beans() if names.matches(name, bean.name)]
+        return [bean for bean in management.beans() if names.matches(name, bean.name)]
     exact = names.canonical(name)
-    return list(islice((bean for bean in at.beans() if names.canonical(bean.name) == exact), 1))
+    return list(islice((bean for bean in management.beans() if names.canonical(bean.name) == exact), 1))
 
 
-def _found(meant: list[Bean], request: Request, doing: str) -> list[Bean]:
-    if not meant:
+def _required(matching: list[Bean], request: Request, doing: str) -> list[Bean]:
+    if not matching:
         pattern = names.is_pattern(request.bean)
         text = f"No MBean with pattern {request.bean} found for {doing}" if pattern else request.bean
-        raise BrokerSaysNo(NO_BEAN, text, 404)
-    return meant
+        raise BrokerError(NO_BEAN, text, 404)
+    return matching
 
 
-def _read(at: Management, request: Request) -> Answer:
+def _read(management: Management, request: Request) -> Answer:
     wanted = request.attributes
     exact = not names.is_pattern(request.bean)
-    keys_of = [wanted] if isinstance(wanted, str) else wanted
-    meant = _meant(at, request.bean)
-    if at.dialect.forbids and exact and keys_of:
-        # The guard knows no attribute of a missing bean, and so forbids reading.
-        known = meant[0].read() if meant else {}
-        text = f"is forbidden for MBean {_as_told(request.bean)}"
-        forbidden = {key: f"Reading attribute {key} {text}" for key in keys_of if key not in known}
+    keys = [wanted] if isinstance(wanted, str) else wanted
+    matching = _matching_beans(management, request.bean)
+    if management.dialect.forbids and exact and keys:
+        # The console's guard forbids attributes that the bean, or a missing bean, does not have.
+        known = matching[0].read() if matching else {}
+        text = f"is forbidden for MBean {_listed_name(request.bean)}"
+        forbidden = {key: f"Reading attribute {key} {text}" for key in keys if key not in known}
         if forbidden and not request.ignore_errors:
-            raise BrokerSaysNo(REFUSED, next(iter(forbidden.values())), 403)
+            raise BrokerError(REFUSED, next(iter(forbidden.values())), 403)
         if forbidden:
             refused = {key: f"ERROR: {text} (class java.lang.SecurityException)" for key, text in forbidden.items()}
-            return _value({key: refused.get(key, known.get(key)) for key in keys_of})
-    items = [_guarded(at, bean, keys_of, request) for bean in _found(meant, request, "reading attributes")]
+            return _value({key: refused.get(key, known.get(key)) for key in keys})
+    items = [_guarded(management, bean, keys, request) for bean in _required(matching, request, "reading attributes")]
     if not exact:
-        # Missing attributes are left out, and so is a bean with none of the attributes.
-        keys = keys_of
+        # Missing attributes, and beans without any of the attributes, are left out.
         rows: dict[str, Any] = {}
         for bean in items:
             attributes = bean.read()
-            if row := {key: _told(attributes[key]) for key in keys or attributes if key in attributes}:
+            if row := {key: _checked(attributes[key]) for key in keys or attributes if key in attributes}:
                 rows[names.canonical(bean.name)] = row
         if not rows:
             text = f"No matching attributes [{', '.join(keys or ())}] found on MBeans "
-            raise BrokerSaysNo(ILLEGAL, f"{text}[{', '.join(bean.name for bean in items)}]", 400)
+            raise BrokerError(ILLEGAL, f"{text}[{', '.join(bean.name for bean in items)}]", 400)
         return _value(rows)
     attributes = items[0].read()
     if isinstance(wanted, str):
         if wanted not in attributes:
-            raise BrokerSaysNo(NO_ATTRIBUTE, f"No such attribute: {wanted}", 404)
-        return _value(_told(attributes[wanted]))
+            raise BrokerError(NO_ATTRIBUTE, f"No such attribute: {wanted}", 404)
+        return _value(_checked(attributes[wanted]))
     missing = [key for key in wanted or () if key not in attributes]
     if missing and not request.ignore_errors:
-        raise BrokerSaysNo(NO_ATTRIBUTE, f"No such attribute: {missing[0]}", 404)
-    gaps = {key: _gap(at, key) for key in missing}
-    return _value({key: _told(attributes[key]) for key in wanted or attributes if key in attributes} | gaps)
+        raise BrokerError(NO_ATTRIBUTE, f"No such attribute: {missing[0]}", 404)
+    missing_values = {key: _missing_attribute(management, key) for key in missing}
+    return _value(
+        {key: _checked(attributes[key]) for key in wanted or attributes if key in attributes} | missing_values
+    )
 
 
-def _told(value: Any) -> Any:
-    """The value of a read; raises the broker's error."""
+def _checked(value: Any) -> Any:
+    """Return the value, or raise the broker's error."""
     if isinstance(value, Fails):
         raise value.error
     return value
 
 
-def _gap(at: Management, key: str) -> Any:
-    if at.dialect.servlet:
+def _missing_attribute(management: Management, key: str) -> Any:
+    if management.dialect.servlet:
         return f"ERROR: No such attribute: {key} (class {NO_ATTRIBUTE})"
     return {"error_type": NO_ATTRIBUTE, ".error": True, "error": f"No such attribute: {key}"}
 
 
-def _guarded(at: Management, bean: Bean, keys: Sequence[str] | None, request: Request) -> Bean:
-    """The bean as the policy shows it: a forbidden attribute forbids all attributes of the same read."""
-    policy = at.policy() if at.policy is not None else None
+def _guarded(management: Management, bean: Bean, keys: Sequence[str] | None, request: Request) -> Bean:
+    """The bean as the policy shows it: one forbidden attribute fails the whole read."""
+    policy = management.policy() if management.policy is not None else None
     if policy is None:
         return bean
     named = [key for key in keys or bean.read() if policy.forbids_attribute(bean.name, key)]
     text = f"is forbidden for MBean {names.canonical(bean.name)}"
     if named and not request.ignore_errors:
-        raise BrokerSaysNo(REFUSED, f"Reading attribute {named[0]} {text}", 403)
+        raise BrokerError(REFUSED, f"Reading attribute {named[0]} {text}", 403)
     if not named:
         return bean
     hidden = {key: f"ERROR: Reading attribute {key} {text} (class java.lang.SecurityException)" for key in named}
     return replace(bean, read=lambda: {**bean.read(), **hidden})
 
 
-def _as_told(name: str) -> str:
+def _listed_name(name: str) -> str:
     return name if name.count(",") == 0 else names.canonical(name)
 
 
-def _execute(at: Management, request: Request) -> Answer:
-    if at.dialect.forbids and names.is_pattern(request.bean):
-        raise BrokerSaysNo(NO_BEAN, request.bean, 404)  # for it that is a name like any other
-    if at.policy is not None and at.policy().forbids_operation(request.bean, request.operation):
+def _execute(management: Management, request: Request) -> Answer:
+    if management.dialect.forbids and names.is_pattern(request.bean):
+        raise BrokerError(NO_BEAN, request.bean, 404)  # it takes a pattern for an exact name
+    if management.policy is not None and management.policy().forbids_operation(request.bean, request.operation):
         text = f"Operation {request.operation} forbidden for MBean {names.canonical(request.bean)}"
-        raise BrokerSaysNo(REFUSED, text, 403)
-    result = _found(_meant(at, request.bean), request, "invoking JMX operations")
+        raise BrokerError(REFUSED, text, 403)
+    result = _required(_matching_beans(management, request.bean), request, "invoking JMX operations")
     if not names.is_pattern(request.bean):
         return _value(_call(result[0], request))
     return _value({names.canonical(bean.name): _call(bean, request) for bean in result})
@@ -280,37 +285,37 @@ def _execute(at: Management, request: Request) -> Answer:
 def _call(bean: Bean, request: Request) -> Any:
     arguments, offered = request.arguments, bean.offer()
     operation = request.operation if request.operation in offered else _overload(bean, request, offered)
-    kinds = [kind for kind in operation.partition("(")[2][:-1].split(",") if kind]
-    if len(arguments) < len(kinds):
+    types = [kind for kind in operation.partition("(")[2][:-1].split(",") if kind]
+    if len(arguments) < len(types):
         text = f"Invalid number of operation arguments. Operation {operation} on {request.bean} requires "
-        raise BrokerSaysNo(ILLEGAL, f"{text}{len(kinds)} parameters, not {len(arguments)} as given", 400)
-    return offered[operation](*map(_as, kinds, arguments))
+        raise BrokerError(ILLEGAL, f"{text}{len(types)} parameters, not {len(arguments)} as given", 400)
+    return offered[operation](*map(_converted, types, arguments))
 
 
 def _overload(bean: Bean, request: Request, offered: Operations) -> str:
     """The only operation of this name. Raises the broker's error where there is none, or several."""
     called, verb = names.canonical(bean.name), request.verb
     known = signatures(offered, verb)
-    # The real one drops the first bracket of a signature without arguments.
+    # The real one omits the first bracket of a signature without arguments.
     listed = ",".join(")" if name == "()" else name for name in known)
     if not known:
-        raise BrokerSaysNo(ILLEGAL, f"No operation {verb} found on MBean {called}", 400)
+        raise BrokerError(ILLEGAL, f"No operation {verb} found on MBean {called}", 400)
     if "(" in request.operation:
         text = f"No operation {request.operation} on MBean {called} exists. Known signatures: {listed}"
-        raise BrokerSaysNo(ILLEGAL, text, 400)
+        raise BrokerError(ILLEGAL, text, 400)
     if len(known) > 1:
         text = f"Operation {verb} on MBean {called} is overloaded. Signatures found: {listed}. "
-        raise BrokerSaysNo(ILLEGAL, f"{text}Use a signature when specifying the operation.", 400)
+        raise BrokerError(ILLEGAL, f"{text}Use a signature when specifying the operation.", 400)
     return f"{verb}{known[0]}"
 
 
-def _as(kind: str, argument: Any) -> Any:
+def _converted(kind: str, argument: Any) -> Any:
     if kind in ("int", "long"):
         try:
             return int(argument)
         except ValueError as error:
             kind = "java.lang.NumberFormatException"
-            raise BrokerSaysNo(kind, f'For input string: "{argument}"', 400) from error
+            raise BrokerError(kind, f'For input string: "{argument}"', 400) from error
     if kind == "boolean":
         return argument in (True, "true")
     return argument

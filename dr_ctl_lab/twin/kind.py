@@ -1,4 +1,4 @@
-"""A kind of twin: the peculiarities of one topology's brokers and of the ways between them."""
+"""A kind of twin: the classes and settings of one topology's brokers and links."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from dr_ctl_lab.twin.bean import Bean
 from dr_ctl_lab.twin.broker import Broker
+from dr_ctl_lab.twin.direction import Direction
 from dr_ctl_lab.twin.jolokia import Dialect, Policy
-from dr_ctl_lab.twin.line import Line
 from dr_ctl_lab.twin.parts import Acceptor
-from dr_ctl_lab.twin.way import Way
+from dr_ctl_lab.twin.stomp_connection import StompConnection
 
 if TYPE_CHECKING:
     from dr_ctl_lab.twin.host import Host
@@ -19,29 +19,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """`broker` gets its peer's site and the arguments of every broker. `settings` gives a broker's part of the settings
-    file, beside name and password."""
+    """`broker` makes a broker from its peer's site and the arguments of every broker. `settings` returns a broker's
+    entry in the settings file, without name and password."""
 
     topology: str
-    joined: str  # the verb after "two brokers", for people
-    listeners: tuple[Acceptor, ...]  # listeners of every broker, without ports
+    joined: str  # the verb after "two brokers", in messages
+    listeners: tuple[Acceptor, ...]  # acceptors of every broker, without ports
     broker: Callable[..., Broker]
-    way: Callable[[Any, Any], Way[Any]]
+    direction: Callable[[Any, Any], Direction[Any]]
     beans: Callable[[Any], Iterator[Bean]]
     dialect: Dialect
     settings: Callable[[Host], Mapping[str, Any]]
-    session: Callable[..., Line]  # the server side of a STOMP connection
-    # What the console of a node shows that waits for its turn; without it such a node has no console.
+    session: Callable[..., StompConnection]  # the server side of a STOMP connection
+    # Beans of a passive node's console; without this function a passive node has no console.
     passive: Callable[[Any, Host], Iterator[Bean]] | None = None
     # Settings of the whole installation.
     installation: Mapping[str, Any] = field(default_factory=dict)
     # Settings of a site, beside its brokers.
     site: Mapping[str, Any] = field(default_factory=dict)
-    # The console's policy; without one everything is allowed.
+    # The console's access policy; without one everything is allowed.
     policy: Callable[[Any], Policy] | None = None
-    # Roles of users that only these brokers have, or that differ there.
+    # Users and roles that are added to those of every twin.
     roles: Mapping[str, str] = field(default_factory=dict)
-    # Whether the brokers themselves say when clients are let in, whatever their listeners do at a start.
+    # Whether a site is activated by a broker's own operation, whatever listeners a start opens.
     activates: bool = False
-    # Whether an installation of it has one pair and no more.
+    # Whether an installation has exactly one pair.
     one_pair: bool = False

@@ -1,4 +1,4 @@
-"""The kinds of twins there are, by the topology that joins their sites."""
+"""The kinds of twins, by topology."""
 
 from typing import Final
 

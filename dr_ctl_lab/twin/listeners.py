@@ -1,4 +1,4 @@
-"""The listeners of one broker: a port for each acceptor and one for the console, kept for as long as the twin lives."""
+"""The listeners of one broker: a port for each acceptor and for the console, reserved for the life of the twin."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from dr_ctl.core.system import Condition
 from dr_ctl_lab.twin.network import NetworkListeners, network
-from dr_ctl_lab.twin.parts import Peer, Visitor
+from dr_ctl_lab.twin.parts import ConnectionHandler, Peer
 from dr_ctl_lab.twin.sockets import SocketListeners
 
 if TYPE_CHECKING:
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 class Listeners(Protocol):
-    """Every method is called with the twin's lock held, but `start` and `end`."""
+    """All methods but `start` and `end` are called with the twin's lock held."""
 
     frozen: bool
 
-    def reserve(self, name: str, welcome: Callable[[Peer, str], Visitor | None]) -> int:
-        """Take a free port for a listener, which refuses until opened; `welcome` says who serves a connection there."""
+    def reserve(self, name: str, on_connect: Callable[[Peer, str], ConnectionHandler | None]) -> int:
+        """Take a free port, which refuses until opened; `on_connect` returns the handler of a connection."""
 
     def reserve_console(self, console: Console) -> int: ...
 
@@ -33,16 +33,16 @@ class Listeners(Protocol):
     def open(self, name: str) -> None: ...
 
     def close(self, name: str) -> None:
-        """Refuse from now on, and cut those that nobody else cuts."""
+        """Refuse new connections, and cut those that belong to no session."""
 
     def swallow(self) -> None:
-        """From now on connections are neither accepted nor refused: the packets go nowhere."""
+        """Drop packets: connections are neither accepted nor refused."""
 
     def thaw(self) -> None:
-        """The end of a freeze, and of `swallow`."""
+        """End a freeze or a swallow."""
 
 
 def listeners(changed: Condition, clock: Clock, name: str) -> Listeners:
-    """Behind the sockets of this machine, unless the system that this process runs on has a network of its own."""
+    """Real sockets, or the simulated network where this process runs on a simulated system."""
     wires = network()
     return NetworkListeners(wires, changed, clock, name) if wires is not None else SocketListeners(changed, name)

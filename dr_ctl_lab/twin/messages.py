@@ -1,4 +1,4 @@
-"""Messages and queues: order, delivery, and counters since the broker's start."""
+"""Messages and queues: order, delivery and counters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 ORIGIN_NODE: Final = "x-opt-amq-bkr-id"
 ORIGIN_NUMBER: Final = "x-opt-amq-mr-id"
 PRIORITIES: Final = 10
-# Bytes that the broker counts per message beside the body, against a consumer's window.
+# Bytes that the broker adds to a body's size, to count a message against a consumer's window.
 OVERHEAD: Final = 250
 
 Origin = tuple[str, int]
@@ -28,7 +28,7 @@ class Reason(Enum):
 
 @dataclass(eq=False, slots=True)
 class Message:
-    """A message at one broker. `origin`: birth broker and number there, if born elsewhere."""
+    """A message at one broker. `origin`: the node id and number at the broker that it came from, if it was shipped."""
 
     number: int
     address: str
@@ -41,7 +41,7 @@ class Message:
     origin: Origin | None = None
     longs: Mapping[str, int] = field(default_factory=dict)
     anycast: bool = True
-    not_before_ms: int | None = None  # delivered at this time of the broker's clock, not before
+    not_before_ms: int | None = None  # not delivered before this time of the broker's clock
     failed: int = 0  # deliveries that were not acknowledged
 
     @property
@@ -49,8 +49,8 @@ class Message:
         return len(self.body) + OVERHEAD
 
 
-class Taker(Protocol):
-    """Somebody who takes messages from a queue: any at any time, unless it says otherwise."""
+class Consumer(Protocol):
+    """A consumer of a queue; by default it takes any message at any time."""
 
     @property
     def ready(self) -> bool:
@@ -75,7 +75,7 @@ class Counters:
 
 @dataclass
 class Queue:
-    """One queue. Messages in delivery, and those that wait for their time, count, and are out of `waiting`."""
+    """One queue. `messages` also holds messages in delivery and scheduled ones; `waiting` does not."""
 
     name: str
     address: str
@@ -93,8 +93,8 @@ class Queue:
     auto_created: bool = False
     counters: Counters = field(default_factory=Counters)
     messages: dict[int, Message] = field(default_factory=dict)
-    delivering: dict[int, Taker] = field(default_factory=dict)
-    takers: list[Taker] = field(default_factory=list)
+    delivering: dict[int, Consumer] = field(default_factory=dict)
+    consumers: list[Consumer] = field(default_factory=list)
     waiting: list[deque[Message]] = field(default_factory=lambda: [deque() for _ in range(PRIORITIES)])
     by_origin: dict[Origin, Message] = field(default_factory=dict)
     scheduled: dict[int, int] = field(default_factory=dict)
@@ -111,48 +111,50 @@ class Queue:
             self.waiting[message.priority].append(message)
         self.counters.added += 1
 
-    def let_due_in(self, now_ms: int) -> int | None:
-        """Let in whose time has come; the time of the next, None where none waits for it."""
-        for number in [value for value, at_ms in self.scheduled.items() if at_ms <= now_ms]:
+    def release_due(self, now_ms: int) -> int | None:
+        """Make due scheduled messages deliverable; return the time of the next, or None."""
+        for number in [key for key, at_ms in self.scheduled.items() if at_ms <= now_ms]:
             del self.scheduled[number]
             message = self.messages[number]
             self.waiting[message.priority].append(message)
         return min(self.scheduled.values(), default=None)
 
-    def live(self) -> Iterator[Message]:
-        """The messages that nobody holds, in the order in which they would be delivered."""
+    def available(self) -> Iterator[Message]:
+        """Messages that are not in delivery and not scheduled, in delivery order."""
         for level in reversed(self.waiting):
             for message in level:
                 if message.number in self.messages and message.number not in self.delivering:
                     yield message
 
     def dispatch(self) -> None:
-        """Hand over what can be handed over, to those who have room, in turn."""
-        if self.paused or not self.takers:
+        """Deliver messages to consumers that are ready, in turn."""
+        if self.paused or not self.consumers:
             return
         for level in reversed(self.waiting):
             skipped: list[Message] = []
-            while level and any(taker.ready for taker in self.takers):
+            while level and any(consumer.ready for consumer in self.consumers):
                 message = level.popleft()
                 if message.number not in self.messages:
                     continue
-                taker = next((taker for taker in self.takers if taker.ready and taker.wants(message)), None)
-                if taker is None:
+                consumer = next(
+                    (consumer for consumer in self.consumers if consumer.ready and consumer.wants(message)), None
+                )
+                if consumer is None:
                     skipped.append(message)
                     continue
-                self.takers.remove(taker)
-                self.takers.append(taker)
-                self.delivering[message.number] = taker
-                taker.take(self, message)
+                self.consumers.remove(consumer)
+                self.consumers.append(consumer)
+                self.delivering[message.number] = consumer
+                consumer.take(self, message)
             level.extendleft(reversed(skipped))
 
     def give_back(self, message: Message) -> None:
-        """A message that was in delivery stands at its head again."""
+        """Return a message in delivery to the head of the queue."""
         if self.delivering.pop(message.number, None) is not None and message.number in self.messages:
             self.waiting[message.priority].appendleft(message)
 
     def remove(self, message: Message, reason: Reason) -> None:
-        """Take a message out for good; its entry in `waiting` is skipped later."""
+        """Remove a message; its entry in `waiting` is skipped later."""
         del self.messages[message.number]
         self.delivering.pop(message.number, None)
         self.scheduled.pop(message.number, None)
@@ -167,21 +169,21 @@ class Queue:
                 self.counters.expired += 1
 
     def restart(self) -> None:
-        """Keep what survives a death: durable messages in order and lasting pauses; counters count from the rest."""
+        """Keep durable messages, in order, and a lasting pause; counters start with these messages."""
         kept = [item for level in reversed(self.waiting) for item in level if item.number in self.messages]
         held = [self.messages[number] for number in (*self.delivering, *self.scheduled) if number in self.messages]
-        left = sorted((case for case in {*kept, *held} if case.durable), key=lambda options: options.number)
-        self.messages, self.delivering, self.by_origin, self.takers = {}, {}, {}, []
-        self.scheduled = {}
+        durable = sorted((item for item in {*kept, *held} if item.durable), key=lambda message: message.number)
+        self.messages, self.delivering, self.by_origin, self.scheduled = {}, {}, {}, {}
+        self.consumers = []
         self.waiting = [deque() for _ in range(PRIORITIES)]
         self.counters = Counters()
         self.paused = self.lasting
-        for message in left:
+        for message in durable:
             message.failed = 0
             self.add(message)
 
 
 def numbers(first: int) -> Callable[[], int]:
-    """A source of growing numbers for a broker."""
+    """A function that returns increasing numbers."""
     count = itertools.count(first)
     return lambda: next(count)

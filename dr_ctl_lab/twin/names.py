@@ -1,5 +1,5 @@
-"""Names of management beans as the broker reads them: parts, patterns, canonical order. The code is independent of the
-client's: a mistake of one must not hide the mistake of the other."""
+"""Names of management beans as the broker reads them: parts, patterns, canonical order. Independent of the client's
+code, so that a mistake in one does not hide the same mistake in the other."""
 
 import re
 from collections.abc import Mapping
@@ -18,20 +18,20 @@ def quoted(text: str) -> str:
 
 @lru_cache(maxsize=65536)
 def keys_of(name: str) -> Mapping[str, str]:
-    """Take a name apart, values as written; a lone `*` says that there may be more. ValueError if it is no name."""
-    domain, colon, rest = name.partition(":")
-    if not (domain and colon and rest):
+    """The keys and values of a name; `*` as a key allows further keys. ValueError where it is no name."""
+    domain, _, properties = name.partition(":")
+    if not (domain and properties):
         raise ValueError("Key properties cannot be empty")
     result: dict[str, str] = {"": domain}
     at = 0
-    while at < len(rest):
-        if rest[at:] == "*" or rest[at : at + 2] == "*,":
+    while at < len(properties):
+        if properties[at:] == "*" or properties[at : at + 2] == "*,":
             result["*"] = "*"
             at += 2
             continue
-        item = _KEY.match(rest, at)
+        item = _KEY.match(properties, at)
         if item is None:
-            raise ValueError(f"Key properties cannot be read: {rest[at:]}")
+            raise ValueError(f"Key properties cannot be read: {properties[at:]}")
         result[item[1]] = item[2]
         at = item.end()
     return result
@@ -44,7 +44,7 @@ def is_pattern(name: str) -> bool:
 
 @lru_cache(maxsize=65536)
 def matches(pattern: str, name: str) -> bool:
-    """Say whether a full name is one of those a pattern means."""
+    """Say whether a pattern matches a full name."""
     wanted, items = keys_of(pattern), keys_of(name)
     keys = {key for key in wanted if key != "*"}
     if keys - set(items) or ("*" not in wanted and set(items) - keys):

@@ -1,7 +1,7 @@
 """A network in memory: ports, connections and requests without sockets, for a system whose time is simulated.
 
-What asks waits as at a wire: for a listener that is frozen until it thaws, for one that swallows packets until its time
-is over.
+A client waits as on a real network: at a frozen listener until it thaws, at one that swallows packets until its own
+time limit.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from dr_ctl.core.system import BackgroundTask, Condition, Stream, in_background, system
-from dr_ctl_lab.twin.console import Asked, Console, Hung, Page
-from dr_ctl_lab.twin.parts import Peer, Visitor
+from dr_ctl_lab.twin.console import Console, HttpRequest, HttpResponse, NoResponse
+from dr_ctl_lab.twin.parts import ConnectionHandler, Peer
 
 if TYPE_CHECKING:
     from dr_ctl_lab.twin.clock import Clock
 
 LOOPBACK: Final = ("127.0.0.1", "localhost")
-LATENCY_S: Final = 0.001  # there and back: a loop that asks again and again lets time pass
+LATENCY_S: Final = 0.001  # of each connection, so that simulated time passes in a loop that retries
 FIRST_PORT: Final = 20_000
 
 
 class NotConnected(TimeoutError):
-    """Nobody took the connection, and nobody refused it."""
+    """The connection was neither accepted nor refused in time."""
 
 
 class Network:
     def __init__(self) -> None:
-        self._places: dict[int, tuple[NetworkListeners, str]] = {}
+        self._listeners: dict[int, tuple[NetworkListeners, str]] = {}
         self._numbers = itertools.count(FIRST_PORT)
         self._programs: dict[tuple[str, ...], dict[Path, Callable[[], int]]] = {}
 
@@ -47,28 +47,28 @@ class Network:
 
     def reserve(self, listeners: NetworkListeners, name: str) -> int:
         number = next(self._numbers)
-        self._places[number] = listeners, name
+        self._listeners[number] = listeners, name
         return number
 
     def give_back(self, port: int) -> None:
-        del self._places[port]
+        del self._listeners[port]
 
     def connect(self, host: str, port: int, within_s: float) -> Stream:
-        listeners, name = self._found(host, port, within_s)
+        listeners, name = self._listener_at(host, port, within_s)
         return listeners.connected(name, f"127.0.0.1:{next(self._numbers)}")
 
-    def ask(self, host: str, port: int, asked: Asked, *, connect_s: float, answer_s: float) -> Page:
+    def send(self, host: str, port: int, request: HttpRequest, *, connect_s: float, answer_s: float) -> HttpResponse:
         """Raises OSError: NotConnected where no connection came about, TimeoutError where no answer comes in time."""
-        listeners, _ = self._found(host, port, connect_s)
-        answering = listeners.asked(asked)
+        listeners, _ = self._listener_at(host, port, connect_s)
+        answering = listeners.request(request)
         if not answering.wait(answer_s):
             raise TimeoutError(f"no answer within {answer_s:g} s")
         return answering.result()
 
-    def _found(self, host: str, port: int, within_s: float) -> tuple[NetworkListeners, str]:
-        """Who listens there, once the packet has arrived."""
+    def _listener_at(self, host: str, port: int, within_s: float) -> tuple[NetworkListeners, str]:
+        """The listeners of a port, and the listener's name, after the latency."""
         system().sleep(min(LATENCY_S, within_s))
-        listeners, name = self._places.get(port, (None, "")) if host in LOOPBACK else (None, "")
+        listeners, name = self._listeners.get(port, (None, "")) if host in LOOPBACK else (None, "")
         if host not in LOOPBACK and not _is_number(host):
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
         if host not in LOOPBACK or (listeners is not None and listeners.swallows(name)):
@@ -80,7 +80,7 @@ class Network:
 
 
 def network() -> Network | None:
-    """That of the system which this process runs on, where it has one of its own."""
+    """The network of the simulated system, where this process runs on one."""
     wires: object = system().wires
     return wires if isinstance(wires, Network) else None
 
@@ -99,19 +99,19 @@ class NetworkListeners:
     def __init__(self, network: Network, changed: Condition, clock: Clock, name: str) -> None:
         self._network, self._changed, self._clock, self._name = network, changed, clock, name
         self._ports: dict[str, int] = {}
-        self._welcome: dict[str, Callable[[Peer, str], Visitor | None]] = {}
+        self._on_connect: dict[str, Callable[[Peer, str], ConnectionHandler | None]] = {}
         self._console: Console | None = None
         self._open: set[str] = set()
-        self._callers: list[_Caller] = []
+        self._clients: list[_Client] = []
         self._swallows = False
         self.frozen = False
-        self._over = False
-        self._stirring, self._next_s = system().condition(), math.inf
+        self._has_ended = False
+        self._wakeup, self._next_s = system().condition(), math.inf
         self._ticking: BackgroundTask[None] | None = None
 
-    def reserve(self, name: str, welcome: Callable[[Peer, str], Visitor | None]) -> int:
+    def reserve(self, name: str, on_connect: Callable[[Peer, str], ConnectionHandler | None]) -> int:
         self._ports[name] = self._network.reserve(self, name)
-        self._welcome[name] = welcome
+        self._on_connect[name] = on_connect
         return self._ports[name]
 
     def reserve_console(self, console: Console) -> int:
@@ -122,9 +122,9 @@ class NetworkListeners:
         self._ticking = in_background(self._tick, f"ticks of {self._name}")
 
     def end(self) -> None:
-        with self._stirring:
-            self._over = True
-            self._stirring.notify_all()
+        with self._wakeup:
+            self._has_ended = True
+            self._wakeup.notify_all()
         if self._ticking is not None:
             self._ticking.result()
         for name, port in self._ports.items():
@@ -136,18 +136,18 @@ class NetworkListeners:
 
     def close(self, name: str) -> None:
         self._open.discard(name)
-        for caller in [caller for caller in self._callers if caller.listener == name]:
-            caller.close()
+        for client in [client for client in self._clients if client.listener == name]:
+            client.close()
 
     def swallow(self) -> None:
         self.frozen = self._swallows = True
 
     def thaw(self) -> None:
         self.frozen = self._swallows = False
-        for caller in list(self._callers):
-            caller.go_on()
+        for client in list(self._clients):
+            client.process()
 
-    # what comes from the network
+    # called by the network
 
     def is_open(self, name: str) -> bool:
         return name in self._open
@@ -157,139 +157,139 @@ class NetworkListeners:
 
     def connected(self, name: str, remote: str) -> Stream:
         with self._changed:
-            caller = _Caller(self, name, remote, self._ports[name])
-            self._callers.append(caller)
-            caller.go_on()
-        return caller.stream
+            client = _Client(self, name, remote, self._ports[name])
+            self._clients.append(client)
+            client.process()
+        return client.stream
 
-    def asked(self, asked: Asked) -> BackgroundTask[Page]:
-        """The console at work on a request, whether or not somebody still waits for its answer."""
+    def request(self, request: HttpRequest) -> BackgroundTask[HttpResponse]:
+        """Let the console answer, even where the client no longer waits."""
         assert self._console is not None
-        console, visit = self._console, self._console.visited()
+        console, connection = self._console, self._console.connect()
 
-        def serve() -> Page:
+        def serve() -> HttpResponse:
             try:
-                page = console.respond(asked, visit)
-                if not visit.live:
-                    raise Hung
+                page = console.respond(request, connection)
+                if not connection.live:
+                    raise NoResponse
             finally:
-                console.left(visit)
+                console.disconnect(connection)
             return page
 
         return in_background(serve, f"console of {self._name}")
 
-    def welcomed(self, caller: _Caller) -> Visitor | None:
-        return self._welcome[caller.listener](caller, caller.listener)
+    def handler_of(self, client: _Client) -> ConnectionHandler | None:
+        return self._on_connect[client.listener](client, client.listener)
 
-    def forget(self, caller: _Caller) -> None:
-        if caller in self._callers:
-            self._callers.remove(caller)
+    def forget(self, client: _Client) -> None:
+        if client in self._clients:
+            self._clients.remove(client)
 
-    def stirred(self, visitor: Visitor) -> None:
-        """Something was read, so that time may bring something sooner."""
-        if visitor.due_s() < self._next_s:
-            with self._stirring:
-                self._stirring.notify_all()
+    def wake_if_earlier(self, handler: ConnectionHandler) -> None:
+        """Wake the ticking where a handler is due earlier than planned."""
+        if handler.due_s() < self._next_s:
+            with self._wakeup:
+                self._wakeup.notify_all()
 
     def _tick(self) -> None:
-        with self._stirring:
-            while not self._over:
+        with self._wakeup:
+            while not self._has_ended:
                 with self._changed:
                     self._ticked()
                 wait_s = max(0.0, self._next_s - self._clock.now_s())
-                self._stirring.wait(None if math.isinf(wait_s) else wait_s)
+                self._wakeup.wait(None if math.isinf(wait_s) else wait_s)
 
     def _ticked(self) -> None:
-        visitors = [] if self.frozen else [caller.visitor for caller in self._callers if caller.visitor is not None]
-        for visitor in visitors:
-            if visitor.due_s() <= self._clock.now_s():
-                visitor.tick()
-        self._next_s = min((visitor.due_s() for visitor in visitors), default=math.inf)
+        handlers = [] if self.frozen else [client.handler for client in self._clients if client.handler is not None]
+        for handler in handlers:
+            if handler.due_s() <= self._clock.now_s():
+                handler.tick()
+        self._next_s = min((handler.due_s() for handler in handlers), default=math.inf)
 
 
 @dataclass(eq=False)
-class _Caller:
-    """Implements `Peer`. What comes while the listener is frozen waits."""
+class _Client:
+    """Implements `Peer`. Bytes that arrive while the listener is frozen are kept."""
 
     _listeners: NetworkListeners
     listener: str
     remote: str
     local_port: int
-    visitor: Visitor | None = None
+    handler: ConnectionHandler | None = None
     _is_welcomed: bool = False
     _waiting: bytes = b""
-    _has_left: bool = False
+    _input_ended: bool = False
 
     def __post_init__(self) -> None:
         self.stream = _Stream(self)
 
     def send(self, data: bytes) -> None:
-        self.stream.came(data)
+        self.stream.deliver(data)
 
     def close(self) -> None:
         self._listeners.forget(self)
-        self.stream.is_over()
+        self.stream.end()
 
-    def came(self, data: bytes) -> None:
+    def receive(self, data: bytes) -> None:
         self._waiting += data
-        self.go_on()
+        self.process()
 
-    def left(self) -> None:
-        self._has_left = True
-        self.go_on()
+    def end_of_input(self) -> None:
+        self._input_ended = True
+        self.process()
 
-    def go_on(self) -> None:
+    def process(self) -> None:
         if self._listeners.frozen:
             return
         if not self._is_welcomed:
             self._is_welcomed = True
-            self.visitor = self._listeners.welcomed(self)
+            self.handler = self._listeners.handler_of(self)
         data, self._waiting = self._waiting, b""
-        if self.visitor is None:
-            if self._has_left:
+        if self.handler is None:
+            if self._input_ended:
                 self.close()
             return
         if data:
-            self.visitor.read(data)
-        if self._has_left and not self.stream.ended:
-            self.visitor.read(b"")
-        self._listeners.stirred(self.visitor)
+            self.handler.read(data)
+        if self._input_ended and not self.stream.ended:
+            self.handler.read(b"")
+        self._listeners.wake_if_earlier(self.handler)
 
 
 class _Stream:
     """Implements `Stream`: the client's end."""
 
-    def __init__(self, caller: _Caller) -> None:
-        self._caller = caller
+    def __init__(self, client: _Client) -> None:
+        self._client = client
         self._changed = system().condition()
-        self._in = b""
+        self._buffer = b""
         self.ended = False
 
     def send(self, data: bytes, within_s: float) -> None:
-        """What is sent to an end that has closed is lost, as on a wire."""
+        """Send; bytes to a closed peer are lost, as on a real network."""
         del within_s
         if not self.ended:
-            self._caller.came(data)
+            self._client.receive(data)
 
     def receive(self, within_s: float) -> bytes | None:
         with self._changed:
             if within_s > 0:
-                self._changed.wait_for(lambda: bool(self._in) or self.ended, within_s)
-            data, self._in = self._in, b""
+                self._changed.wait_for(lambda: bool(self._buffer) or self.ended, within_s)
+            data, self._buffer = self._buffer, b""
             return data if data or self.ended else None
 
     def close(self) -> None:
         if not self.ended:
-            self._caller.left()
+            self._client.end_of_input()
 
-    # by the other end
+    # called by the broker's end
 
-    def came(self, data: bytes) -> None:
+    def deliver(self, data: bytes) -> None:
         with self._changed:
-            self._in += data
+            self._buffer += data
             self._changed.notify_all()
 
-    def is_over(self) -> None:
+    def end(self) -> None:
         with self._changed:
             self.ended = True
             self._changed.notify_all()

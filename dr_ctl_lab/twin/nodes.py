@@ -1,8 +1,7 @@
 """The nodes of one simulated broker: processes over one journal, of which one is active at most.
 
-A takeover is the death of the active node and a start at another one: what lies in the journal goes along, what
-management did to listeners and links does not. Two nodes are active at once only after a split, each with a broker of
-its own from then on.
+A takeover is the death of the active node and a start of another one: the journal is kept, changes of management to
+listeners and links are lost. Only after a split two nodes are active, each with a broker of its own.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ NAMES: Final = "abc"
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How many nodes a broker has, and how long they take. `replicates`: each has a journal of its own, instead of a
-    store that they share. `fails_back`: the first one is active again when it returns. `listener`: where the nodes
-    meet. `boots_open`: a start opens the clients' listener, as it must where a takeover is to serve. `gap_s`: how long
-    none is active within a fail-back. `console_s`: how much later than its listeners a Classic node's console is."""
+    """The nodes of a broker. `replicates`: each node has its own journal, instead of a shared store. `fails_back`: the
+    first node becomes active again when it returns. `listener`: for connections between nodes. `boots_open`: a start
+    opens the clients' listener, so that a takeover serves. `gap_s`: how long no node is active during a fail-back.
+    `console_s`: how much later than its listeners a Classic node's console opens."""
 
     nodes: int = 1
     replicates: bool = False
@@ -46,8 +45,8 @@ class Layout:
 
 
 class Nodes:
-    """The nodes of the broker of one site and pair. Every method is called with the twin's lock held, but `end`.
-    `is_in_sync`: what waits holds a copy of the journal. `on_split` leads a way from a copy to its peer."""
+    """The nodes of the broker of one site and pair. All methods but `end` are called with the twin's lock held.
+    `is_in_sync`: passive nodes have a copy of the journal. `on_split` links the copied broker to its peer."""
 
     def __init__(
         self,
@@ -77,7 +76,7 @@ class Nodes:
             )
             for number, node in enumerate(NAMES[: layout.nodes])
         )
-        self._make = partial(
+        self._new_broker = partial(
             kind.broker,
             peer,
             site=site,
@@ -87,15 +86,15 @@ class Nodes:
             clock=clock,
             roles={**ROLES, **kind.roles},
             home=home,
-            places=tuple(host.acceptors for host in self.hosts),
+            node_acceptors=tuple(host.acceptors for host in self.hosts),
         )
-        self.broker = self._at(self.hosts[0])
+        self.broker = self._make_broker(self.hosts[0])
         self._queues: Sequence[str] = ()
         self._timers: list[tuple[Event, BackgroundTask[None]]] = []
-        self._is_over = False
-        self._vacant_s = 0.0  # no node gets the journal before that moment
+        self._has_ended = False
+        self._vacant_until_s = 0.0  # no node becomes active before that time
         for host in self.hosts:
-            host.runs(self.broker)
+            host.set_broker(self.broker)
             host.listen()
 
     @property
@@ -108,135 +107,135 @@ class Nodes:
 
     @property
     def brokers(self) -> list[Broker]:
-        """One, but after a split."""
+        """One broker, or two after a split."""
         return [self.broker, *(host.broker for host in self.hosts if host.broker is not self.broker)]
 
     @property
-    def meet_apart(self) -> bool:
-        """Say whether they have a listener of their own."""
+    def has_cluster_listener(self) -> bool:
+        """Say whether the nodes have a listener of their own."""
         return self.is_group and self.kind.passive is not None and self.layout.listener == CLUSTER
 
-    def _at(self, host: Host) -> Broker:
-        return self._make(ports=host, name=host.name, acceptors=host.acceptors, console_port=host.console_port)
+    def _make_broker(self, host: Host) -> Broker:
+        return self._new_broker(ports=host, name=host.name, acceptors=host.acceptors, console_port=host.console_port)
 
-    def installed(self, queues: Sequence[str]) -> None:
+    def install(self, queues: Sequence[str]) -> None:
         self._queues = queues
-        self.broker.installed(queues)
+        self.broker.install(queues)
 
     # the life of a node
 
-    def came(self, host: Host) -> None:
-        """A process is up."""
+    def process_started(self, host: Host) -> None:
+        """Called when a process has started."""
         if not self.is_group:
             self.broker.start()
             return
         self.elect()
         if not host.is_active:
-            self._wait(host)
+            self._become_passive(host)
         if self.layout.fails_back and self.kind.passive is not None and host is self.hosts[0]:
-            self.later(0.0, self._fail_back)
+            self.call_later(0.0, self._fail_back)
 
-    def gone(self, *, was_active: bool) -> None:
-        """A process is gone."""
+    def process_ended(self, *, was_active: bool) -> None:
+        """Called when a process has ended."""
         if was_active and self.is_group:
-            self._free(self.layout.takeover_s)
-        self._show()
+            self._vacate(self.layout.takeover_s)
+        self._tell_brokers()
 
     def elect(self) -> None:
-        """Let a node that waits take over, where none is active and the time has come."""
-        able = [host for host in self.hosts if host.running and not host.frozen and self._may_lead(host)]
-        if able and not self.active and self.broker.clock.now_s() >= self._vacant_s:
-            self._activate(able[0])
+        """Activate a passive node, where none is active and the takeover time is over."""
+        candidates = [host for host in self.hosts if host.running and not host.frozen and self._may_lead(host)]
+        if candidates and not self.active and self.broker.clock.now_s() >= self._vacant_until_s:
+            self._activate(candidates[0])
 
     def _may_lead(self, host: Host) -> bool:
-        """Whoever gets a store that is shared; of those that replicate, the first, or one with all of the journal."""
+        """Any node of a shared store; with replication the first node, or one with the whole journal."""
         return not self.layout.replicates or self.is_in_sync or host is self.hosts[0]
 
-    def _free(self, after_s: float) -> None:
-        self._vacant_s = self.broker.clock.now_s() + after_s
-        self.later(after_s, self.elect)
+    def _vacate(self, after_s: float) -> None:
+        self._vacant_until_s = self.broker.clock.now_s() + after_s
+        self.call_later(after_s, self.elect)
 
     def _activate(self, host: Host) -> None:
         broker = self.broker
         broker.ports, broker.name, broker.console_port = host, host.name, host.console_port
         broker.acceptors = host.acceptors
         broker.start()
-        self._dated(broker, host)
-        self._show()
+        self._set_start_times(broker, host)
+        self._tell_brokers()
 
-    def _dated(self, broker: Broker, host: Host) -> None:
+    def _set_start_times(self, broker: Broker, host: Host) -> None:
         broker.process_ms = host.process_ms
         if self.kind.passive is not None:
             broker.start_ms = host.instance_ms
 
-    def _wait(self, host: Host) -> None:
-        """A primary that waits for the lock of its store has no console, and neither has a Classic slave."""
+    def _become_passive(self, host: Host) -> None:
+        """Open the console; a primary that waits for its store's lock, and a Classic slave, have none."""
         if self.kind.passive is not None and (self.layout.replicates or host is not self.hosts[0]):
             host.open(CONSOLE)
-        self._show()
+        self._tell_brokers()
 
     def _fail_back(self) -> None:
-        """The active node gives way to the first one, and waits in its process."""
+        """Let the first node take over again; the active one becomes passive."""
         first, active = self.hosts[0], self.active
         if first.running and active and first not in active:
             active[0].step_down()
-            self._wait(active[0])
-            self._free(self.layout.gap_s)
+            self._become_passive(active[0])
+            self._vacate(self.layout.gap_s)
 
     def split(self) -> None:
-        """Another node becomes active beside the one that is, with a copy of its journal."""
+        """Activate a second node, with a copy of the journal."""
         waiting = [host for host in self.hosts if host.running and not host.is_active]
         if not (self.layout.replicates and waiting and self.active):
             raise UsageError("two nodes are active only where one replicates to another that runs")
         host = waiting[0]
-        copy = self._at(host)
+        copy = self._make_broker(host)
         copy.node = self.broker.node
-        copy.installed(self._queues)
-        copy.inherit(self.broker)
-        host.runs(copy)
+        copy.install(self._queues)
+        copy.copy_journal(self.broker)
+        host.set_broker(copy)
         self.is_in_sync = False
         copy.start()
-        self._dated(copy, host)
+        self._set_start_times(copy, host)
         self.on_split(copy)
-        self._show()
+        self._tell_brokers()
 
-    def closed(self, listener: str) -> None:
-        """Management has closed a listener. Where the nodes replicate over it, they lose each other."""
+    def listener_closed(self, listener: str) -> None:
+        """Called when management has closed a listener; nodes that replicate over it split."""
         if self.is_group and self.layout.replicates and listener == self.layout.listener:
-            self.later(self.layout.takeover_s, self._lose_each_other)
+            self.call_later(self.layout.takeover_s, self._lose_each_other)
 
     def _lose_each_other(self) -> None:
         if len(self.active) == 1 and not self.active[0].acceptors[self.layout.listener].started and self.is_in_sync:
             self.split()
 
-    def _show(self) -> None:
+    def _tell_brokers(self) -> None:
         if self.is_group:
             for broker in self.brokers:
-                broker.grouped(self)
+                broker.on_nodes_changed(self)
 
     # time
 
-    def later(self, after_s: float, do: Callable[[], None]) -> None:
-        """Do it after a while, unless the twin ends before."""
-        if self._is_over:
+    def call_later(self, after_s: float, action: Callable[[], None]) -> None:
+        """Call `action` after `after_s`, unless the twin ends before."""
+        if self._has_ended:
             return
-        given_up, outside_s = system().event(), self.broker.clock.outside_s(after_s)
+        cancelled, outside_s = system().event(), self.broker.clock.outside_s(after_s)
 
         def wait() -> None:
-            if not given_up.wait(outside_s):
+            if not cancelled.wait(outside_s):
                 with self.broker.lock:
-                    do()
+                    action()
 
-        self._timers.append((given_up, in_background(wait, f"time of {self.broker.name}")))
+        self._timers.append((cancelled, in_background(wait, f"time of {self.broker.name}")))
 
     def end(self) -> None:
         """Take everything down; the ports are free afterwards."""
-        self._is_over = True
+        self._has_ended = True
         while self._timers:
-            given_up, work = self._timers.pop()
-            given_up.set()
+            cancelled, work = self._timers.pop()
+            cancelled.set()
             work.result()
         for host in self.hosts:
             host.end()
         for broker in self.brokers:
-            broker.ended()
+            broker.release()

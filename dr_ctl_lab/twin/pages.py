@@ -1,4 +1,4 @@
-"""The console of a broker behind sockets: HTTP, each connection in a thread of its own."""
+"""The console of a broker behind sockets: HTTP, one thread for each connection."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import threading
 from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any, Final
 
-from dr_ctl_lab.twin.console import Asked, Reset, Visit
+from dr_ctl_lab.twin.console import ConsoleConnection, HttpRequest, Reset
 
 if TYPE_CHECKING:
     from dr_ctl_lab.twin.console import Console
@@ -23,15 +23,15 @@ class Pages:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._lock = threading.Lock()
-        self._served: dict[socket.socket, tuple[threading.Thread, Visit]] = {}
+        self._served: dict[socket.socket, tuple[threading.Thread, ConsoleConnection]] = {}
         self._ending: list[threading.Thread] = []
 
-    def welcome(self, sock: socket.socket, address: object) -> None:
-        visit = self._console.visited()
+    def on_connect(self, sock: socket.socket, address: object) -> None:
+        connection = self._console.connect()
         name = f"console of {self._console.host.name}"
-        thread = threading.Thread(target=self._serve, args=(sock, address, visit), name=name, daemon=True)
+        thread = threading.Thread(target=self._serve, args=(sock, address, connection), name=name, daemon=True)
         with self._lock:
-            self._served[sock] = thread, visit
+            self._served[sock] = thread, connection
         thread.start()
 
     def cut(self) -> None:
@@ -47,24 +47,24 @@ class Pages:
         for thread in self._ending:
             thread.join()
 
-    def _serve(self, sock: socket.socket, address: object, visit: Visit) -> None:
+    def _serve(self, sock: socket.socket, address: object, connection: ConsoleConnection) -> None:
         try:
-            _Handler(sock, address, self._console, visit)
+            _Handler(sock, address, self._console, connection)
         except OSError:
             pass  # the client, or the broker, is gone
         finally:
             with self._lock:
                 self._served.pop(sock, None)
-            self._console.left(visit)
+            self._console.disconnect(connection)
             shut(sock)
 
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    wbufsize = -1  # head and body in one packet: two would wait for each other
+    wbufsize = -1  # head and body in one packet: in two, the second would wait for the first's acknowledgement
 
-    def __init__(self, sock: socket.socket, address: Any, console: Console, visit: Visit) -> None:
-        self._console, self._sock, self._visit = console, sock, visit
+    def __init__(self, sock: socket.socket, address: Any, console: Console, connection: ConsoleConnection) -> None:
+        self._console, self._sock, self._connection = console, sock, connection
         super().__init__(sock, address, console)  # type: ignore[arg-type]
 
     def do_GET(self) -> None:
@@ -74,26 +74,28 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(self.rfile.read(int(self.headers.get("Content-Length") or 0)))
 
     def _answer(self, body: bytes) -> None:
-        asked = Asked(self.command, self.path, {name.lower(): text for name, text in self.headers.items()}, body)
+        request = HttpRequest(
+            self.command, self.path, {name.lower(): text for name, text in self.headers.items()}, body
+        )
         try:
-            page = self._console.respond(asked, self._visit)
+            response = self._console.respond(request, self._connection)
         except Reset:
             self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             raise
-        self.send_response(page.status)
-        for name, text in page.headers.items():
+        self.send_response(response.status)
+        for name, text in response.headers.items():
             self.send_header(name, text)
-        self.send_header("Content-Length", str(len(page.body)))
+        self.send_header("Content-Length", str(len(response.body)))
         self.end_headers()
         if self.command != "HEAD":
-            self.wfile.write(page.body)
+            self.wfile.write(response.body)
 
     def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002 - the base class calls it so
         """Log nothing: the host records requests."""
 
 
 def shut(sock: socket.socket) -> None:
-    """Close a socket for both sides at once, whoever reads from it."""
+    """Close a socket in both directions, even while another thread reads from it."""
     with contextlib.suppress(OSError):
         sock.shutdown(socket.SHUT_RDWR)
     sock.close()

@@ -1,4 +1,4 @@
-"""Parts of a simulated broker: listeners, and protocols of its surroundings."""
+"""A broker's acceptors and errors, and the protocols of its sessions, connections and ports."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,8 +7,8 @@ from typing import Protocol
 from dr_ctl_lab.twin.messages import Message, Queue
 
 
-class BrokerSaysNo(Exception):
-    """An operation failed as the real one does: the exception's class, its words, and Jolokia's status."""
+class BrokerError(Exception):
+    """The error of a real broker: the Java exception's class, its text, and Jolokia's status."""
 
     def __init__(self, kind: str, text: str, status: int = 500) -> None:
         super().__init__(text)
@@ -24,8 +24,8 @@ class Acceptor:
     started: bool = False
 
 
-class Holding(Protocol):
-    """One subscription: on which queue, and what of it is in the client's hands."""
+class Subscription(Protocol):
+    """A client's subscription to a queue; `in_hand` are messages delivered and not acknowledged."""
 
     number: int
     queue: Queue
@@ -37,7 +37,7 @@ class Holding(Protocol):
 
 
 class Session(Protocol):
-    """A client's connection, as far as the broker cares."""
+    """A client's connection, as the broker sees it."""
 
     acceptor: str
     local_port: int
@@ -48,46 +48,45 @@ class Session(Protocol):
     since_ms: int
 
     def leave(self) -> None:
-        """Give back what is in its hands."""
+        """Return unacknowledged messages to their queues."""
 
     def cut(self) -> None:
-        """Close its connection, nothing more."""
+        """Close the connection without returning messages."""
 
     def refuse(self, text: str) -> None:
-        """Tell the client why, and end."""
+        """Send the client an error, and end the session."""
 
-    def holds(self) -> Sequence[Holding]:
-        """Its subscriptions."""
+    def subscriptions(self) -> Sequence[Subscription]: ...
 
 
 class Peer(Protocol):
-    """The other end of a client's connection, under the twin's lock."""
+    """The client's end of a connection. Its methods are called with the twin's lock held."""
 
     remote: str
     local_port: int
 
     def send(self, data: bytes) -> None:
-        """Send, at once or as soon as the client takes it."""
+        """Send at once, or as soon as the client reads."""
 
     def close(self) -> None:
-        """End the connection, nothing more."""
+        """Close the connection."""
 
 
-class Visitor(Protocol):
-    """Who serves a client's connection, under the twin's lock."""
+class ConnectionHandler(Protocol):
+    """The broker's end of a connection. Its methods are called with the twin's lock held."""
 
     def read(self, data: bytes) -> None:
-        """Take what came; nothing where the client is gone."""
+        """Process received bytes; empty bytes mean that the client has closed the connection."""
 
     def tick(self) -> None:
-        """Do what time brings."""
+        """Send heart-beats and end silent connections that are due."""
 
     def due_s(self) -> float:
-        """When time brings something, by the twin's clock."""
+        """The time of the twin's clock at which `tick` has something to do."""
 
 
 class Ports(Protocol):
-    """What is behind the acceptors and the console."""
+    """The ports of the acceptors and of the console, and the process that owns them."""
 
     def open(self, name: str) -> None: ...
 

@@ -1,4 +1,4 @@
-"""Rights at one simulated broker: users' roles, and roles' rights by match of addresses."""
+"""Rights at one simulated broker: roles of users, and rights of roles by address match."""
 
 from __future__ import annotations
 
@@ -20,37 +20,37 @@ Grants = Mapping[str, frozenset[str]]
 
 
 class Security:
-    """`kept` holds the settings by management, which outlast a restart. A setting that replaced the match of broker.xml
+    """`stored` are settings made by management, which survive a restart. A setting that replaced a match of broker.xml
     stays in force after its removal, until the file is read again."""
 
     def __init__(self, roles: Mapping[str, str], file: Mapping[str, Grants] | None = None) -> None:
-        """`roles`: the role of each user. Without `file` the first user's role may do everything, the others what
-        clients do."""
+        """`roles`: the role of each user. Without `file` the first user's role has all rights, the others those of
+        clients."""
         self.roles = dict(roles)
         first = next(iter(roles.values()), "")
         rights = {role: EVERYTHING if role == first else CLIENTS_DO for role in roles.values()}
         self._file: Mapping[str, Grants] = file or {ALL: rights}
-        self.kept: dict[str, Grants] = {}
+        self.stored: dict[str, Grants] = {}
         self._in_force: dict[str, Grants] = dict(self._file)
 
     def reload(self) -> None:
-        self._in_force = {**self._file, **self.kept}
+        self._in_force = {**self._file, **self.stored}
 
-    def of_file(self) -> Security:
-        """As a node has it that has not read what is kept."""
+    def without_stored(self) -> Security:
+        """The rights at a node that has not read the stored settings."""
         return Security(self.roles, self._file)
 
     def add(self, match: str, *roles: str) -> None:
-        """Say of each word, in their order, which roles have it, separated by commas."""
+        """Set a match; `roles` are, for each word in order, its roles separated by commas."""
         named = [[role.strip() for role in text.split(",") if role.strip()] for text in roles]
         everyone = dict.fromkeys(role for name in named for role in name)
         grants = {
             role: frozenset(word for word, row in zip(WORDS, named, strict=False) if role in row) for role in everyone
         }
-        self.kept[match] = self._in_force[match] = grants
+        self.stored[match] = self._in_force[match] = grants
 
     def keep_out(self, role: str, match: str) -> None:
-        """Leave every other role what it may do there."""
+        """Take all rights of a role at a match away; other roles keep theirs."""
         grants = self.grants(match)
         self.add(
             match,
@@ -58,12 +58,12 @@ class Security:
         )
 
     def remove(self, match: str) -> None:
-        self.kept.pop(match, None)
+        self.stored.pop(match, None)
         if match not in self._file:
             self._in_force.pop(match, None)
 
     def grants(self, address: str) -> Grants:
-        """Of the longest match; a match itself is an address too."""
+        """The rights of the longest match."""
         fitting = [match for match in self._in_force if _fits(match, address)]
         return self._in_force[max(fitting, key=len)]
 
@@ -77,7 +77,7 @@ class Security:
         return json.dumps(rows)
 
     def users(self, name: str) -> str:
-        """The users with their roles; an unknown user has no role."""
+        """JSON of the users with their roles; an unknown user has no role."""
         listed: Sequence[str] = [name] if name else list(self.roles)
         rows = [{"username": user, "roles": [self.roles[user]] if user in self.roles else []} for user in listed]
         return json.dumps(rows)

@@ -1,6 +1,6 @@
 """The twin: two sites with a simulated broker each per pair, joined by a topology, behind real ports on loopback.
 
-A twin ends with the process that made it, or as a context manager at the end of a block.
+A twin ends with its process, or at the end of a `with` block.
 """
 
 import secrets
@@ -20,25 +20,25 @@ from dr_ctl_lab.twin import dump
 from dr_ctl_lab.twin.broker import Broker
 from dr_ctl_lab.twin.clock import Clock
 from dr_ctl_lab.twin.console import ADMIN
+from dr_ctl_lab.twin.direction import Direction, Mode
 from dr_ctl_lab.twin.host import APP, Change, Host
 from dr_ctl_lab.twin.kind import Kind
 from dr_ctl_lab.twin.kinds import KINDS, MIRROR
 from dr_ctl_lab.twin.nodes import Layout, Nodes
-from dr_ctl_lab.twin.way import Mode, Way
 
 SETTINGS: Final = "dr-ctl.yaml"
 MARK: Final = "twin"
 PAIR: Final = "orders-1"
-LOOK_S: Final = 0.01
+POLL_S: Final = 0.01
 OPENS_WITHIN_S: Final = 10.0
-ALONE: Final = Layout()
-OF_A_NODE: Final = ("name", "jolokia", "stomp")  # what the settings say of each node
+SINGLE_NODE: Final = Layout()
+NODE_KEYS: Final = ("name", "jolokia", "stomp")  # settings of each node, not of the whole broker
 
 B = TypeVar("B", bound=Broker)
 
 
 class Twin:
-    """A twin that is up. Where a method takes a site and no pair, all brokers of the site are meant."""
+    """A running twin. Methods that get a site without a pair act on all brokers of the site."""
 
     def __init__(
         self,
@@ -65,19 +65,22 @@ class Twin:
                 layout=layout,
                 kind=kind,
                 changed=self._changed,
-                users={ADMIN: rf"{secrets.token_urlsafe(18)}\n:", **passwords},  # with what brokers read differently
+                users={
+                    ADMIN: rf"{secrets.token_urlsafe(18)}\n:",
+                    **passwords,
+                },  # with characters that escapes must handle
                 clock=clock,
                 home=directory,
             )
             for site, peer in (sites, sites[::-1])
             for pair in self.pairs
         }
-        self._ways: dict[tuple[str, str], Way[Any]] = {
-            (site, pair): kind.way(self.nodes(site, pair).broker, self.nodes(peer, pair).broker)
+        self._directions: dict[tuple[str, str], Direction[Any]] = {
+            (site, pair): kind.direction(self.nodes(site, pair).broker, self.nodes(peer, pair).broker)
             for site, peer in (sites, sites[::-1])
             for pair in self.pairs
         }
-        self._copies: list[Way[Any]] = []  # of brokers that a split has made
+        self._copies: list[Direction[Any]] = []  # links of brokers that a split has made
         for (site, pair), nodes in self._groups.items():
             nodes.on_split = partial(self._join, self.nodes(self.other(site), pair).broker)
 
@@ -93,14 +96,14 @@ class Twin:
         delay_ms: float = 0.0,
         topology: str = MIRROR,
         clock: Clock | None = None,
-        beside: Collection[str] = (),
-        layout: Layout = ALONE,
+        allowed_files: Collection[str] = (),
+        layout: Layout = SINGLE_NODE,
     ) -> Self:
         """Start a twin and return when its brokers ship to each other, and `serving` lets clients in. Its directory is
-        new or empty, but for the files named `beside`."""
-        kind = cls.possible(topology, sites, serving, pairs, layout)
+        new or empty, but for `allowed_files`."""
+        kind = cls.validate(topology, sites, serving, pairs, layout)
         directory = directory.resolve()
-        if directory.exists() and any(path.name not in beside for path in directory.iterdir()):
+        if directory.exists() and any(path.name not in allowed_files for path in directory.iterdir()):
             raise UsageError(f"{directory} is not empty", remedy="Name another directory, or empty that one.")
         directory.mkdir(parents=True, exist_ok=True)
         directory.chmod(0o700)
@@ -108,12 +111,12 @@ class Twin:
         try:
             (directory / MARK).touch()
             for nodes in twin._groups.values():
-                nodes.installed(queues)
+                nodes.install(queues)
             twin._write_settings()
             for site in sites:
                 twin.start(site)
-            for way in twin._ways.values():
-                way.start()
+            for direction in twin._directions.values():
+                direction.start()
             twin.delay(delay_ms)
             twin.wait_mirrored()
             for site in sites if layout.nodes > 1 else ():
@@ -126,10 +129,10 @@ class Twin:
         return twin
 
     @staticmethod
-    def possible(
-        topology: str, sites: tuple[str, str], serving: str | None, pairs: Sequence[str], layout: Layout = ALONE
+    def validate(
+        topology: str, sites: tuple[str, str], serving: str | None, pairs: Sequence[str], layout: Layout = SINGLE_NODE
     ) -> Kind:
-        """The kind of such a twin. UsageError where there is none."""
+        """Return the kind. UsageError where no twin can have these sites, pairs and nodes."""
         if sites[0] == sites[1] or (serving is not None and serving not in sites):
             raise UsageError(
                 f"sites {sites[0]} and {sites[1]}, serving {if_known(serving)}: two different sites, one of them "
@@ -149,12 +152,12 @@ class Twin:
         self.down()
 
     def down(self) -> None:
-        """End every broker and remove the directory. Twice is once."""
+        """End every broker and remove the directory. Does nothing when called again."""
         if self._ended:
             return
         self._ended = True
-        for way in (*self._ways.values(), *self._copies):
-            way.end()
+        for direction in (*self._directions.values(), *self._copies):
+            direction.end()
         for nodes in self._groups.values():
             nodes.end()
         if (self.directory / MARK).exists():
@@ -166,20 +169,20 @@ class Twin:
 
     @property
     def ledgers(self) -> Path:
-        """Where loads leave their ledgers."""
+        """The directory of the loads' ledgers."""
         path = self.directory / "ledgers"
         path.mkdir(mode=0o700, exist_ok=True)
         return path
 
     def nodes(self, site: str, pair: str | None = None) -> Nodes:
-        """The nodes of one broker; of the first pair by default."""
+        """The nodes of one broker; by default of the first pair."""
         result = self._groups.get((site, pair or self.pairs[0]))
         if result is None:
             raise UsageError(f"the twin has no broker {pair or ''} at {site}; its sites are {' and '.join(self.sites)}")
         return result
 
     def host(self, site: str, pair: str | None = None, node: str | None = None) -> Host:
-        """The host of one node; by default of the active one, and where none is, of the first."""
+        """The host of one node; by default of the active one, or of the first where none is active."""
         nodes = self.nodes(site, pair)
         if node is None:
             return next(iter(nodes.active), nodes.hosts[0])
@@ -189,147 +192,146 @@ class Twin:
             raise UsageError(f"the broker at {site} has no node {node}; its nodes are {known}")
         return result
 
-    def way(self, site: str, pair: str) -> Way[Any]:
-        """The way by which a site's broker ships to its peer."""
-        return self._ways[site, pair]
+    def direction(self, site: str, pair: str) -> Direction[Any]:
+        """The direction in which a site's broker ships to its peer."""
+        return self._directions[site, pair]
 
     def brokers(self, kind: type[B]) -> list[B]:
-        """The brokers of that class, for knobs that only one kind has."""
+        """The brokers of that class."""
         return [broker for broker in self._brokers() if isinstance(broker, kind)]
 
     def _brokers(self) -> list[Broker]:
         return [broker for nodes in self._groups.values() for broker in nodes.brokers]
 
     def other(self, site: str) -> str:
-        return next(item for item in self.sites if item != site)
+        return next(name for name in self.sites if name != site)
 
-    def _sites_nodes(self, site: str, pair: str | None) -> list[Nodes]:
+    def _site_nodes(self, site: str, pair: str | None) -> list[Nodes]:
         return [self.nodes(site, case) for case in ((pair,) if pair is not None else self.pairs)]
 
-    def _of(self, site: str, pair: str | None, node: str | None) -> list[Host]:
-        hosts = [host for nodes in self._sites_nodes(site, pair) for host in nodes.hosts if node in (None, host.node)]
+    def _hosts(self, site: str, pair: str | None, node: str | None) -> list[Host]:
+        hosts = [host for nodes in self._site_nodes(site, pair) for host in nodes.hosts if node in (None, host.node)]
         if not hosts:
             raise UsageError(f"the twin has no node {if_known(node)} at {site}")
         return hosts
 
     def _join(self, peer: Broker, copy: Broker) -> None:
-        way = self.kind.way(copy, peer)
-        self._copies.append(way)
-        way.start()
+        direction = self.kind.direction(copy, peer)
+        self._copies.append(direction)
+        direction.start()
 
     @contextmanager
-    def still(self) -> Iterator[None]:
-        """Let nothing happen while the block looks."""
+    def locked(self) -> Iterator[None]:
+        """Hold the twin's lock, so that nothing changes."""
         with self._lock:
             yield
 
-    # events from outside; they befall every node where none is named
+    # faults and operations from outside; without a node they apply to every node
 
     def kill(self, site: str, pair: str | None = None, node: str | None = None) -> None:
         """End brokers as by SIGKILL. Their ports refuse when this returns."""
-        for host in self._of(site, pair, node):
+        for host in self._hosts(site, pair, node):
             host.die()
 
     def start(self, site: str, pair: str | None = None, node: str | None = None) -> None:
-        """Start brokers again, clients kept out; running ones are left alone."""
-        for host in self._of(site, pair, node):
+        """Start brokers that are down; clients are kept out."""
+        for host in self._hosts(site, pair, node):
             host.start()
 
     def split(self, site: str, pair: str | None = None) -> None:
-        """Let two nodes be active, each of which has lost the other."""
+        """Make two nodes active that have no connection to each other."""
         with self._lock:
             self.nodes(site, pair).split()
 
     def freeze(self, site: str, pair: str | None = None, node: str | None = None) -> None:
         """Ports accept, nothing answers."""
-        for host in self._of(site, pair, node):
+        for host in self._hosts(site, pair, node):
             host.freeze()
 
     def thaw(self, site: str, pair: str | None = None, node: str | None = None) -> None:
-        for host in self._of(site, pair, node):
+        for host in self._hosts(site, pair, node):
             host.thaw()
 
     def sicken(self, site: str, pair: str | None = None, node: str | None = None, *, sick: bool = True) -> None:
-        """Management answers HTTP 500 and no JSON; clients and the mirror are served."""
-        for host in self._of(site, pair, node):
+        """Let management answer HTTP 500 without JSON; clients and the mirror are still served."""
+        for host in self._hosts(site, pair, node):
             host.sick = sick
 
     def swallow(self, site: str, pair: str | None = None, node: str | None = None, *, on: bool = True) -> None:
-        """A black hole: connections are neither accepted nor refused."""
-        for host in self._of(site, pair, node):
+        """Drop packets: connections are neither accepted nor refused."""
+        for host in self._hosts(site, pair, node):
             if on:
                 host.swallow()
             else:
                 host.thaw()
 
     def skew(self, site: str, ms: int, pair: str | None = None) -> None:
-        """Set clocks off by so much."""
-        for nodes in self._sites_nodes(site, pair):
+        """Set the brokers' clocks off by `ms`."""
+        for nodes in self._site_nodes(site, pair):
             nodes.broker.skew_ms = ms
 
     def cut(self, site_from: str | None = None, mode: str = "refuse") -> None:
         """Cut the links that leave `site_from`, or all: `refuse`, `hang` or `accept`."""
-        if mode not in {one.value for one in Mode if one is not Mode.OPEN}:
+        if mode not in {item.value for item in Mode if item is not Mode.OPEN}:
             raise UsageError(f"a link is cut by refuse, hang or accept, not by {mode!r}")
-        self._tell(site_from, Mode(mode))
+        self._set_mode(site_from, Mode(mode))
 
     def heal(self, site_from: str | None = None) -> None:
-        self._tell(site_from, Mode.OPEN)
+        self._set_mode(site_from, Mode.OPEN)
 
     def delay(self, ms: float, site_from: str | None = None) -> None:
-        """Make each direction of the links later by so many milliseconds."""
+        """Delay each direction of the links by `ms`."""
         with self._lock:
-            for (site, _), way in self._ways.items():
+            for (site, _), direction in self._directions.items():
                 if site_from in (None, site):
-                    way.delay_s = ms / 1000
+                    direction.delay_s = ms / 1000
 
-    def _tell(self, site_from: str | None, mode: Mode) -> None:
-        for (site, _), way in self._ways.items():
+    def _set_mode(self, site_from: str | None, mode: Mode) -> None:
+        for (site, _), direction in self._directions.items():
             if site_from in (None, site):
-                way.set(mode)
+                direction.set(mode)
 
     def open_clients(self, site: str, pair: str | None = None) -> None:
-        """Let clients in, as a person at the console could, without a reading of the other site. Returns once the site
-        serves."""
+        """Let clients in, as a person at the console could; the other site is not checked. Return once it serves."""
         with self._changed:
-            brokers = [nodes.broker for nodes in self._sites_nodes(site, pair)]
+            brokers = [nodes.broker for nodes in self._site_nodes(site, pair)]
             for broker in brokers:
                 broker.let_clients_in()
             self._wait(lambda: all(broker.serves for broker in brokers), OPENS_WITHIN_S, f"{site} does not serve")
 
     def close_clients(self, site: str, pair: str | None = None) -> None:
         with self._lock:
-            for nodes in self._sites_nodes(site, pair):
+            for nodes in self._site_nodes(site, pair):
                 nodes.broker.keep_clients_out()
 
     def pause(self, site: str, queue: str, pair: str | None = None) -> None:
-        """Let a queue deliver nothing until it is resumed, or its broker dies."""
+        """Pause a queue until it is resumed or its broker dies."""
         with self._lock:
-            for nodes in self._sites_nodes(site, pair):
+            for nodes in self._site_nodes(site, pair):
                 nodes.broker.queues[queue].paused = True
 
     def wait_mirrored(self, within_s: float = 5.0) -> None:
-        """Wait until all links ship and have nothing left; EnvironmentFault where they do not in time."""
+        """Wait until all links are attached and empty; EnvironmentFault after `within_s`."""
         brokers = self._brokers()
         with self._changed:
             self._wait(
-                lambda: all(broker.attached and broker.even for broker in brokers),
+                lambda: all(broker.attached and broker.is_settled for broker in brokers),
                 within_s,
                 "the twin's links do not ship",
             )
 
-    def _wait(self, true: Callable[[], bool], within_s: float, otherwise: str) -> None:
+    def _wait(self, condition: Callable[[], bool], within_s: float, message: str) -> None:
         until = self.clock.now_s() + within_s
-        # A link's progress wakes nobody, so look again after a moment.
-        while not true():
+        # A link's progress notifies nobody, so poll.
+        while not condition():
             if self.clock.now_s() > until:
-                raise EnvironmentFault(f"{otherwise} after {within_s:g} s")
-            self._changed.wait(self.clock.outside_s(LOOK_S))
+                raise EnvironmentFault(f"{message} after {within_s:g} s")
+            self._changed.wait(self.clock.outside_s(POLL_S))
 
     # observations
 
     def dump(self) -> dict[str, Any]:
-        """The settable state and the messages of every broker, at one moment."""
+        """The settable state and the messages of every broker, read at one moment."""
         with self._lock:
             return {
                 f"{site}/{pair}{'/copy' * number}": {
@@ -344,7 +346,7 @@ class Twin:
         return {name: state["settable"] for name, state in self.dump().items()}
 
     def changes(self) -> list[Change]:
-        """Every request that would change something, site by site, each in the order in which they came."""
+        """All changing requests, host by host, in the order of their arrival."""
         with self._lock:
             hosts = [host for nodes in self._groups.values() for host in nodes.hosts]
             return [change for host in hosts for change in host.changes]
@@ -352,29 +354,29 @@ class Twin:
     def depth(self, site: str, queue: str, pair: str | None = None) -> int:
         """Count the messages of a queue; 0 where it does not exist."""
         with self._lock:
-            found_queues = self.host(site, pair).broker.queues.get(queue)
-            return len(found_queues.messages) if found_queues is not None else 0
+            known = self.host(site, pair).broker.queues.get(queue)
+            return len(known.messages) if known is not None else 0
 
     def left(self, queues: Sequence[str]) -> int | None:
         """Count the messages in the queues where clients are served; None if a queue is served nowhere."""
         with self._lock:
             brokers = self._brokers()
             serving = {queue: [broker for broker in brokers if broker.serves_queue(queue)] for queue in queues}
-            depths = [broker.waiting(queue) for queue, site in serving.items() for broker in site]
+            depths = [broker.waiting(queue) for queue, brokers in serving.items() for broker in brokers]
             return sum(depths) if all(serving.values()) else None
 
-    def _described(self, nodes: Nodes) -> dict[str, Any]:
-        """What the settings say of a broker, and of each of its nodes where it has several."""
+    def _broker_settings(self, nodes: Nodes) -> dict[str, Any]:
+        """The settings of a broker, with those of each node where it has several."""
         rows = [{"name": host.node, **self.kind.settings(host)} for host in nodes.hosts]
         if not nodes.is_group:
             return {key: text for key, text in rows[0].items() if key != "name"}
-        common = {key: text for key, text in rows[0].items() if key not in OF_A_NODE}
-        apart = {"cluster": [nodes.layout.listener]} if nodes.meet_apart else {}
-        described = [{key: row[key] for key in OF_A_NODE} for row in rows]
+        common = {key: text for key, text in rows[0].items() if key not in NODE_KEYS}
+        cluster = {"cluster": [nodes.layout.listener]} if nodes.has_cluster_listener else {}
+        described = [{key: row[key] for key in NODE_KEYS} for row in rows]
         if "sync" in common:  # one login, and at each node an address
             described = [{**value, "sync": row["sync"]["stomp"]} for value, row in zip(described, rows, strict=True)]
             common["sync"] = {key: text for key, text in common["sync"].items() if key != "stomp"}
-        return {**common, "nodes": described, "takeover": f"{nodes.layout.takeover_s * 2:g}s", **apart}
+        return {**common, "nodes": described, "takeover": f"{nodes.layout.takeover_s * 2:g}s", **cluster}
 
     def _write_settings(self) -> None:
         folder = self.directory / "secrets"
@@ -386,7 +388,7 @@ class Twin:
                 secret = self.directory / (host.secret if user == ADMIN else f"{host.secret}.{user}")
                 secret.touch(mode=0o600)
                 secret.write_text(host.broker.users[user] + "\n", encoding="utf-8")
-            broker = {"name": pair, "password": {"file": host.secret}, **self._described(nodes)}
+            broker = {"name": pair, "password": {"file": host.secret}, **self._broker_settings(nodes)}
             sites.setdefault(site, {"brokers": [], **self.kind.site})["brokers"].append(broker)
         document = {
             "version": 1,

@@ -1,6 +1,6 @@
 """The sockets of one broker.
 
-A closed port stays bound and refuses, so that nobody else can take it meanwhile. A single thread listens to all ports.
+A closed port stays bound and refuses, so that no other process can take it. One thread serves all ports.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from dr_ctl_lab.twin.pages import Pages, shut
-from dr_ctl_lab.twin.parts import Peer, Visitor
+from dr_ctl_lab.twin.parts import ConnectionHandler, Peer
 
 if TYPE_CHECKING:
     from dr_ctl.core.system import Condition
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 LOOPBACK: Final = "127.0.0.1"
 TICK_S: Final = 0.1
-IDLE_S: Final = 2.0  # where no client is there to be ticked; whatever else happens sounds
+IDLE_S: Final = 2.0  # without a client; every other change wakes the loop
 BACKLOG: Final = 128
 MOST_FILLERS: Final = 8
 CONSOLE: Final = "console"
@@ -35,8 +35,8 @@ class SocketListeners:
         self._bound: dict[str, socket.socket] = {}
         self._ports: dict[str, int] = {}
         self._open: set[str] = set()
-        self._welcome: dict[str, Callable[[Peer, str], Visitor | None]] = {}
-        self._callers: dict[socket.socket, _Caller] = {}
+        self._on_connect: dict[str, Callable[[Peer, str], ConnectionHandler | None]] = {}
+        self._clients: dict[socket.socket, _Client] = {}
         self._pages: Pages | None = None
         self._fillers: list[socket.socket] = []
         self._selector = selectors.DefaultSelector()
@@ -45,14 +45,14 @@ class SocketListeners:
             end.setblocking(False)
         self._selector.register(self._woken, selectors.EVENT_READ, None)
         self.frozen = False
-        self._over = threading.Event()
+        self._has_ended = threading.Event()
         self._ticks = False
         self._thread = threading.Thread(target=self._run, name=f"listeners of {name}", daemon=True)
 
-    def reserve(self, name: str, welcome: Callable[[Peer, str], Visitor | None]) -> int:
+    def reserve(self, name: str, on_connect: Callable[[Peer, str], ConnectionHandler | None]) -> int:
         self._bound[name] = _bound(0)
         self._ports[name] = int(self._bound[name].getsockname()[1])
-        self._welcome[name] = welcome
+        self._on_connect[name] = on_connect
         return self._ports[name]
 
     def reserve_console(self, console: Console) -> int:
@@ -64,11 +64,11 @@ class SocketListeners:
 
     def end(self) -> None:
         with self._lock:
-            self._over.set()
-            self._sound()
+            self._has_ended.set()
+            self._wake_loop()
         self._thread.join()
         with self._lock:
-            for sock in [*self._callers, *self._bound.values(), *self._fillers, self._wake, self._woken]:
+            for sock in [*self._clients, *self._bound.values(), *self._fillers, self._wake, self._woken]:
                 sock.close()
             self._selector.close()
         if self._pages is not None:
@@ -80,7 +80,7 @@ class SocketListeners:
             self._bound[name].listen(BACKLOG)
             self._bound[name].setblocking(False)
             self._selector.register(self._bound[name], selectors.EVENT_READ, name)
-            self._sound()
+            self._wake_loop()
 
     def close(self, name: str) -> None:
         if name not in self._open:
@@ -88,10 +88,10 @@ class SocketListeners:
         self._open.discard(name)
         listening = self._bound[name]
         self._selector.unregister(listening)
-        self._bound[name] = _bound(self._ports[name])  # before the other is closed: nobody else gets the port
+        self._bound[name] = _bound(self._ports[name])  # before the old socket is closed, so that the port is never free
         listening.close()
-        for caller in [caller for caller in self._callers.values() if caller.listener == name]:
-            caller.close()
+        for client in [client for client in self._clients.values() if client.listener == name]:
+            client.close()
         if name == CONSOLE and self._pages is not None:
             self._pages.cut()
 
@@ -113,34 +113,34 @@ class SocketListeners:
         for name in self._open:
             self._bound[name].listen(BACKLOG)
         self.frozen = False
-        self._sound()
+        self._wake_loop()
 
-    def _sound(self) -> None:
+    def _wake_loop(self) -> None:
         """Wake the loop, without waiting: the loop itself calls this, and a full pipe wakes it too."""
         with contextlib.suppress(OSError):
             self._wake.send(b"!")
 
     def _forget(self, sock: socket.socket) -> None:
-        if self._callers.pop(sock, None) is not None:
+        if self._clients.pop(sock, None) is not None:
             with contextlib.suppress(KeyError, ValueError):
                 self._selector.unregister(sock)
 
-    def _wants_write(self, sock: socket.socket, *, more: bool) -> None:
-        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if more else 0)
-        if sock in self._callers:
+    def _watch_writes(self, sock: socket.socket, *, on: bool) -> None:
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if on else 0)
+        if sock in self._clients:
             self._selector.modify(sock, events, sock)
-            self._sound()
+            self._wake_loop()
 
     def _run(self) -> None:
-        while not self._over.is_set():
+        while not self._has_ended.is_set():
             ready = self._selector.select(TICK_S if self._ticks else IDLE_S)
             with self._lock:
-                if self._over.is_set():
+                if self._has_ended.is_set():
                     return
                 if not self.frozen:
                     self._serve([(key.fileobj, events) for key, events in ready])
                     continue
-            # Waiting data at frozen sockets must not make the loop spin.
+            # Without a wait, unread data at frozen sockets would make the loop spin.
             threading.Event().wait(TICK_S)
 
     def _serve(self, ready: list[tuple[object, int]]) -> None:
@@ -150,18 +150,18 @@ class SocketListeners:
             if sock is self._woken:
                 with contextlib.suppress(BlockingIOError):
                     self._woken.recv(4096)
-            elif sock in self._callers:
-                caller = self._callers[sock]
+            elif sock in self._clients:
+                client = self._clients[sock]
                 if events & selectors.EVENT_READ:
-                    caller.read()
-                if events & selectors.EVENT_WRITE and sock in self._callers:
-                    caller.flush()
+                    client.read()
+                if events & selectors.EVENT_WRITE and sock in self._clients:
+                    client.flush()
             else:
                 self._accept(sock)
-        visitors = [caller.visitor for caller in self._callers.values() if caller.visitor is not None]
-        for visitor in visitors:
-            visitor.tick()
-        self._ticks = bool(visitors)
+        handlers = [client.handler for client in self._clients.values() if client.handler is not None]
+        for handler in handlers:
+            handler.tick()
+        self._ticks = bool(handlers)
 
     def _accept(self, listener: socket.socket) -> None:
         name = next((name for name, sock in self._bound.items() if sock is listener and name in self._open), None)
@@ -170,26 +170,26 @@ class SocketListeners:
         try:
             sock, address = listener.accept()
         except OSError:
-            return  # gone again before it was let in
+            return  # the client has closed already
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if name == CONSOLE and self._pages is not None:
-            self._pages.welcome(sock, address)
+            self._pages.on_connect(sock, address)
             return
         sock.setblocking(False)
-        caller = self._callers[sock] = _Caller(self, sock, f"{address[0]}:{address[1]}", self._ports[name], name)
+        client = self._clients[sock] = _Client(self, sock, f"{address[0]}:{address[1]}", self._ports[name], name)
         self._selector.register(sock, selectors.EVENT_READ, sock)
-        caller.visitor = self._welcome[name](caller, name)
+        client.handler = self._on_connect[name](client, name)
 
 
-class _Caller:
-    """Implements `Peer`; unsent bytes wait."""
+class _Client:
+    """Implements `Peer`; unsent bytes are kept."""
 
     def __init__(
         self, listeners: SocketListeners, sock: socket.socket, remote: str, local_port: int, listener: str
     ) -> None:
         self._listeners, self._sock, self.listener = listeners, sock, listener
         self.remote, self.local_port = remote, local_port
-        self.visitor: Visitor | None = None
+        self.handler: ConnectionHandler | None = None
         self._out = b""
 
     def read(self) -> None:
@@ -199,8 +199,8 @@ class _Caller:
             return
         except OSError:
             data = b""
-        if self.visitor is not None:
-            self.visitor.read(data)
+        if self.handler is not None:
+            self.handler.read(data)
         elif not data:
             self.close()
 
@@ -209,16 +209,16 @@ class _Caller:
         self.flush()
 
     def flush(self) -> None:
-        waited = bool(self._out)
+        had_unsent = bool(self._out)
         try:
             while self._out:
                 self._out = self._out[self._sock.send(self._out) :]
         except BlockingIOError:
             pass
         except OSError:
-            self._out = b""  # the end is seen when it is read
-        if waited:
-            self._listeners._wants_write(self._sock, more=bool(self._out))  # noqa: SLF001 - a part of it
+            self._out = b""  # the next read sees the end
+        if had_unsent:
+            self._listeners._watch_writes(self._sock, on=bool(self._out))  # noqa: SLF001 - a part of it
 
     def close(self) -> None:
         self._listeners._forget(self._sock)  # noqa: SLF001

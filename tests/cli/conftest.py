@@ -179,7 +179,7 @@ def sites(dr_ctl: Shell, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sites]:
         sites = Sites(dr_ctl, twin)
         listen(sites.both, monkeypatch)
         sites.london.put("orders.in", 3)
-        sites.even()
+        sites.wait_settled()
         sites.settings()
         yield sites
 

@@ -62,7 +62,7 @@ class Site:
         request = Request(
             "exec", wanted.bean, wanted.operation, tuple(wanted.arguments), None, ignore_errors=False, echo=None
         )
-        with self.twin.still():
+        with self.twin.locked():
             assert answer(self.host.management, request)["status"] == 200
 
     # what it is like
@@ -99,16 +99,16 @@ class Site:
         return self.broker.acceptors["clients"].started
 
     def let_in(self, listener: str = "clients") -> None:
-        with self.twin.still():
+        with self.twin.locked():
             self.broker.open_listener(self.broker.acceptors[listener])
 
     def keep_out(self, listener: str = "clients") -> None:
-        with self.twin.still():
+        with self.twin.locked():
             self.broker.close_listener(self.broker.acceptors[listener])
 
     def queue(self, name: str, **more: Any) -> None:
         paused = more.pop("paused", False)
-        with self.twin.still():
+        with self.twin.locked():
             options = {"name": name, "address": name, "routing-type": "ANYCAST", "durable": True, **more}
             self.broker.create_queue(options, here_only=True)
             self.broker.queues[name].paused = paused
@@ -153,8 +153,8 @@ class Sites:
         for site in self.both:
             site.host.changes.clear()
 
-    def even(self) -> None:
-        until(lambda: all(site.broker.attached and site.broker.even for site in self.both))
+    def wait_settled(self) -> None:
+        until(lambda: all(site.broker.attached and site.broker.is_settled for site in self.both))
 
     def settings(self, *, london: str | None = None, paris: str | None = None, **more: Any) -> Path:
         """Write them, with these addresses in the place of their own."""
@@ -199,13 +199,13 @@ def listen(sites: Sequence[Site], monkeypatch: pytest.MonkeyPatch) -> None:
         return by_name[id(at)].answer(request)
 
     monkeypatch.setattr(console, "answer", heard)
-    let_in = Console.why_not_let_in
+    let_in = Console.login_refusal
 
     def asked(at: Console, authorization: str | None) -> Any:
         by_name[id(at.host.management)].logins.add(authorization)
         return let_in(at, authorization)
 
-    monkeypatch.setattr(Console, "why_not_let_in", asked)
+    monkeypatch.setattr(Console, "login_refusal", asked)
     for site in sites:
         for name in ("DLQ", "ExpiryQueue"):  # no test speaks of them
             site.broker.destroy_queue(name, here_only=True)

@@ -34,7 +34,7 @@ def both(dr_ctl: Shell, monkeypatch: pytest.MonkeyPatch) -> Iterator[Both]:
         listen([*result.orders.both, *result.billing.both], monkeypatch)
         for case in (result.orders, result.billing):
             case.london.put("orders.in", 3)
-            case.even()
+            case.wait_settled()
         yield result
 
 

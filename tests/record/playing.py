@@ -59,7 +59,7 @@ def play(topology: str, name: str, trouble: Trouble | None = None, undisturbed: 
                 twin.host(trouble.site).faults.add(trouble.fault)
             ended = _typed(played, dr_ctl, *operation.words, "--yes")
         for site in twin.sites:
-            played.was_met &= not twin.host(site).faults.untried
+            played.was_met &= not twin.host(site).faults.unused
             twin.host(site).faults.clear()
         killed = ended is None
         if ended is None:
@@ -124,14 +124,14 @@ def _situation(twin: PlayedTwin) -> str:
 def _listen(twin: PlayedTwin, patch: pytest.MonkeyPatch, played: Played) -> None:
     for site in twin.sites:
         host = twin.host(site)
-        patch.setattr(host, "note", _noting(host, site, played))
+        patch.setattr(host, "record_change", _noting(host, site, played))
 
 
 def _noting(host: Host, site: str, played: Played) -> Callable[[Request, int], None]:
-    note = host.note
+    record_change = host.record_change
 
     def noted(request: Request, status: int) -> None:
-        note(request, status)
+        record_change(request, status)
         line = f"{site} {call(request)}{'' if status == 200 else f' -> {status}'}".replace(" dr-ctl.", " ")
         if line in played.calls[-2:] and " lock." in line:
             return  # a lock is renewed at both sites, as often as a run needs it

@@ -5,12 +5,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dr_ctl_lab.twin.faults import Fault, FaultKind, When
+from dr_ctl_lab.twin.faults import Fault, FaultKind, Trigger
 from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, FANOUT, MIRROR, SHARED_STORE
 
 # At each call; the others at one in the middle.
 _EACH: Final = (FaultKind.UNANSWERED, FaultKind.ERROR)
-_SOME: Final = (FaultKind.SILENT, FaultKind.RESET, FaultKind.PAGE, FaultKind.IDLE)
+_SOME: Final = (FaultKind.SILENT, FaultKind.RESET, FaultKind.PAGE, FaultKind.NO_EFFECT)
 _LOOKS: Final = (0, 3, 8, 16, 30)
 _NOT_READ: Final = (FaultKind.SILENT, FaultKind.ERROR, FaultKind.PAGE)
 _OPEN: Final = (("Started", True), ("Started", False))
@@ -63,10 +63,10 @@ def of_calls(changes: Sequence[Change]) -> Iterator[Trouble]:
     at_site, of_verb = Counter[str](), Counter[tuple[str, str]]()
     middle = changes[len(changes) // 2] if changes else None
     for change in changes:
-        when = When(changing=True, after=at_site[change.site])
+        when = Trigger(changing=True, after=at_site[change.site])
         for kind in (*_EACH, *(_SOME if change is middle else ())):
             yield Trouble(f"{kind.value} at call", change.call, change.site, Fault(kind, when))
-        refused = When(operation=change.verb, after=of_verb[change.site, change.verb], changing=True)
+        refused = Trigger(operation=change.verb, after=of_verb[change.site, change.verb], changing=True)
         yield Trouble("refused from call", change.call, change.site, Fault(FaultKind.ERROR, refused, times=None))
         at_site[change.site] += 1
         of_verb[change.site, change.verb] += 1
@@ -76,11 +76,11 @@ def of_looks(topology: str, sites: Sequence[str]) -> Iterator[Trouble]:
     for site in sites:
         for number, (attribute, value) in enumerate(_LIES[topology]):
             after = _LOOKS[number % len(_LOOKS)]
-            fault = Fault(FaultKind.LIE, When(changing=False, after=after), attribute=attribute, value=value)
+            fault = Fault(FaultKind.WRONG_VALUE, Trigger(changing=False, after=after), attribute=attribute, value=value)
             yield Trouble(f"{site} reports {attribute} {value} at look", after, site, fault)
         for number, kind in enumerate(_NOT_READ):
             for after in _LOOKS[number::2]:
-                fault = Fault(kind, When(changing=False, after=after))
+                fault = Fault(kind, Trigger(changing=False, after=after))
                 yield Trouble(f"{kind.value} of {site} at look", after, site, fault)
 
 

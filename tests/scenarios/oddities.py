@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from dr_ctl_lab.twin.artemis import locks
 from dr_ctl_lab.twin.artemis.broker import ArtemisBroker
-from dr_ctl_lab.twin.artemis.group import Group, Guest
+from dr_ctl_lab.twin.artemis.group import ForeignConnection, Group
 from dr_ctl_lab.twin.artemis.limits import AddressSettings, Limits
 from dr_ctl_lab.twin.bridges.broker import BridgesBroker
 from dr_ctl_lab.twin.classic.broker import ClassicBroker
@@ -46,7 +46,7 @@ def held(stage: Stage, queue: str, place: str, how: str) -> None:
 
 
 def guest(stage: Stage, place: str, listener: str, protocol: str, user: str = "", client: str = "") -> None:
-    at(stage, place, ArtemisBroker).guests.append(Guest(listener, protocol, user, client))
+    at(stage, place, ArtemisBroker).foreign_connections.append(ForeignConnection(listener, protocol, user, client))
 
 
 def notified(stage: Stage, place: str, listener: str) -> None:
@@ -54,9 +54,9 @@ def notified(stage: Stage, place: str, listener: str) -> None:
     broker = at(stage, place, ArtemisBroker)
     options = {"name": "notif.1", "address": "activemq.notifications", "routing-type": "multicast", "internal": True}
     broker.create_queue(options, here_only=True)
-    broker.guests += [
-        Guest(listener, "CORE", remote="10.9.8.7:40001"),
-        Guest(listener, "CORE", "cluster-user", consumes="notif.1", remote="10.9.8.7:40002"),
+    broker.foreign_connections += [
+        ForeignConnection(listener, "CORE", remote="10.9.8.7:40001"),
+        ForeignConnection(listener, "CORE", "cluster-user", consumes="notif.1", remote="10.9.8.7:40002"),
     ]
 
 
@@ -82,7 +82,7 @@ def no_link(stage: Stage, place: str) -> None:
     """As where its broker.xml has no broker connection."""
     broker = at(stage, place, MirrorBroker)
     link = broker.link
-    link.configured = link.started = link.captures = link.connected = link.attached = False
+    link.configured = link.started = link.records_events = link.connected = link.attached = False
     broker.outflow.events.clear()
 
 
@@ -112,7 +112,7 @@ def announce(stage: Stage, place: str) -> None:
 def unannounced(stage: Stage, place: str, count: str, queue: str) -> None:
     """As by a consumer that has not announced or acknowledged yet what it has done."""
     broker = at(stage, place, BridgesBroker)
-    for message in [*broker.queues[queue].live()][: int(count)]:
+    for message in [*broker.queues[queue].available()][: int(count)]:
         broker.ids.add(queue, broker.identity(message), local=True)
 
 
@@ -183,11 +183,11 @@ def switched(stage: Stage, work: str, verb: str, how: str) -> None:
     stage.works[work].switch(f"{verb}.{name}", on=how != "whole")
 
 
-def still(act: Callable[..., object]) -> Callable[..., None]:
+def locked(act: Callable[..., object]) -> Callable[..., None]:
     """The same while nothing else happens."""
 
     def acted(stage: Stage, **words: Any) -> None:
-        with stage.twin.still():
+        with stage.twin.locked():
             act(stage, **words)
 
     return acted
@@ -217,28 +217,28 @@ ODDITIES: Final[Sequence[tuple[str, Callable[..., object]]]] = (
     ),
     (rf"a login at {_AT} is given up", lambda stage, place: at(stage, place, ClassicBroker).stopped.append("ID:gone")),
     (rf"{_AT} has a guest by (?P<listener>\S+), (?P<protocol>\w+)( as (?P<user>\S+))?( named (?P<client>\S+))?", guest),
-    (rf"{_AT} notifies another of its cluster by (?P<listener>\S+)", still(notified)),
+    (rf"{_AT} notifies another of its cluster by (?P<listener>\S+)", locked(notified)),
     (rf"{_AT} is a (?P<policy>[^,]+){_MET}", group),
     (rf"the link of {_AT} looks for two nodes", lambda stage, place: look_for_two(stage.host(place).broker)),
-    (rf"the guests of {_AT} leave", lambda stage, place: at(stage, place, ArtemisBroker).guests.clear()),
-    (rf"{_AT} has no link", still(no_link)),
+    (rf"the guests of {_AT} leave", lambda stage, place: at(stage, place, ArtemisBroker).foreign_connections.clear()),
+    (rf"{_AT} has no link", locked(no_link)),
     (
         rf"the outflow of {_AT} is lost",
-        still(lambda stage, place: at(stage, place, MirrorBroker).outflow.events.clear()),
+        locked(lambda stage, place: at(stage, place, MirrorBroker).outflow.events.clear()),
     ),
     (rf"{_AT} is one of a cluster(?P<named>, by another address)?", cluster),
-    (rf"{_AT} forgets (?P<count>\d+) ids of (?P<queue>\S+)", still(forget)),
-    (rf"{_AT} announces its ids once more", still(announce)),
-    (rf"{_AT} writes down (?P<count>\d+) ids of (?P<queue>\S+) and announces none", still(unannounced)),
+    (rf"{_AT} forgets (?P<count>\d+) ids of (?P<queue>\S+)", locked(forget)),
+    (rf"{_AT} announces its ids once more", locked(announce)),
+    (rf"{_AT} writes down (?P<count>\d+) ids of (?P<queue>\S+) and announces none", locked(unannounced)),
     (rf"the processor of {_AT} stops", lambda stage, place: at(stage, place, BridgesBroker).processor.stop()),
-    (rf"the bridge of (?P<queue>\S+) at {_AT} stops", still(bridge_stops)),
-    (rf"{_AT} takes what is sent to (?P<queue>\S+)", still(takes_sends)),
+    (rf"the bridge of (?P<queue>\S+) at {_AT} stops", locked(bridge_stops)),
+    (rf"{_AT} takes what is sent to (?P<queue>\S+)", locked(takes_sends)),
     (
         rf"{_AT} has no divert of (?P<queue>\S+)",
-        still(lambda stage, place, queue: at(stage, place, BridgesBroker).diverts.pop(f"divert.{queue}")),
+        locked(lambda stage, place, queue: at(stage, place, BridgesBroker).diverts.pop(f"divert.{queue}")),
     ),
-    (rf"{_AT} has no bridge", still(lambda stage, place: at(stage, place, BridgesBroker).bridges.clear())),
-    (r"the sites share a lock", still(lambda stage: locks.joined(*stage.twin.brokers(ArtemisBroker)))),
+    (rf"{_AT} has no bridge", locked(lambda stage, place: at(stage, place, BridgesBroker).bridges.clear())),
+    (r"the sites share a lock", locked(lambda stage: locks.join(*stage.twin.brokers(ArtemisBroker)))),
     (
         rf"the lock coordinator of {_AT} stops",
         lambda stage, place: at(stage, place, ArtemisBroker).coordinators[0].stop(),
@@ -246,15 +246,15 @@ ODDITIES: Final[Sequence[tuple[str, Callable[..., object]]]] = (
     (r"the lease of (?P<place>\w+)'s lock (?P<how>lasts|ends)", leased),
     (rf"{_AT} lets clients in", lambda stage, place: stage.twin.open_clients(place)),
     (r"the agents stop", agents_stop),
-    (rf"{_AT} damages (?P<count>\d+|all) of (?P<queue>\S+)", still(loses)),
-    (rf"{_AT}'s store is emptied", still(emptied)),
+    (rf"{_AT} damages (?P<count>\d+|all) of (?P<queue>\S+)", locked(loses)),
+    (rf"{_AT}'s store is emptied", locked(emptied)),
     (
         rf"queue (?P<queue>\S+) at {_AT} has (?P<name>\S+) (?P<value>true|false)",
         lambda stage, queue, place, name, value: (
             stage.host(place).broker.queues[queue].options.update({name: value == "true"})
         ),
     ),
-    (rf"address (?P<queue>\S+) at {_AT} (?P<how>is full|has room)", still(full)),
+    (rf"address (?P<queue>\S+) at {_AT} (?P<how>is full|has room)", locked(full)),
     (rf"the console of {_AT} is sought at (?P<path>\S+)", sought_at),
     (r"workload billing, a singleton, and workload mailer at both sites", workloads),
     (

@@ -25,7 +25,7 @@ from dr_ctl.engine.lease import LockDocument
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin import console, jolokia
 from dr_ctl_lab.twin.broker import DEAD_LETTERS, EXPIRED, Broker
-from dr_ctl_lab.twin.faults import Fault, FaultKind, When
+from dr_ctl_lab.twin.faults import Fault, FaultKind, Trigger
 from dr_ctl_lab.twin.host import Host
 from dr_ctl_lab.twin.jolokia import Answer, Management, Request, failed
 from dr_ctl_lab.twin.kinds import CONTINUITY, MIRROR
@@ -239,13 +239,13 @@ class Stage:
 
     def lie(self, place: str, attribute: str, value: str, times: str | None = None) -> None:
         lasting = int(times) if times else None
-        fault = Fault(FaultKind.LIE, attribute=attribute, value=yaml.safe_load(value), times=lasting)
+        fault = Fault(FaultKind.WRONG_VALUE, attribute=attribute, value=yaml.safe_load(value), times=lasting)
         self.host(place).faults.add(fault)
 
     def fault(self, kind: str, place: str, call: str, times: str = "1", after: str = "") -> None:
         """At a call that is written as the runner writes it, without its arguments; `a look` is none that changes."""
         verb, _, thing = call.partition(" ")
-        when = When(False) if call == "a reading" else When(True, None if verb == "any" else verb, thing or None)
+        when = Trigger(False) if call == "a reading" else Trigger(True, None if verb == "any" else verb, thing or None)
         lasting = None if times == "always" else int(times.split(maxsplit=1)[0])
         later = seconds(after) if after else None
         self.host(place).faults.add(Fault(FaultKind(kind), when, lasting, back_after_s=later))
@@ -358,13 +358,13 @@ class Stage:
 
         self.patch.setattr(console, "answer", asked)
         for place, host in self._places.items():
-            self.patch.setattr(host, "note", self._noting(host, place))
+            self.patch.setattr(host, "record_change", self._noting(host, place))
 
     def _noting(self, host: Host, place: str) -> Callable[[Request, int], None]:
-        note = host.note
+        record_change = host.record_change
 
         def noted(request: Request, status: int) -> None:
-            note(request, status)
+            record_change(request, status)
             made = call(request)
             self.calls.append((place, made if status == 200 else f"{made} -> {status}"))
             self._strike("after", place, made)
@@ -381,7 +381,7 @@ class Stage:
         """What was to happen and has not; a scenario whose fault never struck has shown nothing."""
         hooks = [f"{hook.when} {hook.place} {hook.call}" for hook in self._hooks if not hook.struck]
         armed = [
-            f"{fault.kind.value} at {place}" for place, host in self._places.items() for fault in host.faults.untried
+            f"{fault.kind.value} at {place}" for place, host in self._places.items() for fault in host.faults.unused
         ]
         return [*hooks, *armed, *(f"at the question: {line}" for line, _ in self.at_question), *self.answers]
 

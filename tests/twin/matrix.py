@@ -64,7 +64,7 @@ def put(twin: PlayedTwin, site: str, queue: str, count: int, pair: str | None = 
     peer = twin.host(twin.other(site), pair).broker
     if isinstance(brokers[0], FanoutBroker) and brokers[0].attached:
         brokers.append(peer)
-    with twin.still():
+    with twin.locked():
         for number in range(count):
             given = str(uuid4())
             body, headers = f"message {number}".encode(), {"n": str(number), GIVEN: given, ID_HEADER: given}
@@ -76,9 +76,9 @@ def put(twin: PlayedTwin, site: str, queue: str, count: int, pair: str | None = 
 def take(twin: PlayedTwin, site: str, queue: str) -> None:
     """The first message of a queue, as a client takes it; where the peer's copies stay, it tells the peer its id."""
     broker = twin.host(site).broker
-    with twin.still():
+    with twin.locked():
         lying = broker.queues[queue]
-        message = next(lying.live())
+        message = next(lying.available())
         if isinstance(broker, BridgesBroker):
             ident = broker.identity(message)
             broker.ids.add(queue, ident, local=True)
@@ -91,7 +91,7 @@ def take(twin: PlayedTwin, site: str, queue: str) -> None:
 
 def unprocessed(twin: PlayedTwin) -> set[str]:
     """Who the messages are that lie anywhere, and that no client has taken."""
-    with twin.still():
+    with twin.locked():
         brokers = [twin.host(site, pair).broker for site in twin.sites for pair in twin.pairs]
         lying = {
             message.headers[GIVEN]
@@ -234,7 +234,7 @@ def gated(broker: Broker, queue: Queue) -> bool:
 def kept(twin: PlayedTwin, site: str) -> dict[str, dict[str, frozenset[str]]]:
     """What management has set at a site, by match: the roles that may do something, and what."""
     security = twin.host(site).broker.security
-    return {match: {role: may for role, may in grants.items() if may} for match, grants in security.kept.items()}
+    return {match: {role: may for role, may in grants.items() if may} for match, grants in security.stored.items()}
 
 
 def documents(twin: PlayedTwin) -> list[str]:
@@ -415,7 +415,7 @@ class Judge:
             for pair in twin.pairs:
                 for host in twin.nodes(site, pair).hosts:
                     monkeypatch.setattr(host, "open", self._at_the_listener(host))
-                    monkeypatch.setattr(host, "note", self._after(host))
+                    monkeypatch.setattr(host, "record_change", self._after(host))
 
     def _at_the_listener(self, host: Host) -> Callable[[str], None]:
         opens, broker = host.open, host.broker
@@ -428,10 +428,10 @@ class Judge:
         return opened
 
     def _after(self, host: Host) -> Callable[[Request, int], None]:
-        note, broker = host.note, host.broker
+        record_change, broker = host.record_change, host.broker
 
         def noted(request: Request, status: int) -> None:
-            note(request, status)
+            record_change(request, status)
             self._note(broker, open_at(self._twin, broker.site, broker.pair))
 
         return noted

@@ -97,7 +97,7 @@ def test_the_finding_names_it(twin: PlayedTwin, dr_ctl: Command, topology: str, 
     site = "london" if topology == SHARED_STORE else "paris"  # where one waits for the store it shows nothing
     assert dr_ctl("validate", "--to", "paris").rows(ident) == []
 
-    with twin.still():
+    with twin.locked():
         change(twin.host(site).broker)
 
     until(lambda: dr_ctl("validate", "--to", "paris").rows(ident))

@@ -431,7 +431,7 @@ class Siege:
         # What is really so; of real brokers nobody can tell it.
         self.twin = self.stage if isinstance(self.stage, PlayedTwin) else None
         self.judge = Judge(self.twin, self.patch) if self.twin is not None else None
-        self.patch.setattr(ContinuityBroker, "cut_off", self._destroyed(ContinuityBroker.cut_off))
+        self.patch.setattr(ContinuityBroker, "on_consumer_lost", self._destroyed(ContinuityBroker.on_consumer_lost))
         self.twice = 0
         self.clients: list[Client] = []
         self.frozen: set[str] = set()
@@ -577,12 +577,12 @@ class Siege:
         while self.clients:
             self.clients.pop().close()
 
-    def _destroyed(self, cut_off: Callable[..., None]) -> Callable[..., None]:
+    def _destroyed(self, on_consumer_lost: Callable[..., None]) -> Callable[..., None]:
         """What a client held that was cut off, the plugin destroys at both sites where both have delivered it."""
 
         def excused(broker: ContinuityBroker, queue: Queue, held: Sequence[Message]) -> None:
             self.excused |= {held[0].headers[ID_HEADER]} if ID_HEADER in held[0].headers else set()
-            cut_off(broker, queue, held)
+            on_consumer_lost(broker, queue, held)
 
         return excused
 
@@ -745,7 +745,7 @@ class Siege:
     def _judged(self, step: str) -> None:
         if self.twin is not None:
             before = self._awaited()
-            with self.twin.still():  # or a message that goes from one to the other between two readings is at neither
+            with self.twin.locked():  # or a message that goes from one to the other between two readings is at neither
                 remote = self._lying("london") | self._lying("paris")
             gone = (before & self._awaited()) - remote - self.excused
             if gone:
@@ -774,7 +774,7 @@ class Siege:
         """Messages that a site holds; `aside`: its dead letters, which each site has for itself; of queues that are
         `named` so."""
         assert self.twin is not None
-        with self.twin.still():
+        with self.twin.locked():
             broker = self.twin.host(site).broker
             holders = [broker, *([broker.store] if isinstance(broker, SharedStoreBroker) else [])]
             return {

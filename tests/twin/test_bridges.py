@@ -14,7 +14,7 @@ from dr_ctl.engine.ports import Failed, Outcome
 from dr_ctl.topologies.common.topology import PairDriver
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.bridges.broker import BridgesBroker
-from dr_ctl_lab.twin.bridges.clients import work_off
+from dr_ctl_lab.twin.bridges.clients import consume
 from dr_ctl_lab.twin.kinds import BRIDGES
 from dr_ctl_lab.twin.messages import Message, Reason
 from tests.conftest import Command
@@ -27,7 +27,7 @@ TO_PARIS, TO_LONDON = (("swapover", "--to", site, "--yes") for site in ("paris",
 
 
 def open_at(twin: PlayedTwin, queue: str) -> list[str]:
-    with twin.still():
+    with twin.locked():
         return [broker.site for broker in twin.brokers(BridgesBroker) if broker.serves_queue(queue)]
 
 
@@ -35,7 +35,7 @@ def send(
     twin: PlayedTwin, count: int, *, queue: str = IN, priority: int = 4, anycast: bool = True, **headers: str
 ) -> None:
     """At the site that serves `orders.in`, and what bridges bring of it is there when this returns."""
-    with twin.still():
+    with twin.locked():
         [broker] = [broker for broker in twin.brokers(BridgesBroker) if broker.serves_queue(IN)]
         for number in range(count):
             document: dict[str, Any] = {
@@ -50,8 +50,8 @@ def send(
 def worked_off(twin: PlayedTwin, most: int | None = None) -> None:
     """What clients at London process; the ids of all are applied at Paris when this returns."""
     london, paris = twin.brokers(BridgesBroker)
-    with twin.still():
-        work_off(london, IN, most=most)
+    with twin.locked():
+        consume(london, IN, most=most)
     until(lambda: paris.ids.every() == london.ids.every())
 
 
@@ -84,7 +84,7 @@ def test_a_site_that_still_ships_is_not_taken_for_down(twin: PlayedTwin, dr_ctl:
         broker = settings_file["sites"]["london"]["brokers"][0]
         broker["jolokia"] = closed_port()
         broker["stomp"] = f"stomp://{urlsplit(broker['jolokia']).netloc}"
-    with twin.still():
+    with twin.locked():
         twin.brokers(BridgesBroker)[1].stop_bridges()
 
     with all_the_time(lambda _: put(twin, "london", IN, 1), 0.01):
@@ -99,7 +99,7 @@ def test_a_move_of_one_queue_goes_on_while_reply_queues_come_and_go(twin: Played
 
     def reply(number: int) -> None:
         options = {"name": f"reply.{number}", "address": f"reply.{number}", "routing-type": "ANYCAST"}
-        with twin.still():
+        with twin.locked():
             london.create_queue({**options, "durable": False, "temporary": True})
             if number > 1:
                 london.destroy_queue(f"reply.{number - 1}")
@@ -116,7 +116,7 @@ def test_a_move_of_one_queue_goes_on_while_reply_queues_come_and_go(twin: Played
 def lose(twin: PlayedTwin, which: slice) -> None:
     """Somebody purges copies at the standby, and no urgent ones."""
     _, paris = twin.brokers(BridgesBroker)
-    with twin.still():
+    with twin.locked():
         queue = paris.queues[IN]
         for message in [message for message in queue.messages.values() if message.priority == 4][which]:
             paris.remove(queue, message, Reason.KILLED)
@@ -153,7 +153,7 @@ def test_what_the_waiting_site_lacks_refuses_the_move(
 
 
 def test_a_queue_that_only_the_serving_site_has_refuses_the_move(twin: PlayedTwin, dr_ctl: Command) -> None:
-    with twin.still():
+    with twin.locked():
         audit = {"name": "audit", "address": IN, "routing-type": "MULTICAST", "durable": True}
         twin.brokers(BridgesBroker)[0].create_queue(audit)
     send(twin, 7, anycast=False)
@@ -172,7 +172,7 @@ def an_urgent_one_before_a_long_history(twin: PlayedTwin) -> None:
 
 def some_that_an_ordinary_divert_brings(twin: PlayedTwin) -> None:
     london, _ = twin.brokers(BridgesBroker)
-    with twin.still():
+    with twin.locked():
         london.create_queue({"name": "src", "routing-type": "ANYCAST"})
         london.create_divert({"name": "app.src", "address": "src", "forwarding-address": IN, "exclusive": True})
     send(twin, 5, queue="src")
@@ -182,7 +182,7 @@ def some_that_were_processed_where_they_lack(twin: PlayedTwin) -> None:
     """Paris processed them when it served; London's consumers have not passed over them yet."""
     send(twin, 5)
     _, paris = twin.brokers(BridgesBroker)
-    with twin.still():
+    with twin.locked():
         for message in list(paris.queues[IN].messages.values()):
             paris.ids.add(IN, paris.identity(message), local=True)
             paris.remove(paris.queues[IN], message, Reason.NORMAL)
@@ -214,7 +214,7 @@ def test_no_copy_goes_of_a_message_that_nobody_has_processed(
     """Whatever its sender wrote into it, and whatever was sent before and after it was processed."""
     london, _ = twin.brokers(BridgesBroker)
     put(twin, "london", IN, 3)
-    with twin.still():
+    with twin.locked():
         london.route(Message(london.next_number(), IN, b"one", text=True, headers=headers, longs=dict(longs)))
     put(twin, "london", IN, 3)
     twin.wait_mirrored()
@@ -238,8 +238,8 @@ GIVEN = {
 def given(twin: PlayedTwin, dr_ctl: Command, request: pytest.FixtureRequest) -> dict[str, object]:
     """What each match is given by hand at both sites; broker.xml gives clients nothing, or the bridges, or all."""
     for security in (broker.security for broker in twin.brokers(BridgesBroker)):
-        with twin.still():
-            security.kept[IDS] = security._file["#"]  # the bridges' role sends there whatever becomes of the rest
+        with twin.locked():
+            security.stored[IDS] = security._file["#"]  # the bridges' role sends there whatever becomes of the rest
             security._file = {"#": {role: may for role, may in security._file["#"].items() if role != request.param}}
             for match, words in GIVEN.items():
                 security.remove(match)
@@ -268,9 +268,9 @@ def test_they_are_as_before_wherever_clients_are_let_in(
 
 def test_an_undone_fence_gives_them_back(twin: PlayedTwin, dr_ctl: Command, given: dict[str, object]) -> None:
     _, paris = twin.brokers(BridgesBroker)
-    with twin.still():
+    with twin.locked():
         paris.security._file = {}
-        paris.security.kept.clear()
+        paris.security.stored.clear()
         paris.security.add("#", *["amq,bridge"] * 12)
         paris.security.reload()
 

@@ -195,7 +195,7 @@ class Story(stories.Story):
 
     def one_way(self, _: str) -> None:
         """Paris copies nothing to London."""
-        with self.twin.still():
+        with self.twin.locked():
             paris = self.twin.host("paris").broker
             assert isinstance(paris, BrokerSyncBroker)
             paris.composites.pop(IN)

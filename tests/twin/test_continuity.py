@@ -16,7 +16,7 @@ from dr_ctl.topologies.continuity.tools import PluginTimeouts
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.continuity import beans
 from dr_ctl_lab.twin.continuity.broker import ContinuityBroker
-from dr_ctl_lab.twin.faults import Fault, FaultKind, When
+from dr_ctl_lab.twin.faults import Fault, FaultKind, Trigger
 from dr_ctl_lab.twin.kinds import CONTINUITY
 from dr_ctl_lab.twin.messages import Reason
 from dr_ctl_lab.twin.parts import Acceptor
@@ -102,8 +102,8 @@ def test_what_deactivates_the_target_again_is_found_and_taken_back_once(
         until(lambda: paris.serves)
         if late != "a command":
             twin.cut()
-        with twin.still():
-            london.service.tell("deactivate-site") if late == "a command" else paris.service.deactivate()
+        with twin.locked():
+            london.service.send_command("deactivate-site") if late == "a command" else paris.service.deactivate()
 
     telling = in_background(tell, "late")
     ended = dr_ctl(*TO_PARIS)
@@ -130,9 +130,11 @@ def test_clients_are_out_until_they_are_greeted_and_what_was_held_back_is_delive
     dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, london: ContinuityBroker
 ) -> None:
     """The other site never says that it has nothing left."""
-    tell = london.service.tell
+    send_command = london.service.send_command
     silent = "notif-outflow-exhausted"
-    monkeypatch.setattr(london.service, "tell", lambda action, **more: action == silent or tell(action, **more))
+    monkeypatch.setattr(
+        london.service, "send_command", lambda action, **options: action == silent or send_command(action, **options)
+    )
     monkeypatch.setitem(plugin.WAITS_MS, PeerState.DRAINED, 3000)  # longer than the move itself may take
 
     data = done(dr_ctl(*TO_PARIS)).document["data"]
@@ -152,7 +154,7 @@ def test_a_console_that_is_slower_than_the_first_look_of_a_drain_is_given_more_t
 ) -> None:
     impatient(monkeypatch, PluginTimeouts, read_timeout_s=0.05)
     done(dr_ctl("fence", "london", "--yes"))
-    twin.host("paris").faults.add(Fault(FaultKind.LATE, When(changing=False), times=None, seconds=0.3))
+    twin.host("paris").faults.add(Fault(FaultKind.LATE, Trigger(changing=False), times=None, seconds=0.3))
 
     done(dr_ctl("drain", "--to", "paris", "--yes"))
 
@@ -179,8 +181,8 @@ def test_equal_counts_hide_no_loss(
     twin: PlayedTwin, dr_ctl: Command, london: ContinuityBroker, paris: ContinuityBroker
 ) -> None:
     """Messages that could not be named, as many without a copy as with one that should be gone."""
-    with twin.still():
-        first, *_ = london.queues[IN].live()
+    with twin.locked():
+        first, *_ = london.queues[IN].available()
         first.headers = {key: text for key, text in first.headers.items() if key != "_AMQ_DUPL_ID"}
     done(dr_ctl("fence", "london", "--yes"))
 
@@ -199,7 +201,7 @@ def test_what_came_back_to_where_it_was_is_removed_while_clients_are_served(
     done(dr_ctl(*TO_PARIS))
     twin.wait_mirrored()
     if idle:
-        twin.host("london").faults.add(Fault(FaultKind.IDLE, When(operation="removeMessages"), times=idle))
+        twin.host("london").faults.add(Fault(FaultKind.NO_EFFECT, Trigger(operation="removeMessages"), times=idle))
 
     back = done(dr_ctl(*TO_LONDON))
 
@@ -221,7 +223,7 @@ def test_what_the_plugin_does_not_follow_refuses_the_move_before_the_fence(
         held = client.message()
         client.confirmed("DISCONNECT")
     pair.staged(IN, 2)
-    with twin.still():
+    with twin.locked():
         for message in paris.flows[IN].staging.messages.values():
             del message.headers["_AMQ_DUPL_ID"]
 
@@ -231,7 +233,7 @@ def test_what_the_plugin_does_not_follow_refuses_the_move_before_the_fence(
     assert (held.headers["_AMQ_DUPL_ID"] in ended.texts("DR-CONT-013")[0], twin.changes()) == (True, [])
     assert f"{IN}: 2 at paris" in ended.texts("DR-CONT-020")[0]
 
-    twin.host("london").faults.add(Fault(FaultKind.ERROR, When(operation="countMessages")))
+    twin.host("london").faults.add(Fault(FaultKind.ERROR, Trigger(operation="countMessages")))
     unread = dr_ctl("validate", "--for", "swapover")
 
     assert (unread.code, "not read at orders-1: every message has a copy" in unread.told) == (22, True), unread.told
@@ -245,7 +247,7 @@ def even(twin: PlayedTwin, monkeypatch: pytest.MonkeyPatch, london: ContinuityBr
     twin.wait_mirrored()
     pair = PluginSubject(twin)
     with monkeypatch.context() as patch:
-        patch.setattr(london, "removed", lambda *_: None)
+        patch.setattr(london, "on_removed", lambda *_: None)
         take(twin, "london", IN)
     with pair.client("london") as client:
         client.subscribe(IN)
@@ -303,9 +305,9 @@ def brief(twin: PlayedTwin, tmp_path: Path) -> None:
 def staged_again(twin: PlayedTwin, three: None, london: ContinuityBroker, paris: ContinuityBroker) -> None:
     """What clients of London have consumed comes back to be delivered there once more, and Paris keeps its copies: what
     a standby does that is started again while it holds messages."""
-    with twin.still():
+    with twin.locked():
         flow = london.flows[IN]
-        for message in list(flow.queue.live()):
+        for message in list(flow.queue.available()):
             flow.queue.remove(message, Reason.NORMAL)
             flow.staging.add(replace(message, number=london.next_number(), address=flow.staging.address))
         london.changed.notify_all()
@@ -380,7 +382,7 @@ def test_a_queue_that_vanishes_behind_the_fence_undoes_the_run(
     london, paris = twin.brokers(ContinuityBroker)
     nothing(twin, dr_ctl)
     with monkeypatch.context() as patch:
-        patch.setattr(london, "removed", lambda *_: None)  # the acknowledgements are lost
+        patch.setattr(london, "on_removed", lambda *_: None)  # the acknowledgements are lost
         for _ in range(2):
             take(twin, "london", IN)
     deactivate = london.service.deactivate
@@ -406,7 +408,7 @@ def test_a_queue_that_vanishes_in_the_middle_of_a_return_ends_it_in_words(
     def with_its_last_consumer(acceptor: Acceptor) -> None:
         opens(acceptor)
         if acceptor.name == "mirror":
-            (london if site == "london" else paris).destroy_queue(OUT, with_takers=True)
+            (london if site == "london" else paris).destroy_queue(OUT, with_consumers=True)
 
     monkeypatch.setattr(paris, "open_listener", with_its_last_consumer)
 

@@ -28,11 +28,11 @@ from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.recording import recording
 from dr_ctl_lab.rehearsal import ANY_FIGURE
-from dr_ctl_lab.twin.faults import Fault, FaultKind, When
+from dr_ctl_lab.twin.faults import Fault, FaultKind, Trigger
 from dr_ctl_lab.twin.host import APP
 from dr_ctl_lab.twin.jolokia import Request
 from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, FANOUT, MIRROR, SHARED_STORE
-from dr_ctl_lab.twin.mirror import way
+from dr_ctl_lab.twin.mirror import direction
 from dr_ctl_lab.twin.mirror.broker import MirrorBroker
 from dr_ctl_lab.twin.mirror.outflow import Event
 from tests.broker.driving import Ended
@@ -61,9 +61,9 @@ ORDERS = "orders.in"
 
 def consume_all(twin: PlayedTwin, site: str) -> None:
     """Clients of a site consume what it holds, and the other site is not told by ids."""
-    with twin.still():
+    with twin.locked():
         broker = twin.host(site).broker
-        for message in list(broker.queues[ORDERS].live()):
+        for message in list(broker.queues[ORDERS].available()):
             broker.remove(broker.queues[ORDERS], message)
 
 
@@ -156,11 +156,11 @@ def test_the_judge_notes_each_queue_that_is_open_at_both_sites(
     judge, paris = Judge(twin, monkeypatch), twin.host("paris")
     request = Request("exec", "a bean", "any()", (), None, ignore_errors=False, echo=None)
 
-    with twin.still():
-        paris.note(request, 200)
+    with twin.locked():
+        paris.record_change(request, 200)
         assert judge.twice == []
         paris.broker.let_clients_in()
-        paris.note(request, 200)
+        paris.record_change(request, 200)
 
     assert {f"paris/orders-1 {name}" for name in twin.queues} <= set(judge.twice)
 
@@ -301,7 +301,7 @@ def test_rights_that_somebody_gives_once_the_gate_holds_are_not_taken_away(
 def test_what_management_gave_is_given_back_where_the_file_gives_clients_nothing(
     twin: PlayedTwin, dr_ctl: Command
 ) -> None:
-    with edited(twin) as settings_file, twin.still():
+    with edited(twin) as settings_file, twin.locked():
         for site, part in settings_file["sites"].items():
             part["brokers"][0]["lasting_fence"] = {"roles": ["apps"], "matches": ["orders.#"]}
             security = twin.host(site).broker.security
@@ -323,7 +323,9 @@ def test_a_client_that_comes_while_an_activation_is_undone_is_not_left_at_a_clos
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is let in to one queue before the other one is not opened, and would wait there for ever."""
-    twin.host("paris").faults.add(Fault(FaultKind.IDLE, When(operation="removeSecuritySettings", after=1), times=None))
+    twin.host("paris").faults.add(
+        Fault(FaultKind.NO_EFFECT, Trigger(operation="removeSecuritySettings", after=1), times=None)
+    )
     clients = list[Client]()
 
     def comes() -> None:
@@ -336,7 +338,7 @@ def test_a_client_that_comes_while_an_activation_is_undone_is_not_left_at_a_clos
     ended = dr_ctl(*TO_PARIS, "--yes")
 
     assert (ended.code, ended.document["data"]["undone"]) == (20, True), ended.document
-    left = list(twin.host("paris").broker.queues["orders.in"].takers)
+    left = list(twin.host("paris").broker.queues["orders.in"].consumers)
     [client] = clients
     client.connection.close()
     assert (left, serving(twin)) == ([], ("london",))
@@ -390,7 +392,7 @@ class Half:
                     self.stopped()
 
         patch.setattr(MirrorBroker, "apply", applied)
-        patch.setattr(way, "AT_ONCE", 1)
+        patch.setattr(direction, "BATCH", 1)
         twin.heal()
         twin.start("london")
         until(lambda: twin.host("paris").broker.attached)

@@ -229,7 +229,7 @@ CANARY = "rehearsal.dr-ctl.london"
 def business(twin: PlayedTwin) -> dict[str, Any]:
     """Everything that lies in queues which are not dr-ctl's own."""
     return {
-        f"{site}/{name}": [(message.number, message.body) for message in queue.live()]
+        f"{site}/{name}": [(message.number, message.body) for message in queue.available()]
         for site in twin.sites
         for name, queue in twin.host(site).broker.queues.items()
         if not name.startswith(("dr-ctl.", CANARY))
@@ -267,7 +267,7 @@ def test_messages_of_its_own_go_the_whole_path(
         assert "10 message(s) went the whole path" in last_step(dr_ctl, done(ended), "canary")["text"]
         assert ("DR-REHEARSE-001" in by_name) is (topology in (BRIDGES, FANOUT, SHARED_STORE))
     if topology == CONTINUITY:  # a flow of the plugin stays: it is empty, and the next rehearsal takes it
-        assert all(not [*queue.live()] for queue in canaries(twin))
+        assert all(not [*queue.available()] for queue in canaries(twin))
         done(dr_ctl("rehearse", "--yes"))
     else:
         assert canaries(twin) == []

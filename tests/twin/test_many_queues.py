@@ -18,7 +18,7 @@ from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.mirror import reading as looks
 from dr_ctl.topologies.mirror.view import BrokerView
 from dr_ctl_lab.played import PlayedTwin
-from dr_ctl_lab.twin.faults import Fault, FaultKind, When
+from dr_ctl_lab.twin.faults import Fault, FaultKind, Trigger
 from dr_ctl_lab.twin.mirror.broker import MirrorBroker
 from dr_ctl_lab.twin.names import is_pattern, matches
 from tests.conftest import Command
@@ -96,7 +96,7 @@ def test_older_brokers_are_asked_for_each_queue(
 def test_a_call_for_all_that_is_lost_is_looked_after(
     twin: PlayedTwin, dr_ctl: Command, verb: str, kind: FaultKind
 ) -> None:
-    twin.host("london").faults.add(Fault(kind, When(operation=verb, bean="load.*")))
+    twin.host("london").faults.add(Fault(kind, Trigger(operation=verb, bean="load.*")))
 
     done(dr_ctl(*MOVE, "--yes"))
 

@@ -19,7 +19,7 @@ from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.artemis.broker import ArtemisBroker
 from dr_ctl_lab.twin.bridges.broker import BridgesBroker
 from dr_ctl_lab.twin.classic.broker import ClassicBroker
-from dr_ctl_lab.twin.faults import Fault, FaultKind, When
+from dr_ctl_lab.twin.faults import Fault, FaultKind, Trigger
 from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, FANOUT, KINDS, MIRROR, SHARED_STORE
 from dr_ctl_lab.twin.nodes import Layout
 from tests.broker.driving import Ended
@@ -57,7 +57,7 @@ def name_one(twin: PlayedTwin, **nodes: str) -> None:
 def test_a_passive_node_is_not_taken_for_the_broker(twin: PlayedTwin, dr_ctl: Command, topology: str) -> None:
     """The settings name it, while another one is active."""
     if isinstance(twin.host("london").broker, ClassicBroker):
-        twin.host("london").faults.add(Fault(FaultKind.LIE, When(), None, attribute="Slave", value=True))
+        twin.host("london").faults.add(Fault(FaultKind.WRONG_VALUE, Trigger(), None, attribute="Slave", value=True))
     else:
         name_one(twin, london="b", paris="a")
 

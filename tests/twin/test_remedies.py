@@ -55,7 +55,7 @@ def failed_over(twin: PlayedTwin, dr_ctl: Command) -> None:
 
 
 def bridge_stopped(twin: PlayedTwin, _: Command) -> None:
-    with twin.still():
+    with twin.locked():
         broker = twin.host("london").broker
         assert isinstance(broker, BridgesBroker)
         broker.bridges["bridge.mirror.paris.orders.out"].stop()

@@ -27,7 +27,7 @@ SLOW_S = 1.5
 def slowly(twin: PlayedTwin, every_s: float = SLOW_S) -> None:
     """Paris has just tried for the lock, and does so seldom, as real brokers do."""
     [paris] = [broker for broker in twin.brokers(SharedStoreBroker) if broker.site == "paris"]
-    with twin.still():
+    with twin.locked():
         paris.tries_every_s = every_s
         paris.work(twin.clock.now_s() + every_s)
 

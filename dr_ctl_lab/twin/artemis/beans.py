@@ -1,5 +1,4 @@
-"""The management beans that every Artemis broker has: attributes and operations. Every kind of broker adds the beans of
-its link to the peer."""
+"""The management beans of every Artemis broker; each kind adds the beans of its link."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -11,9 +10,9 @@ from dr_ctl_lab.twin.artemis import listings, locks, names
 from dr_ctl_lab.twin.artemis.broker import ArtemisBroker
 from dr_ctl_lab.twin.bean import Bean, Operations
 from dr_ctl_lab.twin.broker import Broker
-from dr_ctl_lab.twin.filters import BadFilter, Named, compiled
+from dr_ctl_lab.twin.filters import BadFilter, ValueOf, compiled
 from dr_ctl_lab.twin.messages import Message, Queue, Reason
-from dr_ctl_lab.twin.parts import Acceptor, BrokerSaysNo
+from dr_ctl_lab.twin.parts import Acceptor, BrokerError
 
 RUNTIME: Final = "java.lang:type=Runtime"
 TEXT: Final = "java.lang.String"
@@ -21,8 +20,8 @@ SETTINGS: Final = f"getAddressSettingsAsJSON({TEXT})"
 _SEND: Final = f"java.util.Map,int,{TEXT},boolean,{TEXT},{TEXT}"
 
 
-def everywhere(broker: ArtemisBroker, parameters: Callable[[Acceptor], Mapping[str, str]]) -> Iterator[Bean]:
-    """The beans that have equal names at every kind of broker. `parameters` gives an acceptor's parameters."""
+def common_beans(broker: ArtemisBroker, parameters: Callable[[Acceptor], Mapping[str, str]]) -> Iterator[Bean]:
+    """The beans that every kind of broker has. `parameters` returns an acceptor's parameters."""
     yield Bean(RUNTIME, partial(runtime, broker), dict)
     for acceptor in broker.acceptors.values():
         name = names.part(broker.name, "acceptors", acceptor.name)
@@ -31,7 +30,7 @@ def everywhere(broker: ArtemisBroker, parameters: Callable[[Acceptor], Mapping[s
 
 
 def cluster(broker: ArtemisBroker, name: str) -> Iterator[Bean]:
-    """The connection of its nodes, which a node shows under its own name while it waits too."""
+    """The cluster connection of the nodes; a passive node shows it under its own name."""
     if broker.group.listener:
         row = {"Name": "site", "NodeID": broker.node, "Started": True, "StaticConnectors": ["other"]}
         yield Bean(names.part(name, "cluster-connections", "site"), lambda: row, dict)
@@ -49,7 +48,7 @@ def address(broker: ArtemisBroker, name: str) -> dict[str, Any]:
         "QueueNames": rows,
         "RoutingTypes": routing,
         "Paused": name in broker.limits.paused,
-        "Paging": broker.pages(name),
+        "Paging": broker.is_paging(name),
         "RolesAsJSON": broker.security.as_json(name),
     }
 
@@ -83,21 +82,23 @@ def server(broker: ArtemisBroker) -> dict[str, Any]:
 
 
 def server_operations(broker: ArtemisBroker) -> Operations:
-    def destroy(name: str, with_takers: bool = False, with_address: bool = False) -> None:
+    def destroy(name: str, with_consumers: bool = False, with_address: bool = False) -> None:
         address = broker.queue(name).address
-        broker.destroy_queue(name, with_takers=with_takers)
+        broker.destroy_queue(name, with_consumers=with_consumers)
         if with_address and not any(queue.address == address for queue in broker.queues.values()):
             broker.addresses.pop(address, None)
 
-    def hang_up(ident: str) -> bool:
+    def disconnect(ident: str) -> bool:
         session = broker.sessions.get(ident)
         if session is not None:
-            broker.hang_up(session)
+            broker.disconnect(session)
         return session is not None
 
     def settings(name: str) -> str:
-        items = broker.limits.of(name)
-        return json.dumps({"addressFullMessagePolicy": items.policy, "maxSizeBytes": items.most})
+        address_settings = broker.limits.settings_of(name)
+        return json.dumps(
+            {"addressFullMessagePolicy": address_settings.policy, "maxSizeBytes": address_settings.max_bytes}
+        )
 
     return {
         SETTINGS: settings,
@@ -106,7 +107,7 @@ def server_operations(broker: ArtemisBroker) -> Operations:
         f"destroyQueue({TEXT},boolean)": destroy,
         f"destroyQueue({TEXT},boolean,boolean)": destroy,
         "listPreparedTransactionDetailsAsJSON()": lambda: "",
-        f"closeConnectionWithID({TEXT})": hang_up,
+        f"closeConnectionWithID({TEXT})": disconnect,
         f"closeConsumerConnectionsForAddress({TEXT})": broker.cut_consumers,
         f"getRolesAsJSON({TEXT})": broker.security.as_json,
         f"listUser({TEXT})": broker.security.users,
@@ -125,14 +126,14 @@ def _acceptor(acceptor: Acceptor, parameters: Callable[[Acceptor], Mapping[str, 
 
 
 def _listeners(broker: ArtemisBroker, acceptor: Acceptor) -> Operations:
-    if (coordinator := locks.of_listener(broker, acceptor.name)) is not None:
+    if (coordinator := locks.coordinator_of(broker, acceptor.name)) is not None:
         return {"start()": coordinator.lock.settle, "stop()": coordinator.stop}
     return {"start()": lambda: broker.open_listener(acceptor), "stop()": lambda: broker.close_listener(acceptor)}
 
 
 def queue_attributes(queue: Queue) -> dict[str, Any]:
     options = queue.options
-    first = next(queue.live(), None)
+    first = next(queue.available(), None)
     return {
         "Name": queue.name,
         "Address": queue.address,
@@ -141,7 +142,7 @@ def queue_attributes(queue: Queue) -> dict[str, Any]:
         "MessageCount": len(queue.messages),
         "DeliveringCount": len(queue.delivering),
         "ScheduledCount": len(queue.scheduled),
-        "ConsumerCount": len(queue.takers),
+        "ConsumerCount": len(queue.consumers),
         "MessagesAdded": queue.counters.added,
         "MessagesAcknowledged": queue.counters.acknowledged,
         "MessagesExpired": queue.counters.expired,
@@ -162,14 +163,14 @@ def queue_attributes(queue: Queue) -> dict[str, Any]:
     }
 
 
-def aged(broker: Broker, queue: Queue) -> dict[str, Any]:
+def queue_with_age(broker: Broker, queue: Queue) -> dict[str, Any]:
     """The attributes of a queue with the age of its first message."""
     row = queue_attributes(queue)
     since_ms = row["FirstMessageTimestamp"]
     return {**row, "FirstMessageAge": None if since_ms is None else broker.now_ms() - since_ms}
 
 
-def pausing(queue: Queue, broker: Broker) -> Operations:
+def pause_operations(queue: Queue, broker: Broker) -> Operations:
     def pause(lasting: bool = False) -> None:
         queue.paused = True
         queue.lasting = queue.lasting or (lasting and queue.durable)
@@ -188,21 +189,21 @@ def pausing(queue: Queue, broker: Broker) -> Operations:
     }
 
 
-def filtering(text: str | None) -> Callable[[Named], bool]:
-    """A filter, read. `BrokerSaysNo` where it cannot be."""
+def parsed_filter(text: str | None) -> Callable[[ValueOf], bool]:
+    """Compile a filter. BrokerError where it is none."""
     try:
         return compiled(text)
     except BadFilter as error:
         kind = "org.apache.activemq.artemis.api.core.ActiveMQInvalidFilterExpressionException"
-        raise BrokerSaysNo(kind, f"AMQ229020: Invalid filter: {if_known(text)}") from error
+        raise BrokerError(kind, f"AMQ229020: Invalid filter: {if_known(text)}") from error
 
 
 def matching(queue: Queue, text: str | None) -> list[Message]:
-    """The messages that a filter sees, without those in delivery and those scheduled for later."""
-    selects = filtering(text)
+    """The messages that match a filter and are neither in delivery nor scheduled."""
+    selects = parsed_filter(text)
     return [
         message
-        for message in queue.live()
+        for message in queue.available()
         if selects({**message.headers, **{name: str(n) for name, n in message.longs.items()}}.get)
     ]
 
@@ -219,8 +220,8 @@ def queue_operations(broker: Broker, queue: Queue) -> Operations:
 
     def send(headers: Mapping[str, Any], kind: int, body: str, durable: bool, user: str, password: str) -> str:
         if broker.users.get(user) != password:
-            kinds = "org.apache.activemq.artemis.api.core.ActiveMQSecurityException"
-            raise BrokerSaysNo(kinds, "AMQ229031: Unable to validate user from invm")
+            kind_of_error = "org.apache.activemq.artemis.api.core.ActiveMQSecurityException"
+            raise BrokerError(kind_of_error, "AMQ229031: Unable to validate user from invm")
         number = broker.next_number()
         broker.route(
             Message(
@@ -239,12 +240,12 @@ def queue_operations(broker: Broker, queue: Queue) -> Operations:
         return str(number)
 
     return {
-        **pausing(queue, broker),
+        **pause_operations(queue, broker),
         "browse(int,int)": lambda page, size: listings.browse(queue, page, size),
         "countMessages()": count,
         f"countMessages({TEXT})": count,
         "listConsumersAsJSON()": lambda: listings.consumers_of(broker, queue.name),
-        "listDeliveringMessagesAsJSON()": lambda: listings.delivering(queue, listings.held),
+        "listDeliveringMessagesAsJSON()": lambda: listings.delivering(queue, listings.delivering_row),
         "removeAllMessages()": remove,
         f"removeMessages({TEXT})": remove,
         f"moveMessage(long,{TEXT})": lambda number, to: broker.move(queue, number, to),

@@ -1,4 +1,4 @@
-"""The console of an Artemis broker, and what a settings file says of such a broker."""
+"""The console of an Artemis broker, and its entry in the settings file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dr_ctl_lab.twin.jolokia import Dialect
 if TYPE_CHECKING:
     from dr_ctl_lab.twin.host import Host
 
-# The console of Artemis; each release adds its agent, its protocol and its peculiarities.
+# Each release adds its agent, protocol and peculiarities.
 console: Final = partial(
     Dialect,
     product="Artemis",
@@ -21,7 +21,7 @@ console: Final = partial(
 
 
 def settings(host: Host, *, link: str = "mirror") -> Mapping[str, Any]:
-    """`link`: the acceptor of the peer's link, which the settings call by the same name."""
+    """`link`: the acceptor of the peer's link, and its key in the settings."""
     return {
         "jolokia": host.jolokia,
         "stomp": "stomp://{}:{}".format(*host.stomp),

@@ -1,4 +1,4 @@
-"""Attributes and operations of Artemis 2.56 beyond those of every version."""
+"""Attributes and operations that Artemis 2.56 adds."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from dr_ctl_lab.twin.artemis import beans as common
 from dr_ctl_lab.twin.artemis import listings, locks, names
 from dr_ctl_lab.twin.artemis.beans import TEXT
 from dr_ctl_lab.twin.artemis.broker import ArtemisBroker
-from dr_ctl_lab.twin.artemis.group import shown
+from dr_ctl_lab.twin.artemis.group import group_of
 from dr_ctl_lab.twin.artemis.limits import AddressSettings
-from dr_ctl_lab.twin.artemis.listings import Listed
+from dr_ctl_lab.twin.artemis.listings import Row
 from dr_ctl_lab.twin.bean import ILLEGAL, Bean, Operations
 from dr_ctl_lab.twin.messages import Queue
-from dr_ctl_lab.twin.parts import Acceptor, BrokerSaysNo
+from dr_ctl_lab.twin.parts import Acceptor, BrokerError
 
 if TYPE_CHECKING:
     from dr_ctl_lab.twin.host import Host
@@ -25,9 +25,9 @@ SECURITY: Final = "hawtio:type=security,area=jmx,name=ArtemisJMXSecurity"
 _PAGED: Final = f"{TEXT},int,int"
 
 
-def everywhere(broker: ArtemisBroker) -> Iterator[Bean]:
-    """The beans that have the same names whatever joins the sites."""
-    yield from common.everywhere(broker, _parameters)
+def common_beans(broker: ArtemisBroker) -> Iterator[Bean]:
+    """The beans of every topology."""
+    yield from common.common_beans(broker, _parameters)
     yield Bean(SECURITY, dict, lambda: {f"canInvoke({TEXT},{TEXT},[L{TEXT};)": lambda *_: True})
 
 
@@ -95,34 +95,34 @@ def server_operations(broker: ArtemisBroker) -> Operations:
         queue.options |= wanted
         return json.dumps({"id": queue.number, **_settled(queue)})
 
-    def unlimit(match: str) -> None:
+    def remove_address_settings(match: str) -> None:
         broker.limits.settings.pop(match, None)
 
-    def limit(match: str, text: str) -> str:
+    def add_address_settings(match: str, text: str) -> str:
         wanted = json.loads(text)
         broker.limits.settings[match] = AddressSettings(wanted["maxSizeBytes"], wanted["addressFullMessagePolicy"])
         return text
 
     return {
         **common.server_operations(broker),
-        f"addAddressSettings({TEXT},{TEXT})": limit,
-        f"removeAddressSettings({TEXT})": unlimit,
+        f"addAddressSettings({TEXT},{TEXT})": add_address_settings,
+        f"removeAddressSettings({TEXT})": remove_address_settings,
         f"createQueue({TEXT})": create,
         f"createQueue({TEXT},boolean)": create,
         f"updateQueue({TEXT})": update,
         "listLockCoordinatorsAsJSON()": lambda: locks.listing(broker),
-        f"startLockCoordinator({TEXT})": locks.calling(broker, locks.Coordinator.start),
-        f"stopLockCoordinator({TEXT})": locks.calling(broker, locks.Coordinator.stop),
+        f"startLockCoordinator({TEXT})": locks.operation_by_name(broker, locks.Coordinator.start),
+        f"stopLockCoordinator({TEXT})": locks.operation_by_name(broker, locks.Coordinator.stop),
         f"addSecuritySettings({','.join([TEXT] * 13)})": broker.security.add,
         "reloadConfigurationFile()": broker.security.reload,
     }
 
 
 def passive(broker: ArtemisBroker, host: Host) -> Iterator[Bean]:
-    """What a node shows that waits for its turn: the bean under its own name, with counts of nothing and the rights of
-    its file."""
-    now_ms, rights = broker.now_ms(), broker.security.of_file()
-    nothing = {
+    """The beans of a passive node: the server's under the node's own name, with empty counts and the rights of its
+    file."""
+    now_ms, rights = broker.now_ms(), broker.security.without_stored()
+    attributes = {
         **dict.fromkeys(("AddressMemoryUsage", "QueueCount", "ConnectionCount"), 0),
         "PendingMirrorAcks": host.pending_acks,
         "DiskStoreUsage": 0.0,
@@ -131,25 +131,25 @@ def passive(broker: ArtemisBroker, host: Host) -> Iterator[Bean]:
         "Active": False,
         "Backup": True,
         "Name": host.name,
-        "HAPolicy": shown(host).policy,
+        "HAPolicy": group_of(host).policy,
         "UptimeMillis": now_ms - host.instance_ms,
     }
     operations: Operations = {
         "listNetworkTopology()": server_operations(broker)["listNetworkTopology()"],
         f"getRolesAsJSON({TEXT})": rights.as_json,
         f"listUser({TEXT})": rights.users,
-        **listings_of(list, list),
+        **paged_listings(list, list),
         "listPreparedTransactionDetailsAsJSON()": lambda: "",
         "listLockCoordinatorsAsJSON()": lambda: "[]",
     }
-    yield Bean(names.server(host.name), lambda: {**server(broker), **nothing}, lambda: operations)
+    yield Bean(names.server(host.name), lambda: {**server(broker), **attributes}, lambda: operations)
     yield from common.cluster(broker, host.name)
     process = {"StartTime": host.process_ms, "Uptime": now_ms - host.process_ms}
     yield Bean(common.RUNTIME, lambda: process, dict)
 
 
-def listings_of(connections: Callable[[], list[Listed]], consumers: Callable[[], list[Listed]]) -> Operations:
-    """The pages of what is connected; which rows there are depends on what joins the sites."""
+def paged_listings(connections: Callable[[], list[Row]], consumers: Callable[[], list[Row]]) -> Operations:
+    """The paged listings of connections and consumers."""
     return {
         f"listConnections({_PAGED})": lambda _, page, size: listings.listed(connections(), page, size),
         f"listConsumers({_PAGED})": lambda _, page, size: listings.listed(consumers(), page, size),
@@ -161,9 +161,9 @@ def configuration(text: str) -> dict[str, Any]:
         document = json.loads(text)
     except ValueError as error:
         kind = "org.apache.activemq.artemis.commons.shaded.json.stream.JsonParsingException"
-        raise BrokerSaysNo(kind, str(error)) from error
+        raise BrokerError(kind, str(error)) from error
     if not isinstance(document, dict) or "name" not in document:
-        raise BrokerSaysNo(ILLEGAL, f"AMQ229229: Failed to parse JSON queue configuration: {text}", 400)
+        raise BrokerError(ILLEGAL, f"AMQ229229: Failed to parse JSON queue configuration: {text}", 400)
     return document
 
 

@@ -1,4 +1,4 @@
-"""What a broker shows of other processes beside it: other nodes, and brokers of its site's cluster."""
+"""The other nodes of a broker and the brokers of its cluster, as its management shows them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from dr_ctl_lab.twin.parts import Acceptor
 if TYPE_CHECKING:
     from dr_ctl_lab.twin.host import Host
 
-ALONE: Final = "Primary Only"
+PRIMARY_ONLY: Final = "Primary Only"
 
 
 @dataclass(frozen=True, slots=True)
-class Guest:
-    """A connection that no client of the twin's holds: by which listener it came, its protocol, user and client id, and
-    the queue that it consumes."""
+class ForeignConnection:
+    """A connection that is only listed: its listener, protocol, user and client id, and the queue that it consumes."""
 
     listener: str
     protocol: str
@@ -29,11 +28,10 @@ class Guest:
 
 @dataclass
 class Group:
-    """`policy` is the HA policy; `listener` is the acceptor that the broker's own connector names; `backup` is the
-    address of a passive node's, `cluster` those of the other brokers by their node id. `synced`: another node
-    holds a copy of the journal."""
+    """`policy` is the HA policy, `listener` the broker's cluster acceptor, `backup` the address of a passive node,
+    `cluster` those of other brokers by node id. `synced`: another node has a copy of the journal."""
 
-    policy: str = ALONE
+    policy: str = PRIMARY_ONLY
     shares_store: bool = False
     listener: str = ""
     backup: str = ""
@@ -41,16 +39,16 @@ class Group:
     synced: bool = False
 
     def topology(self, node: str, acceptors: Mapping[str, Acceptor]) -> list[dict[str, Any]]:
-        """The rows of the listing; none where the broker is in no cluster."""
+        """The rows of the topology listing; none without a cluster."""
         if not self.listener:
             return []
         at = f"127.0.0.1:{acceptors[self.listener].port}"
-        own = {"nodeID": node, "live": at, "primary": at, **({"backup": self.backup} if self.backup else {})}
-        return [own, *({"nodeID": value, "live": at, "primary": at} for value, at in self.cluster.items())]
+        hosts = {"nodeID": node, "live": at, "primary": at, **({"backup": self.backup} if self.backup else {})}
+        return [hosts, *({"nodeID": value, "live": at, "primary": at} for value, at in self.cluster.items())]
 
 
-def shown(host: Host) -> Group:
-    """What a node of a group shows of the others."""
+def group_of(host: Host) -> Group:
+    """The group as a node shows it."""
     nodes, role = host.nodes, "Primary" if host is host.nodes.hosts[0] else "Backup"
     layout = nodes.layout
     known = [item for item in nodes.hosts if item.running and item is not host and not item.is_active]

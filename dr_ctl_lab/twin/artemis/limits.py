@@ -1,28 +1,28 @@
-"""What keeps clients from working at a broker whose listeners are open: its disk, its memory, its addresses."""
+"""Limits that keep clients from working: disk, memory, and settings of addresses."""
 
 from dataclasses import dataclass, field
 from typing import Final
 
-ROOMY: Final = 1 << 30
-_NEVER: Final = -1
+NO_LIMIT: Final = 1 << 30
+_UNLIMITED: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
 class AddressSettings:
-    """The most bytes that lie at an address, and what becomes of more."""
+    """The size limit of an address, and the policy when it is full."""
 
-    most: int = _NEVER
+    max_bytes: int = _UNLIMITED
     policy: str = "PAGE"
 
 
 @dataclass
 class Limits:
-    """The figures of one broker, as a test sets them; no limit is reached until it does. Of addresses those are named
-    that have settings of their own, are paused, or blocked by management."""
+    """The figures of one broker, as a test sets them; by default no limit is reached. `settings`, `paused` and
+    `blocked` are by address."""
 
     disk_used: float = 0.1
     max_disk: int = 90
-    memory: int = ROOMY
+    memory: int = NO_LIMIT
     settings: dict[str, AddressSettings] = field(default_factory=dict)
     paused: set[str] = field(default_factory=set)
     blocked: set[str] = field(default_factory=set)
@@ -31,5 +31,5 @@ class Limits:
     def disk_is_full(self) -> bool:
         return self.disk_used * 100 > self.max_disk
 
-    def of(self, address: str) -> AddressSettings:
+    def settings_of(self, address: str) -> AddressSettings:
         return self.settings.get(address, AddressSettings())

@@ -1,4 +1,4 @@
-"""The broker's listings: connections, consumers, browsed messages, as text or rows the way it writes them."""
+"""The broker's listings: connections, consumers and browsed messages."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -9,28 +9,28 @@ from dr_ctl_lab.twin.artemis.broker import ArtemisBroker
 from dr_ctl_lab.twin.broker import Broker
 from dr_ctl_lab.twin.messages import ORIGIN_NODE, ORIGIN_NUMBER, Message, Queue
 
-MOST_OF_A_TEXT: Final = 256
+MAX_TEXT: Final = 256
 ROUTED_ANYCAST: Final = 1
 
-Listed = dict[str, Any]
+Row = dict[str, Any]
 
 
-def listed(rows: Sequence[Listed], page: int, size: int) -> str:
-    shown = rows if page < 1 or size < 1 else rows[(page - 1) * size : page * size]
-    return json.dumps({"data": shown, "count": len(rows)})
+def listed(rows: Sequence[Row], page: int, size: int) -> str:
+    rows_of_page = rows if page < 1 or size < 1 else rows[(page - 1) * size : page * size]
+    return json.dumps({"data": rows_of_page, "count": len(rows)})
 
 
 def date(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%a %b %d %H:%M:%S UTC %Y")
 
 
-def _connection(**fields: Any) -> Listed:
+def _connection(**fields: Any) -> Row:
     return {"creationTime": "", "sessionCount": 1, "proxyAddress": "", "proxyProtocolVersion": "", **fields}
 
 
-def clients(broker: ArtemisBroker) -> list[Listed]:
-    """A row for each client's connection, and for each guest's."""
-    own = [
+def clients(broker: ArtemisBroker) -> list[Row]:
+    """A row for each client's connection and each foreign one."""
+    rows = [
         _connection(
             connectionID=session.ident,
             remoteAddress=session.remote,
@@ -43,22 +43,22 @@ def clients(broker: ArtemisBroker) -> list[Listed]:
         )
         for session in broker.sessions.values()
     ]
-    return own + [
+    return rows + [
         _connection(
             connectionID=f"9e57{number:04x}",
-            remoteAddress=case.remote,
-            users=case.user,
+            remoteAddress=connection.remote,
+            users=connection.user,
             implementation="RemotingConnectionImpl",
-            protocol=case.protocol,
-            clientID=case.client,
-            localAddress=f"127.0.0.1:{broker.acceptors[case.listener].port}",
-            sessionCount=int(bool(case.user)),
+            protocol=connection.protocol,
+            clientID=connection.client,
+            localAddress=f"127.0.0.1:{broker.acceptors[connection.listener].port}",
+            sessionCount=int(bool(connection.user)),
         )
-        for number, case in enumerate((*broker.guests, *broker.between))
+        for number, connection in enumerate((*broker.foreign_connections, *broker.node_connections))
     ]
 
 
-def consumer(broker: Broker, queue: str, **fields: Any) -> Listed:
+def consumer(broker: Broker, queue: str, **fields: Any) -> Row:
     row = {
         "validatedUser": fields.get("user", ""),
         "queue": queue,
@@ -74,94 +74,94 @@ def consumer(broker: Broker, queue: str, **fields: Any) -> Listed:
     return {**row, **fields}
 
 
-def clients_consumers(broker: ArtemisBroker) -> list[Listed]:
-    """A row for each client's subscription. Numbers are texts in it, as the broker writes them."""
+def clients_consumers(broker: ArtemisBroker) -> list[Row]:
+    """A row for each client's subscription, with numbers as texts, as the broker writes them."""
     return [
         consumer(
             broker,
-            hold.queue.name,
-            id=str(hold.number + 1),
+            subscription.queue.name,
+            id=str(subscription.number + 1),
             session=session.ident,
             clientID=session.client,
             user=session.user,
             protocol="STOMP",
-            filter=hold.selector,
+            filter=subscription.selector,
             localAddress=f"127.0.0.1:{session.local_port}",
             remoteAddress=session.remote,
-            creationTime=date(hold.since_ms),
-            messagesInTransit=str(len(hold.in_hand)),
-            messagesDelivered=str(hold.delivered),
-            messagesAcknowledged=str(hold.acknowledged),
+            creationTime=date(subscription.since_ms),
+            messagesInTransit=str(len(subscription.in_hand)),
+            messagesDelivered=str(subscription.delivered),
+            messagesAcknowledged=str(subscription.acknowledged),
         )
         for session in broker.sessions.values()
-        for hold in session.holds()
+        for subscription in session.subscriptions()
     ] + [
         consumer(
             broker,
-            guest.consumes,
+            connection.consumes,
             id="1",
             session="",
-            clientID=guest.client,
-            user=guest.user,
-            protocol=guest.protocol,
+            clientID=connection.client,
+            user=connection.user,
+            protocol=connection.protocol,
             filter="",
-            localAddress=f"127.0.0.1:{broker.acceptors[guest.listener].port}",
-            remoteAddress=guest.remote,
+            localAddress=f"127.0.0.1:{broker.acceptors[connection.listener].port}",
+            remoteAddress=connection.remote,
             creationTime="",
             messagesInTransit="0",
             messagesDelivered="0",
             messagesAcknowledged="0",
         )
-        for guest in broker.guests
-        if guest.consumes
+        for connection in broker.foreign_connections
+        if connection.consumes
     ]
 
 
 def consumers_of(broker: Broker, queue: str) -> str:
     rows = [
         {
-            "consumerID": hold.number,
-            "sequentialId": hold.number + 1,
+            "consumerID": subscription.number,
+            "sequentialId": subscription.number + 1,
             "connectionID": session.ident,
             "sessionID": session.ident,
             "browseOnly": False,
-            "creationTime": hold.since_ms,
-            "messagesInTransit": len(hold.in_hand),
-            "messagesDelivered": hold.delivered,
-            "messagesAcknowledged": hold.acknowledged,
+            "creationTime": subscription.since_ms,
+            "messagesInTransit": len(subscription.in_hand),
+            "messagesDelivered": subscription.delivered,
+            "messagesAcknowledged": subscription.acknowledged,
             "status": "OK",
         }
         for session in broker.sessions.values()
-        for hold in session.holds()
-        if hold.queue.name == queue
+        for subscription in session.subscriptions()
+        if subscription.queue.name == queue
     ]
     return json.dumps(rows)
 
 
-def browse(queue: Queue, page: int, size: int) -> list[Listed]:
+def browse(queue: Queue, page: int, size: int) -> list[Row]:
     """A page of a queue, without messages in delivery."""
-    return paged([browsed(message, number=message.number) for message in queue.live()], page, size)
+    return paged([browsed(message, number=message.number) for message in queue.available()], page, size)
 
 
-def delivering(queue: Queue, row: Callable[[Message], Listed]) -> str:
-    """Messages in consumers' hands, by consumer."""
-    by_taker: dict[int, list[Message]] = {}
-    for number, taker in queue.delivering.items():
-        by_taker.setdefault(id(taker), []).append(queue.messages[number])
+def delivering(queue: Queue, row: Callable[[Message], Row]) -> str:
+    """Messages in delivery, by consumer."""
+    by_consumer: dict[int, list[Message]] = {}
+    for number, consumer in queue.delivering.items():
+        by_consumer.setdefault(id(consumer), []).append(queue.messages[number])
     return json.dumps(
         [
             {"consumerName": f"ServerConsumer [id={ident}]", "elements": [row(message) for message in messages]}
-            for ident, messages in by_taker.items()
+            for ident, messages in by_consumer.items()
         ]
     )
 
 
-def held(message: Message) -> Listed:
-    """A message in such a list, with properties among the other fields."""
+def delivering_row(message: Message) -> Row:
+    """The row of a message in delivery, with its properties among the fields."""
     return {**message.headers, **message.longs, "messageID": message.number, "address": message.address}
 
 
-def paged(rows: list[Listed], page: int, size: int) -> list[Listed]:
+def paged(rows: list[Row], page: int, size: int) -> list[Row]:
     return rows[(page - 1) * size : page * size] if page > 0 and size > 0 else rows
 
 
@@ -170,7 +170,7 @@ def browsed(message: Message, *, number: int) -> dict[str, Any]:
     if message.origin is not None:
         texts[ORIGIN_NODE], longs[ORIGIN_NUMBER] = message.origin
     kinds = {"_AMQ_ROUTING_TYPE": ROUTED_ANYCAST} if message.anycast and "destination-type" in texts else None
-    every = {**texts, **(kinds or {}), **longs}
+    headers = {**texts, **(kinds or {}), **longs}
     properties: dict[str, Any] = {
         **dict.fromkeys(("Short", "Int", "Double", "Boolean", "Float")),
         "Byte": kinds,
@@ -191,13 +191,13 @@ def browsed(message: Message, *, number: int) -> dict[str, Any]:
         "largeMessage": False,
         "persistentSize": message.size,
         "protocol": "CORE",
-        "PropertiesText": short("{" + ", ".join(f"{name}={value}" for name, value in every.items()) + "}"),
+        "PropertiesText": truncated("{" + ", ".join(f"{name}={value}" for name, value in headers.items()) + "}"),
     }
     if message.text:
-        return {**row, "text": short(message.body.decode(errors="replace"))}
-    return {**row, "BodyPreview": list(message.body[:MOST_OF_A_TEXT])}
+        return {**row, "text": truncated(message.body.decode(errors="replace"))}
+    return {**row, "BodyPreview": list(message.body[:MAX_TEXT])}
 
 
-def short(text: str) -> str:
-    left = len(text) - MOST_OF_A_TEXT
-    return text if left <= 0 else f"{text[:MOST_OF_A_TEXT]}, + {left} more"
+def truncated(text: str) -> str:
+    cut = len(text) - MAX_TEXT
+    return text if cut <= 0 else f"{text[:MAX_TEXT]}, + {cut} more"

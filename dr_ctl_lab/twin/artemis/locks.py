@@ -1,7 +1,7 @@
 """Lock coordinators: one lock over brokers, and an acceptor of each that is open while its broker holds the lock.
 
-Whoever contends gets a lock that is free at the next reading; a real one looks each check period. A listener that is
-stopped stops its coordinator; starting that listener opens nothing, and no word tells which listeners hang on a lock.
+A free lock goes to the first started coordinator at the next reading; a real one checks each period. Stopping a
+listener stops its coordinator; starting it opens nothing. No attribute names the listeners that depend on a lock.
 """
 
 import json
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dr_ctl_lab.twin.bean import ILLEGAL
-from dr_ctl_lab.twin.parts import BrokerSaysNo
+from dr_ctl_lab.twin.parts import BrokerError
 
 if TYPE_CHECKING:
     from dr_ctl_lab.twin.artemis.broker import ArtemisBroker
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Lock:
-    """`leased`: its holder is gone, and its lease has not run out yet."""
+    """`leased`: its holder is gone, and the lease has not expired."""
 
     coordinators: list["Coordinator"] = field(default_factory=list)
     leased: bool = False
@@ -27,12 +27,12 @@ class Lock:
         for coordinator in self.coordinators:
             coordinator.locked &= coordinator.broker.alive
         if not (self.leased or any(coordinator.locked for coordinator in self.coordinators)):
-            contending = (
+            waiting = (
                 coordinator for coordinator in self.coordinators if coordinator.started and coordinator.broker.alive
             )
-            if (next_one := next(contending, None)) is not None:
-                next_one.locked = True
-                next_one.broker.open_listener(next_one.broker.acceptors[next_one.listener])
+            if (holder := next(waiting, None)) is not None:
+                holder.locked = True
+                holder.broker.open_listener(holder.broker.acceptors[holder.listener])
 
 
 @dataclass
@@ -71,22 +71,22 @@ def listing(broker: "ArtemisBroker") -> str:
     )  # fmt: skip
 
 
-def calling(broker: "ArtemisBroker", act: Callable[[Coordinator], None]) -> Callable[[str], None]:
+def operation_by_name(broker: "ArtemisBroker", action: Callable[[Coordinator], None]) -> Callable[[str], None]:
     def call(name: str) -> None:
         result = next((coordinator for coordinator in broker.coordinators if coordinator.name == name), None)
         if result is None:
-            raise BrokerSaysNo(ILLEGAL, f"LockCoordinator not found: {name}", 400)
-        act(result)
+            raise BrokerError(ILLEGAL, f"LockCoordinator not found: {name}", 400)
+        action(result)
 
     return call
 
 
-def of_listener(broker: "ArtemisBroker", name: str) -> Coordinator | None:
+def coordinator_of(broker: "ArtemisBroker", name: str) -> Coordinator | None:
     return next((coordinator for coordinator in broker.coordinators if coordinator.listener == name), None)
 
 
-def joined(*brokers: "ArtemisBroker", listener: str = "clients") -> Lock:
-    """One lock over these brokers, which the first of them holds whose listener is open."""
+def join(*brokers: "ArtemisBroker", listener: str = "clients") -> Lock:
+    """One lock over these brokers; the first one whose listener is open holds it."""
     lock = Lock()
     for broker in brokers:
         is_open = broker.acceptors[listener].started

@@ -1,4 +1,4 @@
-"""A client's STOMP session at one acceptor: frames in, frames out, subscriptions that take from queues."""
+"""A client's STOMP session: commands, subscriptions and transactions."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ from typing import Final
 from dr_ctl_lab.twin.broker import ANYCAST, Broker
 from dr_ctl_lab.twin.filters import BadFilter, compiled
 from dr_ctl_lab.twin.frames import Frame, frame
-from dr_ctl_lab.twin.line import TTL_S, Line
 from dr_ctl_lab.twin.messages import ORIGIN_NODE, ORIGIN_NUMBER, Message, Queue
 from dr_ctl_lab.twin.parts import Peer
+from dr_ctl_lab.twin.stomp_connection import TTL_S, StompConnection
 
 WINDOW: Final = 10240
-LEAST_BEAT_S: Final = 0.5
-_OURS: Final = frozenset({"destination", "persistent", "priority", "destination-type", "content-length", "expires"})
+MIN_BEAT_S: Final = 0.5
+_CONTROL_HEADERS: Final = frozenset(
+    {"destination", "persistent", "priority", "destination-type", "content-length", "expires"}
+)
 
 
 @dataclass(eq=False)
 class Subscription:
-    """Takes from one queue up to its window; messages are given back or acknowledged by number."""
+    """Consumes one queue, up to `window` bytes unacknowledged."""
 
     session: ArtemisSession
     ident: str
@@ -45,8 +47,8 @@ class Subscription:
     def wants(self, message: Message) -> bool:
         return self._selects(message.headers.get)
 
-    def name_of(self, message: Message) -> str:
-        """The id of a message for this consumer."""
+    def message_id(self, message: Message) -> str:
+        """The STOMP id of a message for this consumer."""
         number = str(message.number)
         return number if self.session.broker.bare_message_ids else f"{self.number},{number}"
 
@@ -71,12 +73,12 @@ class Subscription:
         self.queue.dispatch()
 
     def leave(self, *, cut: bool) -> None:
-        """Give back what is in hand; `cut`: the whole connection ends with it."""
-        if self in self.queue.takers:
-            self.queue.takers.remove(self)
+        """Return unacknowledged messages; `cut`: the whole connection ends."""
+        if self in self.queue.consumers:
+            self.queue.consumers.remove(self)
         if cut and self.in_hand:
-            self.session.broker.cut_off(self.queue, list(self.in_hand.values()))
-        # Back to the head in their order: the last first.
+            self.session.broker.on_consumer_lost(self.queue, list(self.in_hand.values()))
+        # To the head of the queue, in their order: the last first.
         for message in reversed(list(self.in_hand.values())):
             if message.number in self.queue.messages:
                 self.session.broker.give_back(self.queue, message, failed=True)
@@ -84,14 +86,14 @@ class Subscription:
         self.queue.dispatch()
 
 
-class ArtemisSession(Line):
+class ArtemisSession(StompConnection):
     def __init__(self, peer: Peer, acceptor: str, broker: Broker) -> None:
         super().__init__(peer, acceptor, broker)
         self._connected = False
         self._subscriptions: dict[str, Subscription] = {}
         self._transactions: dict[str, list[Callable[[], object]]] = {}
 
-    def holds(self) -> list[Subscription]:
+    def subscriptions(self) -> list[Subscription]:
         return list(self._subscriptions.values())
 
     def leave(self) -> None:
@@ -100,7 +102,7 @@ class ArtemisSession(Line):
         for subscription in subscriptions:
             subscription.leave(cut=True)
 
-    def _fell_silent(self) -> None:
+    def _on_silence(self) -> None:
         text = (
             f"AMQ229014: Did not receive data from {self.remote} within the {round(self._ttl_s * 1000)}ms connection "
         )
@@ -108,7 +110,7 @@ class ArtemisSession(Line):
 
     # frames
 
-    def _take(self, got: Frame) -> None:
+    def _on_frame(self, received: Frame) -> None:
         commands = {
             "SEND": self._on_send,
             "SUBSCRIBE": self._on_subscribe,
@@ -119,60 +121,63 @@ class ArtemisSession(Line):
             "COMMIT": self._on_end,
             "ABORT": self._on_end,
         }
-        if got.command in ("CONNECT", "STOMP"):
-            self._on_connect(got)
+        if received.command in ("CONNECT", "STOMP"):
+            self._on_connect(received)
         elif not self._connected:
             return
-        elif got.command == "DISCONNECT":
-            self._receipt(got)
-            self.broker.hang_up(self)
-        elif got.command not in commands:
+        elif received.command == "DISCONNECT":
+            self._send_receipt(received)
+            self.broker.disconnect(self)
+        elif received.command not in commands:
             self.refuse("AMQ339023 Invalid STOMP frame", body=b"AMQ339024: Invalid STOMP frame")
         else:
             # A consumer's receipt comes before its first message.
-            commands[got.command](got)
+            commands[received.command](received)
 
-    def _on_connect(self, got: Frame) -> None:
-        if "1.2" not in got.headers.get("accept-version", "").split(","):
-            version = got.headers.get("accept-version", "1.0")
+    def _on_connect(self, received: Frame) -> None:
+        if "1.2" not in received.headers.get("accept-version", "").split(","):
+            version = received.headers.get("accept-version", "1.0")
             body = b"Supported protocol versions are v1.0 v1.1 v1.2"
             self.refuse(f"AMQ339002 Stomp versions not supported {version}", body=body)
             return
-        user, password = got.headers.get("login"), got.headers.get("passcode")
+        user, password = received.headers.get("login"), received.headers.get("passcode")
         if user is None or self.broker.users.get(user) != password:
             text = f"Security Error occurred: User name [{user or 'null'}] or password is invalid"
             self.refuse(text, body=text.encode())
             return
-        self._connected, self.user, self.client = True, user, got.headers.get("client-id", "")
+        self._connected, self.user, self.client = True, user, received.headers.get("client-id", "")
         headers = [
             ("version", "1.2"),
             ("session", self.ident),
             ("server", f"ActiveMQ-Artemis/{self.broker.version} ActiveMQ Artemis Messaging Engine"),
         ]
-        if (beats := got.headers.get("heart-beat")) is not None:
-            theirs, wanted = (int(word) for word in beats.split(","))
-            most = max(wanted, round(LEAST_BEAT_S * 1000)) if wanted else 0
-            self._beat_s = most / 1000 if most else None
-            self._ttl_s = max(2 * theirs / 1000, 2 * LEAST_BEAT_S) if theirs else TTL_S
-            headers.append(("heart-beat", f"{most},{max(theirs, 500) if theirs else 30000}"))
+        if (beats := received.headers.get("heart-beat")) is not None:
+            client_ms, wanted_ms = (int(word) for word in beats.split(","))
+            beat_ms = max(wanted_ms, round(MIN_BEAT_S * 1000)) if wanted_ms else 0
+            self._beat_s = beat_ms / 1000 if beat_ms else None
+            self._ttl_s = max(2 * client_ms / 1000, 2 * MIN_BEAT_S) if client_ms else TTL_S
+            headers.append(("heart-beat", f"{beat_ms},{max(client_ms, 500) if client_ms else 30000}"))
         self._send(frame("CONNECTED", headers))
 
-    def _on_send(self, got: Frame) -> None:
-        broker, address = self.broker, got.headers.get("destination")
+    def _on_send(self, received: Frame) -> None:
+        broker, address = self.broker, received.headers.get("destination")
         if address is None:
             text = 'Cannot invoke "Object.hashCode()" because "key" is null'
-            self.refuse(text, body=text.encode(), receipt=got.headers.get("receipt"))
+            self.refuse(text, body=text.encode(), receipt=received.headers.get("receipt"))
             return
-        kind, may = got.headers.get("destination-type"), partial(broker.security.may, self.user, address=address)
-        if address not in broker.addresses and not may("createAddress"):
+        kind, allows = (
+            received.headers.get("destination-type"),
+            partial(broker.security.may, self.user, address=address),
+        )
+        if address not in broker.addresses and not allows("createAddress"):
             text = f"AMQ229032: User: {self.user} does not have permission='CREATE_ADDRESS' on address {address}"
-            self.refuse(text.replace(":", ""), body=text.encode(), receipt=got.headers.get("receipt"))
+            self.refuse(text.replace(":", ""), body=text.encode(), receipt=received.headers.get("receipt"))
             return
-        if not may("send"):
-            self.refuse(f"AMQ339011 Error sending message to {address}", receipt=got.headers.get("receipt"))
+        if not allows("send"):
+            self.refuse(f"AMQ339011 Error sending message to {address}", receipt=received.headers.get("receipt"))
             return
-        if (why := broker.refuses_send(address)) is not None:
-            self.refuse(why, receipt=got.headers.get("receipt"))
+        if (reason := broker.refuses_send(address)) is not None:
+            self.refuse(reason, receipt=received.headers.get("receipt"))
             return
         if kind == ANYCAST and not any(queue.address == address for queue in broker.queues.values()):
             options = {"name": address, "address": address, "routing-type": ANYCAST, "durable": True}
@@ -181,28 +186,28 @@ class ArtemisSession(Line):
             broker.add_address(address, "multicast")
         properties = {
             name: text
-            for name, text in got.headers.items()
+            for name, text in received.headers.items()
             if name not in ("persistent", "priority", "expires", ORIGIN_NODE, ORIGIN_NUMBER)
         }
-        priority = got.headers.get("priority", "4")
+        priority = received.headers.get("priority", "4")
         message = Message(
             number=broker.next_number(),
             address=address,
-            body=got.body,
-            text="content-length" not in got.headers,
+            body=received.body,
+            text="content-length" not in received.headers,
             headers=properties,
-            durable=got.headers.get("persistent") == "true",
+            durable=received.headers.get("persistent") == "true",
             priority=min(int(priority), 9) if priority.isdecimal() else 4,
             timestamp_ms=broker.now_ms(),
             anycast=kind == ANYCAST,
         )
-        # Stored first: a receipt is only given for what a death would leave.
-        self._do(got, partial(broker.route, message))
-        self._receipt(got)
+        # Stored first: a receipt means that the message survives a death.
+        self._do(received, partial(broker.route, message))
+        self._send_receipt(received)
 
-    def _on_subscribe(self, got: Frame) -> None:
-        address = got.headers.get("destination", "")
-        ident = got.headers.get("id") or f"subscription/{address}"
+    def _on_subscribe(self, received: Frame) -> None:
+        address = received.headers.get("destination", "")
+        ident = received.headers.get("id") or f"subscription/{address}"
         if ident in self._subscriptions:
             text = f"There already is a subscription for: {ident}. Either use unique subscription IDs or do not create "
             self.refuse(f"{text}multiple subscriptions for the same destination")
@@ -210,12 +215,12 @@ class ArtemisSession(Line):
         if not self.broker.security.may(self.user, "consume", address):
             self.refuse(f"AMQ339016 Error creating subscription {ident}")
             return
-        selector = got.headers.get("selector", "")
-        queue = self._queue_of(address, got.headers.get("subscription-type"))
-        mode = got.headers.get("ack", "auto")
-        window: int | None = int(got.headers.get("consumer-window-size") or (-1 if mode == "auto" else WINDOW))
+        selector = received.headers.get("selector", "")
+        queue = self._queue_of(address, received.headers.get("subscription-type"))
+        mode = received.headers.get("ack", "auto")
+        window: int | None = int(received.headers.get("consumer-window-size") or (-1 if mode == "auto" else WINDOW))
         try:
-            taker = Subscription(
+            consumer = Subscription(
                 session=self,
                 ident=ident,
                 queue=queue,
@@ -228,9 +233,9 @@ class ArtemisSession(Line):
         except BadFilter:
             self.refuse(f'Invalid selector "{selector}"', body=selector.encode())
             return
-        self._subscriptions[ident] = taker
-        self._receipt(got)
-        queue.takers.append(taker)
+        self._subscriptions[ident] = consumer
+        self._send_receipt(received)
+        queue.consumers.append(consumer)
         queue.dispatch()
 
     def _queue_of(self, address: str, kind: str | None) -> Queue:
@@ -240,54 +245,54 @@ class ArtemisSession(Line):
         options = {"name": address, "address": address, "routing-type": kind or "MULTICAST", "durable": True}
         return self.broker.create_queue(options, auto_created=True)
 
-    def _on_unsubscribe(self, got: Frame) -> None:
-        ident = got.headers.get("id", "")
-        taker = self._subscriptions.pop(ident, None)
-        if taker is None:
+    def _on_unsubscribe(self, received: Frame) -> None:
+        ident = received.headers.get("id", "")
+        consumer = self._subscriptions.pop(ident, None)
+        if consumer is None:
             text = f"Cannot unsubscribe as no subscription exists for id: {ident}"
-            self.refuse(text, receipt=got.headers.get("receipt"))
+            self.refuse(text, receipt=received.headers.get("receipt"))
             return
-        taker.leave(cut=False)
-        self._receipt(got)
+        consumer.leave(cut=False)
+        self._send_receipt(received)
 
-    def _on_ack(self, got: Frame) -> None:
-        ident = got.headers.get("id", "")
+    def _on_ack(self, received: Frame) -> None:
+        ident = received.headers.get("id", "")
         number = ident.rpartition(",")[2]
-        for taker in self._subscriptions.values():
-            message = taker.in_hand.get(int(number)) if number.isdecimal() else None
-            if message is not None and taker.name_of(message) == ident:
-                earlier = list(taker.in_hand.values()) if taker.mode == "client" else [message]
-                # At once, whatever transaction the frame names.
+        for consumer in self._subscriptions.values():
+            message = consumer.in_hand.get(int(number)) if number.isdecimal() else None
+            if message is not None and consumer.message_id(message) == ident:
+                earlier = list(consumer.in_hand.values()) if consumer.mode == "client" else [message]
+                # At once, even within a transaction.
                 for item in earlier[: earlier.index(message) + 1]:
-                    taker.done(item)
-                self._receipt(got)
+                    consumer.done(item)
+                self._send_receipt(received)
                 return
         text = f"AMQ339025 failed to ack because no message with id {ident}"
-        self.refuse(text, receipt=got.headers.get("receipt"))
+        self.refuse(text, receipt=received.headers.get("receipt"))
 
     # transactions
 
-    def _do(self, got: Frame, act: Callable[[], object]) -> None:
-        """Do it now, or with the transaction that the frame names."""
-        name = got.headers.get("transaction")
+    def _do(self, received: Frame, action: Callable[[], object]) -> None:
+        """Call `action` now, or at the commit of the frame's transaction."""
+        name = received.headers.get("transaction")
         if name is None:
-            act()
+            action()
         else:
-            self._transactions.setdefault(name, []).append(act)
+            self._transactions.setdefault(name, []).append(action)
 
-    def _on_begin(self, got: Frame) -> None:
-        self._transactions[got.headers.get("transaction", "")] = []
-        self._receipt(got)
+    def _on_begin(self, received: Frame) -> None:
+        self._transactions[received.headers.get("transaction", "")] = []
+        self._send_receipt(received)
 
-    def _on_end(self, got: Frame) -> None:
-        acts = self._transactions.pop(got.headers.get("transaction", ""), [])
-        for act in acts if got.command == "COMMIT" else ():
-            act()
-        self._receipt(got)
+    def _on_end(self, received: Frame) -> None:
+        actions = self._transactions.pop(received.headers.get("transaction", ""), [])
+        for action in actions if received.command == "COMMIT" else ():
+            action()
+        self._send_receipt(received)
 
-    def deliver(self, taker: Subscription, message: Message) -> None:
-        ident = taker.name_of(message)
-        headers = [("subscription", taker.ident)]
+    def deliver(self, consumer: Subscription, message: Message) -> None:
+        ident = consumer.message_id(message)
+        headers = [("subscription", consumer.ident)]
         if not message.text:
             headers.append(("content-length", str(len(message.body))))
         headers += [
@@ -303,9 +308,9 @@ class ArtemisSession(Line):
             headers.append(("destination-type", ANYCAST))
         if message.origin is not None:
             headers += [(ORIGIN_NODE, message.origin[0]), (ORIGIN_NUMBER, str(message.origin[1]))]
-        headers += [(name, text) for name, text in message.headers.items() if name not in _OURS]
+        headers += [(name, text) for name, text in message.headers.items() if name not in _CONTROL_HEADERS]
         headers += [(name, str(number)) for name, number in message.longs.items()]
-        if taker.mode != "auto":
+        if consumer.mode != "auto":
             headers.append(("ack", ident))
         if message.text:
             headers.append(("content-length", str(len(message.body))))

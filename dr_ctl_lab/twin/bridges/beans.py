@@ -1,4 +1,4 @@
-"""The management beans of a broker with diverts and bridges: which there are, and what only they tell and offer."""
+"""The management beans of a broker with diverts and bridges."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -11,13 +11,13 @@ from dr_ctl_lab.twin.artemis.beans import TEXT
 from dr_ctl_lab.twin.artemis.listings import clients_consumers
 from dr_ctl_lab.twin.bean import Bean, Operations
 from dr_ctl_lab.twin.bridges.broker import BridgesBroker
-from dr_ctl_lab.twin.bridges.divert import TRANSFORMER, CoreBridge, Divert, Told, properties
+from dr_ctl_lab.twin.bridges.divert import TRANSFORMER, Config, CoreBridge, Divert, properties
 from dr_ctl_lab.twin.bridges.listings import connections
 from dr_ctl_lab.twin.messages import Queue
 from dr_ctl_lab.twin.names import quoted
 
 # Attributes of a bridge by its configuration: key and default.
-_MADE: Final[Mapping[str, tuple[str, Any]]] = {
+_CONFIGURED: Final[Mapping[str, tuple[str, Any]]] = {
     "Name": ("name", None),
     "QueueName": ("queue-name", None),
     "ForwardingAddress": ("forwarding-address", None),
@@ -35,7 +35,7 @@ _MADE: Final[Mapping[str, tuple[str, Any]]] = {
 
 def beans(broker: BridgesBroker) -> Iterator[Bean]:
     yield Bean(names.server(broker.name), partial(_server, broker), partial(_server_operations, broker))
-    yield from current.everywhere(broker)
+    yield from current.common_beans(broker)
     for address in broker.addresses:
         yield Bean(
             names.address(broker.name, address),
@@ -67,7 +67,7 @@ def _server(broker: BridgesBroker) -> dict[str, Any]:
 def _server_operations(broker: BridgesBroker) -> Operations:
     return {
         **current.server_operations(broker),
-        **current.listings_of(partial(connections, broker), partial(clients_consumers, broker)),
+        **current.paged_listings(partial(connections, broker), partial(clients_consumers, broker)),
         f"createDivert({TEXT})": lambda text: broker.create_divert(current.configuration(text)),
         f"destroyDivert({TEXT})": broker.destroy_divert,
         f"createBridge({TEXT})": lambda text: broker.create_bridge(current.configuration(text)),
@@ -76,15 +76,15 @@ def _server_operations(broker: BridgesBroker) -> Operations:
 
 
 def _address(broker: BridgesBroker, name: str) -> dict[str, Any]:
-    counted = {"RoutedMessageCount": broker.took[name], "UnRoutedMessageCount": broker.dropped[name]}
+    counted = {"RoutedMessageCount": broker.routed_counts[name], "UnRoutedMessageCount": broker.unrouted_counts[name]}
     return {**current.address(broker, name), **counted}
 
 
 def _queue(broker: BridgesBroker, queue: Queue) -> dict[str, Any]:
-    return {**common.aged(broker, queue), **current.queue(queue)}
+    return {**common.queue_with_age(broker, queue), **current.queue(queue)}
 
 
-def _transformer(config: Told) -> dict[str, Any]:
+def _transformer(config: Config) -> dict[str, Any]:
     pairs = dict(properties(config))
     return {
         "TransformerClassName": (config.get(TRANSFORMER) or {}).get("class-name"),
@@ -110,7 +110,7 @@ def _divert(divert: Divert) -> dict[str, Any]:
 def _bridge(bridge: CoreBridge) -> dict[str, Any]:
     pending, acknowledged = bridge.forwarded, bridge.acked
     return {
-        **{name: bridge.config.get(key, otherwise) for name, (key, otherwise) in _MADE.items()},
+        **{name: bridge.config.get(key, default) for name, (key, default) in _CONFIGURED.items()},
         "Started": bridge.started,
         "Connected": bridge.connected,
         "MessagesPendingAcknowledgement": pending,

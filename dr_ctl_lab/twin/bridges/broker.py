@@ -1,7 +1,7 @@
 """A simulated broker with diverts and bridges that copy its queues to the peer, through a buffer.
 
-The peer's copies are never deleted: consumers tell the other site the ids of processed messages. There is no activation
-either. A queue is closed at a site where its clients' role is kept out of its address and it is paused.
+The peer's copies are never deleted: consumers send the ids of processed messages to the other site. A queue is closed
+at a site by taking the rights of the clients' role away and pausing it.
 """
 
 from collections import Counter
@@ -14,7 +14,7 @@ from dr_ctl_lab.twin.artemis.current import VERSION
 from dr_ctl_lab.twin.bridge import Bridge
 from dr_ctl_lab.twin.bridged import BridgedBroker
 from dr_ctl_lab.twin.bridges import layout
-from dr_ctl_lab.twin.bridges.divert import ORIGIN, CoreBridge, Divert, Told
+from dr_ctl_lab.twin.bridges.divert import ORIGIN, Config, CoreBridge, Divert
 from dr_ctl_lab.twin.bridges.layout import BRIDGE, CLIENTS, GRANTS, ID_HEADER, NOTIFICATIONS, QUEUE_HEADER
 from dr_ctl_lab.twin.bridges.processor import Processor
 from dr_ctl_lab.twin.broker import ANYCAST
@@ -25,8 +25,8 @@ from dr_ctl_lab.twin.security import Security
 
 @dataclass(kw_only=True, eq=False)
 class BridgesBroker(BridgedBroker, ArtemisBroker):
-    """`loses_refused`: messages in hand of a refused bridge are acknowledged and never arrive, as often with real
-    brokers; otherwise they stay in the buffer, as also happens."""
+    """`loses_refused`: messages under way in a refused bridge are acknowledged and lost, as often with real brokers;
+    otherwise they stay in the buffer."""
 
     version: ClassVar[str] = VERSION
     peers_listener: ClassVar[str] = "bridge"
@@ -37,22 +37,22 @@ class BridgesBroker(BridgedBroker, ArtemisBroker):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.security = Security(self.roles, GRANTS)
-        # Diverts and bridges to be made at a start, then those that exist now.
-        self.told_diverts: dict[str, Told] = {}
-        self.told_bridges: dict[str, Told] = {}
+        # Diverts and bridges that a start creates, and those that exist now.
+        self.stored_diverts: dict[str, Config] = {}
+        self.stored_bridges: dict[str, Config] = {}
         self.diverts: dict[str, Divert] = {}
         self.bridges: dict[str, CoreBridge] = {}
         self._in_file: frozenset[str] = frozenset()
-        self.took: Counter[str] = Counter()
-        self.dropped: Counter[str] = Counter()
+        self.routed_counts: Counter[str] = Counter()
+        self.unrouted_counts: Counter[str] = Counter()
         self.ids = IdStore(self.home and self.home / "ids" / f"{self.name}.sqlite")
         self.processor = Processor(self)
         self._first_start = True
 
-    # the way to the peer
+    # the link to the peer
 
     @property
-    def shipping(self) -> Iterator[Bridge]:
+    def shipping_bridges(self) -> Iterator[Bridge]:
         yield from [*self.bridges.values()]
 
     @property
@@ -67,7 +67,7 @@ class BridgesBroker(BridgedBroker, ArtemisBroker):
         ]
 
     @property
-    def even(self) -> bool:
+    def is_settled(self) -> bool:
         items = (NOTIFICATIONS, *(name for name in self.queues if name.startswith(f"mirror.{self.peer}.")))
         return not any(self.queues[name].messages for name in items if name in self.queues)
 
@@ -79,75 +79,75 @@ class BridgesBroker(BridgedBroker, ArtemisBroker):
             "processor": self.processor.running,
         }
 
-    # its life
+    # start and end
 
-    def installed(self, names: Sequence[str]) -> None:
-        """Close every queue: a site is opened later, when both sites exist."""
-        super().installed(names)
+    def install(self, names: Sequence[str]) -> None:
+        """Create the queues, closed, with their buffers, diverts and bridges."""
+        super().install(names)
         self.create_queue({"name": NOTIFICATIONS, "routing-type": ANYCAST})
         for address in (*names, NOTIFICATIONS):
             self.create_queue(layout.buffer(self.peer, address))
             config = layout.divert(self.site, address)
-            self.told_diverts[config["name"]] = config
+            self.stored_diverts[config["name"]] = config
             config = layout.bridge(self.site, self.connectors(self.peer), address, (BRIDGE, self.users.get(BRIDGE, "")))
-            self.told_bridges[config["name"]] = config
-        self._in_file = frozenset((*self.told_diverts, *self.told_bridges))
+            self.stored_bridges[config["name"]] = config
+        self._in_file = frozenset((*self.stored_diverts, *self.stored_bridges))
         for name in names:
             self.close_unit(name)
 
-    def booted(self) -> None:
-        """Make diverts and bridges from file and journal. A person has opened the clients' listener after the first
-        start."""
-        for config in self.told_diverts.values():
+    def on_start(self) -> None:
+        """Create diverts and bridges from file and journal. The first start also opens the clients' listener, as a
+        person would."""
+        for config in self.stored_diverts.values():
             self.diverts[config["name"]] = Divert(config)
-        for config in self.told_bridges.values():
+        for config in self.stored_bridges.values():
             self._deploy(config)
         if self._first_start:
             self._first_start = False
             self.open_listener(self.acceptors["clients"])
 
-    def fell(self) -> None:
-        super().fell()
+    def on_death(self) -> None:
+        super().on_death()
         for bridge in self.bridges.values():
-            bridge.fell()
+            bridge.on_death()
         self.bridges.clear()
         self.diverts.clear()
-        self.took.clear()
-        self.dropped.clear()
+        self.routed_counts.clear()
+        self.unrouted_counts.clear()
 
     def work(self, now_s: float) -> list[float]:
         return self.processor.work(now_s)
 
-    def ended(self) -> None:
+    def release(self) -> None:
         self.ids.close()
 
     # diverts and bridges
 
-    def create_divert(self, config: Told) -> None:
+    def create_divert(self, config: Config) -> None:
         divert = Divert(config)
-        self.diverts[divert.name], self.told_diverts[divert.name] = divert, config
+        self.diverts[divert.name], self.stored_diverts[divert.name] = divert, config
 
     def destroy_divert(self, name: str) -> None:
-        """Remove a divert; a divert of the file is back after a start."""
+        """Remove a divert; a start creates one of the file again."""
         self.diverts.pop(name, None)
         if name not in self._in_file:
-            self.told_diverts.pop(name, None)
+            self.stored_diverts.pop(name, None)
 
-    def create_bridge(self, config: Told) -> None:
-        """Make it and keep it for every start to come, whether it can work or not."""
-        self.told_bridges.setdefault(str(config["name"]), config)
+    def create_bridge(self, config: Config) -> None:
+        """Create a bridge and store it for later starts, whether it can work or not."""
+        self.stored_bridges.setdefault(str(config["name"]), config)
         self._deploy(config)
 
     def destroy_bridge(self, name: str) -> None:
-        """Remove a running bridge. A bridge that does not run is not removed, and is back after a start."""
+        """Remove a running bridge. One that does not run is not removed: a start creates it again."""
         bridge = self.bridges.pop(name, None)
         if bridge is not None:
             bridge.stop()
             if name not in self._in_file:
-                self.told_bridges.pop(name, None)
+                self.stored_bridges.pop(name, None)
 
-    def _deploy(self, config: Told) -> None:
-        """Make a bridge, or ignore a bridge with a taken name, or without queue or connector."""
+    def _deploy(self, config: Config) -> None:
+        """Create a bridge; do nothing where its name is taken, or its queue or connector is missing."""
         queue = self.queues.get(str(config.get("queue-name")))
         connectors = set(config.get("static-connectors") or ())
         known = bool(connectors) and connectors <= set(self.connectors(self.peer))
@@ -158,16 +158,16 @@ class BridgesBroker(BridgedBroker, ArtemisBroker):
             self.changed.notify_all()
 
     def stop_bridges(self) -> None:
-        """Remove all bridges, as after the peer refuses one, until they are made again or the broker starts."""
+        """Remove all bridges, as the broker does when the peer refuses one."""
         for bridge in self.bridges.values():
             bridge.stop()
         self.bridges.clear()
 
-    def destroy_queue(self, name: str, *, with_takers: bool = False, here_only: bool = False) -> None:
-        if with_takers:
+    def destroy_queue(self, name: str, *, with_consumers: bool = False, here_only: bool = False) -> None:
+        if with_consumers:
             for bridge in [bridge for bridge in self.bridges.values() if bridge.queue.name == name]:
                 bridge.stop()
-        super().destroy_queue(name, with_takers=with_takers, here_only=here_only)
+        super().destroy_queue(name, with_consumers=with_consumers, here_only=here_only)
 
     # clients
 
@@ -198,26 +198,26 @@ class BridgesBroker(BridgedBroker, ArtemisBroker):
         queue.dispatch()
 
     def close_unit(self, name: str) -> None:
-        """Keep the clients' role out of its address, deliver nothing, and cut who consumes it."""
+        """Take the clients' rights away, pause the queue, and cut its consumers."""
         queue = self.queue(name)
         self.security.keep_out(CLIENTS, queue.address)
         queue.paused = queue.lasting = True
         self.cut_consumers(queue.address)
 
     def waiting(self, queue: str) -> int:
-        """Messages still to be consumed: none at a closed site, and none that the other site processed."""
+        """Count the unprocessed messages; 0 where the queue is closed."""
         if not self.serves_queue(queue):
             return 0
-        lying = self.queues[queue].messages.values()
-        return sum(not self.ids.knows(queue, self.identity(message)) for message in lying)
+        messages = self.queues[queue].messages.values()
+        return sum(not self.ids.knows(queue, self.identity(message)) for message in messages)
 
     def identity(self, message: Message) -> str:
-        """The id of a message at both sites: the producer's id, or birth site and number."""
-        born = f"{message.headers.get(ORIGIN, self.site)}:{message.longs.get('_AMQ_ORIG_MESSAGE_ID', message.number)}"
-        return message.headers.get(ID_HEADER, born)
+        """The id of a message at both sites: the producer's id, or its origin site and number."""
+        number = message.longs.get("_AMQ_ORIG_MESSAGE_ID", message.number)
+        return message.headers.get(ID_HEADER, f"{message.headers.get(ORIGIN, self.site)}:{number}")
 
     def notify(self, queue: str, ident: str) -> None:
-        """Tell the peer that this site has processed it."""
+        """Send the id of a processed message to the peer."""
         notification = Message(
             self.next_number(), NOTIFICATIONS, ident.encode(), text=True, headers={QUEUE_HEADER: queue}
         )
@@ -226,27 +226,27 @@ class BridgesBroker(BridgedBroker, ArtemisBroker):
     # messages
 
     def route(self, message: Message, *, only: tuple[str, ...] | None = None) -> list[Queue]:
-        """Route through diverts. An exclusive divert keeps the message from all queues; a message put directly into a
+        """Route through diverts. With an exclusive divert no queue gets the message; a message put directly into a
         queue passes no divert."""
         diverts = [divert for divert in self.diverts.values() if only is None and divert.takes(message)]
         exclusive = [divert for divert in diverts if divert.exclusive]
         items = [] if exclusive else super().route(message, only=only)
         for divert in exclusive or diverts:
             self.route(divert.copy(message, self.next_number()))
-        counts = self.took if items or diverts else self.dropped
+        counts = self.routed_counts if items or diverts else self.unrouted_counts
         counts[message.address] += 1
         return items
 
-    def routed(self, message: Message, queues: Sequence[Queue], *, aside: bool) -> None:
-        del message, queues, aside
+    def on_routed(self, message: Message, queues: Sequence[Queue], *, direct: bool) -> None:
+        del message, queues, direct
         self.changed.notify_all()
 
     def accept(self, address: str, shipped: Message, node: str) -> None:
-        """An address without its queue takes it and drops it; the bridge is none the wiser."""
+        """Store a message; an address without a queue drops it, and the bridge is not told."""
         if not self.arrived_before(address, node, shipped.number):
             if address not in self.addresses:
                 self.add_address(address, "multicast")
             self.route(replace(shipped, number=self.next_number(), address=address, failed=0))
 
-    def removed(self, queue: Queue, message: Message, reason: Reason) -> None:
-        """Do nothing: the peer's copy stays, and the peer hears only ids."""
+    def on_removed(self, queue: Queue, message: Message, reason: Reason) -> None:
+        """Do nothing: the peer's copy stays."""

@@ -1,4 +1,4 @@
-"""Diverts and bridges as broker.xml or a person has told them: JSON with the keys that management takes."""
+"""Diverts and bridges, made from a configuration with the keys of management's JSON."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,19 +14,19 @@ ORIGIN: Final = "ARTEMIS_MESSAGE_ORIGIN"
 ADDS_HEADERS: Final = "org.apache.activemq.artemis.core.server.transformer.AddHeadersTransformer"
 TRANSFORMER: Final = "transformer-configuration"
 
-Told = Mapping[str, Any]
+Config = Mapping[str, Any]
 
 
-def properties(config: Told) -> Mapping[str, str]:
-    """Headers that the transformer adds to a message."""
+def properties(config: Config) -> Mapping[str, str]:
+    """Headers that the configured transformer adds to a message."""
     result = (config.get(TRANSFORMER) or {}).get("properties") or {}
     return {name: str(text) for name, text in result.items()}
 
 
 class Divert:
-    """Copies messages of an address to another address; an exclusive divert keeps them from their own."""
+    """Copies messages of an address to another; an exclusive divert moves them."""
 
-    def __init__(self, config: Told) -> None:
+    def __init__(self, config: Config) -> None:
         self.config = config
         self.name, self.address = str(config["name"]), str(config["address"])
         self.forwarding = str(config["forwarding-address"])
@@ -38,13 +38,13 @@ class Divert:
         return message.address == self.address and self._selects(message.headers.get)
 
     def copy(self, message: Message, number: int) -> Message:
-        """The copy with its origin in headers, for every queue of the address."""
-        was = {"_AMQ_ORIG_QUEUE": self.name, "_AMQ_ORIG_ADDRESS": message.address}
+        """The copy of a message, with its origin in headers."""
+        origin = {"_AMQ_ORIG_QUEUE": self.name, "_AMQ_ORIG_ADDRESS": message.address}
         return replace(
             message,
             number=number,
             address=self.forwarding,
-            headers={**message.headers, **was, **properties(self.config)},
+            headers={**message.headers, **origin, **properties(self.config)},
             longs={**message.longs, "_AMQ_ORIG_MESSAGE_ID": message.number},
             anycast=False,
             failed=0,
@@ -52,9 +52,9 @@ class Divert:
 
 
 class CoreBridge(Bridge):
-    """A bridge as a person can make one, with a login and a transformer that notes the origin."""
+    """A bridge made from a configuration, with a login and a transformer."""
 
-    def __init__(self, config: Told, queue: Queue, clock: Clock) -> None:
+    def __init__(self, config: Config, queue: Queue, clock: Clock) -> None:
         super().__init__(str(config["name"]), queue, str(config.get("forwarding-address") or queue.address), clock)
         self.config = config
         # Without a user in the configuration the login fails.

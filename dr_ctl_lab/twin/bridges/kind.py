@@ -1,4 +1,4 @@
-"""Twins whose sites diverts and bridges join."""
+"""Twins of artemis-bridges."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from dr_ctl_lab.twin.artemis.current import passive
 from dr_ctl_lab.twin.artemis.session import ArtemisSession
 from dr_ctl_lab.twin.bridges.beans import beans
 from dr_ctl_lab.twin.bridges.broker import BridgesBroker
+from dr_ctl_lab.twin.bridges.direction import BridgesDirection
 from dr_ctl_lab.twin.bridges.layout import AGENT, BRIDGE, CLIENTS, ID_HEADER
 from dr_ctl_lab.twin.bridges.processor import LISTENER
-from dr_ctl_lab.twin.bridges.way import BridgesWay
 from dr_ctl_lab.twin.kind import Kind
 from dr_ctl_lab.twin.parts import Acceptor
 
@@ -38,7 +38,7 @@ KIND: Final = Kind(
         Acceptor(LISTENER, "STOMP", opens_at_boot=True),
     ),
     broker=_broker,
-    way=BridgesWay,
+    direction=BridgesDirection,
     beans=beans,
     dialect=console("2.4.3", "8.1", miswrites=True),
     settings=_settings,

@@ -8,10 +8,10 @@ from dr_ctl_lab.twin.security import ALL, CLIENTS_DO, EVERYTHING, Grants
 
 ADMINS = "amq"
 CLIENTS, BRIDGE, AGENT = "app", "bridge", "agent"  # users, each with a role of the same name
-NOTIFICATIONS: Final = "notification.idempotent-consumer"  # the address, and the queue of those that arrive
+NOTIFICATIONS: Final = "notification.idempotent-consumer"  # an address, and its queue
 QUEUE_HEADER: Final = "DR_QUEUE"
 ID_HEADER: Final = "order_id"
-# Clients may not delete, a bridge may only send; ids that arrived are the processor's alone.
+# Clients may not delete, a bridge may only send, and only the processor consumes arrived ids.
 GRANTS: Final[Mapping[str, Grants]] = {
     ALL: {ADMINS: EVERYTHING, CLIENTS: CLIENTS_DO, BRIDGE: frozenset({"send"})},
     NOTIFICATIONS: {
@@ -28,8 +28,8 @@ def buffer(peer: str, address: str) -> dict[str, Any]:
 
 
 def divert(site: str, address: str) -> dict[str, Any]:
-    """The divert into a queue's buffer. Messages from the peer are excluded, or they would go in a circle.
-    Notifications are for the peer alone."""
+    """The divert into a queue's buffer. Messages from the peer are excluded, or they would loop. Notifications leave
+    their address."""
     return {
         "name": f"divert.{address}",
         "address": address,

@@ -1,13 +1,13 @@
-"""The peer's bridges in the broker's list of connections. Consumers' lists have no bridges."""
+"""Connections with those of the peer's bridges. Lists of consumers have no bridges."""
 
-from dr_ctl_lab.twin.artemis.listings import Listed, clients, date
+from dr_ctl_lab.twin.artemis.listings import Row, clients, date
 from dr_ctl_lab.twin.bridges.broker import BridgesBroker
 from dr_ctl_lab.twin.bridges.layout import BRIDGE
 
 
-def connections(broker: BridgesBroker) -> list[Listed]:
+def connections(broker: BridgesBroker) -> list[Row]:
     port = broker.acceptors[broker.peers_listener].port
-    rows: list[Listed] = [
+    rows: list[Row] = [
         {
             "connectionID": f"{broker.node[:8]}{number}",
             "remoteAddress": f"127.0.0.1:{number}",

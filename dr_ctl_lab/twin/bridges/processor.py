@@ -1,5 +1,5 @@
-"""The processor of a site: the program that takes the peer's notifications from their queue and writes the ids into the
-site's store. The processor is an ordinary client with a listener of its own, and connects again by itself."""
+"""The processor of a site: a client, with a listener of its own, that consumes the peer's notifications and writes the
+ids into the site's store."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from dr_ctl_lab.twin.bridges.layout import AGENT, NOTIFICATIONS, QUEUE_HEADER
-from dr_ctl_lab.twin.messages import Message, Queue, Taker
-from dr_ctl_lab.twin.parts import Holding
+from dr_ctl_lab.twin.messages import Consumer, Message, Queue
+from dr_ctl_lab.twin.parts import Subscription
 
 if TYPE_CHECKING:
     from dr_ctl_lab.twin.bridges.broker import BridgesBroker
 
 LISTENER: Final = "agents"
-AT_ONCE: Final = 100
+BATCH: Final = 100
 
 
-class Processor(Taker):
-    """A connection with one consumer. `each_s`: seconds per id."""
+class Processor(Consumer):
+    """A connection with one consumer. `id_interval_s`: seconds per id."""
 
     acceptor, user, client, selector = LISTENER, AGENT, "processor", ""
     remote = "127.0.0.1:1"
@@ -27,7 +27,7 @@ class Processor(Taker):
     def __init__(self, broker: BridgesBroker) -> None:
         self._broker = broker
         self.running = True
-        self.each_s = 0.0
+        self.id_interval_s = 0.0
         self.ident = uuid.uuid4().hex[:8]
         self.local_port = self.number = self.since_ms = self.delivered = self.acknowledged = 0
         self.in_hand: dict[int, Message] = {}
@@ -38,7 +38,7 @@ class Processor(Taker):
     def connected(self) -> bool:
         return self.ident in self._broker.sessions
 
-    # a person
+    # operations
 
     def start(self) -> None:
         self.running = True
@@ -46,16 +46,16 @@ class Processor(Taker):
 
     def stop(self) -> None:
         self.running = False
-        self._broker.hang_up(self)
+        self._broker.disconnect(self)
 
-    # a session and what it holds
+    # as a session and its subscription
 
-    def holds(self) -> Sequence[Holding]:
+    def subscriptions(self) -> Sequence[Subscription]:
         return [self]
 
     def leave(self) -> None:
-        if self in self.queue.takers:
-            self.queue.takers.remove(self)
+        if self in self.queue.consumers:
+            self.queue.consumers.remove(self)
         for message in reversed(list(self.in_hand.values())):
             self.queue.give_back(message)
         self.in_hand.clear()
@@ -65,13 +65,13 @@ class Processor(Taker):
 
     def refuse(self, text: str) -> None:
         del text
-        self._broker.hang_up(self)
+        self._broker.disconnect(self)
 
-    # a consumer
+    # as a consumer
 
     @property
     def ready(self) -> bool:
-        return len(self.in_hand) < AT_ONCE
+        return len(self.in_hand) < BATCH
 
     def take(self, queue: Queue, message: Message) -> None:
         del queue
@@ -79,11 +79,11 @@ class Processor(Taker):
         self.delivered += 1
 
     def work(self, now_s: float) -> list[float]:
-        """Connect where it can, and write what it was given, in its order; the moment when the next is due."""
+        """Connect, and write due ids in order; return the time of the next."""
         self._connect()
         while self.in_hand and self._next_s <= now_s:
             self._apply(next(iter(self.in_hand.values())))
-            self._next_s = now_s + self.each_s
+            self._next_s = now_s + self.id_interval_s
             self.queue.dispatch()
         return [self._next_s] if self.in_hand else []
 
@@ -96,11 +96,11 @@ class Processor(Taker):
             self.queue, self.number, self.since_ms = queue, broker.next_number(), broker.now_ms()
             self.local_port = broker.acceptors[LISTENER].port
             broker.sessions[self.ident] = self
-            queue.takers.append(self)
+            queue.consumers.append(self)
             queue.dispatch()
 
     def _apply(self, message: Message) -> None:
-        """Twice is once; written before it is acknowledged, or a break between the two would lose it."""
+        """Store an id before its message is acknowledged: a break between the two only repeats it."""
         self._broker.ids.add(message.headers.get(QUEUE_HEADER, ""), message.body.decode(), local=False)
         del self.in_hand[message.number]
         self.acknowledged += 1

@@ -1,1 +1,1 @@
-"""Simulated ActiveMQ Classic brokers, with a package for each way in which sites are joined."""
+"""Simulated ActiveMQ Classic brokers, with a package for each topology."""

@@ -5,22 +5,22 @@ from functools import lru_cache, partial
 from typing import Any, Final
 
 from dr_ctl_lab.twin.bean import Bean, Fails, Operations
-from dr_ctl_lab.twin.broker import ANYCAST, No
+from dr_ctl_lab.twin.broker import ANYCAST, Refusal
 from dr_ctl_lab.twin.classic import names, queues
 from dr_ctl_lab.twin.classic.broker import ClassicBroker
 from dr_ctl_lab.twin.classic.queues import TEXT
 from dr_ctl_lab.twin.classic.session import ClassicSession
 from dr_ctl_lab.twin.classic.subscription import QueueSubscription
-from dr_ctl_lab.twin.parts import Acceptor, BrokerSaysNo
+from dr_ctl_lab.twin.parts import Acceptor, BrokerError
 
 _ASKS_ITS_SERVER: Final = "org.apache.activemq.transport.TransportServer.isAllowLinkStealing()"
 _STOPPED: Final = Fails(
-    BrokerSaysNo("java.lang.NullPointerException", f'Cannot invoke "{_ASKS_ITS_SERVER}" because "this.server" is null')
+    BrokerError("java.lang.NullPointerException", f'Cannot invoke "{_ASKS_ITS_SERVER}" because "this.server" is null')
 )
 
 
 def beans(broker: ClassicBroker) -> Iterator[Bean]:
-    """The beans that do not concern the peer, in no particular order."""
+    """The beans of every Classic broker."""
     yield Bean(names.server(broker.name), partial(_server, broker), partial(_server_operations, broker))
     yield Bean(f"{names.server(broker.name)},service=Health", lambda: {"CurrentStatus": "Good"}, dict)
     yield Bean(names.RUNTIME, partial(_runtime, broker), dict)
@@ -39,7 +39,7 @@ def beans(broker: ClassicBroker) -> Iterator[Bean]:
         name = names.queue(broker.name, queue.name)
         yield Bean(name, partial(queues.attributes, broker, queue), partial(queues.operations, broker, queue))
     for session in broker.sessions.values():
-        for hold in session.holds() if isinstance(session, ClassicSession) else ():
+        for hold in session.subscriptions() if isinstance(session, ClassicSession) else ():
             name = names.consumer(
                 broker.name, "Queue", hold.queue.name, session.client, f"{session.client}:-1:{hold.number}"
             )
@@ -84,8 +84,8 @@ def _server_operations(broker: ClassicBroker) -> Operations:
             broker.create_queue({"name": name, "routing-type": ANYCAST})
 
     def remove(name: str) -> None:
-        if name in broker.queues and broker.queues[name].takers:
-            raise broker.no(No.IN_USE, name)
+        if name in broker.queues and broker.queues[name].consumers:
+            raise broker.refusal(Refusal.IN_USE, name)
         broker.queues.pop(name, None)
 
     return {
@@ -134,22 +134,22 @@ def _connector_operations(broker: ClassicBroker, acceptor: Acceptor) -> Operatio
     }
 
 
-def _consumer(taker: QueueSubscription) -> dict[str, Any]:
-    waiting = len(taker.in_hand)
-    return consumer(taker.session.client, taker.queue.name, network=False) | {
-        "Selector": taker.selector or None,
-        "SubscriptionId": taker.number,
-        "PrefetchSize": taker.prefetch,
-        "DispatchedCounter": taker.delivered,
-        "EnqueueCounter": taker.delivered,
-        "DequeueCounter": taker.acknowledged,
+def _consumer(subscription: QueueSubscription) -> dict[str, Any]:
+    waiting = len(subscription.in_hand)
+    return consumer(subscription.session.client, subscription.queue.name, network=False) | {
+        "Selector": subscription.selector or None,
+        "SubscriptionId": subscription.number,
+        "PrefetchSize": subscription.prefetch,
+        "DispatchedCounter": subscription.delivered,
+        "EnqueueCounter": subscription.delivered,
+        "DequeueCounter": subscription.acknowledged,
         "DispatchedQueueSize": waiting,
         "MessageCountAwaitingAcknowledge": waiting,
     }
 
 
 def consumer(client: str, queue: str, *, network: bool) -> dict[str, Any]:
-    """Attributes of a consumer, before any message."""
+    """Attributes of a consumer that got no message yet."""
     counters = ("Dispatched", "Enqueue", "Dequeue")
     return {
         "ClientId": client,

@@ -1,4 +1,4 @@
-"""Composite queues, which pass on what is sent to them, and what a selector sees of a message."""
+"""Composite queues, and the fields of a message that a selector sees."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -10,9 +10,9 @@ from dr_ctl_lab.twin.messages import Message
 
 PATH: Final = "JMSActiveMQBrokerPath"
 ORIGINAL: Final = "original-destination"
-# The path of a new message is the word 'null' for a selector, not SQL's null.
+# To a selector the path of a new message is the word 'null', not SQL's null.
 BORN_HERE: Final = f"{PATH} = 'null'"
-# STOMP headers that are no properties, with their names in selectors.
+# STOMP headers with another name in selectors.
 FIELDS: Final = {"correlation-id": "JMSCorrelationID", "type": "JMSType", "reply-to": "JMSReplyTo"}
 _TEXTS: Final = {name: header for header, name in FIELDS.items()}
 
@@ -28,12 +28,12 @@ class Composite:
 
     def targets_of(self, message: Message) -> Iterator[str]:
         for queue, selector in self.targets:
-            if compiled(selector)(partial(named, message)):
+            if compiled(selector)(partial(selector_value, message)):
                 yield queue
 
 
-def named(message: Message, name: str) -> str | None:
-    """The value of that name in a selector; None is null."""
+def selector_value(message: Message, name: str) -> str | None:
+    """The value that a selector sees; None is null."""
     if name == "JMSMessageID" and message.origin is not None:
         return "{}:{}".format(*message.origin)
     if name == PATH:
@@ -43,7 +43,7 @@ def named(message: Message, name: str) -> str | None:
     return message.headers.get(_TEXTS.get(name, name))
 
 
-def original(message: Message | None, queue: str) -> Mapping[str, str]:
-    """The mark of where it was before; where it has one already, that stays."""
+def original_destination(message: Message | None, queue: str) -> Mapping[str, str]:
+    """The header with a message's first queue; one that it has already stays."""
     before = message.headers.get(ORIGINAL) if message is not None else None
     return {ORIGINAL: before or f"/queue/{queue}"}

@@ -1,4 +1,4 @@
-"""The console of a Classic broker, and what a settings file says of such a broker."""
+"""The console of a Classic broker, and its entry in the settings file."""
 
 from __future__ import annotations
 

@@ -6,25 +6,25 @@ from functools import partial
 from typing import Any
 
 from dr_ctl_lab.twin.classic.broker import EXPIRES, ClassicBroker
-from dr_ctl_lab.twin.classic.composite import FIELDS, ORIGINAL, PATH, named
+from dr_ctl_lab.twin.classic.composite import FIELDS, ORIGINAL, PATH, selector_value
 from dr_ctl_lab.twin.filters import BadFilter, compiled
 from dr_ctl_lab.twin.messages import Message, Queue
-from dr_ctl_lab.twin.parts import BrokerSaysNo
+from dr_ctl_lab.twin.parts import BrokerError
 
 Select = Callable[[Message], bool]
 
 
 def selected(selector: str) -> Select:
-    """Read a selector as the broker does, which says no to one that it cannot read."""
+    """Compile a selector. BrokerError where it is none."""
     try:
-        holds = compiled(selector)
+        selects = compiled(selector)
     except BadFilter as error:
-        raise BrokerSaysNo("javax.jms.InvalidSelectorException", selector) from error
-    return lambda message: holds(partial(named, message))
+        raise BrokerError("javax.jms.InvalidSelectorException", selector) from error
+    return lambda message: selects(partial(selector_value, message))
 
 
 def browsed(broker: ClassicBroker, queue: Queue, selector: str = "") -> list[dict[str, Any]]:
-    """The messages of the first page that are meant, those in delivery among them."""
+    """The messages of the first page that match, those in delivery included."""
     wanted = selected(selector)
     return [row(queue, item) for item in broker.page(queue) if wanted(item)]
 
@@ -34,17 +34,17 @@ def row(queue: Queue, message: Message) -> dict[str, Any]:
     longs = {name: number for name, number in message.longs.items() if name != EXPIRES}
     fields: dict[str, Any] = {kind: {} for kind in map("{}Properties".format, _KINDS)}
     return fields | {
-        "BrokerPath": named(message, PATH),
-        "JMSCorrelationID": named(message, "JMSCorrelationID"),
+        "BrokerPath": selector_value(message, PATH),
+        "JMSCorrelationID": selector_value(message, "JMSCorrelationID"),
         "JMSDeliveryMode": "PERSISTENT" if message.durable else "NON-PERSISTENT",
         "JMSDestination": f"queue://{queue.name}",
         "JMSExpiration": message.longs.get(EXPIRES, 0),
-        "JMSMessageID": named(message, "JMSMessageID"),
+        "JMSMessageID": selector_value(message, "JMSMessageID"),
         "JMSPriority": message.priority,
         "JMSRedelivered": message.failed > 0,
-        "JMSReplyTo": named(message, "JMSReplyTo"),
+        "JMSReplyTo": selector_value(message, "JMSReplyTo"),
         "JMSTimestamp": _date(message.timestamp_ms),
-        "JMSType": named(message, "JMSType"),
+        "JMSType": selector_value(message, "JMSType"),
         "JMSXGroupID": None,
         "JMSXGroupSeq": 0,
         "JMSXUserID": None,
@@ -64,5 +64,5 @@ def _date(at_ms: int) -> str:
 
 
 def _original(headers: Mapping[str, str]) -> str | None:
-    original = headers.get(ORIGINAL)
-    return None if original is None else original.replace("/queue/", "queue://", 1)
+    original_destination = headers.get(ORIGINAL)
+    return None if original_destination is None else original_destination.replace("/queue/", "queue://", 1)

@@ -1,11 +1,11 @@
-"""Names of a Classic broker's management beans: without quotes, and what a name cannot hold is written otherwise."""
+"""Names of a Classic broker's management beans: without quotes, with special characters replaced."""
 
 from functools import lru_cache
 from typing import Final
 
 DOMAIN: Final = "org.apache.activemq"
 RUNTIME: Final = "java.lang:type=Runtime"
-# In this order; the first four cannot be told apart afterwards.
+# The first four all become the same character.
 _WRITTEN: Final = {":": "_", ",": "_", "'": "_", '"': "_", "?": "&qe;", "=": "&amp;", "*": "&ast;"}
 
 

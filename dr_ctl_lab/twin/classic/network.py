@@ -1,5 +1,5 @@
-"""A network connector of a Classic broker: while its bridge is up it takes from the queues that it includes, and its
-counters begin anew with each bridge."""
+"""A network connector of a Classic broker: it forwards the included queues, and its counters start anew with each
+bridge."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Forwarding(Bridge):
-    """Forwards one queue to the queue of equal name, and notes the path in the message."""
+    """Forwards one queue to the queue of the same name, and writes the broker path into the message."""
 
     def __init__(self, broker: ClassicBroker, queue: Queue) -> None:
         super().__init__(queue.name, queue, queue.name, broker.clock)
@@ -29,7 +29,7 @@ class Forwarding(Bridge):
     def outgoing(self, message: Message) -> Message:
         return replace(message, headers={**message.headers, PATH: f"[{self._broker.ident}]"})
 
-    def _done(self, message: Message) -> None:
+    def _on_confirmed(self, message: Message) -> None:
         self._broker.forwarded[self.queue.name] += 1
         self._broker.remove(self.queue, message)
 
@@ -54,13 +54,13 @@ class NetworkConnector:
     def started(self) -> bool:
         return any(forwarding.started for forwarding in self.forwardings)
 
-    def booted(self) -> None:
+    def on_start(self) -> None:
         self.forwardings = [Forwarding(self._broker, self._broker.queue_named(name)) for name in self._includes]
         self.start()
 
-    def fell(self) -> None:
+    def on_death(self) -> None:
         for forwarding in self.forwardings:
-            forwarding.fell()
+            forwarding.on_death()
 
     def start(self) -> None:
         for forwarding in self.forwardings:

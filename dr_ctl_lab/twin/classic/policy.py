@@ -1,4 +1,4 @@
-"""Policy files of a Classic broker's console: an open one, and that of releases since 5.19.7."""
+"""Policies of a Classic broker's console: an open one, and the one of releases since 5.19.7."""
 
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -11,8 +11,8 @@ BROKER, DESTINATION, CONNECTOR, RUNTIME = "Broker", "Destination", "NetworkConne
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Forbidden operations and attributes by kind of bean; names may have a `*`. An operation is forbidden as it is
-    asked for: a name alone does not forbid the same with its signature."""
+    """Forbidden operations and attributes by kind of bean; names may have a `*`. A name without a signature does not
+    forbid a request that has one."""
 
     post_only: bool
     operations: dict[str, tuple[str, ...]]

@@ -1,5 +1,5 @@
-"""A client's STOMP session at a Classic broker. A client's mistake gets an ERROR frame; only a wrong login and an
-unknown command end the session."""
+"""A client's STOMP session at a Classic broker. Only a wrong login and an unknown command end the session; other
+mistakes get an ERROR frame."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -8,13 +8,13 @@ from typing import Final
 
 from dr_ctl_lab.twin.classic import statistics
 from dr_ctl_lab.twin.classic.broker import EXPIRES, ClassicBroker
-from dr_ctl_lab.twin.classic.composite import PATH, named
-from dr_ctl_lab.twin.classic.subscription import Browsing, Hearing, QueueSubscription
+from dr_ctl_lab.twin.classic.composite import PATH, selector_value
+from dr_ctl_lab.twin.classic.subscription import Browser, QueueSubscription, TopicSubscription
 from dr_ctl_lab.twin.filters import BadFilter, compiled
 from dr_ctl_lab.twin.frames import Frame, frame, plain
-from dr_ctl_lab.twin.line import Line
 from dr_ctl_lab.twin.messages import Message
 from dr_ctl_lab.twin.parts import Peer
+from dr_ctl_lab.twin.stomp_connection import StompConnection
 
 PREFETCH: Final = 1000
 QUEUE, TOPIC, TEMPORARY = "/queue/", "/topic/", "/temp-queue/"
@@ -22,23 +22,23 @@ _PROTOCOL: Final = "org.apache.activemq.transport.stomp.ProtocolException"
 COMMANDS: Final = frozenset({"SEND", "SUBSCRIBE", "UNSUBSCRIBE", "ACK", "NACK", "BEGIN", "COMMIT", "ABORT"})
 _SELECTOR: Final = "javax.jms.InvalidSelectorException"
 # Headers of a client's message that are not properties.
-_ITS: Final = frozenset(
+_CONTROL_HEADERS: Final = frozenset(
     {"destination", "persistent", "priority", "expires", "receipt", "transaction", "content-length", "timestamp"}
 )
 
-Subscription = QueueSubscription | Browsing | Hearing
+Subscription = QueueSubscription | Browser | TopicSubscription
 
 
-class Wrong(Exception):
-    """A frame that cannot be done, in the broker's words."""
+class ProtocolError(Exception):
+    """The broker's error for a frame that it cannot execute."""
 
     def __init__(self, text: str, kind: str = _PROTOCOL) -> None:
         super().__init__(text)
         self.text, self.kind = text, kind
 
 
-class ClassicSession(Line):
-    """One connection; `transactions` hold what is done when they are committed."""
+class ClassicSession(StompConnection):
+    """`_transactions` are the actions of each commit."""
 
     broker: ClassicBroker
 
@@ -53,7 +53,7 @@ class ClassicSession(Line):
         self._hidden: dict[str, list[tuple[str, int]]] = {}
         self._acks: dict[str, tuple[QueueSubscription, Message]] = {}
 
-    def holds(self) -> list[QueueSubscription]:
+    def subscriptions(self) -> list[QueueSubscription]:
         return [
             subscription for subscription in self._subscriptions.values() if isinstance(subscription, QueueSubscription)
         ]
@@ -66,28 +66,28 @@ class ClassicSession(Line):
         for subscription in subscriptions:
             subscription.leave()
 
-    def _fell_silent(self) -> None:
-        self.broker.hang_up(self)
+    def _on_silence(self) -> None:
+        self.broker.disconnect(self)
 
     # frames
 
-    def _take(self, got: Frame) -> None:
-        if got.command in ("CONNECT", "STOMP"):
-            self._on_connect(got)
-        elif got.command == "DISCONNECT":
-            self._receipt(got)
-            self.broker.hang_up(self)
-        elif got.command not in COMMANDS:
-            text = f"Unknown STOMP action: {got.command}"
-            self.refuse(text, body=f"{_PROTOCOL}: {text}".encode(), receipt=got.headers.get("receipt"))
+    def _on_frame(self, received: Frame) -> None:
+        if received.command in ("CONNECT", "STOMP"):
+            self._on_connect(received)
+        elif received.command == "DISCONNECT":
+            self._send_receipt(received)
+            self.broker.disconnect(self)
+        elif received.command not in COMMANDS:
+            text = f"Unknown STOMP action: {received.command}"
+            self.refuse(text, body=f"{_PROTOCOL}: {text}".encode(), receipt=received.headers.get("receipt"))
         else:
             try:
-                self._act(got)
-            except Wrong as error:
+                self._dispatch(received)
+            except ProtocolError as error:
                 body = f"{error.kind}: {error.text}".encode()
-                self._complain(error.text, body, got.headers.get("receipt"))
+                self._send_error(error.text, body, received.headers.get("receipt"))
 
-    def _act(self, got: Frame) -> None:
+    def _dispatch(self, received: Frame) -> None:
         commands = {
             "SEND": self._on_send,
             "SUBSCRIBE": self._on_subscribe,
@@ -99,164 +99,164 @@ class ClassicSession(Line):
             "ABORT": self._on_abort,
         }
         if not self._connected:
-            raise Wrong("Not connected.")
-        commands[got.command](got)
+            raise ProtocolError("Not connected.")
+        commands[received.command](received)
 
-    def _on_connect(self, got: Frame) -> None:
-        # The broker unescapes these headers too, which STOMP leaves as they are.
-        user, password = (plain(got.headers.get(key, "")) for key in ("login", "passcode"))
+    def _on_connect(self, received: Frame) -> None:
+        # The broker unescapes these headers too, against the STOMP specification.
+        user, password = (plain(received.headers.get(key, "")) for key in ("login", "passcode"))
         if not user or self.broker.users.get(user) != password:
             text = f"User name [{user or 'null'}] or password is invalid."
             self.refuse(text, body=text.encode())
             return
         self._connected, self.user = True, user
-        self.client = got.headers.get("client-id", self._connection)
-        theirs, wanted = (int(word) for word in got.headers.get("heart-beat", "0,0").split(","))
-        self._beat_s = wanted / 1000 if wanted else None
-        self._ttl_s = 2 * theirs / 1000 if theirs else math.inf
+        self.client = received.headers.get("client-id", self._connection)
+        client_ms, wanted_ms = (int(word) for word in received.headers.get("heart-beat", "0,0").split(","))
+        self._beat_s = wanted_ms / 1000 if wanted_ms else None
+        self._ttl_s = 2 * client_ms / 1000 if client_ms else math.inf
         headers = [
             ("server", f"ActiveMQ/{self.broker.version}"),
-            ("heart-beat", f"{wanted},{theirs}"),
+            ("heart-beat", f"{wanted_ms},{client_ms}"),
             ("session", self._connection),
             ("version", "1.2"),
         ]
         self._send(frame("CONNECTED", headers))
 
-    def _on_send(self, got: Frame) -> None:
-        destination = _destination(got)
-        if destination.startswith(statistics.ASKED):
-            statistics.answer(self.broker, destination, got.headers)
+    def _on_send(self, received: Frame) -> None:
+        destination = _destination(received)
+        if destination.startswith(statistics.PREFIX):
+            statistics.answer(self.broker, destination, received.headers)
         elif destination.startswith((TOPIC, TEMPORARY)):
-            self.broker.topics.publish(destination, got.headers, got.body)
+            self.broker.topics.publish(destination, received.headers, received.body)
         else:
-            self._do(got, partial(self._store, got, destination.removeprefix(QUEUE)))
-        # Stored first: a receipt is only given for what a death would leave.
-        self._receipt(got)
+            self._do(received, partial(self._store, received, destination.removeprefix(QUEUE)))
+        # Stored first: a receipt means that the message survives a death.
+        self._send_receipt(received)
 
-    def _store(self, got: Frame, queue: str) -> None:
+    def _store(self, received: Frame, queue: str) -> None:
         self._sent += 1
-        expires, priority = got.headers.get("expires", "0"), got.headers.get("priority", "4")
+        expires, priority = received.headers.get("expires", "0"), received.headers.get("priority", "4")
         message = Message(
             number=self.broker.next_number(),
             address=queue,
-            body=got.body,
-            text="content-length" not in got.headers,
-            headers={name: text for name, text in got.headers.items() if name not in _ITS},
-            durable=got.headers.get("persistent") == "true",
+            body=received.body,
+            text="content-length" not in received.headers,
+            headers={name: text for name, text in received.headers.items() if name not in _CONTROL_HEADERS},
+            durable=received.headers.get("persistent") == "true",
             priority=min(int(priority), 9) if priority.isdecimal() else 4,
-            timestamp_ms=int(got.headers.get("timestamp", self.broker.now_ms())),
+            timestamp_ms=int(received.headers.get("timestamp", self.broker.now_ms())),
             origin=self.broker.new_origin(f"{self._connection}:-1:1", self._sent),
             longs={EXPIRES: int(expires)} if expires != "0" else {},
         )
         self.broker.route(message)
 
-    def _on_subscribe(self, got: Frame) -> None:
-        destination, ident = _destination(got), got.headers.get("id", "")
-        selector = got.headers.get("selector", "")
+    def _on_subscribe(self, received: Frame) -> None:
+        destination, ident = _destination(received), received.headers.get("id", "")
+        selector = received.headers.get("selector", "")
         try:
             compiled(selector)
         except BadFilter as error:
-            raise Wrong(selector, _SELECTOR) from error
-        if (before := self._subscriptions.pop(ident, None)) is not None:
-            before.leave()
-        self._receipt(got)
+            raise ProtocolError(selector, _SELECTOR) from error
+        if (previous := self._subscriptions.pop(ident, None)) is not None:
+            previous.leave()
+        self._send_receipt(received)
         if destination.startswith((TOPIC, TEMPORARY)):
-            hearing = self._subscriptions[ident] = Hearing(self, ident)
-            self.broker.topics.subscribed[hearing] = destination
-        elif got.headers.get("browser") == "true":
-            self._browse(ident, destination, selector, holds=got.headers.get("ack", "auto") != "auto")
+            subscription = self._subscriptions[ident] = TopicSubscription(self, ident)
+            self.broker.topics.subscribed[subscription] = destination
+        elif received.headers.get("browser") == "true":
+            self._browse(ident, destination, selector, holds=received.headers.get("ack", "auto") != "auto")
         else:
-            self._consume(got, ident, destination.removeprefix(QUEUE), selector)
+            self._consume(received, ident, destination.removeprefix(QUEUE), selector)
 
-    def _consume(self, got: Frame, ident: str, name: str, selector: str) -> None:
+    def _consume(self, received: Frame, ident: str, name: str, selector: str) -> None:
         broker, queue = self.broker, self.broker.queue_named(name)
-        taker = QueueSubscription(
+        consumer = QueueSubscription(
             session=self,
             ident=ident,
             queue=queue,
-            mode=got.headers.get("ack", "auto"),
-            prefetch=int(got.headers.get("activemq.prefetchSize", PREFETCH)),
+            mode=received.headers.get("ack", "auto"),
+            prefetch=int(received.headers.get("activemq.prefetchSize", PREFETCH)),
             selector=selector,
             number=len(self._subscriptions) + 1,
             since_ms=broker.now_ms(),
         )
-        self._subscriptions[ident] = taker
-        queue.takers.append(taker)
+        self._subscriptions[ident] = consumer
+        queue.consumers.append(consumer)
         queue.dispatch()
 
     def _browse(self, ident: str, destination: str, selector: str, *, holds: bool) -> None:
-        """Show what the first page has. Where a selector finds nothing on it and there is more, no end is told."""
+        """Send the first page. Without a match on it, and with more pages, the end is not announced."""
         queue = self.broker.queue_named(destination.removeprefix(QUEUE))
         page = self.broker.page(queue)
-        shown = [item for item in page if compiled(selector)(partial(named, item))]
-        browsing = Browsing(self.broker, queue.name, len(shown) if holds else 0)
-        self._subscriptions[ident] = browsing
-        self.broker.browsing.append(browsing)
+        shown = [item for item in page if compiled(selector)(partial(selector_value, item))]
+        browser = Browser(self.broker, queue.name, len(shown) if holds else 0)
+        self._subscriptions[ident] = browser
+        self.broker.browsers.append(browser)
         self.broker.dispatched[queue.name] += len(shown)
         for message in shown:
             self.deliver(ident, message, acks=None)
         if shown or len(queue.messages) <= self.broker.browse_page:
             end = {"browser": "end", "destination": QUEUE + queue.name, "message-id": "0"}
-            self.tell(ident, end, b"")
+            self.send_message(ident, end, b"")
 
-    def _on_unsubscribe(self, got: Frame) -> None:
-        taker = self._subscriptions.pop(got.headers.get("id", ""), None)
-        if taker is None:
-            raise Wrong("No subscription matched.")
-        taker.leave()
-        self._receipt(got)
+    def _on_unsubscribe(self, received: Frame) -> None:
+        consumer = self._subscriptions.pop(received.headers.get("id", ""), None)
+        if consumer is None:
+            raise ProtocolError("No subscription matched.")
+        consumer.leave()
+        self._send_receipt(received)
 
-    def _on_ack(self, got: Frame) -> None:
-        taker, message = self._acks.get(got.headers.get("id", ""), (None, None))
-        if taker is None or message is None or message.number not in taker.in_hand:
-            raise Wrong(f"Unexpected {got.command} received for message-id [null]")
-        meant = [message] if got.command == "NACK" else taker.up_to(message)
+    def _on_ack(self, received: Frame) -> None:
+        consumer, message = self._acks.get(received.headers.get("id", ""), (None, None))
+        if consumer is None or message is None or message.number not in consumer.in_hand:
+            raise ProtocolError(f"Unexpected {received.command} received for message-id [null]")
+        meant = [message] if received.command == "NACK" else consumer.acknowledged_by(message)
 
         def done() -> None:
-            for queue in meant:
-                taker.done(queue, poison=got.command == "NACK")
+            for item in meant:
+                consumer.done(item, poison=received.command == "NACK")
 
-        self._do(got, done)
-        if (name := got.headers.get("transaction")) is not None:
-            self._hide(name, [(taker.queue.name, name.number) for name in meant])
-        del self._acks[got.headers["id"]]
-        self._receipt(got)
+        self._do(received, done)
+        if (name := received.headers.get("transaction")) is not None:
+            self._hide(name, [(consumer.queue.name, item.number) for item in meant])
+        del self._acks[received.headers["id"]]
+        self._send_receipt(received)
 
     # transactions
 
-    def _do(self, got: Frame, act: Callable[[], None]) -> None:
-        """Do it now, or with the transaction that the frame names."""
-        name = got.headers.get("transaction")
+    def _do(self, received: Frame, action: Callable[[], None]) -> None:
+        """Call `action` now, or at the commit of the frame's transaction."""
+        name = received.headers.get("transaction")
         if name is None:
-            act()
+            action()
         else:
-            self._transaction(name).append(act)
+            self._transaction(name).append(action)
 
     def _transaction(self, name: str) -> list[Callable[[], None]]:
         if name not in self._transactions:
-            raise Wrong(f"Invalid transaction id: {name}")
+            raise ProtocolError(f"Invalid transaction id: {name}")
         return self._transactions[name]
 
-    def _on_begin(self, got: Frame) -> None:
-        self._transactions[got.headers.get("transaction", "")] = []
-        self._receipt(got)
+    def _on_begin(self, received: Frame) -> None:
+        self._transactions[received.headers.get("transaction", "")] = []
+        self._send_receipt(received)
 
-    def _on_commit(self, got: Frame) -> None:
-        acts = self._transaction(got.headers.get("transaction", ""))
-        del self._transactions[got.headers["transaction"]]
-        self._show(got.headers["transaction"])
-        for act in acts:
-            act()
-        self._receipt(got)
+    def _on_commit(self, received: Frame) -> None:
+        actions = self._transaction(received.headers.get("transaction", ""))
+        del self._transactions[received.headers["transaction"]]
+        self._show(received.headers["transaction"])
+        for action in actions:
+            action()
+        self._send_receipt(received)
 
-    def _on_abort(self, got: Frame) -> None:
-        self._transaction(got.headers.get("transaction", ""))
-        del self._transactions[got.headers["transaction"]]
-        self._show(got.headers["transaction"])
-        self._receipt(got)
+    def _on_abort(self, received: Frame) -> None:
+        self._transaction(received.headers.get("transaction", ""))
+        del self._transactions[received.headers["transaction"]]
+        self._show(received.headers["transaction"])
+        self._send_receipt(received)
 
     def _hide(self, transaction: str, messages: list[tuple[str, int]]) -> None:
-        """No listing shows what is acknowledged in an open transaction."""
+        """Hide messages that an open transaction has acknowledged from listings."""
         self._hidden.setdefault(transaction, []).extend(messages)
         self.broker.in_transactions.update(messages)
 
@@ -266,12 +266,12 @@ class ClassicSession(Line):
     # to the client
 
     def deliver(self, ident: str, message: Message, *, acks: int | None) -> None:
-        """`acks`: the acknowledgement's number, where the client must acknowledge."""
+        """Send a message; `acks` is the acknowledgement's number, where one is needed."""
         headers = {
             "expires": str(message.longs.get(EXPIRES, 0)),
             "destination": QUEUE + message.address,
             "priority": str(message.priority),
-            "message-id": named(message, "JMSMessageID") or "",
+            "message-id": selector_value(message, "JMSMessageID") or "",
             "timestamp": str(message.timestamp_ms),
             **{name: text for name, text in message.headers.items() if name != PATH},
         }
@@ -283,19 +283,19 @@ class ClassicSession(Line):
             headers["content-length"] = str(len(message.body))
         if acks is not None:
             headers["ack"] = f"{self.broker.ident[:-4]}-8:{self.ident}:{ident}:{acks}"
-            taker = self._subscriptions[ident]
-            if isinstance(taker, QueueSubscription):
-                self._acks[headers["ack"]] = taker, message
-        self.tell(ident, headers, message.body)
+            consumer = self._subscriptions[ident]
+            if isinstance(consumer, QueueSubscription):
+                self._acks[headers["ack"]] = consumer, message
+        self.send_message(ident, headers, message.body)
 
-    def tell(self, ident: str, headers: Mapping[str, str], body: bytes) -> None:
+    def send_message(self, ident: str, headers: Mapping[str, str], body: bytes) -> None:
         kept = {name: text for name, text in headers.items() if name not in ("receipt", "transaction")}
         self._send(frame("MESSAGE", [("subscription", ident), *kept.items()], body))
 
 
-def _destination(got: Frame) -> str:
+def _destination(received: Frame) -> str:
     """The destination; a name without a prefix is a queue."""
-    name = got.headers.get("destination")
+    name = received.headers.get("destination")
     if name is None:
-        raise Wrong(f"{got.command} received without a Destination specified!")
+        raise ProtocolError(f"{received.command} received without a Destination specified!")
     return name if name.startswith((QUEUE, TOPIC, TEMPORARY)) else QUEUE + name

@@ -1,4 +1,4 @@
-"""The statistics plugin: a message to one of its queues is answered with figures, where the reply is to go."""
+"""The statistics plugin: it answers a message to one of its queues at the message's reply address."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from dr_ctl_lab.twin.messages import Queue
 if TYPE_CHECKING:
     from dr_ctl_lab.twin.classic.broker import ClassicBroker
 
-ASKED: Final = "/queue/ActiveMQ.Statistics."
-_DESTINATION: Final = f"{ASKED}Destination."
+PREFIX: Final = "/queue/ActiveMQ.Statistics."
+_DESTINATION: Final = f"{PREFIX}Destination."
 
 
-def answer(broker: ClassicBroker, asked: str, headers: Mapping[str, str]) -> None:
-    """Nobody answers for a queue that is not there."""
-    if asked == f"{ASKED}Broker":
+def answer(broker: ClassicBroker, destination: str, headers: Mapping[str, str]) -> None:
+    """Answer; for a missing queue there is no reply."""
+    if destination == f"{PREFIX}Broker":
         _reply(broker, headers, _of_broker(broker))
-    elif asked.startswith(_DESTINATION):
-        wanted = asked.removeprefix(_DESTINATION)
+    elif destination.startswith(_DESTINATION):
+        wanted = destination.removeprefix(_DESTINATION)
         for queue in [queue for queue in broker.queues.values() if matches(wanted, queue.name)]:
             _reply(broker, headers, _of_queue(broker, queue))
 

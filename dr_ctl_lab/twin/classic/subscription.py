@@ -1,4 +1,4 @@
-"""Subscriptions of a client of a Classic broker: consuming, browsing, or hearing a topic."""
+"""Subscriptions at a Classic broker: consumers, browsers, and subscribers of topics."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from dr_ctl_lab.twin.classic.composite import named
+from dr_ctl_lab.twin.classic.composite import selector_value
 from dr_ctl_lab.twin.filters import compiled
 from dr_ctl_lab.twin.messages import Message, Queue
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class QueueSubscription:
-    """Takes from one queue, up to `prefetch` messages that are not acknowledged."""
+    """Consumes one queue, up to `prefetch` unacknowledged messages."""
 
     session: ClassicSession
     ident: str
@@ -40,7 +40,7 @@ class QueueSubscription:
         return self.prefetch == 0 or len(self.in_hand) < self.prefetch
 
     def wants(self, message: Message) -> bool:
-        return self._selects(partial(named, message))
+        return self._selects(partial(selector_value, message))
 
     def take(self, queue: Queue, message: Message) -> None:
         broker = self.session.broker
@@ -53,7 +53,7 @@ class QueueSubscription:
         else:
             self.in_hand[message.number] = message
 
-    def up_to(self, message: Message) -> list[Message]:
+    def acknowledged_by(self, message: Message) -> list[Message]:
         """The messages that an acknowledgement of this message covers."""
         held = list(self.in_hand.values())
         return held[: held.index(message) + 1] if self.mode == "client" else [message]
@@ -66,15 +66,15 @@ class QueueSubscription:
         # A person may have removed the message meanwhile.
         if self.queue.name in broker.queues and message.number in self.queue.messages:
             if poison:
-                broker.bury(self.queue, message)
+                broker.dead_letter(self.queue, message)
             else:
                 broker.remove(self.queue, message)
         self.queue.dispatch()
 
     def leave(self) -> None:
-        """Give back what is in hand, in its order."""
-        if self in self.queue.takers:
-            self.queue.takers.remove(self)
+        """Return unacknowledged messages, in order."""
+        if self in self.queue.consumers:
+            self.queue.consumers.remove(self)
         for message in reversed(list(self.in_hand.values())):
             if message.number in self.queue.messages:
                 self.session.broker.give_back(self.queue, message, failed=True)
@@ -83,27 +83,26 @@ class QueueSubscription:
 
 
 @dataclass(eq=False)
-class Browsing:
-    """A browser, which counts as a consumer. The messages shown count as held, unless the browser acknowledges by
-    itself."""
+class Browser:
+    """A browser, which counts as a consumer. Its messages count as in delivery, unless its mode is auto."""
 
     broker: ClassicBroker
     queue: str
-    holds: int
+    held: int
 
     def leave(self) -> None:
-        self.broker.browsing.remove(self)
+        self.broker.browsers.remove(self)
 
 
 @dataclass(eq=False)
-class Hearing:
-    """Hears messages of a topic or of its temporary queue, from its beginning on."""
+class TopicSubscription:
+    """Gets messages of a topic or temporary queue that are published after it subscribed."""
 
     session: ClassicSession
     ident: str
 
-    def hear(self, headers: Mapping[str, str], body: bytes) -> None:
-        self.session.tell(self.ident, headers, body)
+    def on_message(self, headers: Mapping[str, str], body: bytes) -> None:
+        self.session.send_message(self.ident, headers, body)
 
     def leave(self) -> None:
         self.session.broker.topics.subscribed.pop(self, None)

@@ -1,4 +1,4 @@
-"""Topics and temporary queues of a Classic broker. Only present listeners hear a message."""
+"""Topics and temporary queues of a Classic broker. Only present subscribers get a message."""
 
 import re
 from collections.abc import Mapping
@@ -8,21 +8,23 @@ from typing import Final, Protocol
 CONSUMED: Final = "/topic/ActiveMQ.Advisory.MessageConsumed.Queue."
 
 
-class Listener(Protocol):
-    """Somebody who subscribed."""
+class Subscriber(Protocol):
+    """A subscriber of a topic."""
 
-    def hear(self, headers: Mapping[str, str], body: bytes) -> None: ...
+    def on_message(self, headers: Mapping[str, str], body: bytes) -> None: ...
 
 
 class Topics:
-    """`subscribed`: of each listener, the destinations that it asked for, `*` for one part and `>` for what follows."""
+    """`subscribed`: the destinations of each subscriber; `*` stands for one part, `>` for all that follow."""
 
     def __init__(self) -> None:
-        self.subscribed: dict[Listener, str] = {}
+        self.subscribed: dict[Subscriber, str] = {}
 
     def publish(self, destination: str, headers: Mapping[str, str], body: bytes) -> None:
-        for listener in [value for value, wanted in self.subscribed.items() if matches(wanted, destination)]:
-            listener.hear({**headers, "destination": destination}, body)
+        for subscriber in [
+            subscriber for subscriber, wanted in self.subscribed.items() if matches(wanted, destination)
+        ]:
+            subscriber.on_message({**headers, "destination": destination}, body)
 
 
 @lru_cache(maxsize=1024)

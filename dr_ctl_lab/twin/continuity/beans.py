@@ -1,5 +1,5 @@
-"""The management beans of a broker with the continuity plugin. The plugin moves those of its own queues, bridges and
-diverts away from where the broker has such beans, to under its own."""
+"""The management beans of a broker with the continuity plugin. Beans of the plugin's queues, bridges and diverts have
+names below those of the plugin."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -11,12 +11,12 @@ from dr_ctl_lab.twin.artemis import listings, names
 from dr_ctl_lab.twin.artemis.beans import TEXT
 from dr_ctl_lab.twin.bean import Bean, Operations
 from dr_ctl_lab.twin.bridge import Bridge
-from dr_ctl_lab.twin.continuity import listings as own
+from dr_ctl_lab.twin.continuity import listings as plugin_queues
 from dr_ctl_lab.twin.continuity.broker import ContinuityBroker
 from dr_ctl_lab.twin.continuity.flow import COMMANDS, IN_ACKS, IN_MIRROR, OUT_ACKS, OUT_MIRROR, Flow
 from dr_ctl_lab.twin.messages import Queue
 from dr_ctl_lab.twin.names import quoted
-from dr_ctl_lab.twin.parts import Acceptor, BrokerSaysNo
+from dr_ctl_lab.twin.parts import Acceptor, BrokerError
 
 CREATE: Final = f"createQueue({TEXT},{TEXT},{TEXT},{TEXT},boolean,int,boolean,boolean)"
 UPDATE: Final = (
@@ -30,7 +30,7 @@ INTERVAL: Final = "500"
 
 def beans(broker: ContinuityBroker) -> Iterator[Bean]:
     yield Bean(names.server(broker.name), partial(_server, broker), partial(_server_operations, broker))
-    yield from common.everywhere(broker, _parameters)
+    yield from common.common_beans(broker, _parameters)
     internal = {"Name": INTERNAL, "Started": True, "Parameters": {"serverId": "1"}}
     yield Bean(names.part(broker.name, "acceptors", INTERNAL), lambda: internal, dict)
     moved = dict(_moved(broker))
@@ -50,7 +50,7 @@ def beans(broker: ContinuityBroker) -> Iterator[Bean]:
             yield Bean(at, partial(common.address, broker, queue.address), dict)
             kind = f"routing-type={quoted(queue.routing)}"
             bean = f"{at},sub{level}component=queues,{kind},queue={quoted(queue.name)}"
-        yield Bean(bean, partial(common.aged, broker, queue), partial(_queue_operations, broker, queue))
+        yield Bean(bean, partial(common.queue_with_age, broker, queue), partial(_queue_operations, broker, queue))
     if broker.service.started:
         yield from _plugin(broker)
 
@@ -64,7 +64,7 @@ def _flow_name(broker: ContinuityBroker, flow: Flow) -> str:
 
 
 def _moved(broker: ContinuityBroker) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Of each queue of the plugin, the bean that its own is under, and how deep."""
+    """Each queue of the plugin, with the bean above it and its level."""
     for queue in (broker.service.out, broker.service.into):
         yield queue.name, (_service_name(broker), "sub")
     for flow in broker.flows.values():
@@ -97,7 +97,7 @@ def _server(broker: ContinuityBroker) -> dict[str, Any]:
     bridges = [bridge for flow in broker.flows.values() for bridge in flow.bridges]
     return {
         **common.server(broker),
-        "ConnectionCount": len(own.connections(broker)),
+        "ConnectionCount": len(plugin_queues.connections(broker)),
         "BridgeNames": [bridge.name for bridge in (*bridges, broker.service.bridge)],
         "DivertNames": [flow.divert for flow in broker.flows.values()],
     }
@@ -139,8 +139,8 @@ def _server_operations(broker: ContinuityBroker) -> Operations:
         CREATE: create,
         f"createQueue({TEXT},{TEXT})": lambda address, name: broker.create_queue({"name": name, "address": address}),
         UPDATE: update,
-        f"listConnections({_PAGED})": _listing(partial(own.connections, broker)),
-        f"listConsumers({_PAGED})": _listing(partial(own.consumers, broker)),
+        f"listConnections({_PAGED})": _listing(partial(plugin_queues.connections, broker)),
+        f"listConsumers({_PAGED})": _listing(partial(plugin_queues.consumers, broker)),
     }
 
 
@@ -150,7 +150,7 @@ def _listing(rows: Callable[[], list[dict[str, Any]]]) -> Callable[[str, int, in
             json.loads(options)
         except ValueError as error:
             kind = "javax.json.stream.JsonParsingException"
-            raise BrokerSaysNo(kind, f"Unexpected character: {error}") from error
+            raise BrokerError(kind, f"Unexpected character: {error}") from error
         return listings.listed(rows(), page, size)
 
     return listed
@@ -187,9 +187,9 @@ def _queue_operations(broker: ContinuityBroker, queue: Queue) -> Operations:
         f"countMessages({TEXT},{TEXT})": count_by,
         f"moveMessages({TEXT},{TEXT})": move,
         "listScheduledMessagesAsJSON()": lambda: json.dumps(
-            [own.row(queue.messages[item]) for item in queue.scheduled]
+            [plugin_queues.row(queue.messages[item]) for item in queue.scheduled]
         ),
-        "listDeliveringMessagesAsJSON()": lambda: listings.delivering(queue, own.row),
+        "listDeliveringMessagesAsJSON()": lambda: listings.delivering(queue, plugin_queues.row),
     }
 
 
@@ -223,7 +223,7 @@ def _service_operations(broker: ContinuityBroker) -> Operations:
     return {
         "activateSite(java.lang.Long)": service.activate,
         "deactivateSite()": service.deactivate,
-        f"sendCommand({TEXT},{TEXT},{TEXT})": lambda action, address, queue: service.tell(
+        f"sendCommand({TEXT},{TEXT},{TEXT})": lambda action, address, queue: service.send_command(
             action, address=address, queue=queue
         ),
     }

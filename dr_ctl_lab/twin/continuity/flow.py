@@ -1,4 +1,4 @@
-"""The plugin's parts for one clients' queue: four more queues, two shipping bridges, one delivering bridge."""
+"""The plugin's parts for one clients' queue: four queues, two bridges to the peer, one that delivers."""
 
 import json
 import re
@@ -13,14 +13,14 @@ from dr_ctl_lab.twin.messages import Message, Queue
 
 OUT_MIRROR, OUT_ACKS, IN_MIRROR, IN_ACKS = ".out.mirror", ".out.acks", ".in.mirror", ".in.acks"
 COMMANDS: Final = "continuity.cmd"
-# The suffixes are read as patterns: their dots are any letter.
+# The plugin reads the suffixes as patterns: a dot matches any character.
 NO_FLOW: Final = re.compile(f".*({OUT_MIRROR}|{OUT_ACKS}|{IN_MIRROR}|{IN_ACKS}|{COMMANDS}).*")
 ID: Final = "_AMQ_DUPL_ID"
 ORIGIN: Final = "_CTY_ORIGIN"
 
 
 class Flow:
-    """One flow; `queue` is the clients', `make` gives a queue of that name and routing."""
+    """`queue` is the clients' queue; `make` creates a queue by name and routing."""
 
     def __init__(self, queue: Queue, make: Callable[[str, str], Queue], clock: Clock) -> None:
         name, self.queue = queue.name, queue
@@ -39,12 +39,12 @@ class Flow:
         return self.out_mirror, self.out_acks, self.staging, self.in_acks
 
     @property
-    def shipping(self) -> tuple[Bridge, Bridge]:
+    def shipping_bridges(self) -> tuple[Bridge, Bridge]:
         return self.mirror_bridge, self.acks_bridge
 
     @property
     def bridges(self) -> tuple[Bridge, ...]:
-        return *self.shipping, self.target_bridge
+        return *self.shipping_bridges, self.target_bridge
 
 
 def acknowledgement(message: Message, queue: str, at_ms: int) -> bytes:

@@ -1,11 +1,11 @@
-"""Twins whose sites the continuity plugin joins."""
+"""Twins of artemis-continuity."""
 
 from typing import Any, Final
 
 from dr_ctl_lab.twin.artemis.console import console, settings
 from dr_ctl_lab.twin.artemis.current import passive
 from dr_ctl_lab.twin.artemis.session import ArtemisSession
-from dr_ctl_lab.twin.bridged_way import BridgedWay
+from dr_ctl_lab.twin.bridged_direction import BridgedDirection
 from dr_ctl_lab.twin.continuity.beans import beans
 from dr_ctl_lab.twin.continuity.broker import ContinuityBroker
 from dr_ctl_lab.twin.kind import Kind
@@ -25,7 +25,7 @@ KIND: Final = Kind(
         Acceptor("mirror", "CORE,AMQP", opens_at_boot=True),
     ),
     broker=_broker,
-    way=BridgedWay,
+    direction=BridgedDirection,
     beans=beans,
     dialect=console("1.3.7", "7.2", forbids=True, refuses_in_json=True, backs_off=False),
     settings=settings,

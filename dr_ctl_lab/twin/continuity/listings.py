@@ -2,24 +2,24 @@
 
 from typing import Final
 
-from dr_ctl_lab.twin.artemis.listings import ROUTED_ANYCAST, Listed, clients, clients_consumers, consumer, date
+from dr_ctl_lab.twin.artemis.listings import ROUTED_ANYCAST, Row, clients, clients_consumers, consumer, date
 from dr_ctl_lab.twin.continuity.broker import ContinuityBroker
 from dr_ctl_lab.twin.messages import Message
 
 _INSIDE: Final = "invm:1"
-# A version that tells less of each consumer than later ones.
-_LESS: Final = (
+# This version lists fewer fields than later ones.
+_COLUMNS: Final = (
     "id", "session", "clientID", "user", "protocol", "queue", "queueType", "filter", "address", "localAddress",
     "remoteAddress", "creationTime",
 )  # fmt: skip
 
 
-def connections(broker: ContinuityBroker) -> list[Listed]:
+def connections(broker: ContinuityBroker) -> list[Row]:
     """The peer's bridges, the plugin's own sessions, and the clients."""
     port = broker.acceptors["mirror"].port
     inside = [(_INSIDE, _INSIDE)] * (1 + len(broker.flows))
     outside = [(f"/127.0.0.1:{number}", f"tcp:///127.0.0.1:{port}") for number in range(1, broker.incoming + 1)]
-    rows: list[Listed] = [
+    rows: list[Row] = [
         {
             "connectionID": f"{broker.node[:8]}{number}",
             "remoteAddress": remote,
@@ -33,12 +33,12 @@ def connections(broker: ContinuityBroker) -> list[Listed]:
         }
         for number, (remote, local) in enumerate([*inside, *outside])
     ]
-    return rows + _spelled(clients(broker))
+    return rows + _with_schemes(clients(broker))
 
 
-def consumers(broker: ContinuityBroker) -> list[Listed]:
-    """The plugin's receivers and the clients; bridges are none that is listed."""
-    received = [broker.service.into, *(flow.in_acks for flow in broker.flows.values())]
+def consumers(broker: ContinuityBroker) -> list[Row]:
+    """The plugin's receivers and the clients' consumers; bridges are not listed."""
+    queues = [broker.service.into, *(flow.in_acks for flow in broker.flows.values())]
     rows = [
         consumer(
             broker,
@@ -53,12 +53,12 @@ def consumers(broker: ContinuityBroker) -> list[Listed]:
             remoteAddress=_INSIDE,
             creationTime=date(broker.start_ms),
         )
-        for queue in received
+        for queue in queues
     ]
-    return [{key: row[key] for key in _LESS} for row in rows + _spelled(clients_consumers(broker))]
+    return [{key: row[key] for key in _COLUMNS} for row in rows + _with_schemes(clients_consumers(broker))]
 
 
-def _spelled(rows: list[Listed]) -> list[Listed]:
+def _with_schemes(rows: list[Row]) -> list[Row]:
     """The clients' addresses as this version writes them."""
     return [
         {**row, "remoteAddress": f"/{row['remoteAddress']}", "localAddress": f"tcp:///{row['localAddress']}"}
@@ -66,9 +66,9 @@ def _spelled(rows: list[Listed]) -> list[Listed]:
     ]
 
 
-def row(message: Message) -> Listed:
+def row(message: Message) -> Row:
     """The row of a message, with properties beside the fields."""
-    fields: Listed = {
+    fields: Row = {
         "messageID": message.number,
         "address": message.address,
         "type": 3 if message.text else 4,

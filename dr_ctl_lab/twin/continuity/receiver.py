@@ -1,10 +1,10 @@
-"""The plugin's own consumer, at the end of what its bridges carry."""
+"""The plugin's consumer of messages that its bridges ship."""
 
-from dr_ctl_lab.twin.messages import Message, Queue, Reason, Taker
+from dr_ctl_lab.twin.messages import Consumer, Message, Queue, Reason
 
 
-class Receiver(Taker):
-    """The plugin's own consumer of a queue, in order."""
+class Receiver(Consumer):
+    """Consumes one queue, in order."""
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
@@ -16,11 +16,11 @@ class Receiver(Taker):
 
     def listen(self) -> None:
         self.inbox.clear()
-        self.queue.takers.append(self)
+        self.queue.consumers.append(self)
         self.queue.dispatch()
 
     def receive(self) -> list[Message]:
-        came, self.inbox = self.inbox, []
-        for message in came:
+        arrived, self.inbox = self.inbox, []
+        for message in arrived:
             self.queue.remove(message, Reason.NORMAL)
-        return came
+        return arrived

@@ -1,4 +1,4 @@
-"""The management beans of a mirrored broker: which there are, its link, its outflow, what only its version has."""
+"""The management beans of a mirrored broker, with its link and its outflow."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -13,12 +13,12 @@ from dr_ctl_lab.twin.messages import Queue
 from dr_ctl_lab.twin.mirror import listings as own
 from dr_ctl_lab.twin.mirror.broker import MirrorBroker
 from dr_ctl_lab.twin.mirror.outflow import Outflow
-from dr_ctl_lab.twin.parts import BrokerSaysNo
+from dr_ctl_lab.twin.parts import BrokerError
 
 
 def beans(broker: MirrorBroker) -> Iterator[Bean]:
     yield Bean(names.server(broker.name), partial(server, broker), partial(server_operations, broker))
-    yield from current.everywhere(broker)
+    yield from current.common_beans(broker)
     if broker.link.configured:
         yield from _link_beans(broker)
     for address in broker.addresses:
@@ -61,17 +61,17 @@ def server(broker: MirrorBroker) -> dict[str, Any]:
 
 @lru_cache(maxsize=32)  # a broker is asked thousands of times
 def server_operations(broker: MirrorBroker) -> Operations:
-    def on_link(do: Callable[[], None]) -> Callable[[str], None]:
-        def act(name: str) -> None:
+    def on_link(action: Callable[[], None]) -> Callable[[str], None]:
+        def call(name: str) -> None:
             if name != broker.link.name:
-                raise BrokerSaysNo(ILLEGAL, f"broker connection {name} not found", 400)
-            do()
+                raise BrokerError(ILLEGAL, f"broker connection {name} not found", 400)
+            action()
 
-        return act
+        return call
 
     return {
         **current.server_operations(broker),
-        **current.listings_of(partial(own.connections, broker), partial(own.consumers, broker)),
+        **current.paged_listings(partial(own.connections, broker), partial(own.consumers, broker)),
         f"startBrokerConnection({TEXT})": on_link(broker.start_link),
         f"stopBrokerConnection({TEXT})": on_link(broker.stop_link),
         "listBrokerConnections()": lambda: json.dumps([_link_row(broker)] if broker.link.configured else []),
@@ -93,7 +93,7 @@ def _outflow(broker: MirrorBroker) -> dict[str, Any]:
     out = broker.outflow
     plain = Queue(out.name, out.name, out.number, {}, internal=True)
     plain.paused, plain.lasting, plain.counters = out.paused, out.lasting, out.counters
-    # The first event that is not with the link; only messages have a time.
+    # The first event that is not under way; only messages have a time.
     first = out.events[out.under_way] if out.under_way < len(out.events) else None
     since_ms = first.message.timestamp_ms if first is not None and first.message is not None else 0
     return {
@@ -121,7 +121,7 @@ def _outflow_operations(out: Outflow, broker: MirrorBroker) -> Operations:
     def count(text: str | None = None) -> int:
         if not text:
             return len(out.events)
-        selects = common.filtering(text)
+        selects = common.parsed_filter(text)
         waiting = list(out.events)[out.under_way :]
         return sum(selects(lambda name, options=waiter: own.annotation(options, name)) for waiter in waiting)  # type: ignore[misc]
 

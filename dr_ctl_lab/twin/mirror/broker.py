@@ -1,4 +1,4 @@
-"""A simulated broker whose site is joined to the other by an AMQP mirror: a single link and a single outflow."""
+"""A simulated broker with an AMQP mirror: one link and one outflow."""
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from dr_ctl_lab.twin.security import ALL, APPS
 
 OUTFLOW_PREFIX: Final = "$ACTIVEMQ_ARTEMIS_MIRROR_"
 UNFILTERED: Final = ("dr-ctl.", "activemq.management", "$")
-MOST_REMEMBERED: Final = 1000  # origins, so that what is shipped again after a broken link is not added again
+MAX_REMEMBERED: Final = 1000  # origins, to recognise messages that are shipped again after a break
 RETRIES, RETRY_S = 5, 0.1
 
 
@@ -36,7 +36,7 @@ class MirrorBroker(ArtemisBroker):
         return self.link.attached
 
     @property
-    def even(self) -> bool:
+    def is_settled(self) -> bool:
         return not self.outflow.events and not self.pending
 
     @property
@@ -52,33 +52,33 @@ class MirrorBroker(ArtemisBroker):
         super().let_clients_in()
 
     def keep_clients_out(self) -> None:
-        """For good where a start would open the listener: by their rights."""
+        """Close the listener; where a start would open it, take the clients' rights away too."""
         super().keep_clients_out()
         if self.acceptors[self.clients_listener].opens_at_boot:
             self.security.keep_out(APPS, ALL)
 
-    # its life
+    # start and end
 
-    def inherit(self, other: Broker) -> None:
-        super().inherit(other)
-        if isinstance(other, MirrorBroker):
-            self.outflow.events.extend(event for event in other.outflow.events if event.durable)
-            self._shipped_here.update(other._shipped_here)  # noqa: SLF001 - of the same class
+    def copy_journal(self, source: Broker) -> None:
+        super().copy_journal(source)
+        if isinstance(source, MirrorBroker):
+            self.outflow.events.extend(event for event in source.outflow.events if event.durable)
+            self._shipped_here.update(source._shipped_here)  # noqa: SLF001 - of the same class
 
-    def booted(self) -> None:
-        self.link.started = self.link.captures = self.link.configured and self.link.auto_start
-        if self.link.captures:
+    def on_start(self) -> None:
+        self.link.started = self.link.records_events = self.link.configured and self.link.auto_start
+        if self.link.records_events:
             self._announce()
 
-    def fell(self) -> None:
+    def on_death(self) -> None:
         self._take_down_link()
         self.peer_connected = self.link.knows_peer = False
         self.outflow.restart()
 
     def _announce(self) -> None:
-        """A link that is installed tells the peer every address and queue again."""
+        """Record every address and queue for the peer, as a link does that is installed."""
         for address in self.addresses:
-            self._capture(Event("addAddress", self.next_number(), address=address))
+            self._record(Event("addAddress", self.next_number(), address=address))
         for queue in self.queues.values():
             self._announce_queue(queue)
 
@@ -90,18 +90,18 @@ class MirrorBroker(ArtemisBroker):
                 "durable": queue.durable,
             }
             event = Event("createQueue", self.next_number(), queue.name, queue.address, options=options)
-            self._capture(event)
+            self._record(event)
 
-    def _capture(self, event: Event) -> None:
-        if self.link.captures and not event.address.startswith(UNFILTERED):
+    def _record(self, event: Event) -> None:
+        if self.link.records_events and not event.address.startswith(UNFILTERED):
             self.outflow.add(event)
             self.changed.notify_all()
 
     # the link
 
     def start_link(self) -> None:
-        if not self.link.captures:
-            self.link.captures = True
+        if not self.link.records_events:
+            self.link.records_events = True
             self._announce()
         self.link.started = True
         self.changed.notify_all()
@@ -121,22 +121,22 @@ class MirrorBroker(ArtemisBroker):
 
     # events at this broker
 
-    def told_of_queue(self, queue: Queue) -> None:
+    def on_queue_created(self, queue: Queue) -> None:
         self._announce_queue(queue)
 
-    def told_of_address(self, name: str) -> None:
-        self._capture(Event("addAddress", self.next_number(), address=name))
+    def on_address_created(self, name: str) -> None:
+        self._record(Event("addAddress", self.next_number(), address=name))
 
-    def told_of_end(self, queue: Queue) -> None:
+    def on_queue_destroyed(self, queue: Queue) -> None:
         if not (queue.internal or queue.temporary):
-            self._capture(Event("deleteQueue", self.next_number(), queue.name, queue.address))
+            self._record(Event("deleteQueue", self.next_number(), queue.name, queue.address))
 
-    def routed(self, message: Message, queues: Sequence[Queue], *, aside: bool) -> None:
-        del aside
+    def on_routed(self, message: Message, queues: Sequence[Queue], *, direct: bool) -> None:
+        del direct
         names = tuple(queue.name for queue in queues if not (queue.internal or queue.temporary))
         # Messages from the peer are not shipped back.
         if names and message.origin is None:
-            self._capture(
+            self._record(
                 Event(
                     "message",
                     message.number,
@@ -148,13 +148,13 @@ class MirrorBroker(ArtemisBroker):
                 )
             )
 
-    def removed(self, queue: Queue, message: Message, reason: Reason) -> None:
-        """The peer is told by the message's origin."""
+    def on_removed(self, queue: Queue, message: Message, reason: Reason) -> None:
+        """Record an acknowledgement, by the message's origin."""
         if queue.internal or queue.temporary:
             return
         origin = message.origin or (self.node, message.number)
         number = self.next_number()
-        self._capture(
+        self._record(
             Event("postAck", number, queue.name, queue.address, origin=origin, reason=reason, durable=message.durable)
         )
 
@@ -175,7 +175,7 @@ class MirrorBroker(ArtemisBroker):
             case "createQueue" if event.queue not in self.queues:
                 options = {**event.options, "name": event.queue, "address": event.address}
                 self.create_queue(options, auto_created=bool(options["auto-created"]), here_only=True)
-            case "deleteQueue" if event.queue in self.queues and not self.queues[event.queue].takers:
+            case "deleteQueue" if event.queue in self.queues and not self.queues[event.queue].consumers:
                 self.destroy_queue(event.queue, here_only=True)
 
     def _arrived(self, event: Event) -> None:
@@ -184,36 +184,35 @@ class MirrorBroker(ArtemisBroker):
             return
         origin = event.origin or ("", 0)
         self._shipped_here[origin] = None
-        if len(self._shipped_here) > MOST_REMEMBERED:
+        if len(self._shipped_here) > MAX_REMEMBERED:
             self._shipped_here.popitem(last=False)
         message = replace(shipped, number=self.next_number(), origin=origin, not_before_ms=None, failed=0)
         self.route(message, only=event.queues)
 
     def _echo(self, event: Event) -> None:
-        """Send an event back to the peer, as a link that was never attached since its start does: it does not know its
-        peer by name. Repeated events are not echoed."""
+        """Send an event back to the peer, as a link does that was not attached since its start. Repeated events are not
+        echoed."""
         if not self.link.knows_peer and event.origin is not None:
-            self._capture(replace(event, number=self.next_number()))
+            self._record(replace(event, number=self.next_number()))
 
     def _acknowledge(self, event: Event) -> bool:
-        """Apply an acknowledgement; False while its message is not there, or is in a consumer's hands."""
+        """Apply an acknowledgement; False while its message is missing or in delivery."""
         queue = self.queues.get(event.queue)
         if queue is None or event.origin is None:
             return True
         node, number = event.origin
         message = queue.messages.get(number) if node == self.node else queue.by_origin.get(event.origin)
-        # In a consumer's hands it cannot be taken away.
         if message is None or message.number in queue.delivering:
             return False
         queue.remove(message, event.reason)
         return True
 
     def retry_pending(self) -> float | None:
-        """Try what was not found again; seconds until the next try, None where nothing waits."""
-        now = self.clock.now_s()
-        for item in [one for one in self.pending if one.next_s <= now]:
+        """Apply pending acknowledgements again; return the seconds until the next try, or None."""
+        now_s = self.clock.now_s()
+        for item in [waiting for waiting in self.pending if waiting.next_s <= now_s]:
             item.tries += 1
-            item.next_s = now + RETRY_S
+            item.next_s = now_s + RETRY_S
             if self._acknowledge(item.event) or item.tries > RETRIES:
                 self.pending.remove(item)
-        return max(0.0, min(message.next_s for message in self.pending) - now) if self.pending else None
+        return max(0.0, min(item.next_s for item in self.pending) - now_s) if self.pending else None

@@ -1,4 +1,4 @@
-"""Twins whose sites mirror each other."""
+"""Twins of artemis-mirror."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from dr_ctl_lab.twin.artemis.session import ArtemisSession
 from dr_ctl_lab.twin.kind import Kind
 from dr_ctl_lab.twin.mirror.beans import beans
 from dr_ctl_lab.twin.mirror.broker import MirrorBroker
+from dr_ctl_lab.twin.mirror.direction import MirrorDirection
 from dr_ctl_lab.twin.mirror.outflow import Link
-from dr_ctl_lab.twin.mirror.way import MirrorWay
 from dr_ctl_lab.twin.parts import Acceptor
 from dr_ctl_lab.twin.security import APPS
 
@@ -33,7 +33,7 @@ KIND: Final = Kind(
     joined="mirror each other",
     listeners=(Acceptor("clients", "CORE,AMQP,STOMP,OPENWIRE,MQTT"), Acceptor("mirror", "AMQP", opens_at_boot=True)),
     broker=_broker,
-    way=MirrorWay,
+    direction=MirrorDirection,
     beans=beans,
     dialect=console("2.4.3", "8.1", miswrites=True),
     settings=_settings,

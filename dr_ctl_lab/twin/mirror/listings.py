@@ -1,9 +1,9 @@
-"""A mirror's link in the broker's listings, and its outflow for browsing."""
+"""A mirror's link in the broker's listings, and a browse of its outflow."""
 
 import json
 from typing import Any, Final
 
-from dr_ctl_lab.twin.artemis.listings import Listed, browsed, clients, clients_consumers, consumer, date, paged, short
+from dr_ctl_lab.twin.artemis.listings import Row, browsed, clients, clients_consumers, consumer, date, paged, truncated
 from dr_ctl_lab.twin.messages import ORIGIN_NODE, Message, Reason
 from dr_ctl_lab.twin.mirror.broker import MirrorBroker
 from dr_ctl_lab.twin.mirror.outflow import Event, Outflow
@@ -11,7 +11,7 @@ from dr_ctl_lab.twin.mirror.outflow import Event, Outflow
 EVENT_KIND: Final = "x-opt-amq-mr-ev-type"
 
 
-def _connection(broker: MirrorBroker, **fields: Any) -> Listed:
+def _connection(broker: MirrorBroker, **fields: Any) -> Row:
     row = {
         "creationTime": date(broker.start_ms),
         "implementation": "ActiveMQProtonRemotingConnection",
@@ -23,8 +23,8 @@ def _connection(broker: MirrorBroker, **fields: Any) -> Listed:
     return {**row, **fields}
 
 
-def connections(broker: MirrorBroker) -> list[Listed]:
-    """The peer's link, the own one, and the clients'."""
+def connections(broker: MirrorBroker) -> list[Row]:
+    """The connections of the peer's link, of the own link, and of clients."""
     rows = []
     if broker.peer_connected:
         port = broker.acceptors["mirror"].port
@@ -52,7 +52,7 @@ def connections(broker: MirrorBroker) -> list[Listed]:
     return rows + clients(broker)
 
 
-def consumers(broker: MirrorBroker) -> list[Listed]:
+def consumers(broker: MirrorBroker) -> list[Row]:
     rows = []
     if broker.link.attached:
         rows.append(
@@ -76,13 +76,13 @@ def consumers(broker: MirrorBroker) -> list[Listed]:
     return rows + clients_consumers(broker)
 
 
-def browse(outflow: Outflow, node: str, page: int, size: int) -> list[Listed]:
+def browse(outflow: Outflow, node: str, page: int, size: int) -> list[Row]:
     """A page of the outflow of the broker `node`, without events under way."""
     return paged([_event(event, outflow, node) for event in list(outflow.events)[outflow.under_way :]], page, size)
 
 
 def _event(event: Event, outflow: Outflow, node: str) -> dict[str, Any]:
-    """An event as a browse shows it. An event that is not a message has its kind in its properties only."""
+    """An event as a browse shows it; the kind of one that is no message is in its properties only."""
     if event.message is not None:
         return browsed(event.message, number=event.number)
     annotated = "messageAnnotations.x-opt-amq-mr-"
@@ -105,12 +105,12 @@ def _event(event: Event, outflow: Outflow, node: str) -> dict[str, Any]:
         "protocol": "AMQP",
         "timestamp": 0,
         "ByteProperties": reason or None,
-        "PropertiesText": short("{" + ", ".join(shown) + "}"),
+        "PropertiesText": truncated("{" + ", ".join(shown) + "}"),
     }
 
 
 def annotation(event: Event, name: str) -> str | None:
-    """The value that a filter on an outflow sees for an event."""
+    """The value of an event that a filter on the outflow sees."""
     if event.message is not None:
         return event.message.headers.get(name)
     return event.kind if name in (f"m.{EVENT_KIND}", EVENT_KIND) else None

@@ -1,4 +1,4 @@
-"""Parts of a mirror's link: events, their outflow, and waiting acknowledgements."""
+"""A mirror's link, its outflow of events, and pending acknowledgements."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ class Event:
 
 @dataclass
 class Outflow:
-    """The events still to ship, in order; the first `under_way` of them are with the link."""
+    """The unshipped events, in order; the first `under_way` of them are sent and not confirmed."""
 
     name: str
     number: int
@@ -61,7 +61,7 @@ class Outflow:
 
 @dataclass
 class Link:
-    """The broker connection to the peer. Events are captured from the link's first start on, connected or not."""
+    """The broker connection to the peer. Events are recorded from the link's first start on, connected or not."""
 
     name: str
     port: int
@@ -70,16 +70,16 @@ class Link:
     started: bool = False
     connected: bool = False
     attached: bool = False
-    captures: bool = False
+    records_events: bool = False
     knows_peer: bool = False  # attached since the broker's start
-    breaks: int = 0  # how often it was taken down here
+    breaks: int = 0  # how often the link was taken down
     alternates: tuple[int, ...] = ()  # ports of other nodes of the peer
-    peer_node: str = ""  # by it a broker is known at both ends of a link
+    peer_node: str = ""  # the peer's node id
 
 
 @dataclass
 class Pending:
-    """An acknowledgement whose message was not found: tried again a few times, then given up."""
+    """An acknowledgement whose message was not found: it is retried a few times."""
 
     event: Event
     tries: int

@@ -13,8 +13,8 @@ from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.fanout import reading
 from dr_ctl.topologies.fanout.reading import Listed, Session, listed_to_the_end
 from dr_ctl_lab.played import PlayedTwin
-from dr_ctl_lab.twin.classic.fanout.broker import ID_HEADER, LEAST, FanoutBroker
-from dr_ctl_lab.twin.messages import Message, Taker
+from dr_ctl_lab.twin.classic.fanout.broker import CONFIRMATIONS, ID_HEADER, FanoutBroker
+from dr_ctl_lab.twin.messages import Consumer, Message
 from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.twin.matrix import edited
@@ -36,7 +36,7 @@ def at(twin: PlayedTwin, site: str) -> FanoutBroker:
 
 
 def route(twin: PlayedTwin, site: str, queue: str, body: bytes, headers: dict[str, str], **more: Any) -> None:
-    with twin.still():
+    with twin.locked():
         broker = at(twin, site)
         broker.route(Message(broker.next_number(), queue, body, text=True, headers=headers, **more))
 
@@ -49,7 +49,7 @@ def send(twin: PlayedTwin, *ids: str, to: tuple[str, ...] = SITES, **headers: st
 
 def consume(twin: PlayedTwin, site: str, *ids: str, noted: bool = True) -> None:
     """As a client does; `noted` where it wrote the id down."""
-    with twin.still():
+    with twin.locked():
         broker = at(twin, site)
         for ident in ids:
             [message] = [
@@ -127,17 +127,17 @@ class Story:
         site, ident = rest.split()
         queue = at(self.twin, site).queues[Q]
         [number] = [number for number, message in queue.messages.items() if message.headers[ID_HEADER] == ident]
-        queue.delivering[number] = cast("Taker", self)
+        queue.delivering[number] = cast("Consumer", self)
         at(self.twin, site).dispatched[Q] += 1
 
     def purge(self, site: str) -> None:
-        with self.twin.still():
-            for message in list(at(self.twin, site).queues[Q].live()):
+        with self.twin.locked():
+            for message in list(at(self.twin, site).queues[Q].available()):
                 at(self.twin, site).remove(at(self.twin, site).queues[Q], message)
 
     def empty(self, site: str) -> None:
         """Its store is lost while it is down."""
-        with self.twin.still():
+        with self.twin.locked():
             at(self.twin, site).queues.clear()
 
     def page(self, rest: str) -> None:
@@ -206,7 +206,7 @@ class Story:
     # What is so then
 
     def lying(self, site: str) -> list[str]:
-        with self.twin.still():
+        with self.twin.locked():
             found_queues = at(self.twin, site).queues.get(Q)
             return (
                 [message.headers[ID_HEADER] for message in found_queues.messages.values()]
@@ -265,7 +265,7 @@ class Story:
 
     def least(self, number: str) -> None:
         """How many sites have to confirm what a producer sends."""
-        assert (self.twin.directory / LEAST).read_text().strip() == number
+        assert (self.twin.directory / CONFIRMATIONS).read_text().strip() == number
 
     def serves(self, site: str) -> None:
         assert at(self.twin, site).serves

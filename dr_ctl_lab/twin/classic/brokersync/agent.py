@@ -1,9 +1,9 @@
-"""The agent of one direction hears at the serving site which messages were consumed, and deletes the copies at the
-other.
+"""The agent of one direction: it gets notices of consumed messages at the serving site, and deletes the copies at the
+standby.
 
-A missed notice is never repeated. At its start the agent compares both sites, and deletes messages that only the
-standby has, except those that the standby has yet to ship: where clients of the serving site have
-acknowledged as many since its start whose copies are not deleted yet. Otherwise it deletes none of that queue."""
+A missed notice is never repeated. Therefore the agent compares both sites at its start, and deletes messages that only
+the standby has and need not ship. It does so per queue, and only where clients of the serving site have acknowledged at
+least as many messages since the broker's start, beside those whose copies are deleted already."""
 
 from __future__ import annotations
 
@@ -18,59 +18,59 @@ LISTENER: Final = "sync"
 
 
 class Agent:
-    """Works from `source` to `target` while only `source` serves; while neither serves it finishes the notices heard.
+    """Deletes at `target` while only `source` serves; while neither serves it finishes the notices that it got.
     `lag_s`: delay of a deletion."""
 
     def __init__(self, source: BrokerSyncBroker, target: BrokerSyncBroker) -> None:
         self._source, self._target = source, target
         self.running = True
         self.lag_s = 0.0
-        self._hears = False
-        self._heard: dict[tuple[str, Origin], float] = {}
+        self._is_recording = False
+        self._deletions: dict[tuple[str, Origin], float] = {}
         self._deleted: dict[str, tuple[Counters, int]] = {}
-        source.consumed_by.append(self)
+        source.agents.append(self)
         target.agent = self
 
     @property
     def idle(self) -> bool:
-        """Say whether it has nothing to delete that it could delete."""
-        return not self._heard or not self._connected
+        """Say whether no deletion is pending, or none is possible."""
+        return not self._deletions or not self._connected
 
     def start(self) -> None:
-        """A person wants it to clean whatever the target holds."""
+        """Start, and let it delete everything at the target that it may."""
         self.running, self._target.returned = True, False
         self._source.changed.notify_all()
 
     def stop(self) -> None:
-        self.running = self._hears = False
-        self._heard.clear()
+        self.running = self._is_recording = False
+        self._deletions.clear()
 
-    def hear(self, queue: Queue, message: Message) -> None:
-        if self._hears and queue.name in self._source.units and message.origin is not None:
-            self._heard[queue.name, message.origin] = self._source.clock.now_s() + self.lag_s
+    def record_consumed(self, queue: Queue, message: Message) -> None:
+        if self._is_recording and queue.name in self._source.units and message.origin is not None:
+            self._deletions[queue.name, message.origin] = self._source.clock.now_s() + self.lag_s
 
     def work(self, now_s: float) -> list[float]:
-        """Delete what is due; the moment when something else is."""
+        """Delete due copies; return the times of later deletions."""
         if not self._connected or self._target.serves:
-            self._hears = False
-            self._heard.clear()
+            self._is_recording = False
+            self._deletions.clear()
             return []
-        if not self._hears and self._source.serves and not self._returned():
-            self._hears = True
-            self._heard |= dict.fromkeys(self._covered(), now_s)
-        for item in [value for value, at_s in self._heard.items() if at_s <= now_s]:
-            self._delete(*item)
-        return [at_s for at_s in self._heard.values() if at_s > now_s]
+        if not self._is_recording and self._source.serves and not self._returned():
+            self._is_recording = True
+            self._deletions |= dict.fromkeys(self._covered(), now_s)
+        for copy in [copy for copy, at_s in self._deletions.items() if at_s <= now_s]:
+            self._delete(*copy)
+        return [at_s for at_s in self._deletions.values() if at_s > now_s]
 
     @property
     def _connected(self) -> bool:
-        both = (self._source, self._target)
+        brokers = (self._source, self._target)
         return self.running and all(
-            item.alive and not item.frozen and item.acceptors[LISTENER].started for item in both
+            item.alive and not item.frozen and item.acceptors[LISTENER].started for item in brokers
         )
 
     def _delete(self, queue: str, origin: Origin) -> None:
-        """Delete a copy, or wait for its arrival."""
+        """Delete a copy; keep the deletion pending while the copy has not arrived."""
         remote = self._target.queues.get(queue)
         copy = remote.by_origin.get(origin) if remote is not None else None
         if remote is not None and copy is not None:
@@ -78,10 +78,10 @@ class Agent:
             self._spend(queue)
         waiting = self._source.queues.get(self._source.copies(queue))
         if waiting is None or origin not in waiting.by_origin:
-            self._heard.pop((queue, origin), None)
+            self._deletions.pop((queue, origin), None)
 
     def _consumed(self) -> list[tuple[str, Origin]]:
-        """Messages that only the target has, or will get, and that were not born there."""
+        """Messages that only the target has, or will get, and that it need not ship."""
         value: list[tuple[str, Origin]] = []
         for name in self._target.units:
             local, leaving = _ids(self._source, name), _ids(self._source, self._source.copies(name))
@@ -90,19 +90,19 @@ class Agent:
         return value
 
     def _spend(self, queue: str) -> None:
-        """Count a deleted copy against what was acknowledged since that start of the serving broker."""
+        """Count a deleted copy against the acknowledgements since the serving broker's start."""
         counters, count = self._spent(queue)
         self._deleted[queue] = counters, count + 1
 
     def _spent(self, queue: str) -> tuple[Counters, int]:
-        """The counters of a queue, and how many copies were deleted since they began."""
+        """The counters of a queue, and the number of copies deleted since they began."""
         remote = self._source.queues.get(queue)
         counters = remote.counters if remote is not None else Counters()
         known, count = self._deleted.get(queue, (counters, 0))
         return counters, count if known is counters else 0
 
     def _covered(self) -> list[tuple[str, Origin]]:
-        """The consumed messages of the queues whose counters cover all that lack there."""
+        """The consumed messages of queues whose counters cover all that are missing at the source."""
         consumed = self._consumed()
         covered = set[str]()
         for name in {queue for queue, _ in consumed}:
@@ -112,7 +112,7 @@ class Agent:
         return [item for item in consumed if item[0] in covered]
 
     def _returned(self) -> bool:
-        """Say whether the target came back with what is not the agent's to delete."""
+        """Say whether the target came back with messages that the agent must not delete."""
         self._target.returned = self._target.returned and bool(self._consumed())
         return self._target.returned
 

@@ -1,4 +1,4 @@
-"""The management beans of a broker with a network connector: connector, bridge while up, and consumers."""
+"""The management beans of a network connector: connector, and while it is up its bridge and subscriptions."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -23,7 +23,7 @@ def beans(broker: BrokerSyncBroker) -> Iterator[Bean]:
     yield Bean(name, partial(_connector, connector), lambda: doing)
     if not connector.up:
         return
-    remote = _there(broker)
+    remote = _remote_address(broker)
     bridge = f"{name},networkBridge={names.encoded(remote)}"
     yield Bean(bridge, partial(_bridge, broker, remote), lambda: doing)
     client = f"{connector.name}_{connector.peer}_inbound_{broker.name}"
@@ -33,7 +33,7 @@ def beans(broker: BrokerSyncBroker) -> Iterator[Bean]:
         yield Bean(subscription, partial(_subscription, client, forwarding), dict)
 
 
-def _there(broker: BrokerSyncBroker) -> str:
+def _remote_address(broker: BrokerSyncBroker) -> str:
     return f"tcp://{broker.peer}:61616"
 
 
@@ -54,21 +54,21 @@ def _connector(connector: NetworkConnector) -> dict[str, Any]:
 
 
 def _bridge(broker: BrokerSyncBroker, remote: str) -> dict[str, Any]:
-    own = broker.network.forwardings
+    forwardings = broker.network.forwardings
     return {
         "RemoteBrokerName": broker.network.peer,
         "RemoteAddress": remote,
         "LocalAddress": f"vm://{broker.name}#1",
         "LocalBrokerName": broker.name,
-        "EnqueueCounter": sum(item.forwarded for item in own),
-        "DequeueCounter": sum(item.acked for item in own),
+        "EnqueueCounter": sum(item.forwarded for item in forwardings),
+        "DequeueCounter": sum(item.acked for item in forwardings),
         "ReceivedCounter": 0,
         "CreatedByDuplex": False,
     }
 
 
 def _subscription(client: str, forwarding: Forwarding) -> dict[str, Any]:
-    held = len(forwarding.held) + len(forwarding.back)
+    held = len(forwarding.outbound) + len(forwarding.confirmations)
     return common.consumer(client, forwarding.queue.name, network=True) | {
         "Selector": None,
         "PrefetchSize": 1000,

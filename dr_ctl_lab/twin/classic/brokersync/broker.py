@@ -1,4 +1,4 @@
-"""A simulated broker that copies what its clients send to its peer. The broker itself never deletes a copy."""
+"""A simulated broker that copies its clients' messages to its peer, and never deletes a copy itself."""
 
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,13 +14,13 @@ from dr_ctl_lab.twin.classic.network import NetworkConnector
 from dr_ctl_lab.twin.messages import Message, Origin, Queue, Reason
 from dr_ctl_lab.twin.parts import Acceptor
 
-AGENT, BRIDGE = "agent", "bridge"  # further users of a broker
+AGENT, BRIDGE = "agent", "bridge"  # users
 
 
 @dataclass(kw_only=True, eq=False)
 class BrokerSyncBroker(BridgedBroker, ClassicBroker):
-    """`agent` deletes copies here after the peer's clients consume. `returned`: the broker died while serving, and
-    holds messages that the peer has consumed meanwhile."""
+    """`agent` deletes copies here that the peer's clients have consumed. `returned`: the broker died while serving, and
+    has messages that the peer's clients have consumed since."""
 
     peer: str
     returned: bool = False
@@ -29,32 +29,32 @@ class BrokerSyncBroker(BridgedBroker, ClassicBroker):
         super().__post_init__()
         self.network = NetworkConnector(self, self.peer, ())
         self.agent: Agent | None = None
-        self.consumed_by: list[Agent] = []
-        self._came: OrderedDict[Origin, None] = OrderedDict()  # kept over a death
+        self.agents: list[Agent] = []
+        self._arrived_origins: OrderedDict[Origin, None] = OrderedDict()  # survives a death
 
     def copies(self, queue: str) -> str:
-        """The name of the queue that holds the copies of a queue until they are shipped."""
+        """The name of the queue with the unshipped copies of a queue."""
         return f"{queue}.to-{self.peer}"
 
-    def installed(self, names: Sequence[str]) -> None:
-        """Copy only clients' messages; copies from the bridge would go in a circle."""
-        super().installed(names)
+    def install(self, names: Sequence[str]) -> None:
+        """Make composite queues that copy only clients' messages; copies from the bridge would loop."""
+        super().install(names)
         for name in names:
             copy, arriving = self.copies(name), f"{name}.to-{self.site}"
             self.composites[name] = Composite(name, forward_only=False, targets=((copy, BORN_HERE),))
             self.composites[arriving] = Composite(arriving, forward_only=True, targets=((name, ""),))
         self.network = NetworkConnector(self, self.peer, [self.copies(name) for name in names])
 
-    # its life
+    # start and end
 
-    def booted(self) -> None:
-        super().booted()
-        self.network.booted()
+    def on_start(self) -> None:
+        super().on_start()
+        self.network.on_start()
 
-    def fell(self) -> None:
-        BridgedBroker.fell(self)
-        ClassicBroker.fell(self)
-        self.network.fell()
+    def on_death(self) -> None:
+        BridgedBroker.on_death(self)
+        ClassicBroker.on_death(self)
+        self.network.on_death()
 
     def kill(self) -> None:
         self.returned = self.returned or self.serves
@@ -63,10 +63,10 @@ class BrokerSyncBroker(BridgedBroker, ClassicBroker):
     def work(self, now_s: float) -> list[float]:
         return ClassicBroker.work(self, now_s)
 
-    # the way to the peer
+    # the link to the peer
 
     @property
-    def shipping(self) -> Iterator[Bridge]:
+    def shipping_bridges(self) -> Iterator[Bridge]:
         yield from self.network.forwardings
 
     @property
@@ -74,7 +74,7 @@ class BrokerSyncBroker(BridgedBroker, ClassicBroker):
         return self.network.up
 
     @property
-    def even(self) -> bool:
+    def is_settled(self) -> bool:
         copies = [self.queues.get(self.copies(name)) for name in self.units]
         return not any(copy.messages for copy in copies if copy is not None) and (self.agent is None or self.agent.idle)
 
@@ -83,16 +83,16 @@ class BrokerSyncBroker(BridgedBroker, ClassicBroker):
         return {"network": self.network.started}
 
     def accept(self, address: str, shipped: Message, node: str) -> None:
-        """Drop a message that has been here before, silently."""
+        """Store a message; one that arrived before is dropped silently."""
         del node
         self.queue_named(address)
-        if shipped.origin is None or is_new(self._came, shipped.origin):
+        if shipped.origin is None or is_new(self._arrived_origins, shipped.origin):
             self.route(replace(shipped, number=self.next_number(), address=address, failed=0))
 
-    def removed(self, queue: Queue, message: Message, reason: Reason) -> None:
-        super().removed(queue, message, reason)
-        for agent in self.consumed_by:
-            agent.hear(queue, message)
+    def on_removed(self, queue: Queue, message: Message, reason: Reason) -> None:
+        super().on_removed(queue, message, reason)
+        for agent in self.agents:
+            agent.record_consumed(queue, message)
 
     def close_listener(self, acceptor: Acceptor) -> None:
         super().close_listener(acceptor)

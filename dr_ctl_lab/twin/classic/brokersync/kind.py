@@ -1,4 +1,4 @@
-"""Twins whose sites composite queues, network connectors and an agent join."""
+"""Twins of classic-brokersync."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from dr_ctl_lab.twin.classic.brokersync.agent import LISTENER
 from dr_ctl_lab.twin.classic.brokersync.beans import beans
 from dr_ctl_lab.twin.classic.brokersync.broker import AGENT, BRIDGE, BrokerSyncBroker
-from dr_ctl_lab.twin.classic.brokersync.way import BrokerSyncWay
+from dr_ctl_lab.twin.classic.brokersync.direction import BrokerSyncDirection
 from dr_ctl_lab.twin.classic.console import CONSOLE, settings, stomp
 from dr_ctl_lab.twin.classic.session import ClassicSession
 from dr_ctl_lab.twin.kind import Kind
@@ -32,14 +32,14 @@ def _settings(host: Host) -> Mapping[str, Any]:
 KIND: Final = Kind(
     topology="classic-brokersync",
     joined="composite queues, network connectors and an agent join",
-    # The real ones open every connector when they start; a lab closes the clients' at once.
+    # Real brokers open every connector at a start; a lab closes the clients' at once.
     listeners=(
         Acceptor("stomp", "STOMP"),
         Acceptor("openwire", "OPENWIRE", opens_at_boot=True),
         Acceptor(LISTENER, "STOMP", opens_at_boot=True),
     ),
     broker=_broker,
-    way=BrokerSyncWay,
+    direction=BrokerSyncDirection,
     beans=beans,
     dialect=CONSOLE,
     settings=_settings,

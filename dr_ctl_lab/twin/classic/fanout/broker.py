@@ -1,4 +1,4 @@
-"""A simulated broker that knows of no other one, and what all clients share."""
+"""A simulated broker without a link, and the files that all clients share."""
 
 from dataclasses import dataclass
 
@@ -6,31 +6,31 @@ from dr_ctl_lab.twin.classic.broker import ClassicBroker
 from dr_ctl_lab.twin.ids import IdStore
 
 ID_HEADER = "order_id"
-PRODUCERS, OWN = "producers", "sync"
-LEAST, STORE = "min-ack-count", "ids/shared.sqlite"  # in the twin's directory
+PRODUCERS, SYNC = "producers", "sync"
+CONFIRMATIONS, STORE = "min-ack-count", "ids/shared.sqlite"  # in the twin's directory
 BOTH = 2
 
 
 @dataclass(kw_only=True, eq=False)
 class FanoutBroker(ClassicBroker):
-    """One of two brokers. Messages have the broker's ids; the producers' id is a header. Consumers of both sites share
-    a store of processed ids, producers a file with the number of sites that must confirm."""
+    """One of two brokers. The producers' id of a message is a header. Consumers of both sites share a store of
+    processed ids, producers a file with the number of sites that must confirm."""
 
     peers_listener = PRODUCERS
 
-    both: bool = True
+    producers_reach_peer: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.ids = IdStore(self.home and self.home / STORE)
         if self.home is not None:
-            (self.home / LEAST).write_text(f"{BOTH}\n")
+            (self.home / CONFIRMATIONS).write_text(f"{BOTH}\n")
 
     @property
     def attached(self) -> bool:
-        """Say whether producers that write to it write to its peer too."""
-        return self.both
+        """Say whether its producers reach the peer too."""
+        return self.producers_reach_peer
 
     @property
-    def even(self) -> bool:
+    def is_settled(self) -> bool:
         return True

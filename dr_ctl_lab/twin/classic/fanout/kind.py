@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dr_ctl_lab.twin.classic.beans import beans
 from dr_ctl_lab.twin.classic.console import CONSOLE, settings, stomp
-from dr_ctl_lab.twin.classic.fanout.broker import BOTH, ID_HEADER, LEAST, OWN, PRODUCERS, STORE, FanoutBroker
-from dr_ctl_lab.twin.classic.fanout.way import FanoutWay
+from dr_ctl_lab.twin.classic.fanout.broker import BOTH, CONFIRMATIONS, ID_HEADER, PRODUCERS, STORE, SYNC, FanoutBroker
+from dr_ctl_lab.twin.classic.fanout.direction import FanoutDirection
 from dr_ctl_lab.twin.classic.session import ClassicSession
 from dr_ctl_lab.twin.kind import Kind
 from dr_ctl_lab.twin.parts import Acceptor
@@ -20,27 +20,27 @@ AGENT: Final = "agent"
 
 
 def _broker(peer: str, **common: Any) -> FanoutBroker:
-    del peer  # nothing joins them
+    del peer  # there is no link
     return FanoutBroker(**common)
 
 
 def _settings(host: Host) -> Mapping[str, Any]:
     login = {"username": AGENT, "password": {"file": f"{host.secret}.{AGENT}"}}
-    own = {"stomp": stomp(host, OWN), "connector": OWN, **login}
-    return {**settings(host), "producers": [PRODUCERS], "sync": own}
+    sync = {"stomp": stomp(host, SYNC), "connector": SYNC, **login}
+    return {**settings(host), "producers": [PRODUCERS], "sync": sync}
 
 
-def _told_by(words: str) -> list[str]:
-    return ["/bin/sh", "-c", words]
+def _shell(script: str) -> list[str]:
+    return ["/bin/sh", "-c", script]
 
 
 _ONE_IS_ENOUGH: Final = {
     "name": "one-is-enough",
     "kind": "command",
     "alone": True,
-    "start": _told_by(f"echo 1 > {LEAST}"),
-    "stop": _told_by(f"echo {BOTH} > {LEAST}"),
-    "state": _told_by(f"read -r least < {LEAST}; case $least in 1) exit 0;; {BOTH}) exit 3;; esac; exit 1"),
+    "start": _shell(f"echo 1 > {CONFIRMATIONS}"),
+    "stop": _shell(f"echo {BOTH} > {CONFIRMATIONS}"),
+    "state": _shell(f"read -r least < {CONFIRMATIONS}; case $least in 1) exit 0;; {BOTH}) exit 3;; esac; exit 1"),
 }
 
 KIND: Final = Kind(
@@ -49,10 +49,10 @@ KIND: Final = Kind(
     listeners=(
         Acceptor("stomp", "STOMP"),
         Acceptor(PRODUCERS, "STOMP", opens_at_boot=True),
-        Acceptor(OWN, "STOMP", opens_at_boot=True),
+        Acceptor(SYNC, "STOMP", opens_at_boot=True),
     ),
     broker=_broker,
-    way=FanoutWay,
+    direction=FanoutDirection,
     beans=beans,
     dialect=CONSOLE,
     settings=_settings,

@@ -1,4 +1,4 @@
-"""Twins whose sites share one store."""
+"""Twins of classic-shared-store."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dr_ctl_lab.twin.classic.beans import beans
 from dr_ctl_lab.twin.classic.console import CONSOLE
-from dr_ctl_lab.twin.classic.console import settings as of_any
+from dr_ctl_lab.twin.classic.console import settings as classic_settings
 from dr_ctl_lab.twin.classic.session import ClassicSession
 from dr_ctl_lab.twin.classic.sharedstore import process
 from dr_ctl_lab.twin.classic.sharedstore.broker import SharedStoreBroker
+from dr_ctl_lab.twin.classic.sharedstore.direction import SharedStoreDirection
 from dr_ctl_lab.twin.classic.sharedstore.store import LOCK
-from dr_ctl_lab.twin.classic.sharedstore.way import SharedStoreWay
 from dr_ctl_lab.twin.kind import Kind
 from dr_ctl_lab.twin.parts import Acceptor
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 
 def _broker(peer: str, **common: Any) -> SharedStoreBroker:
-    del peer  # the brokers meet at the store
+    del peer  # there is no link
     return SharedStoreBroker(**common)
 
 
 def settings(host: Host) -> Mapping[str, Any]:
-    """Settings of a broker. A waiting broker does not tell its name, so the process is asked."""
+    """The settings, with commands for the process: a waiting broker has no console."""
     name = host.broker.name
-    words = {"state": process.state(name), "start": process.start(name)}
-    return {**of_any(host), "broker": name, "process": words}
+    commands = {"state": process.state(name), "start": process.start(name)}
+    return {**classic_settings(host), "broker": name, "process": commands}
 
 
 _STORE: Final[Mapping[str, Any]] = {"store": {"lock": LOCK, "lease": "1s", "keep_alive": "500ms"}}
@@ -40,7 +40,7 @@ KIND: Final = Kind(
     # The broker with the lock opens all listeners.
     listeners=(Acceptor("stomp", "STOMP", opens_at_boot=True), Acceptor("openwire", "OPENWIRE", opens_at_boot=True)),
     broker=_broker,
-    way=SharedStoreWay,
+    direction=SharedStoreDirection,
     beans=beans,
     dialect=CONSOLE,
     settings=settings,

@@ -1,5 +1,4 @@
-"""A file with a system lock that belongs to the open file, not to the process, so that the twin's own process sees the
-lock too."""
+"""A lock file; its lock belongs to the open file, not to the process, so that the twin's own process sees it too."""
 
 import fcntl
 import os
@@ -12,7 +11,7 @@ _FLOCK: Final = "hhqqi"
 
 
 class LockFile:
-    """The lock file of a store, there from the start, as after a first run of a broker."""
+    """The lock file of a store; it exists from the start, as after a broker's first run."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(exist_ok=True)
@@ -25,7 +24,7 @@ class LockFile:
             fcntl.fcntl(self._file, fcntl.F_OFD_SETLK, struct.pack(_FLOCK, kind, os.SEEK_SET, 0, 0, 0))
 
     def close(self) -> None:
-        """Unlock it too. Twice is once."""
+        """Unlock and close; does nothing when called again."""
         if self._open:
             self._open = False
             os.close(self._file)

@@ -1,5 +1,4 @@
-"""The process of a simulated broker, as commands of the machine see it: a file while it runs, and one that asks for its
-start."""
+"""The process of a simulated broker, for commands: a file that exists while it runs, and one that requests a start."""
 
 import sys
 from functools import partial
@@ -11,7 +10,7 @@ from dr_ctl_lab.twin.network import network
 
 FOLDER: Final = "processes"
 NOT_RUNNING: Final = 3
-# Asks by a file, which is gone once it runs.
+# Creates the start request, and waits until the broker has removed it.
 _ASK: Final = """
 import pathlib, sys, time
 asks = pathlib.Path(sys.argv[1])
@@ -22,49 +21,49 @@ while asks.exists():
 
 
 class ProcessFiles:
-    """The files of one broker; without a folder there are none, and nobody asks."""
+    """The files of one broker; there are none without a folder."""
 
     def __init__(self, home: Path | None, name: str) -> None:
-        self._runs = home and home / FOLDER / name
-        self._asked = home and home / FOLDER / f"{name}.start"
-        if home is not None and self._runs is not None and self._asked is not None:
-            self._runs.parent.mkdir(exist_ok=True)
+        self._pid_file = home and home / FOLDER / name
+        self._start_request = home and home / FOLDER / f"{name}.start"
+        if home is not None and self._pid_file is not None and self._start_request is not None:
+            self._pid_file.parent.mkdir(exist_ok=True)
             if (wires := network()) is not None:
-                wires.add_program(state(name), home, partial(_told, self._runs))
-                wires.add_program(start(name), home, partial(_started, self._asked))
+                wires.add_program(state(name), home, partial(_run_state, self._pid_file))
+                wires.add_program(start(name), home, partial(_request_start, self._start_request))
 
-    def tell(self, *, running: bool) -> None:
-        if self._runs is not None and running:
-            self._runs.touch()
-        elif self._runs is not None:
-            self._runs.unlink(missing_ok=True)
+    def set_running(self, *, running: bool) -> None:
+        if self._pid_file is not None and running:
+            self._pid_file.touch()
+        elif self._pid_file is not None:
+            self._pid_file.unlink(missing_ok=True)
 
     @property
-    def asked(self) -> bool:
-        """Say whether somebody waits for its start."""
-        return self._asked is not None and self._asked.exists()
+    def start_requested(self) -> bool:
+        """Say whether a start is requested."""
+        return self._start_request is not None and self._start_request.exists()
 
-    def answer(self) -> None:
-        if self._asked is not None:
-            self._asked.unlink(missing_ok=True)
-
-
-def _told(runs: Path) -> int:
-    return 0 if runs.exists() else NOT_RUNNING
+    def confirm_start(self) -> None:
+        if self._start_request is not None:
+            self._start_request.unlink(missing_ok=True)
 
 
-def _started(asked: Path) -> int:
-    asked.touch()
-    while asked.exists():
+def _run_state(pid_file: Path) -> int:
+    return 0 if pid_file.exists() else NOT_RUNNING
+
+
+def _request_start(start_request: Path) -> int:
+    start_request.touch()
+    while start_request.exists():
         system().sleep(0.02)
     return 0
 
 
 def state(name: str) -> list[str]:
-    """The words that ask whether it runs: 0 or, as of a service, 3."""
+    """The command for its state: it exits 0 where the broker runs, else 3, as for a service."""
     return ["/bin/sh", "-c", f"test -e {FOLDER}/{name} || exit 3"]
 
 
 def start(name: str) -> list[str]:
-    """The command that starts the broker, and ends when the broker runs."""
+    """The command that starts the broker; it ends when the broker runs."""
     return [sys.executable, "-I", "-S", "-c", _ASK, f"{FOLDER}/{name}.start"]

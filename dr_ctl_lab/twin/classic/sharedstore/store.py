@@ -1,4 +1,4 @@
-"""A store that two brokers share, with its lock: that of a file, which ends with its process."""
+"""A store that two brokers share, with its lock."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -11,7 +11,7 @@ LOCK: Final = "store/lock"
 
 @dataclass
 class Store:
-    """`file` is locked while somebody holds the store."""
+    """`file` is locked while a broker holds the store."""
 
     file: LockFile | None
     holder: str | None = None
@@ -21,7 +21,7 @@ class Store:
         self.next_number = numbers(1)
 
     def take(self, name: str) -> bool:
-        """Take the lock, or keep it; False where somebody else has it."""
+        """Take or keep the lock; False where the other broker has it."""
         if self.holder not in (None, name):
             return False
         self._set(name)

@@ -1,6 +1,6 @@
-"""The way from one broker to its peer: what ships, a delay, and cuts.
+"""One direction of a link: from a broker to its peer, with a delay and cuts.
 
-Subclasses define the shipped items and how the source connects.
+Subclasses define what is shipped and how the source connects.
 """
 
 from abc import ABC, abstractmethod
@@ -11,13 +11,13 @@ from dr_ctl.core.system import BackgroundTask, in_background
 from dr_ctl_lab.twin.broker import Broker
 
 REDIAL_S: Final = 0.1
-AT_ONCE: Final = 50
+BATCH: Final = 50
 
 B = TypeVar("B", bound=Broker)
 
 
 class Mode(Enum):
-    """The state of the way: `accept` takes a connection for a peer that refuses, as balancers do."""
+    """The state of the network: `accept` accepts connections that the peer would refuse, as load balancers do."""
 
     OPEN = "open"
     REFUSE = "refuse"
@@ -25,14 +25,14 @@ class Mode(Enum):
     ACCEPT = "accept"
 
 
-class Way(ABC, Generic[B]):
-    """A direction of a pair, at work beside the brokers."""
+class Direction(ABC, Generic[B]):
+    """One direction of a pair, in a thread of its own."""
 
     def __init__(self, source: B, target: B, *, delay_s: float = 0.0) -> None:
         self.source, self.target = source, target
         self.mode = Mode.OPEN
         self.delay_s = delay_s
-        self._over = False
+        self._has_ended = False
         self._work: BackgroundTask[None] | None = None
 
     def start(self) -> None:
@@ -40,13 +40,13 @@ class Way(ABC, Generic[B]):
 
     def end(self) -> None:
         with self.source.lock:
-            self._over = True
+            self._has_ended = True
             self.source.changed.notify_all()
-        if self._work is not None:  # a twin that does not come up ends before its ways have begun
+        if self._work is not None:  # None where the twin failed to start
             self._work.result()
 
     def set(self, mode: Mode) -> None:
-        """Change what the way does; `open` resets what was held, so that the source dials anew at once."""
+        """Change the state of the network; `open` resets held connections, so that the source redials at once."""
         with self.source.lock:
             self._change(mode)
             self.mode = mode
@@ -54,18 +54,18 @@ class Way(ABC, Generic[B]):
 
     @abstractmethod
     def _change(self, mode: Mode) -> None:
-        """Take down what does not outlive the change."""
+        """Drop connections that the new mode ends."""
 
     @abstractmethod
-    def _turn(self) -> float | None:
-        """Do what is due; seconds until something else is, None where only a change can bring it."""
+    def _step(self) -> float | None:
+        """Do what is due; return the seconds until the next step, None to wait for a change."""
 
     def _run(self) -> None:
         changed = self.source.changed
         with changed:
-            while not self._over:
-                wait_s = self._turn()
+            while not self._has_ended:
+                wait_s = self._step()
                 changed.wait(None if wait_s is None else self.source.clock.outside_s(wait_s))
 
-    def _peer_there(self) -> bool:
-        return self.target.lets_peer_in and self.mode is not Mode.REFUSE
+    def _peer_reachable(self) -> bool:
+        return self.target.accepts_peer and self.mode is not Mode.REFUSE

@@ -1,11 +1,11 @@
-"""The own work of one of two brokers that share a store, without a link between them."""
+"""The periodic work of a broker with a shared store; there is no link."""
 
 from dr_ctl_lab.twin.classic.sharedstore.broker import SharedStoreBroker
-from dr_ctl_lab.twin.way import Mode, Way
+from dr_ctl_lab.twin.direction import Direction, Mode
 
 
-class SharedStoreWay(Way[SharedStoreBroker]):
-    """Lets the source look for its lock."""
+class SharedStoreDirection(Direction[SharedStoreBroker]):
+    """Lets the source try for the lock."""
 
     def __init__(self, source: SharedStoreBroker, target: SharedStoreBroker, *, delay_s: float = 0.0) -> None:
         super().__init__(source, target, delay_s=delay_s)
@@ -13,9 +13,9 @@ class SharedStoreWay(Way[SharedStoreBroker]):
             source.share(target)
 
     def _change(self, mode: Mode) -> None:
-        """Do nothing: no link exists to cut."""
+        """Do nothing: there is no link."""
 
-    def _turn(self) -> float | None:
+    def _step(self) -> float | None:
         now_s = self.source.clock.now_s()
         waits = self.source.work(now_s)
         return max(0.0, min(waits) - now_s)

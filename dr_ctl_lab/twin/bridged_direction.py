@@ -1,30 +1,30 @@
-"""The bridges of one broker at work: when they are connected, what they carry to the peer, and what comes back."""
+"""The bridges of one broker: their connections, messages and confirmations."""
 
 from typing import TypeVar
 
 from dr_ctl_lab.twin.bridge import Bridge
 from dr_ctl_lab.twin.bridged import BridgedBroker
+from dr_ctl_lab.twin.direction import BATCH, REDIAL_S, Direction, Mode
 from dr_ctl_lab.twin.messages import Message
-from dr_ctl_lab.twin.way import AT_ONCE, REDIAL_S, Mode, Way
 
 B = TypeVar("B", bound=BridgedBroker)
 
 
-class BridgedWay(Way[B]):
-    """A direction of a pair that bridges join, and the source's own work."""
+class BridgedDirection(Direction[B]):
+    """One direction of a pair that is joined by bridges; does the source's periodic work too."""
 
     def __init__(self, source: B, target: B, *, delay_s: float = 0.0) -> None:
         super().__init__(source, target, delay_s=delay_s)
         self._redial_s = 0.0
         self._cuts = 0
 
-    def _lets_in(self, bridge: Bridge) -> bool:
-        """Say whether the peer knows the bridge's login; a refusal has its effects before False is returned."""
+    def _accepts_login(self, bridge: Bridge) -> bool:
+        """Say whether the peer accepts the bridge's login; apply the effects of a refusal."""
         del bridge
         return True
 
-    def _takes(self, bridge: Bridge, message: Message) -> bool:
-        """Say whether the peer lets the bridge send that; False after what a refusal does."""
+    def _accepts_message(self, bridge: Bridge, message: Message) -> bool:
+        """Say whether the peer lets the bridge send this message; apply the effects of a refusal."""
         del bridge, message
         return True
 
@@ -34,54 +34,56 @@ class BridgedWay(Way[B]):
         self._redial_s = 0.0
 
     def _drop(self) -> None:
-        for bridge in self.source.shipping:
+        for bridge in self.source.shipping_bridges:
             bridge.drop()
         self.target.incoming = 0
 
-    def _turn(self) -> float | None:
+    def _step(self) -> float | None:
         now_s = self.source.clock.now_s()
         if not self.source.alive:
             self.target.incoming = 0
             return None
-        if self._cuts != self.target.cuts or not self._peer_there():
+        if self._cuts != self.target.cuts or not self._peer_reachable():
             self._cuts = self.target.cuts
             self._drop()
         due: list[float] = []
         if not self.source.frozen:
-            # First: nobody wakes this thread for what it sets going itself.
+            # First, because this thread is not notified of its own changes.
             due += self.source.work(now_s)
             due += self._connect(now_s)
             self._carry(now_s)
-        due += [at for bridge in self.source.shipping for at in bridge.due_s()] if self._carries() else []
+        due += (
+            [due_s for bridge in self.source.shipping_bridges for due_s in bridge.due_s()] if self._can_carry() else []
+        )
         return max(0.0, min(due) - now_s) if due else None
 
-    def _carries(self) -> bool:
+    def _can_carry(self) -> bool:
         return self.mode is not Mode.HANG and not self.source.frozen and not self.target.frozen
 
     def _connect(self, now_s: float) -> list[float]:
-        """Started bridges dial until they are connected. A connection that is only held does not count."""
-        waiting = [bridge for bridge in self.source.shipping if bridge.started and not bridge.connected]
+        """Connect started bridges; retry while the link is not open."""
+        waiting = [bridge for bridge in self.source.shipping_bridges if bridge.started and not bridge.connected]
         if waiting and now_s >= self._redial_s:
             self._redial_s = now_s + REDIAL_S
-            if self._peer_there() and self.mode is Mode.OPEN and not self.target.frozen:
+            if self._peer_reachable() and self.mode is Mode.OPEN and not self.target.frozen:
                 for bridge in waiting:
-                    if self._lets_in(bridge):
+                    if self._accepts_login(bridge):
                         bridge.delay_s = self.delay_s
                         bridge.connect()
                 waiting = []
-        self.target.incoming = sum(bridge.connected for bridge in self.source.shipping)
+        self.target.incoming = sum(bridge.connected for bridge in self.source.shipping_bridges)
         return [self._redial_s] if waiting else []
 
     def _carry(self, now_s: float) -> None:
-        if not self._carries():
+        if not self._can_carry():
             return
-        for bridge in list(self.source.shipping):
+        for bridge in list(self.source.shipping_bridges):
             bridge.delay_s = self.delay_s
-            for _ in range(AT_ONCE):
-                if not bridge.held or bridge.held[0][0] > now_s:
+            for _ in range(BATCH):
+                if not bridge.outbound or bridge.outbound[0][0] > now_s:
                     break
-                if not self._takes(bridge, bridge.held[0][1]):
+                if not self._accepts_message(bridge, bridge.outbound[0][1]):
                     return
-                message = bridge.arrived(now_s + self.delay_s + self.source.confirm_s)
+                message = bridge.hand_over(now_s + self.delay_s + self.source.confirm_delay_s)
                 self.target.accept(bridge.address, bridge.outgoing(message), self.source.node)
             bridge.confirm(now_s)
