@@ -105,7 +105,7 @@ def _moves(lab: Lab, folder: str, size: int, behind: int, more: str = "") -> Fig
 
 def _empty(lab: Lab, site: str) -> None:
     with lab.load(1, queues=("orders.in",), producers=0, consumers=4) as clients:
-        clients.wait_until(lambda _: lab.admin(site).depth("orders.in") == 0, within_s=120, what="it is consumed")
+        clients.wait_until(lambda _: lab.admin(site).depth("orders.in") == 0, within_s=120, goal="it is consumed")
 
 
 def _move(lab: Lab, folder: str, target: str) -> float:

@@ -89,7 +89,7 @@ def demo(out: TextIO | None, directory: Path, on: On, topology: str = MIRROR) ->
             again = tell.run("swapover", "--to", "paris", "--yes")
             traffic.wait_for(traffic.counts().sent + AFTER)
             planned = traffic.stop()
-        tell.chapter(f"The ledger: {planned.told}.")
+        tell.chapter(f"The ledger: {planned.summary}.")
         codes |= {"dry run": dry, "swapover": moved, "the same again": again}
         lost = _lost_and_back(lab, tell, codes)
     return _judged(planned, lost, tell, codes, [NO_ESTIMATE] if skipped else [])
@@ -217,7 +217,11 @@ def _judged(planned: Verdict, lost: _Lost, tell: _Teller, codes: Mapping[str, in
         findings.append(FEW_LOOKS)
     findings += [found("DR-DEMO-001", wrong=text) for text in (*wrong, *unkept)]
     text = page(
-        (f"swapover: {planned.told}", f"failover and failback: {lost.after.told}", f"the reports: {', '.join(shown)}")
+        (
+            f"swapover: {planned.summary}",
+            f"failover and failback: {lost.after.summary}",
+            f"the reports: {', '.join(shown)}",
+        )
     )
     if not clean or wrong or unkept:
         code = ExitCode.INTERNAL if wrong else ExitCode.LOSS_REFUSED

@@ -6,11 +6,11 @@ from typing import Final
 
 from dr_ctl.stomp_io.address import Address
 from dr_ctl_lab.lab.dialect import ARTEMIS, CLASSIC, Dialect
-from dr_ctl_lab.lab.fanout import LEAST_FILE, FanOut
+from dr_ctl_lab.lab.fanout import REQUIRED_FILE, FanOut
 from dr_ctl_lab.lab.ids import SHARED, Ids, store_at
 from dr_ctl_lab.lab.kinds import KINDS
 from dr_ctl_lab.lab.spec import Admin
-from dr_ctl_lab.lab.stage import Played
+from dr_ctl_lab.lab.stage import Loadable
 from dr_ctl_lab.lab.state import SiteState
 from dr_ctl_lab.lab.status import LabStatus, LinkStatus, SiteStatus
 from dr_ctl_lab.lab.traffic import Target
@@ -27,7 +27,7 @@ def nothing_is_known(queues: Sequence[str]) -> int | None:
     return None
 
 
-class PlayedTwin(Twin, Played):
+class PlayedTwin(Twin, Loadable):
     """A twin that a `Load` can run on, in the words of `Lab`."""
 
     def site(self, name: str, pair: str | None = None, node: str | None = None) -> SiteState:
@@ -79,7 +79,7 @@ class PlayedTwin(Twin, Played):
 
     def at_clients(self, pair: str | None = None) -> Target:
         """As `target`, in a form that another process can hold: what is left of the messages is not told."""
-        return replace(self.target(pair), left=nothing_is_known)
+        return replace(self.target(pair), remaining=nothing_is_known)
 
     def target(self, pair: str | None = None) -> Target:
         """Where the clients of a pair may be served."""
@@ -93,6 +93,6 @@ class PlayedTwin(Twin, Played):
         if like is not None and like.fan_out is not None:
             listeners = tuple((site, self.host(site, pair).broker.acceptors[like.fan_out].port) for site in self.sites)
             addresses = tuple((site, Address("127.0.0.1", port)) for site, port in listeners)
-            fan_out = FanOut(addresses, self.directory / LEAST_FILE)
+            fan_out = FanOut(addresses, self.directory / REQUIRED_FILE)
             ids = Ids(dict.fromkeys(stores, store_at(self.directory, SHARED)), None)
         return Target(sites, self.site(self.sites[0], pair).app, self.left, ids, dialect, fan_out)

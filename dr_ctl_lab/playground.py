@@ -24,7 +24,7 @@ from pydantic import TypeAdapter
 from dr_ctl.core.errors import DrCtlError, EnvironmentFault, UsageError
 from dr_ctl.engine.runs import write_text
 from dr_ctl_lab.lab import daemons, loads
-from dr_ctl_lab.lab.stage import Played
+from dr_ctl_lab.lab.stage import Loadable
 from dr_ctl_lab.lab.state import PAIR
 from dr_ctl_lab.lab.status import LabStatus
 from dr_ctl_lab.lab.traffic import Target
@@ -60,7 +60,7 @@ class _Manager(BaseManager):
         def twin(self) -> PlayedTwin: ...
 
 
-class Playground(Played):
+class Playground(Loadable):
     """A twin that stands; each method is carried out by the process that holds it."""
 
     def __init__(self, directory: Path, standing: Standing) -> None:
@@ -165,7 +165,7 @@ class Playground(Played):
 
     def target(self, pair: str | None = None) -> Target:
         twin = self._twin()
-        return replace(twin.at_clients(pair), left=partial(twin.left))
+        return replace(twin.at_clients(pair), remaining=partial(twin.left))
 
     def _twin(self) -> PlayedTwin:
         if self._standing.process.frozen():
@@ -190,7 +190,7 @@ _Manager.register("twin", exposed=ASKED)
 def serve(directory: Path, wanted: dict[str, Any]) -> None:
     """Hold a twin until this process is ended; the twin is gone with it."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    process = daemons.Process.of(os.getpid())
+    process = daemons.Process.of_pid(os.getpid())
     with PlayedTwin.up(directory, **wanted, allowed_files=(LOG,)) as twin:
         _Manager.register("twin", callable=lambda: twin, exposed=ASKED)
         key = secrets.token_bytes(32)

@@ -13,8 +13,8 @@ from dr_ctl.core.document import document
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.model import ExitCode, Json
 from dr_ctl.core.notation import seconds
-from dr_ctl_lab.lab.clients.client import Speaks
-from dr_ctl_lab.lab.clients.dialling import lacking
+from dr_ctl_lab.lab.clients.client import Proto
+from dr_ctl_lab.lab.clients.dialling import missing_part
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.lab.loads import running
 from dr_ctl_lab.lab.stage import LoadOptions
@@ -132,9 +132,9 @@ def load(session: Session, directory: Path, rate: float, lasting: str, protocols
         raise UsageError(f"--rate {rate}: is a number above zero")
     lab = opened(directory)
     target = lab.target()
-    spoken = _spoken(session, target, protocols)
+    spoken = _chosen_protocols(session, target, protocols)
     many = max(LEAST_CLIENTS, len(spoken))
-    options: LoadOptions = {"producers": many, "consumers": many, "protocols": spoken, "odd": target.odd}
+    options: LoadOptions = {"producers": many, "consumers": many, "protocols": spoken, "variations": target.variations}
     with running(lab.directory), lab.load(rate, **options) as traffic:
         until = time.monotonic() + duration_s
         while (left_s := until - time.monotonic()) > 0:
@@ -143,24 +143,24 @@ def load(session: Session, directory: Path, rate: float, lasting: str, protocols
             session.say(f"{counts.sent} sent, {counts.received} received, {counts.awaited} awaited")
         verdict = traffic.stop()
     code = ExitCode.OK if verdict.clean else ExitCode.LOSS_REFUSED
-    return Result(code, verdict.told, data=document(verdict))
+    return Result(code, verdict.summary, data=document(verdict))
 
 
-def _spoken(session: Session, target: Target, asked: Sequence[str]) -> tuple[Speaks, ...]:
+def _chosen_protocols(session: Session, target: Target, names: Sequence[str]) -> tuple[Proto, ...]:
     """The protocols of the clients: those asked for, else all that the brokers speak and this machine has clients of.
     UsageError for one that the brokers do not speak."""
-    named = {protocol.value: protocol for protocol in target.speaks}
-    if unknown := [request for request in asked if request not in named]:
+    named = {protocol.value: protocol for protocol in target.protocols}
+    if unknown := [request for request in names if request not in named]:
         raise UsageError(f"--protocol {unknown[0]}: the brokers of this lab speak {', '.join(named)}")
-    if asked:
-        wanted = tuple(named[fromkey] for fromkey in dict.fromkeys(asked))
-        if missing := [fault for item in wanted if (fault := lacking(item)) is not None]:
+    if names:
+        wanted = tuple(named[fromkey] for fromkey in dict.fromkeys(names))
+        if missing := [fault for item in wanted if (fault := missing_part(item)) is not None]:
             raise missing[0]
         return wanted
     items = []
-    for speak in target.speaks:
-        if (fault := lacking(speak)) is None:
-            items.append(speak)
+    for protocol in target.protocols:
+        if (fault := missing_part(protocol)) is None:
+            items.append(protocol)
         else:
-            session.say(f"no client speaks {speak.value}: {fault}. {fault.remedy}")
+            session.say(f"no client speaks {protocol.value}: {fault}. {fault.remedy}")
     return tuple(items)

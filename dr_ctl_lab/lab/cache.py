@@ -1,4 +1,4 @@
-"""The one directory that all labs share, and locks among them."""
+"""The cache directory that all labs share, and locks in it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def cache_dir() -> Path:
-    """Where things are kept: DR_CTL_CACHE, else the user's cache directory. Made when missing."""
+    """Return DR_CTL_CACHE, else the user's cache directory; create it where it is missing."""
     path = Path(os.environ.get("DR_CTL_CACHE") or user_cache_dir("dr-ctl"))
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -29,7 +29,7 @@ def cache_dir() -> Path:
 
 @contextlib.contextmanager
 def locked(name: str, *, within_s: float) -> Iterator[None]:
-    """Hold a lock among all processes that share the cache; the kernel gives it back when we end."""
+    """Hold a lock among all processes that use the cache; the kernel releases it when this process ends."""
     path = cache_dir() / f"{name}.lock"
     until = time.monotonic() + within_s
     with path.open("w") as file:

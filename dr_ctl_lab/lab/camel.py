@@ -1,6 +1,6 @@
-"""A Camel application with its Jolokia: routes that work on a site's messages, to be stopped and started with it.
+"""A Camel application with Jolokia: routes that process a site's messages.
 
-Camel and the agent come from Maven once, some 22 MB. No code is compiled: a folder holds properties and routes in YAML.
+Maven fetches Camel and the agent once, some 22 MB. A folder holds the application's properties and routes in YAML.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dr_ctl.core.errors import BrokerError, EnvironmentFault
 from dr_ctl.jolokia.client import Account, Wire
 from dr_ctl_lab.lab import daemons
 from dr_ctl_lab.lab.cache import cache_dir
-from dr_ctl_lab.lab.distribution import gather
+from dr_ctl_lab.lab.distribution import gather_jars
 from dr_ctl_lab.lab.started import POLL_S, log_tail
 
 if TYPE_CHECKING:
@@ -33,18 +33,18 @@ ARTIFACTS = (
 )
 UP_S = 60.0
 LOG = "camel.log"
-# Time that an application gives its exchanges when it shuts down; `stop()` of a route too.
+# How long a shutdown, and `stop()` of a route, wait for exchanges.
 SHUTDOWN_S = 10
 
 
 def obtain() -> Path:
-    """Return the folder with the jars. EnvironmentFault as for a broker's distribution; two that ask fetch once."""
-    return gather(cache_dir() / f"camel-{CAMEL}-jolokia-{AGENT}", ARTIFACTS) / "lib"
+    """Return the folder with the jars. EnvironmentFault as for a broker's distribution."""
+    return gather_jars(cache_dir() / f"camel-{CAMEL}-jolokia-{AGENT}", ARTIFACTS) / "lib"
 
 
 @dataclass(frozen=True, slots=True)
 class Camel:
-    """An application that runs; `name` is that of its Camel context."""
+    """A running application; `name` is that of its Camel context."""
 
     name: str
     folder: Path
@@ -53,15 +53,15 @@ class Camel:
 
     @classmethod
     def up(cls, folder: Path, routes: str, *, port: int, name: str, settings: Mapping[str, str] | None = None) -> Self:
-        """Start an application with these routes (YAML) in a new folder; return when all of them are started.
-        `settings` are properties beside its own. EnvironmentFault, with the end of its log, where they do not start."""
+        """Start an application with these routes (YAML) in a new folder; return when all routes are started. `settings`
+        are further properties. EnvironmentFault, with the end of the log, where routes do not start."""
         jars = obtain()
         folder.mkdir(mode=0o700, parents=True)
         (folder / "routes.yaml").write_text(routes, encoding="utf-8")
         properties = folder / "application.properties"
-        properties.touch(mode=0o600)  # a broker's password may stand in it
+        properties.touch(mode=0o600)  # it may have a broker's password
         properties.write_text(_properties(name, settings or {}), encoding="utf-8")
-        # Several threads: with one, nobody can look while a `stop` waits for its exchanges.
+        # Several threads, so that the agent answers while a `stop` waits for exchanges.
         agent = f"host=127.0.0.1,port={port},discoveryEnabled=false,executor=fixed,threadNr=5"
         argv = [
             "java", "-Xmx256M", *daemons.LIGHT,
@@ -84,37 +84,37 @@ class Camel:
 
     @property
     def jolokia(self) -> str:
-        """Its address; without the last slash this agent answers 404."""
+        """The address; without the last slash this agent answers 404."""
         return f"http://127.0.0.1:{self.port}/jolokia/"
 
     def states(self) -> dict[str, str]:
-        """Say how each route is, in Camel's words. BrokerError where it does not answer, or has none yet."""
+        """The state of each route. BrokerError where the agent does not answer, or has no route yet."""
         pattern = f"org.apache.camel:context={self.name},type=routes,name=*"
         request: dict[str, Json] = {"type": "read", "mbean": pattern, "attribute": ["RouteId", "State"]}
         with closing(Wire(Account(self.jolokia, "", "", "http://127.0.0.1"))) as wire:
             value = wire.post([request], timeout_s=2.0)[0].value()
-        return {one["RouteId"]: one["State"] for one in value.values()}
+        return {row["RouteId"]: row["State"] for row in value.values()}
 
     def down(self) -> None:
-        """End it, letting it finish what it has in hand at most as long as it takes by itself. Twice is once."""
+        """End the application; it may finish its exchanges within its own time limit."""
         daemons.end(self.process, within_s=SHUTDOWN_S + 5)
 
     def _wait_started(self, until: float) -> None:
-        because = "not yet"
+        reason = "not yet"
         while self.process.alive() and time.monotonic() < until:
             try:
                 states = self.states()
                 if set(states.values()) == {"Started"}:
                     return
-                because = str(states)
+                reason = str(states)
             except BrokerError as error:  # the agent answers before the routes are there
-                because = str(error)
+                reason = str(error)
             time.sleep(POLL_S)
-        raise EnvironmentFault(f"{self.name}: its routes did not start: {because}\n{log_tail([self.folder / LOG])}")
+        raise EnvironmentFault(f"{self.name}: its routes did not start: {reason}\n{log_tail([self.folder / LOG])}")
 
 
-def connected(address: Address, login: Login) -> dict[str, str]:
-    """Properties with which `amqp:` in a route is a broker at this address; the port for STOMP speaks AMQP too."""
+def broker_properties(address: Address, login: Login) -> dict[str, str]:
+    """Properties that connect `amqp:` in routes to the broker at this address; its STOMP port accepts AMQP too."""
     factory = {
         "": "#class:org.apache.qpid.jms.JmsConnectionFactory",
         ".remoteURI": f"amqp://{address.host}:{address.port}",
@@ -126,9 +126,9 @@ def connected(address: Address, login: Login) -> dict[str, str]:
 
 
 def _properties(name: str, options: Mapping[str, str]) -> str:
-    own = {
+    properties = {
         "camel.main.name": name,
         "camel.main.routesIncludePattern": "file:routes.yaml",
         "camel.main.shutdownTimeout": str(SHUTDOWN_S),
     }
-    return "".join(f"{key}={value}\n" for key, value in {**own, **options}.items())
+    return "".join(f"{key}={value}\n" for key, value in {**properties, **options}.items())

@@ -1,4 +1,4 @@
-"""Processes that outlive the command which started them: named by pid and start time, so never a stranger's."""
+"""Processes that outlive the command that started them, identified by pid and start time."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 STEP_S = 0.02
-# For every JVM of a lab: several share a small machine and live for minutes. One thread collects, only the quick
-# compiler works, and classes of published archives are not verified again: a start takes half the time.
+# For every JVM of a lab, for small machines and short runs: one collector thread, only the quick compiler, no bytecode
+# verification. A start takes half the time.
 LIGHT: Final = (
     "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote",
 )  # fmt: skip
@@ -26,34 +26,34 @@ LIGHT: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A pid and the kernel's start time of it: together they are never given twice."""
+    """A pid with its start time: together they identify one process."""
 
     pid: int
     started: int
 
     @classmethod
-    def of(cls, pid: int) -> Self:
-        """Name a process that lives. EnvironmentFault where the system does not tell of it."""
-        seen = _stat(pid)
-        if seen is None:
+    def of_pid(cls, pid: int) -> Self:
+        """Identify a running process. EnvironmentFault where /proc has no entry."""
+        stat = _stat(pid)
+        if stat is None:
             raise EnvironmentFault(f"process {pid} has no entry under /proc", remedy="A lab needs Linux.")
-        return cls(pid, seen[1])
+        return cls(pid, stat[1])
 
     def alive(self) -> bool:
-        seen = _stat(self.pid)
-        return seen is not None and seen[1] == self.started and seen[0] not in "ZX"
+        stat = _stat(self.pid)
+        return stat is not None and stat[1] == self.started and stat[0] not in "ZX"
 
     def frozen(self) -> bool:
-        """Stopped by SIGSTOP: a frozen process holds its ports and answers nothing."""
-        return self.alive() and (seen := _stat(self.pid)) is not None and seen[0] == "T"
+        """Say whether it is stopped by SIGSTOP: it holds its ports and answers nothing."""
+        return self.alive() and (stat := _stat(self.pid)) is not None and stat[0] == "T"
 
 
-# Children of this very process are reaped when they end; children of an earlier command are init's.
+# Only children of this process need reaping; those of earlier commands belong to init.
 _children: dict[Process, subprocess.Popen[bytes]] = {}
 
 
 def launch(argv: Sequence[str], *, cwd: Path, log: Path, env: Mapping[str, str] | None = None) -> Process:
-    """Start a program in a session of its own, its output appended to `log`: the program stays when we end."""
+    """Start a program in a session of its own, so that it outlives this process; append its output to `log`."""
     _reap()
     try:
         with log.open("ab") as out:
@@ -69,9 +69,9 @@ def launch(argv: Sequence[str], *, cwd: Path, log: Path, env: Mapping[str, str] 
     except OSError as error:
         raise EnvironmentFault(f"{argv[0]} cannot be started: {error.strerror or error}") from error
     try:
-        process = Process.of(child.pid)  # the kernel keeps the entry of a child until it is waited for
+        process = Process.of_pid(child.pid)  # a child keeps its /proc entry until it is waited for
     except EnvironmentFault:
-        child.kill()  # a child that cannot be named again would outlive every `lab down`
+        child.kill()  # without an identity, no `lab down` could end it
         child.wait()
         raise
     _children[process] = child
@@ -79,7 +79,7 @@ def launch(argv: Sequence[str], *, cwd: Path, log: Path, env: Mapping[str, str] 
 
 
 def send(process: Process, signum: signal.Signals) -> bool:
-    """Signal that very process; False where it is gone."""
+    """Send a signal to the process; False where it has ended."""
     if not process.alive():
         return False
     with contextlib.suppress(ProcessLookupError):
@@ -88,8 +88,8 @@ def send(process: Process, signum: signal.Signals) -> bool:
     return False
 
 
-def wait_gone(process: Process, within_s: float) -> bool:
-    """Wait until it has ended; False where it still lives after that time."""
+def wait_ended(process: Process, within_s: float) -> bool:
+    """Wait until the process has ended; False after `within_s`."""
     until = time.monotonic() + within_s
     while process.alive():
         if time.monotonic() > until:
@@ -102,30 +102,29 @@ def wait_gone(process: Process, within_s: float) -> bool:
 
 
 def _reap() -> None:
-    """Wait for children that somebody else has ended, a command of the settings for example. Processes are ended by
-    several threads at a time."""
+    """Wait for children that another program has ended. Several threads may end processes at the same time."""
     for process, child in [*_children.items()]:
         if child.poll() is not None:
             _children.pop(process, None)
 
 
 def end(process: Process, *, within_s: float) -> None:
-    """SIGTERM, and SIGKILL where that is not heeded in time. A frozen process is thawed to hear it."""
+    """Send SIGTERM, and after `within_s` SIGKILL. A frozen process is thawed first."""
     if send(process, signal.SIGTERM):
         send(process, signal.SIGCONT)
-    if not wait_gone(process, within_s):
+    if not wait_ended(process, within_s):
         kill(process)
 
 
 def kill(process: Process) -> None:
-    """SIGKILL, and wait until it is gone; ports are free then."""
+    """Send SIGKILL and wait for the end; its ports are free then."""
     send(process, signal.SIGKILL)
-    if not wait_gone(process, 10):
+    if not wait_ended(process, 10):
         raise EnvironmentFault(f"process {process.pid} does not end, not even with SIGKILL")
 
 
 def _stat(pid: int) -> tuple[str, int] | None:
-    """State and start time of a pid, or None where it does not exist."""
+    """State and start time of a pid; None where it does not exist."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):

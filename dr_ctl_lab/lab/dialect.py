@@ -1,4 +1,4 @@
-"""Names of queues over STOMP, and the headers that clients of a family of brokers send beside the standard ones."""
+"""STOMP of each family of brokers: names of queues, and non-standard headers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,8 +7,8 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How one family of brokers speaks STOMP. `window` is the header that bounds what a consumer is sent unasked, of
-    which one unit stands for so many bytes."""
+    """STOMP of one family of brokers. `window` is the header that limits unacknowledged messages; its unit is
+    `bytes_each` bytes."""
 
     window: str
     bytes_each: int = 1
@@ -17,11 +17,11 @@ class Dialect:
     subscribed: Mapping[str, str] = field(default_factory=dict)
 
     def queue(self, name: str) -> str:
-        """Name a queue as the destination of a frame."""
+        """The destination of a queue."""
         return self.prefix + name
 
     def subscribing(self, window_bytes: int) -> dict[str, str]:
-        """Headers of a subscription that takes at most about so much unacknowledged."""
+        """Headers of a subscription with at most about `window_bytes` unacknowledged."""
         return {**self.subscribed, self.window: str(max(1, window_bytes // self.bytes_each))}
 
 

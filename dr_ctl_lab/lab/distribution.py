@@ -1,4 +1,4 @@
-"""The brokers' distribution: fetched once with Maven by its coordinates, unpacked, kept in the cache."""
+"""The brokers' distribution: fetched once with Maven, unpacked, kept in the cache."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 FETCH_TIMEOUT_S = 600
 REACHABLE = "See that `mvn` can reach a repository, then try again."
-LEAST_JAVA = 17
+MIN_JAVA = 17
 ON_TWIN = " Or add `--on twin`: simulated brokers need neither Java nor Maven."
 
 
 @dataclass(frozen=True, slots=True)
 class Coordinates:
-    """A published archive, by what Maven calls it."""
+    """The Maven coordinates of a published archive."""
 
     group: str
     artifact: str
@@ -41,7 +41,7 @@ class Coordinates:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """The version, to be compared. UsageError where it has no number."""
+        """The version as numbers, for comparisons. UsageError where it has none."""
         if not (matches := re.findall(r"\d+", self.version)):
             raise UsageError(
                 f"{self.version!r} is no version of the brokers", remedy="As in `--broker-version 2.40.0`."
@@ -49,23 +49,23 @@ class Coordinates:
         return tuple(map(int, matches))
 
     def at(self, version: str) -> Coordinates:
-        """The same in another version; the empty text is this one. Artemis has a group of its own since 2.50."""
+        """The same archive in another version; an empty text means this one. The group of Artemis is new since 2.50."""
         if not version:
             return self
         other = replace(self, version=version)
         if self.artifact != ARTEMIS.artifact:
             return other
-        return replace(other, group="org.apache.artemis" if other.numbers >= OWN_GROUP else "org.apache.activemq")
+        return replace(other, group="org.apache.artemis" if other.numbers >= NEW_GROUP_SINCE else "org.apache.activemq")
 
 
-OWN_GROUP = (2, 50)
-# Not every registry has the archives of Classic 6, and they have a web console that nobody looks at here: its jars are
-# enough. Its management is the same Jolokia as in its web server, without that.
+NEW_GROUP_SINCE = (2, 50)
+# Not every registry has the archives of Classic 6. Its jars are enough: Jolokia runs without the web server, and no web
+# console is needed.
 CLASSIC, IN_JARS = "apache-activemq", (6,)
 CLASSIC_PARTS = (
     "broker", "kahadb-store", "jdbc-store", "jaas", "stomp", "amqp", "mqtt", "openwire-legacy", "spring", "console",
 )  # fmt: skip
-BESIDE_CLASSIC = (
+CLASSIC_DEPENDENCIES = (
     ("org.springframework", "spring-context", "7.0.8", ""),
     ("org.apache.logging.log4j", "log4j-slf4j2-impl", "2.26.1", ""),
     ("org.apache.commons", "commons-dbcp2", "2.14.0", ""),
@@ -75,34 +75,32 @@ BESIDE_CLASSIC = (
 )
 
 
-def jars_of_classic(what: Coordinates) -> Sequence[tuple[str, str, str, str]]:
-    own = [(what.group, f"activemq-{part}", what.version, "") for part in CLASSIC_PARTS]
-    return [*own, *BESIDE_CLASSIC]
+def jars_of_classic(coordinates: Coordinates) -> Sequence[tuple[str, str, str, str]]:
+    jars = [(coordinates.group, f"activemq-{part}", coordinates.version, "") for part in CLASSIC_PARTS]
+    return [*jars, *CLASSIC_DEPENDENCIES]
 
 
 ARTEMIS = Coordinates("org.apache.artemis", "apache-artemis", "2.56.0")
 
 
-def obtain(what: Coordinates = ARTEMIS) -> Path:
-    """Return the unpacked distribution. The user's Maven settings decide where it comes from.
-
-    EnvironmentFault where Java or Maven is missing, or Maven cannot fetch it. Two labs that start at once fetch once.
-    """
+def obtain(coordinates: Coordinates = ARTEMIS) -> Path:
+    """Return the unpacked distribution; the user's Maven settings name the repository. EnvironmentFault where Java or
+    Maven is missing, or Maven cannot fetch it."""
     need_java()
-    home = cache_dir() / what.folder
-    if what.artifact == CLASSIC and what.numbers >= IN_JARS:
-        return gather(home, jars_of_classic(what))
+    home = cache_dir() / coordinates.folder
+    if coordinates.artifact == CLASSIC and coordinates.numbers >= IN_JARS:
+        return gather_jars(home, jars_of_classic(coordinates))
     if home.is_dir():
         return home
-    with locked(what.folder, within_s=FETCH_TIMEOUT_S):
-        if not home.is_dir():  # another lab may have been quicker
-            _fetch(what, home)
+    with locked(coordinates.folder, within_s=FETCH_TIMEOUT_S):
+        if not home.is_dir():  # another lab may have fetched it meanwhile
+            _fetch(coordinates, home)
     return home
 
 
-def gather(home: Path, jars: Sequence[tuple[str, str, str, str]]) -> Path:
-    """Return a folder with these jars in its `lib`, and with those that they need: fetched once. Of each its group,
-    artifact, version and classifier. EnvironmentFault as `obtain`."""
+def gather_jars(home: Path, jars: Sequence[tuple[str, str, str, str]]) -> Path:
+    """Return a folder with these jars and their dependencies in `lib`. A jar is group, artifact, version and
+    classifier. EnvironmentFault as `obtain`."""
     need_java()
     with locked(home.name, within_s=FETCH_TIMEOUT_S):
         if not home.is_dir():
@@ -110,12 +108,12 @@ def gather(home: Path, jars: Sequence[tuple[str, str, str, str]]) -> Path:
                 project = Path(scratch)
                 (project / "pom.xml").write_text(_pom(jars))
                 maven(home.name, ["dependency:copy-dependencies", "-DoutputDirectory=home/lib"], project)
-                (project / "home").rename(home)  # appears whole or not at all
+                (project / "home").rename(home)  # atomic
     return home
 
 
 def _pom(jars: Sequence[tuple[str, str, str, str]]) -> str:
-    """A project that needs all of them, so that Maven finds what those need in turn."""
+    """A project with all of them as dependencies, so that Maven resolves theirs too."""
     needed = "".join(
         f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
         f"{f'<classifier>{classifier}</classifier>' if classifier else ''}</dependency>"
@@ -129,44 +127,48 @@ def _pom(jars: Sequence[tuple[str, str, str, str]]) -> str:
 
 
 def need_java() -> None:
-    """PartMissing where no Java that the brokers can use is on the PATH."""
+    """PartMissing without a Java of a sufficient version on the PATH."""
     java = shutil.which("java")
     if java is None:
         raise no_java("the brokers of a lab run on it", ON_TWIN)
     result = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False).stderr
     version = result.partition('"')[2].partition(".")[0]
-    if version.isdigit() and int(version) < LEAST_JAVA:
+    if version.isdigit() and int(version) < MIN_JAVA:
         raise PartMissing(
-            f"Java {version} is too old for the brokers", remedy=f"Put a Java {LEAST_JAVA} or later first on the PATH."
+            f"Java {version} is too old for the brokers", remedy=f"Put a Java {MIN_JAVA} or later first on the PATH."
         )
 
 
-def _fetch(what: Coordinates, home: Path) -> None:
-    with tempfile.TemporaryDirectory(prefix=f".{what.folder}-", dir=home.parent) as scratch:
-        maven(str(what), ["dependency:copy", f"-Dartifact={what}", f"-DoutputDirectory={scratch}"], Path(scratch))
+def _fetch(coordinates: Coordinates, home: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix=f".{coordinates.folder}-", dir=home.parent) as scratch:
+        maven(
+            str(coordinates),
+            ["dependency:copy", f"-Dartifact={coordinates}", f"-DoutputDirectory={scratch}"],
+            Path(scratch),
+        )
         archives = list(Path(scratch).glob("*.tar.gz"))
         if not archives:
-            raise EnvironmentFault(f"Maven could not fetch {what}: it left no archive", remedy=REACHABLE)
+            raise EnvironmentFault(f"Maven could not fetch {coordinates}: it left no archive", remedy=REACHABLE)
         with tarfile.open(archives[0]) as archive:
             archive.extractall(scratch, filter="data")
-        unpacked = Path(scratch) / what.folder
+        unpacked = Path(scratch) / coordinates.folder
         if not (unpacked / "bin").is_dir():
-            raise EnvironmentFault(f"{what} does not hold {what.folder}/bin")
-        unpacked.rename(home)  # appears whole or not at all
+            raise EnvironmentFault(f"{coordinates} does not hold {coordinates.folder}/bin")
+        unpacked.rename(home)  # atomic
 
 
-def maven(what: str, words: Sequence[str], scratch: Path) -> None:
-    """Let Maven fetch something, working in `scratch`. EnvironmentFault where it is missing or cannot."""
+def maven(coordinates: str, arguments: Sequence[str], scratch: Path) -> None:
+    """Run Maven in `scratch`. EnvironmentFault where it is missing or fails."""
     program = shutil.which("mvn")
     if program is None:
-        text = f"there is no `mvn` on the PATH, and it fetches {what}, which is not in the cache"
+        text = f"there is no `mvn` on the PATH, and it fetches {coordinates}, which is not in the cache"
         install = "`apt-get install maven` (Debian) or `dnf install maven` (Red Hat)"
         raise PartMissing(text, remedy=f"Install Maven: {install}.{ON_TWIN}")
-    argv = [program, "--batch-mode", "--quiet", *words]
+    argv = [program, "--batch-mode", "--quiet", *arguments]
     try:
         done = subprocess.run(argv, cwd=scratch, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired as error:
-        raise EnvironmentFault(f"Maven did not fetch {what} within {FETCH_TIMEOUT_S} s") from error
+        raise EnvironmentFault(f"Maven did not fetch {coordinates} within {FETCH_TIMEOUT_S} s") from error
     if done.returncode != 0:
-        said = (done.stdout + done.stderr).strip()[-600:]
-        raise EnvironmentFault(f"Maven could not fetch {what}: {said}", remedy=REACHABLE)
+        output = (done.stdout + done.stderr).strip()[-600:]
+        raise EnvironmentFault(f"Maven could not fetch {coordinates}: {output}", remedy=REACHABLE)

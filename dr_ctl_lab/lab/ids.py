@@ -1,4 +1,4 @@
-"""A site's store of processed ids: what makes its consumers idempotent. An SQLite file that several may have open."""
+"""A site's store of processed ids, for idempotent consumers: an SQLite file that several processes may open."""
 
 from __future__ import annotations
 
@@ -21,61 +21,56 @@ TABLE = """CREATE TABLE IF NOT EXISTS processed (
 
 @dataclass(frozen=True, slots=True)
 class Ids:
-    """Where the sites' consumers find what is processed already, and at which address they tell what they did, or None
-    where they share a store."""
+    """The stores of processed ids by site, and the address for ids to the peer; None where the sites share a store."""
 
     stores: Mapping[str, Path]
     address: str | None
 
 
 def store_at(directory: Path, broker: str) -> Path:
-    """Where the store of a broker's site lies in a lab, and in a twin."""
+    """The path of a store, in a lab and in a twin."""
     return directory / "ids" / f"{broker}.sqlite"
 
 
-class Where(Enum):
-    """Which site's consumer processed a message."""
+class ProcessedAt(Enum):
+    """The site whose consumer processed a message."""
 
     HERE = 1
     PEER = 0
 
 
 class IdStore:
-    """For one thread; others, and other processes, open the file for themselves.
-
-    Ids written have outlived this process when the method returns, though not a loss of power.
-    """
+    """For one thread: other threads and processes open the file themselves. Written ids survive the end of the process,
+    not a loss of power."""
 
     def __init__(self, path: Path) -> None:
         self._file = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
-        ends_s = time.monotonic() + BUSY_S
+        until_s = time.monotonic() + BUSY_S
         while True:
             try:
                 self._file.execute("PRAGMA journal_mode=WAL")
                 break
-            except sqlite3.OperationalError:  # SQLite itself waits for nobody where several make the file at once
-                if time.monotonic() > ends_s:
+            except sqlite3.OperationalError:  # SQLite does not wait where several create the file at once
+                if time.monotonic() > until_s:
                     raise
                 time.sleep(0.01)
         self._file.execute("PRAGMA synchronous=NORMAL")
         self._file.execute(TABLE)
 
-    def known(self, queue: str, ident: str) -> Where | None:
-        """Say who processed a message, or None where nobody did, as far as this site knows."""
-        fetchone = self._file.execute(
-            "SELECT here FROM processed WHERE queue = ? AND id = ?", (queue, ident)
-        ).fetchone()
-        return None if fetchone is None else Where(fetchone[0])
+    def known(self, queue: str, ident: str) -> ProcessedAt | None:
+        """Say which site processed a message; None where this site knows of none."""
+        row = self._file.execute("SELECT here FROM processed WHERE queue = ? AND id = ?", (queue, ident)).fetchone()
+        return None if row is None else ProcessedAt(row[0])
 
-    def add(self, iterable: Iterable[tuple[str, str]], where: Where) -> None:
-        """Write (queue, id) down, all or none; known ids stay as they are."""
+    def add(self, ids: Iterable[tuple[str, str]], site: ProcessedAt) -> None:
+        """Store pairs (queue, id), all or none; known ids stay unchanged."""
         self._file.execute("BEGIN IMMEDIATE")
         with self._file:
-            rows = ((queue, ident, where.value) for queue, ident in iterable)
+            rows = ((queue, ident, site.value) for queue, ident in ids)
             self._file.executemany("INSERT OR IGNORE INTO processed VALUES (?, ?, ?)", rows)
 
     def every(self) -> set[tuple[str, str]]:
-        """Pairs (queue, id) that are known here."""
+        """All pairs (queue, id)."""
         return set(self._file.execute("SELECT queue, id FROM processed"))
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The kinds of labs there are, by the topology that joins their sites."""
+"""The kinds of labs, by topology."""
 
 from __future__ import annotations
 

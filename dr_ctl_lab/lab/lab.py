@@ -1,7 +1,7 @@
-"""A lab: two sites with real brokers on this machine, a proxy on each link, everything under one directory.
+"""A lab: two sites with real brokers on this machine, a proxy on each link, everything in one directory.
 
-The processes outlive the command that started them; `lab.json` knows them. A lab that fails to come up leaves nothing
-behind. `Lab` is a context manager for those who want it gone at the end of a block.
+The processes outlive the command that started them; `lab.json` lists them. A lab that fails to start is removed. As a
+context manager, `Lab` is removed at the end of the block.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from dr_ctl.stomp_io.address import Address
 from dr_ctl_lab.lab import daemons, distribution, layout, loads, processor, settings_file, status, wire
 from dr_ctl_lab.lab import state as lab_state
 from dr_ctl_lab.lab.clients.client import name_of
-from dr_ctl_lab.lab.fanout import LEAST_FILE, FanOut
+from dr_ctl_lab.lab.fanout import REQUIRED_FILE, FanOut
 from dr_ctl_lab.lab.ids import SHARED, Ids, IdStore, store_at
 from dr_ctl_lab.lab.kinds import KINDS, MIRROR
 from dr_ctl_lab.lab.ports import release_ports
 from dr_ctl_lab.lab.spec import BrokerSpec
-from dr_ctl_lab.lab.stage import Played
+from dr_ctl_lab.lab.stage import Loadable
 from dr_ctl_lab.lab.started import wait_until
 from dr_ctl_lab.lab.state import LabState, LinkState, SiteState
 from dr_ctl_lab.lab.traffic import Target
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
 UP_S = 180.0  # a first node that comes back copies the store before it is active: 40 s to 87 s on two busy cores
 DOWN_S = 15.0
 SITE_NAME = re.compile(r"[a-z][a-z0-9-]*")
-MOST_PAIRS = 4
-MOST_NODES = 2
+MAX_PAIRS = 4
+MAX_NODES = 2
 
 
-class Lab(Played):
-    """A lab that is up. Methods write down changes of the processes before they return."""
+class Lab(Loadable):
+    """A running lab. Methods store changes of processes before they return."""
 
     def __init__(self, directory: Path, state: LabState) -> None:
         self.directory = directory
@@ -69,13 +69,12 @@ class Lab(Played):
         replicates: bool = False,
         version: str = "",
     ) -> Self:
-        """Start a new lab and return when all brokers are active, joined, and `serving` lets clients in.
+        """Start a new lab; return when all brokers are active, their links ship, and `serving` lets clients in.
 
-        `delay_ms` is for each direction of each link; a link that does not start at boot is not waited for. `edit`
-        changes each broker's configuration before the first start; `options` are those of the topology's kind; `pairs`
-        says how many brokers each site has, `nodes` how many processes each broker, `version` is the brokers', where
-        it is not the one that the kind is for. EnvironmentFault, with the end of
-        the log, where it is not up within three minutes.
+        `delay_ms` is for each direction of each link. `edit` changes each broker's configuration before the first
+        start; `options` are those of the kind; `pairs` is the number of brokers of a site, `nodes` of the processes of
+        a broker, `version` is the brokers', if not the kind's. EnvironmentFault, with the end of the log, after three
+        minutes.
         """
         for name in sites:
             if not SITE_NAME.fullmatch(name):
@@ -85,8 +84,8 @@ class Lab(Played):
                 f"sites {sites[0]} and {sites[1]}, serving {if_known(serving)}: two different sites, one of them "
                 "serving"
             )
-        if not 1 <= pairs <= MOST_PAIRS:
-            raise UsageError(f"{pairs} pairs: a lab has one to {MOST_PAIRS}, each broker takes half a gigabyte")
+        if not 1 <= pairs <= MAX_PAIRS:
+            raise UsageError(f"{pairs} pairs: a lab has one to {MAX_PAIRS}, each broker takes half a gigabyte")
         _check_nodes(KINDS.named(topology), topology, nodes, replicates=replicates)
         directory = directory.resolve()
         if directory.exists() and any(directory.iterdir()):
@@ -111,7 +110,7 @@ class Lab(Played):
             lab._start_brokers([spec.site for spec in specs if kind.links_at_boot(spec)], first=serving)
             settings_file.write(directory, lab.state)
             lab._start_processors()
-            for broker in lab._leading([site for site in lab.state.sites if site.node and site.name != serving]):
+            for broker in lab._active_nodes([site for site in lab.state.sites if site.node and site.name != serving]):
                 lab._admin(broker).keep_out()
             if serving is not None:
                 lab.open_clients(serving)
@@ -122,7 +121,7 @@ class Lab(Played):
 
     @classmethod
     def open(cls, directory: Path) -> Self:
-        """Take up a lab that an earlier command started; UsageError where there is none."""
+        """Open a running lab; UsageError where there is none."""
         directory = directory.resolve()
         return cls(directory, lab_state.load(directory))
 
@@ -138,7 +137,7 @@ class Lab(Played):
 
     @property
     def ledgers(self) -> Path:
-        """Where loads leave their ledgers."""
+        """The directory of the loads' ledgers."""
         path = self.directory / "ledgers"
         path.mkdir(mode=0o700, exist_ok=True)
         return path
@@ -152,38 +151,37 @@ class Lab(Played):
         return self.state.pairs
 
     def site(self, name: str, pair: str | None = None, node: str | None = None) -> SiteState:
-        """Ports, addresses and logins of a site's broker, of the first pair and the first node where none is named, as
-        everywhere."""
+        """Ports, addresses and logins of a broker; by default of the first pair and node."""
         return self.state.site(name, pair, node)
 
     def instance(self, site: str, pair: str | None = None, node: str | None = None) -> Path:
-        """Where the broker lives; logs are in `log`."""
+        """The directory of the broker; its logs are in `log`."""
         return self._home(self.site(site, pair, node))
 
     def admin(self, site: str, pair: str | None = None, *, timeout_s: float = 5.0) -> Admin:
-        """Management of a site's broker, of its active node, for setting a scene."""
-        [broker] = self._leading(self.state.brokers(site, self.site(site, pair).pair))
+        """Management of a site's broker, at its active node."""
+        [broker] = self._active_nodes(self.state.brokers(site, self.site(site, pair).pair))
         return self._admin(broker, timeout_s=timeout_s)
 
     def pid(self, site: str, pair: str | None = None, node: str | None = None) -> int | None:
-        """The broker's process, or None where it does not run."""
+        """The pid of the broker; None where it does not run."""
         process = self.site(site, pair, node).process
         return process.pid if process is not None and process.alive() else None
 
     def processes(self) -> list[daemons.Process]:
-        """Everything that was started and may still run."""
+        """All processes of the lab."""
         sites, links = self.state.sites, self.state.links
         started = [site.process for site in sites] + [link.process for link in links]
         started += [*(site.processor for site in sites), self.state.beside]
-        return [one for one in started if one is not None]
+        return [item for item in started if item is not None]
 
     def down(self) -> None:
-        """End every process of the lab, who loads it and its brokers first, and remove its directory. Twice is once."""
-        self._as_written()
+        """End every process of the lab, loads and brokers first, and remove its directory."""
+        self._reload()
         loads.end_all(self.directory)
         running = [site.process for site in self.state.sites if site.process is not None]
-        with ThreadPoolExecutor(max_workers=2 * MOST_PAIRS) as side_by_side:
-            list(side_by_side.map(lambda process: daemons.end(process, within_s=DOWN_S), running))
+        with ThreadPoolExecutor(max_workers=2 * MAX_PAIRS) as pool:
+            list(pool.map(lambda process: daemons.end(process, within_s=DOWN_S), running))
         beside = [link.process for link in self.state.links] + [site.processor for site in self.state.sites]
         beside.append(self.state.beside)
         for process in beside:
@@ -194,35 +192,35 @@ class Lab(Played):
             shutil.rmtree(self.directory)
 
     def kill(self, site: str, pair: str | None = None, node: str | None = None) -> None:
-        """End a site's brokers with SIGKILL: the site is lost. Returns when their ports refuse. With a pair, its one
-        alone, with a node, that process alone, here and in what follows."""
+        """End a site's brokers with SIGKILL; return when their ports refuse. With a pair or a node, only that broker or
+        process, here and below."""
         self._end(daemons.kill, site, pair, node)
 
     def stop(self, site: str, pair: str | None = None, node: str | None = None) -> None:
-        """End a site's brokers in an orderly way."""
+        """End a site's brokers with SIGTERM."""
         self._end(partial(daemons.end, within_s=DOWN_S), site, pair, node)
 
     def _end(self, end: Callable[[daemons.Process], None], site: str, pair: str | None, node: str | None) -> None:
-        """Nodes that wait first: none takes over while all are ended."""
-        self._as_written()
+        """End passive nodes first, so that none takes over."""
+        self._reload()
         for broker in reversed(self.state.brokers(site, pair, node)):
             if broker.process is not None:
                 end(broker.process)
-            self._keep(replace(broker, process=None))
+            self._update(replace(broker, process=None))
 
     def start(self, site: str, pair: str | None = None, node: str | None = None, *, wait: bool = True) -> None:
-        """Start a site's brokers again; a running one is left alone. Waits until they are active, or wait for their
-        turn. Clients are kept out, but by brokers of several nodes, whose listeners open at every start."""
-        self._as_written()
+        """Start a site's brokers that do not run; wait until they are active or passive. Clients are kept out, except
+        by brokers of several nodes, whose listeners open at every start."""
+        self._reload()
         for letter in (node,) if node is not None else self.state.nodes:
             for broker in self.state.brokers(site, pair, letter):
                 if broker.process is None or not broker.process.alive():
-                    self._keep(replace(broker, process=self._kind.start(self._home(broker))))
+                    self._update(replace(broker, process=self._kind.start(self._home(broker))))
             if wait:
                 self._wait_active(self.state.brokers(site, pair, letter), time.monotonic() + UP_S)
 
     def freeze(self, site: str, node: str | None = None) -> None:
-        """Stop a site's brokers in their tracks (SIGSTOP): their ports accept, nothing answers."""
+        """Stop a site's brokers with SIGSTOP: ports accept, and get no answer."""
         self._signal(site, node, signal.SIGSTOP)
 
     def thaw(self, site: str, node: str | None = None) -> None:
@@ -230,60 +228,60 @@ class Lab(Played):
 
     def cut(self, site_from: str | None = None, mode: str = "refuse") -> None:
         """Cut the links that leave `site_from`, or both: `refuse`, `hang` or `accept` (see the module `wire`)."""
-        if mode not in {one.value for one in wire.Mode if one is not wire.Mode.OPEN}:
+        if mode not in {item.value for item in wire.Mode if item is not wire.Mode.OPEN}:
             raise UsageError(f"a link is cut by refuse, hang or accept, not by {mode!r}")
-        self._tell(site_from, {"mode": mode})
+        self._configure_links(site_from, {"mode": mode})
 
     def heal(self, site_from: str | None = None) -> None:
-        """Let the links work again; connections held by a proxy are reset, so that brokers dial anew at once."""
-        self._tell(site_from, {"mode": wire.Mode.OPEN.value})
+        """Let the links work again; held connections are reset, so that brokers redial at once."""
+        self._configure_links(site_from, {"mode": wire.Mode.OPEN.value})
 
     def delay(self, ms: float, site_from: str | None = None) -> None:
-        """Make each direction of the links later by so many milliseconds; the round trip grows by twice that."""
-        self._tell(site_from, {"delay_ms": ms})
+        """Delay each direction of the links by `ms`; the round trip grows by twice that."""
+        self._configure_links(site_from, {"delay_ms": ms})
 
     def open_clients(self, site: str) -> None:
-        """Let clients in at a site, as a person at its console could, without a reading of the other site."""
-        for broker in self._leading(self.state.brokers(site)):
+        """Let clients in at a site, as a person at its console could; the other site is not checked."""
+        for broker in self._active_nodes(self.state.brokers(site)):
             self._admin(broker).open_clients()
 
     def close_clients(self, site: str) -> None:
-        for broker in self._leading(self.state.brokers(site)):
+        for broker in self._active_nodes(self.state.brokers(site)):
             self._admin(broker).close_clients()
 
     def create_queue(self, name: str) -> None:
-        """Make a queue of any name at every broker, and remember it."""
-        for broker in self._leading(self.state.sites):
+        """Create a queue at every broker, and store its name."""
+        for broker in self._active_nodes(self.state.sites):
             self._admin(broker).create_queue(name)
         if name not in self.state.queues:
             self.state = replace(self.state, queues=(*self.state.queues, name))
             self._save()
 
     def wait_mirrored(self, within_s: float = 30.0) -> None:
-        """Wait until all links are connected; EnvironmentFault where they are not in time."""
-        self._wait_links(self._leading(self.state.sites), time.monotonic() + within_s)
+        """Wait until all links are attached; EnvironmentFault after `within_s`."""
+        self._wait_links(self._active_nodes(self.state.sites), time.monotonic() + within_s)
 
     def target(self, pair: str | None = None) -> Target:
-        """Where the clients of a pair may be served: for a `Load`."""
+        """The addresses for clients of a pair, for a `Load`."""
         name = pair or self.pairs[0]
         brokers = [broker for broker in self.state.sites if broker.pair == name]
-        sites = tuple((broker.name, broker.stomp) for broker in brokers)  # every node has its own
+        sites = tuple((broker.name, broker.stomp) for broker in brokers)  # of every node
         stores = {broker.name: self.id_store(broker.name, name) for broker in brokers}
         kind, fan_out = self._kind, None
         ids = Ids(stores, kind.ids.address) if kind.ids is not None else None
         if kind.fan_out is not None:
             listeners = tuple((broker.name, Address("127.0.0.1", broker.ports[kind.fan_out])) for broker in brokers)
-            fan_out = FanOut(listeners, self.directory / LEAST_FILE)
+            fan_out = FanOut(listeners, self.directory / REQUIRED_FILE)
             ids = Ids(dict.fromkeys(stores, store_at(self.directory, SHARED)), None)
         return Target(
             sites,
             self.state.sites[0].app,
-            partial(self._left, name),
+            partial(self._count_remaining, name),
             ids,
             kind.dialect,
             fan_out,
-            speaks=tuple(speak for speak in kind.speaks if speak not in kind.lacks(self._version)),
-            odd=kind.odd,
+            protocols=tuple(protocol for protocol in kind.protocols if protocol not in kind.lacks(self._version)),
+            variations=kind.variations,
             home=distribution.obtain(kind.distribution.at(self.state.version))
             if kind.distribution is not None
             else None,
@@ -291,15 +289,15 @@ class Lab(Played):
         )
 
     def id_store(self, site: str, pair: str | None = None) -> Path:
-        """Where a site knows what is processed, if consumers of this kind of lab do."""
+        """The path of a site's store of processed ids."""
         return store_at(self.directory, self.site(site, pair).broker)
 
     def status(self) -> status.LabStatus:
-        """Say how everything is; parts without an answer within two seconds are said not to answer."""
+        """Read the status. A part without an answer within two seconds counts as not answering."""
         return status.read(self.state)
 
-    def _as_written(self) -> None:
-        """Another command may have started a broker since."""
+    def _reload(self) -> None:
+        """Read the state again: another command may have changed it."""
         if (self.directory / lab_state.FILE).exists():
             self.state = lab_state.load(self.directory)
 
@@ -311,7 +309,7 @@ class Lab(Played):
                 "--to", f"127.0.0.1:{listener}", "--delay-ms", str(delay_ms),
             ]  # fmt: skip
             process = daemons.launch(argv, cwd=self.directory, log=self.directory / f"wire-{link.name}.log")
-            self._keep(replace(link, process=process))
+            self._update(replace(link, process=process))
 
     def _specs(self, edit: Callable[[str], str] | None) -> list[BrokerSpec]:
         links = self.state.links
@@ -333,8 +331,8 @@ class Lab(Played):
         ]
 
     def _create(self, home: Path, specs: Sequence[BrokerSpec]) -> None:
-        with ThreadPoolExecutor(max_workers=2) as side_by_side:
-            list(side_by_side.map(lambda spec: self._kind.create(home, self._home(spec.site), spec), specs))
+        with ThreadPoolExecutor(max_workers=2) as pool:
+            list(pool.map(lambda spec: self._kind.create(home, self._home(spec.site), spec), specs))
 
     def _start_beside(self, specs: Sequence[BrokerSpec]) -> None:
         if self._kind.beside is not None:
@@ -346,15 +344,15 @@ class Lab(Played):
         for node in self.state.nodes:
             until = time.monotonic() + UP_S
             for name in sorted(names, key=lambda name: name != first):
-                self.start(name, node=node, wait=self._kind.waits is not None)
+                self.start(name, node=node, wait=self._kind.is_waiting is not None)
             self._wait_active([broker for broker in self.state.sites if broker.node == node], until)
         self._wait_links([self.site(broker.name, broker.pair) for broker in linked], until)
         for name in self.queues:
             if not self._kind.made_at_once(name):
                 self.create_queue(name)
-        for broker in self._leading(self.state.sites):
+        for broker in self._active_nodes(self.state.sites):
             self._admin(broker).prepare()
-        # Again: a link that ships a queue may dial anew until the peer has that queue too.
+        # Again: a link may redial until the peer has the new queues.
         self._wait_links([self.site(broker.name, broker.pair) for broker in linked], until)
 
     def _start_processors(self) -> None:
@@ -364,35 +362,35 @@ class Lab(Played):
         (self.directory / "ids").mkdir(mode=0o700)
         for broker in self.state.sites:
             store = self.id_store(broker.name, broker.pair)
-            IdStore(store).close()  # made before several open it at once
+            IdStore(store).close()  # created before several open it
             argv = [
                 sys.executable, "-m", processor.__name__, "--port", str(broker.ports[ids.acceptor]), "--user", ids.user,
                 "--password-file", str(settings_file.secret(self.directory, broker, ids.user)),
                 "--queue", ids.address, "--store", str(store),
             ]  # fmt: skip
             log = self.directory / f"processor-{broker.broker}.log"
-            self._keep(replace(broker, processor=daemons.launch(argv, cwd=self.directory, log=log)))
+            self._update(replace(broker, processor=daemons.launch(argv, cwd=self.directory, log=log)))
 
     def _wait_active(self, started: Sequence[SiteState], until: float) -> None:
         for broker in started:
-            wait_until("active", partial(self._up, broker), self._logs(broker), broker, until)
+            wait_until("active", partial(self._is_up, broker), self._logs(broker), broker, until)
 
-    def _up(self, broker: SiteState) -> bool:
-        """Whether it is active, or says that it waits: in its log, or at its console."""
+    def _is_up(self, broker: SiteState) -> bool:
+        """Say whether it is active, or passive by its log or console."""
         group = self._kind.group
-        waits = group.waits if group is not None and broker.node else self._kind.waits
-        if waits is not None and waits(self._home(broker)):
+        is_waiting = group.is_waiting if group is not None and broker.node else self._kind.is_waiting
+        if is_waiting is not None and is_waiting(self._home(broker)):
             return True
         return self._admin(broker, timeout_s=2).active() or broker.node not in ("", lab_state.FIRST)
 
-    def _leading(self, brokers: Sequence[SiteState]) -> list[SiteState]:
-        """Of each broker the node that is active; the first where none says so."""
+    def _active_nodes(self, brokers: Sequence[SiteState]) -> list[SiteState]:
+        """The active node of each broker; the first node where none is active."""
         nodes: dict[str, list[SiteState]] = {}
         for broker in brokers:
             nodes.setdefault(broker.group, []).append(broker)
-        return [next(filter(self._leads, node), node[0]) if len(node) > 1 else node[0] for node in nodes.values()]
+        return [next(filter(self._is_active, node), node[0]) if len(node) > 1 else node[0] for node in nodes.values()]
 
-    def _leads(self, node: SiteState) -> bool:
+    def _is_active(self, node: SiteState) -> bool:
         try:
             return self._admin(node, timeout_s=2).active()
         except BrokerError:
@@ -410,9 +408,9 @@ class Lab(Played):
 
     @property
     def _version(self) -> tuple[int, ...]:
-        """The brokers' version; empty where there are none."""
-        own = self._kind.distribution
-        return own.at(self.state.version).numbers if own is not None else ()
+        """The brokers' version; empty without a distribution."""
+        distribution_of_kind = self._kind.distribution
+        return distribution_of_kind.at(self.state.version).numbers if distribution_of_kind is not None else ()
 
     def _logs(self, broker: SiteState) -> list[Path]:
         return [self._home(broker) / name for name in self._kind.logs]
@@ -423,8 +421,8 @@ class Lab(Played):
     def _admin(self, broker: SiteState, *, timeout_s: float = 5.0) -> Admin:
         return self._kind.admin(broker, timeout_s=timeout_s)
 
-    def _left(self, pair: str, queues: Sequence[str]) -> int | None:
-        """Count what lies in a pair's queues where clients are served (None: one of them is served nowhere)."""
+    def _count_remaining(self, pair: str, queues: Sequence[str]) -> int | None:
+        """Count the messages in a pair's queues where clients are served; None if a queue is served nowhere."""
         value: dict[str, int] = {}
         for broker in self.state.sites:
             if broker.pair != pair:
@@ -439,21 +437,21 @@ class Lab(Played):
         return sum(value.values()) if value.keys() >= set(queues) else None
 
     def _signal(self, site: str, node: str | None, signum: signal.Signals) -> None:
-        self._as_written()
+        self._reload()
         for broker in self.state.brokers(site, node=node):
             if broker.process is None or not daemons.send(broker.process, signum):
                 raise EnvironmentFault(f"the broker {broker.broker} does not run")
 
-    def _tell(self, site_from: str | None, change: Mapping[str, str | float]) -> None:
+    def _configure_links(self, site_from: str | None, change: Mapping[str, str | float]) -> None:
         if not self.state.links:
             raise UsageError(f"no link joins the sites of a lab of {self.state.topology}")
         if site_from is not None:
             self.site(site_from)
         for link in self.state.links:
             if site_from in {None, link.source}:
-                wire.ask(link.control, change)
+                wire.request(link.control, change)
 
-    def _keep(self, changed: SiteState | LinkState) -> None:
+    def _update(self, changed: SiteState | LinkState) -> None:
         if isinstance(changed, SiteState):
             self.state = self.state.with_site(changed)
         else:
@@ -465,9 +463,9 @@ class Lab(Played):
 
 
 def _check_nodes(kind: Kind, topology: str, nodes: int, *, replicates: bool) -> None:
-    """UsageError where no such lab can be."""
-    if not 1 <= nodes <= MOST_NODES:
-        raise UsageError(f"{nodes} nodes: a broker of a lab has one or {MOST_NODES}")
+    """UsageError where the kind has no such nodes."""
+    if not 1 <= nodes <= MAX_NODES:
+        raise UsageError(f"{nodes} nodes: a broker of a lab has one or {MAX_NODES}")
     if nodes > 1 and kind.group is None:
         raise UsageError(f"a lab of {topology} has brokers of one node")
     if replicates and not (nodes > 1 and kind.group is not None and kind.group.replicates):

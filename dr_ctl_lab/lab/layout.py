@@ -1,4 +1,4 @@
-"""Parts of a new lab, before anything of it runs: ports, passwords, links."""
+"""The state of a new lab, before its start: ports, passwords, links."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 PORTS_PER_LINK = 2
 NODES = "ab"
-MOST_FORWARDED = 10  # a divert each
+MAX_FORWARDED = 10  # each needs a divert
 
 
 def new(
@@ -33,40 +33,40 @@ def new(
     replicates: bool,
     version: str,
 ) -> LabState:
-    """Lay out a lab of that topology in `directory`; the ports are its own until that is gone."""
+    """Return the state of a new lab in `directory`, with reserved ports."""
     kind = KINDS.named(topology)
-    app_password = secrets.token_urlsafe(18)  # a single password for both sites: clients move with the service
-    others = {user: secrets.token_urlsafe(18) for user in kind.users}
-    called = NODES[:nodes] if nodes > 1 else ("",)
+    app_password = secrets.token_urlsafe(18)  # the same at both sites, because clients move with the service
+    passwords_of_users = {user: secrets.token_urlsafe(18) for user in kind.users}
+    node_names = NODES[:nodes] if nodes > 1 else ("",)
     ports_of_each = (*kind.ports, *(kind.group.ports if kind.group is not None and nodes > 1 else ()))
     ports = iter(reserve_ports(2 * pairs * nodes * (len(ports_of_each) + PORTS_PER_LINK), directory))
     passwords = defaultdict[tuple[str, str], str](lambda: secrets.token_urlsafe(18))
     names = [PAIR, *(f"orders-{number}" for number in range(2, pairs + 1))]
-    made = tuple(
+    brokers = tuple(
         SiteState(
             name=name,
-            ports={what: next(ports) for what in ports_of_each},
+            ports={port_name: next(ports) for port_name in ports_of_each},
             admin_password=passwords[name, pair],
             app_password=app_password,
             pair=pair,
-            others=others,
+            others=passwords_of_users,
             node=node,
         )
         for pair in names
         for name in sites
-        for node in called
+        for node in node_names
     )
-    joined = () if kind.link_target is None else (sites, sites[::-1])
+    directions = () if kind.link_target is None else (sites, sites[::-1])
     links = tuple(
         LinkState(source=source, target=target, port=next(ports), control=next(ports), pair=pair, node=node)
         for pair in names
-        for source, target in joined
-        for node in called
+        for source, target in directions
+        for node in node_names
     )
-    forwards = tuple(name for name in queues if kind.forwards(name))[:MOST_FORWARDED]
+    forwards = tuple(name for name in queues if kind.forwards(name))[:MAX_FORWARDED]
     return LabState(
         directory.name,
-        made,
+        brokers,
         links,
         tuple(queues),
         topology=topology,

@@ -1,13 +1,13 @@
-"""The ledger of a load: promises to clients, message by message, and the verdict that follows from it.
+"""The ledger of a load: the events of each message, and a verdict.
 
-    SENT            the producer has the broker's receipt: from here on the message must not be lost
+    SENT            the producer has the broker's receipt: the message must not be lost
     SEND_IN_DOUBT   sent, and the connection broke before the receipt: the message may have arrived or not
-    RECEIVED        a consumer has done its work on the message
-    CONSUMED        the consumer has the receipt of its acknowledgement: from here on it must not come again
-    ACK_IN_DOUBT    acknowledged, and the connection broke before the receipt: the message may rightly come again
+    RECEIVED        a consumer has processed the message
+    CONSUMED        the consumer has the receipt of its acknowledgement: a redelivery is a duplicate
+    ACK_IN_DOUBT    acknowledged, and the connection broke before the receipt: a redelivery is allowed
 
-The ledger judges, not the tool that moves the service. Events are kept in memory and written as JSON lines
-(`id, queue, event, site, ts` and `at_s`, a clock that only grows), from which they can be read again.
+The verdict depends on events alone, not on the tool that moves the service. Events are kept in memory and written as
+JSON lines (`id, queue, event, site, ts`, and `at_s` of a monotonic clock).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Key = tuple[str, str]  # queue, id
 
 
 class Event(Enum):
-    """Steps of a message that may stand in a ledger."""
+    """Events of a message."""
 
     SENT = "sent"
     SEND_IN_DOUBT = "send-in-doubt"
@@ -45,7 +45,7 @@ class Event(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """The longest time without an event, in seconds, and between which moments it lay."""
+    """The longest time without an event, with its start and end."""
 
     seconds: float = 0.0
     since: str | None = None
@@ -54,7 +54,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Running totals of events; `attempted` counts sends that went out, whatever became of them."""
+    """Totals of events; `attempted` counts all sends, with any result."""
 
     attempted: int = 0
     sent: int = 0
@@ -62,20 +62,18 @@ class Counts:
     received: int = 0
     consumed: int = 0
     ack_in_doubt: int = 0
-    awaited: int = 0  # has a receipt and was not received yet
+    awaited: int = 0  # with a receipt, not received yet
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Fate of every message.
+    """The result of a load.
 
-    `lost`: receipt given, never received. `duplicates`: came again, or was acknowledged again, after an
-    acknowledgement had been confirmed. `redelivered`: received more than once where no acknowledgement had been
-    confirmed in between, which at-least-once delivery allows. `in_doubt`: sends without a receipt, of which
-    `in_doubt_arrived` came nevertheless. `unexpected`: received, and never sent by this load. Where `drained` is
-    False the consumers were stopped before the queues were known to be empty, and `lost` may count what still lies
-    there. `receive_gaps` are those of each queue by itself. A document has
-    the number of each list of ids; the ids are in the ledger.
+    `lost`: with a receipt, never received. `duplicates`: received or acknowledged again after a confirmed
+    acknowledgement. `redelivered`: received more than once without one, which at-least-once delivery allows.
+    `in_doubt`: sends without a receipt, of which `in_doubt_arrived` were received. `unexpected`: received, and not sent
+    by this load. Where `drained` is False the queues may not be empty, and `lost` may count messages that are still
+    there. `receive_gaps` are by queue. A document has the length of each list; the ids are in the ledger.
     """
 
     counts: Counts
@@ -92,11 +90,11 @@ class Verdict:
 
     @derived
     def clean(self) -> bool:
-        """No message lost, none consumed twice, and the queues were seen empty."""
+        """No message was lost or consumed twice, and the queues are empty."""
         return self.drained and not self.lost and not self.duplicates
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """The verdict in one sentence."""
         lost = f"{len(self.lost)} lost"
         if not self.drained:
@@ -115,91 +113,91 @@ class _Message:
     in_doubt: bool = False
     received: int = 0
     consumed: int = 0
-    came_after_consumed: bool = False
+    duplicated: bool = False
 
 
 @dataclass(slots=True)
-class _Pace:
-    """Watches the time between events of one kind; stands still while nobody expects any."""
+class _GapWatch:
+    """The gaps between events of one kind; while `paused` no time counts."""
 
     last: tuple[float, str] | None = None
     longest: Gap = field(default_factory=Gap)
-    resting: bool = False
-    awaited: int = 0  # of messages with a receipt, those that nobody received yet
+    paused: bool = False
+    awaited: int = 0  # messages with a receipt, not received yet
 
     def tick(self, at_s: float, ts: str) -> None:
-        if self.resting:
+        if self.paused:
             return
         if self.last is not None and at_s - self.last[0] > self.longest.seconds:
             self.longest = Gap(at_s - self.last[0], self.last[1], ts)
         self.last = (at_s, ts)
 
     def rest(self, at_s: float, ts: str, *, expected: bool) -> None:
-        """Stop watching; the time since the last event counts where one was `expected`."""
+        """Pause; the time since the last event counts where one was `expected`."""
         if self.last is not None and expected:
             self.tick(at_s, ts)
-        self.last, self.resting = None, True
+        self.last, self.paused = None, True
 
 
 class Ledger:
-    """Takes events from any thread, in the order they are told; their order decides what came after what."""
+    """Takes events from any thread; their order is the order of calls."""
 
     def __init__(self, path: Path | None = None) -> None:
-        """Write to `path` too, where one is given; the file is the owner's alone."""
+        """With `path` events are also written to that file, which only its owner can read."""
         self._lock = threading.Lock()
         self._messages: dict[Key, _Message] = {}
         self._totals: Counter[str] = Counter()
-        self._sends, self._receives = _Pace(), _Pace()
-        self._by_queue: dict[str, _Pace] = {}  # receives again, each queue by itself
+        self._sends, self._receives = _GapWatch(), _GapWatch()
+        self._by_queue: dict[str, _GapWatch] = {}  # receives, by queue
         self._flushed_s = 0.0
         self._file = None if path is None else os.fdopen(_open(path), "a", encoding="utf-8")
 
     @classmethod
     def read(cls, *paths: Path) -> Self:
-        """Take up ledgers that were written, of several loads as if of one; a torn last line is left out."""
+        """Read ledger files, of several loads as one; an incomplete last line is left out."""
         ledger = cls()
         events = []
         for path in paths:
             lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
             events += [json.loads(line) for line in lines if line.endswith("\n")]
-        for row in sorted(events, key=lambda options: str(options["ts"])):
+        for row in sorted(events, key=lambda row: str(row["ts"])):
             key, event = (row["queue"], row["id"]), Event(row["event"])
             if event in {Event.SENT, Event.SEND_IN_DOUBT}:
                 ledger.attempt(*key)
-            ledger._take(event, key, row["at_s"], row["ts"])
+            ledger._apply(event, key, row["at_s"], row["ts"])
         return ledger
 
     def attempt(self, queue: str, ident: str) -> None:
-        """Note that a message is about to be sent: from now on it is ours, whatever happens. Twice is once."""
+        """Note that a message is about to be sent; further calls change nothing."""
         with self._lock:
-            one = self._message((queue, ident))
-            self._totals["attempted"] += not one.attempted
-            one.attempted = True
+            message = self._message((queue, ident))
+            self._totals["attempted"] += not message.attempted
+            message.attempted = True
 
     def record(self, event: Event, queue: str, ident: str, site: str) -> None:
-        """Note what happened, now."""
+        """Record an event at the present time."""
         with self._lock:
             at_s, ts = system().monotonic(), stamp(system().now())
-            self._take(event, (queue, ident), at_s, ts)
+            self._apply(event, (queue, ident), at_s, ts)
             if self._file is not None:
-                options = {"id": ident, "queue": queue, "event": event.value, "site": site, "ts": ts, "at_s": at_s}
-                self._file.write(_to_line(options) + "\n")
+                row = {"id": ident, "queue": queue, "event": event.value, "site": site, "ts": ts, "at_s": at_s}
+                self._file.write(_to_line(row) + "\n")
                 if at_s - self._flushed_s > FLUSH_EVERY_S:
                     self._file.flush()
                     self._flushed_s = at_s
 
     def rest(self) -> None:
-        """Nobody sends from now on: until `resume`, silence is no gap."""
+        """Note that producers pause: until `resume` no time counts as a gap."""
         with self._lock:
             at_s, ts = system().monotonic(), stamp(system().now())
             self._sends.rest(at_s, ts, expected=True)
-            for pace in self._paces():
-                pace.rest(at_s, ts, expected=pace.awaited > 0)
+            for watch in self._watches():
+                watch.rest(at_s, ts, expected=watch.awaited > 0)
 
     def resume(self) -> None:
         with self._lock:
-            for pace in (self._sends, *self._paces()):
-                pace.resting = False
+            for watch in (self._sends, *self._watches()):
+                watch.paused = False
 
     def counts(self) -> Counts:
         with self._lock:
@@ -212,57 +210,57 @@ class Ledger:
                 self._file = None
 
     def verdict(self, *, drained: bool = True) -> Verdict:
-        """Judge all that was told so far."""
+        """Return the verdict of all events so far."""
         with self._lock:
-            every = sorted(self._messages.items())
-            duplicates = {key for key, one in every if one.consumed > 1 or one.came_after_consumed}
-            in_doubt = [one for _, one in every if one.in_doubt and not one.sent]
+            messages = sorted(self._messages.items())
+            duplicates = {key for key, message in messages if message.consumed > 1 or message.duplicated}
+            in_doubt = [message for _, message in messages if message.in_doubt and not message.sent]
             return Verdict(
                 counts=self._counts(),
-                lost=tuple(key for key, one in every if one.sent and not one.received),
+                lost=tuple(key for key, message in messages if message.sent and not message.received),
                 duplicates=tuple(sorted(duplicates)),
-                redelivered=tuple(key for key, one in every if one.received > 1 and key not in duplicates),
+                redelivered=tuple(key for key, message in messages if message.received > 1 and key not in duplicates),
                 in_doubt=len(in_doubt),
-                in_doubt_arrived=sum(one.received > 0 for one in in_doubt),
-                unexpected=tuple(key for key, one in every if not one.attempted),
+                in_doubt_arrived=sum(message.received > 0 for message in in_doubt),
+                unexpected=tuple(key for key, message in messages if not message.attempted),
                 receive_gap=_rounded(self._receives.longest),
-                receive_gaps={queue: _rounded(pace.longest) for queue, pace in sorted(self._by_queue.items())},
+                receive_gaps={queue: _rounded(watch.longest) for queue, watch in sorted(self._by_queue.items())},
                 send_gap=_rounded(self._sends.longest),
                 drained=drained,
             )
 
-    def _take(self, event: Event, key: Key, at_s: float, ts: str) -> None:
-        one = self._message(key)
+    def _apply(self, event: Event, key: Key, at_s: float, ts: str) -> None:
+        message = self._message(key)
         self._totals[event.name.lower()] += 1
-        waited = one.sent and not one.received
+        waited = message.sent and not message.received
         match event:
             case Event.SENT:
-                one.sent = True
+                message.sent = True
                 self._sends.tick(at_s, ts)
             case Event.SEND_IN_DOUBT:
-                one.in_doubt = True
+                message.in_doubt = True
             case Event.RECEIVED:
-                one.received += 1
-                one.came_after_consumed |= one.consumed > 0
+                message.received += 1
+                message.duplicated |= message.consumed > 0
                 self._receives.tick(at_s, ts)
-                self._pace(key[0]).tick(at_s, ts)
+                self._watch_of(key[0]).tick(at_s, ts)
             case Event.CONSUMED:
-                one.consumed += 1
+                message.consumed += 1
             case Event.ACK_IN_DOUBT:
-                pass  # the message may come again: the outcome is seen when it does
-        for pace in (self._receives, self._pace(key[0])):
-            pace.awaited += (one.sent and not one.received) - waited
+                pass  # a redelivery shows the result
+        for watch in (self._receives, self._watch_of(key[0])):
+            watch.awaited += (message.sent and not message.received) - waited
 
-    def _pace(self, queue: str) -> _Pace:
-        return self._by_queue.setdefault(queue, _Pace(resting=self._receives.resting))
+    def _watch_of(self, queue: str) -> _GapWatch:
+        return self._by_queue.setdefault(queue, _GapWatch(paused=self._receives.paused))
 
-    def _paces(self) -> list[_Pace]:
+    def _watches(self) -> list[_GapWatch]:
         return [self._receives, *self._by_queue.values()]
 
     def _message(self, key: Key) -> _Message:
-        if (one := self._messages.get(key)) is None:
-            one = self._messages[key] = _Message()
-        return one
+        if (message := self._messages.get(key)) is None:
+            message = self._messages[key] = _Message()
+        return message
 
     def _counts(self) -> Counts:
         return Counts(**self._totals, awaited=self._receives.awaited)

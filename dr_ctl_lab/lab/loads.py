@@ -1,4 +1,4 @@
-"""The `lab load`s of a lab: whoever runs one is named in its directory, so that it ends with the lab."""
+"""The running `lab load` commands of a lab: files in its directory name them, so that they end with the lab."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ END_S: Final = 5.0
 
 @contextmanager
 def running(directory: Path) -> Iterator[None]:
-    """This process loads the lab meanwhile."""
+    """Register this process as a load of the lab."""
     folder = directory / FOLDER
     folder.mkdir(mode=0o700, exist_ok=True)
     note = folder / str(os.getpid())
-    write_text(note, json.dumps(asdict(Process.of(os.getpid()))))
+    write_text(note, json.dumps(asdict(Process.of_pid(os.getpid()))))
     try:
         yield
     finally:
@@ -35,7 +35,7 @@ def running(directory: Path) -> Iterator[None]:
 
 
 def end_all(directory: Path) -> None:
-    """End whoever loads the lab. A note that says nothing names nobody."""
+    """End all loads of the lab. Unreadable files are ignored."""
     for note in sorted((directory / FOLDER).glob("[0-9]*")):
         try:
             process = TypeAdapter(Process).validate_json(note.read_bytes())

@@ -1,4 +1,4 @@
-"""Which lab has which ports: they are written down, and free again once the lab's directory is gone."""
+"""The ports of labs: a file has them; they are free again when the lab's directory is removed."""
 
 import json
 import random
@@ -15,10 +15,10 @@ LOWEST, HIGHEST, ROOM = 20_000, 32_000, 2_000
 
 
 def reserve_ports(count: int, owner: Path) -> list[int]:
-    """Give `count` free loopback ports to the lab in `owner`, until its directory is gone.
+    """Reserve `count` free loopback ports for the lab in `owner`, until its directory is removed.
 
-    Ports are written down because a lab's client port is closed most of the time: a mere look would give it away.
-    And they lie below the ephemeral range, where any outgoing connection could take them meanwhile.
+    A lab's closed client port would look free, so reserved ports are stored in a file. They are below the ephemeral
+    range, from which outgoing connections take ports.
     """
     with locked("ports", within_s=10):
         book = cache_dir() / "ports.json"
@@ -39,7 +39,7 @@ def reserve_ports(count: int, owner: Path) -> list[int]:
 
 
 def release_ports(owner: Path) -> None:
-    """Give the ports of a lab back."""
+    """Release the ports of a lab."""
     with locked("ports", within_s=10):
         book = cache_dir() / "ports.json"
         kept = {port: lab for port, lab in _read(book).items() if lab != str(owner)}
@@ -55,7 +55,7 @@ def _read(book: Path) -> dict[str, str]:
 
 
 def _range() -> tuple[int, int]:
-    """Ports that nothing is given by chance; where the ephemeral range begins too low, the plain range."""
+    """The range below the ephemeral ports; where those begin too low, the whole range."""
     try:
         ephemeral_from = int(RANGE_FILE.read_text().split()[0])
     except (OSError, ValueError, IndexError):

@@ -1,4 +1,4 @@
-"""Messages that a producer of a load sends, and those without a receipt so far."""
+"""A producer's messages, and its sends without a receipt."""
 
 from __future__ import annotations
 
@@ -13,25 +13,28 @@ if TYPE_CHECKING:
 
     from dr_ctl_lab.lab.clients.client import Client
 
-MOST_OUTSTANDING = 256
+MAX_OUTSTANDING = 256
 
 
 @dataclass(slots=True)
 class Numbered:
-    """The messages of one producer, over all its connections."""
+    """The numbered messages of one producer, for all its connections."""
 
     run: str
     name: str
     body_bytes: int
-    odd: Collection[traits.Odd]
+    variations: Collection[traits.Variation]
     number: int = 0
 
     def next(self, queues: Sequence[str]) -> Outgoing:
-        """The next message, for one of those queues in turn."""
+        """Return the next message, for the queues in turn."""
         self.number += 1
-        ident, size = f"{self.run}-{self.name}-{self.number}", traits.size(self.number, self.body_bytes, self.odd)
+        ident, size = (
+            f"{self.run}-{self.name}-{self.number}",
+            traits.size_of(self.number, self.body_bytes, self.variations),
+        )
         queue = queues[self.number % len(queues)]
-        return Outgoing(ident, queue, body_of(ident, size), traits.of(self.number, self.odd))
+        return Outgoing(ident, queue, body_of(ident, size), traits.traits_of(self.number, self.variations))
 
     def every(self, queues: Sequence[str]) -> Iterator[Outgoing]:
         while True:
@@ -40,23 +43,20 @@ class Numbered:
 
 @dataclass(slots=True)
 class Sending:
-    """A producer on one connection.
-
-    Where queues are closed one by one, a greeting says nothing yet: the first message goes alone, and until its receipt
-    is there nobody is `let_in`.
-    """
+    """A producer on one connection. Where queues are closed one by one, a login does not show that a queue is open: the
+    first message is sent alone, and its receipt makes the connection `accepted`."""
 
     site: str
     client: Client
     queues: Sequence[str]
-    let_in: bool
-    outstanding: dict[str, str] = field(default_factory=dict)  # the queue of each
+    accepted: bool
+    outstanding: dict[str, str] = field(default_factory=dict)  # queue by id
 
     @property
-    def may_send(self) -> bool:
-        return len(self.outstanding) < (MOST_OUTSTANDING if self.let_in else 1)
+    def can_send(self) -> bool:
+        return len(self.outstanding) < (MAX_OUTSTANDING if self.accepted else 1)
 
     def send(self, message: Outgoing) -> None:
-        """Send a message, whose receipt is awaited from now on under its id."""
+        """Send a message; its receipt has the id as name."""
         self.outstanding[message.ident] = message.queue
         self.client.send(message, confirm=message.ident)

@@ -1,4 +1,4 @@
-"""The settings file that a lab writes for itself, so that every command works on it as anywhere else."""
+"""The settings file of a lab, so that every command works on it."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from dr_ctl_lab.lab.state import LabState, SiteState
 
 NAME = "dr-ctl.yaml"
-OF_A_NODE = ("jolokia", "stomp")
+NODE_KEYS = ("jolokia", "stomp")
 
 
 def write(directory: Path, state: LabState) -> Path:
-    """Write `dr-ctl.yaml` and the secrets it points to; files are readable by their owner only."""
+    """Write `dr-ctl.yaml` and its secrets; only their owner can read them."""
     (directory / "secrets").mkdir(mode=0o700, exist_ok=True)
     for site in state.sites:
         write_text(secret(directory, site), site.admin_password + "\n")
@@ -35,21 +35,21 @@ def write(directory: Path, state: LabState) -> Path:
 
 
 def secret(directory: Path, site: SiteState, user: str | None = None) -> Path:
-    """Where a password stands: the administrator's, or that of another one whom the kind of lab has."""
+    """The file of a password: the administrator's, or that of another user of the kind."""
     return directory / "secrets" / (site.group if user is None else f"{site.group}.{user}")
 
 
 def _broker(kind: Kind, nodes: Sequence[SiteState]) -> dict[str, Any]:
-    """What is said of a broker, and of each of its nodes where it has several."""
+    """The settings of a broker, with those of each node where it has several."""
     rows = [kind.settings(node, f"secrets/{node.group}") for node in nodes]
     if len(rows) == 1 or kind.group is None:
         return rows[0]
-    own = [{key: row[key] for key in OF_A_NODE} for row in rows]
-    common = {key: value for key, value in rows[0].items() if key not in OF_A_NODE}
+    node_rows = [{key: row[key] for key in NODE_KEYS} for row in rows]
+    common = {key: value for key, value in rows[0].items() if key not in NODE_KEYS}
     if "sync" in common:  # one login, and at each node an address
-        own = [{**value, "sync": row["sync"]["stomp"]} for value, row in zip(own, rows, strict=True)]
+        node_rows = [{**value, "sync": row["sync"]["stomp"]} for value, row in zip(node_rows, rows, strict=True)]
         common["sync"] = {key: value for key, value in common["sync"].items() if key != "stomp"}
-    named = [{"name": node.node, **row} for node, row in zip(nodes, own, strict=True)]
+    named = [{"name": node.node, **row} for node, row in zip(nodes, node_rows, strict=True)]
     return {**common, "nodes": named, **deepcopy(kind.group.settings)}
 
 

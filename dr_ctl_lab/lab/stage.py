@@ -1,4 +1,4 @@
-"""Where clients can be let loose: on a lab, or on whatever else has pairs, queues and a place for ledgers."""
+"""Traffic of clients on a lab, a twin, or any other stage with pairs, queues and ledgers."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from pathlib import Path
 
-    from dr_ctl_lab.lab.clients.client import Speaks
-    from dr_ctl_lab.lab.clients.traits import Odd
+    from dr_ctl_lab.lab.clients.client import Proto
+    from dr_ctl_lab.lab.clients.traits import Variation
 
 
 class Stage(Protocol):
-    """A stage as traffic needs to know it; `target` is where the clients of a pair may be served."""
+    """The interface of a stage; `target` has the addresses for clients of a pair."""
 
     @property
     def pairs(self) -> tuple[str, ...]: ...
@@ -31,17 +31,17 @@ class Stage(Protocol):
 
 
 class LoadOptions(TypedDict, total=False):
-    """How clients behave: `work_ms` is what a consumer needs for each message; the rest is as in `Load`."""
+    """Options of `Load`."""
 
     producers: int
     consumers: int
     work_ms: float
-    protocols: Sequence[Speaks]
-    odd: Collection[Odd]
+    protocols: Sequence[Proto]
+    variations: Collection[Variation]
 
 
-class Played:
-    """A base that makes a stage of a class with all that."""
+class Loadable:
+    """Adds `load` to a class that is a `Stage`."""
 
     def load(
         self: Stage,
@@ -51,9 +51,9 @@ class Played:
         pair: str | None = None,
         **options: Unpack[LoadOptions],
     ) -> Load:
-        """Prepare traffic for all its queues, or for those; the ledger goes under `ledgers`. Without a pair the clients
-        are dealt out over all of them."""
-        first, *beside = [self.target(item) for item in (self.pairs if pair is None else (pair,))]
+        """Prepare traffic for all queues, or for `queues`, with a ledger in `ledgers`. Without a pair the clients are
+        distributed over all pairs."""
+        first, *further = [self.target(item) for item in (self.pairs if pair is None else (pair,))]
         path = self.ledgers / f"{system().now():%Y%m%dT%H%M%S.%fZ}.jsonl"
         names = self.queues if queues is None else tuple(queues)
-        return Load(first, names, rate, beside=beside, ledger_path=path, **options)
+        return Load(first, names, rate, beside=further, ledger_path=path, **options)

@@ -1,4 +1,4 @@
-"""Waits for a broker of a lab that has been started, and quotes its logs where it does not come up."""
+"""Waiting for a started broker; an error quotes the end of its logs."""
 
 from __future__ import annotations
 
@@ -18,26 +18,27 @@ POLL_S = 0.1
 STACK_LINE = re.compile(r"\s+(at |\.\.\. \d+ more)|\*+$")
 
 
-def wait_until(what: str, true: Callable[[], bool], logs: Sequence[Path], site: SiteState, until: float) -> None:
-    """Wait for something of a running broker; EnvironmentFault, with the end of its log, where it does not come."""
-    because = "not yet"
+def wait_until(event: str, condition: Callable[[], bool], logs: Sequence[Path], site: SiteState, until: float) -> None:
+    """Wait for a condition of a running broker; EnvironmentFault, with the end of its log, where it does not hold in
+    time."""
+    reason = "not yet"
     while True:
         if site.process is None or not site.process.alive():
-            because = "the broker ended"
+            reason = "the broker ended"
             break
         try:
-            if true():
+            if condition():
                 return
         except BrokerError as error:
-            because = str(error)
+            reason = str(error)
         if time.monotonic() > until:
             break
         time.sleep(POLL_S)
-    raise EnvironmentFault(f"{site.broker}: {what} did not come true: {because}\n{log_tail(logs)}")
+    raise EnvironmentFault(f"{site.broker}: {event} did not come true: {reason}\n{log_tail(logs)}")
 
 
 def log_tail(logs: Sequence[Path], lines: int = 15) -> str:
-    """Quote the end of the broker's logs; of an exception its words, not its stack."""
+    """The end of the broker's logs, without stack traces."""
     return "\n".join(f"    {line}" for line in list(_log_lines(logs))[-lines:])
 
 

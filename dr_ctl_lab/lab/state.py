@@ -1,4 +1,4 @@
-"""Memory of a lab, in `lab.json` in its directory: sites, ports, logins, processes."""
+"""The state of a lab, in `lab.json` in its directory: sites, ports, logins, processes."""
 
 from __future__ import annotations
 
@@ -26,12 +26,9 @@ FIRST = "a"  # of several nodes: the one that starts as primary
 
 @dataclass(frozen=True, slots=True)
 class SiteState:
-    """A broker of a site, or one of its nodes: ports by name, who may log in, and the process, None while it is not
-    running.
-
-    `others` are the passwords of whoever else its kind has; `processor` is what applies the ids that the peer's
-    consumers processed, where the kind has that: a processor outlives its broker.
-    """
+    """A broker of a site, or one of its nodes: ports by name, passwords, and the process, None while it does not run.
+    `others` are the passwords of the kind's further users; `processor` stores ids of the peer's consumers, and outlives
+    the broker."""
 
     name: str
     ports: Mapping[str, int]
@@ -45,13 +42,12 @@ class SiteState:
 
     @property
     def group(self) -> str:
-        """The name of all its nodes: the site's, with the pair's where that is not the first. No site's name has a
-        dot."""
+        """The name of the broker with all its nodes: the site's, with the pair's if that is not the first."""
         return self.name if self.pair == PAIR else f"{self.name}.{self.pair}"
 
     @property
     def broker(self) -> str:
-        """The name of this one."""
+        """The name of this node."""
         return self.group if self.node in ("", FIRST) else f"{self.group}.{self.node}"
 
     @property
@@ -67,13 +63,13 @@ class SiteState:
         return Login(APP, self.app_password)
 
     def login(self, user: str) -> Login:
-        """Login of whoever else may log in, by name."""
+        """The login of a further user."""
         return Login(user, self.others[user])
 
 
 @dataclass(frozen=True, slots=True)
 class LinkState:
-    """The proxy on the way from one site's broker to the other's mirror acceptor."""
+    """The proxy of one direction of a link."""
 
     source: str
     target: str
@@ -91,10 +87,9 @@ class LinkState:
 
 @dataclass(frozen=True, slots=True)
 class LabState:
-    """The whole lab; changed by replacing, written whole. `sites` are the brokers of both, pair by pair, with all their
-    nodes, which share a store unless it `replicates`; `options`
-    are those of its kind, `version` is the brokers', where it is not that of the kind, `forwards` are the queues that
-    take what is published with MQTT, `beside` is what its brokers need to run, if anything."""
+    """The whole lab. `sites` are the brokers of both sites, pair by pair, with all their nodes, which share a store
+    unless it `replicates`; `options` and `version` differ from the kind's; `forwards` are the queues that get messages
+    published with MQTT; `beside` is a process that the brokers need."""
 
     name: str
     sites: tuple[SiteState, ...]
@@ -113,35 +108,33 @@ class LabState:
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """The nodes of each broker; one without a name where it has one."""
+        """The names of each broker's nodes; a single node has an empty name."""
         return tuple(dict.fromkeys(site.node for site in self.sites))
 
     def brokers(self, name: str, pair: str | None = None, node: str | None = None) -> tuple[SiteState, ...]:
-        """The brokers of a site with all their nodes, or its one of that pair, and that node. UsageError where there is
-        none."""
+        """The brokers of a site with all their nodes, or those of the pair and node. UsageError where there is none."""
         result = tuple(
             site for site in self.sites if site.name == name and pair in (None, site.pair) and node in (None, site.node)
         )
         if not result:
             have = ", ".join(site.broker for site in self.sites)
-            asked = "/".join(case for case in (name, pair, node) if case)
-            raise UsageError(f"the lab has no broker {asked}; it has {have}")
+            wanted = "/".join(part for part in (name, pair, node) if part)
+            raise UsageError(f"the lab has no broker {wanted}; it has {have}")
         return result
 
     def site(self, name: str, pair: str | None = None, node: str | None = None) -> SiteState:
-        """The broker of a site, of its first pair and first node unless others are asked for. UsageError where there is
-        none."""
+        """The broker of a site; by default of the first pair and node. UsageError where there is none."""
         return self.brokers(name, pair, node)[0]
 
     def other(self, name: str, pair: str | None = None) -> SiteState:
-        at_site = self.site(name, pair)
-        return next(site for site in self.sites if site.name != name and site.pair == at_site.pair)
+        site_state = self.site(name, pair)
+        return next(site for site in self.sites if site.name != name and site.pair == site_state.pair)
 
     def with_site(self, site: SiteState) -> LabState:
-        return replace(self, sites=tuple(site if one.broker == site.broker else one for one in self.sites))
+        return replace(self, sites=tuple(site if item.broker == site.broker else item for item in self.sites))
 
     def with_link(self, link: LinkState) -> LabState:
-        return replace(self, links=tuple(link if one.name == link.name else one for one in self.links))
+        return replace(self, links=tuple(link if item.name == link.name else item for item in self.links))
 
     def save(self, directory: Path) -> None:
         write_text(directory / FILE, json.dumps(asdict(self), indent=2, default=str))

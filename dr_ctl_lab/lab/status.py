@@ -1,4 +1,4 @@
-"""How a lab is: its brokers, the proxies of its links, and what does not answer."""
+"""The status of a lab: its brokers and the proxies of its links."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SiteStatus:
-    """How one broker of a site is, or one of its nodes; only an `active` one serves. `clients_open` is None where it
-    does not say, `serves` too: which queues of the lab clients are served from here. `processor`: whether it runs, or
-    None where the kind of lab has none."""
+    """The status of a broker, or of one of its nodes; only an `active` one serves. `clients_open` and `serves` (the
+    queues that it serves) are None where it does not answer. `processor`: whether it runs; None where there is none."""
 
     name: str
     pair: str
@@ -34,8 +33,7 @@ class SiteStatus:
 
 @dataclass(frozen=True, slots=True)
 class LinkStatus:
-    """How a link is, or its way to one node of the target: the mode of its proxy, and whether the broker at its source
-    ships over it."""
+    """The status of a link to one node of the target: the mode of its proxy, and whether the source ships over it."""
 
     source: str
     target: str
@@ -48,15 +46,13 @@ class LinkStatus:
 
 @dataclass(frozen=True, slots=True)
 class LabStatus:
-    """The whole lab as seen now."""
-
     name: str
     sites: tuple[SiteStatus, ...]
     links: tuple[LinkStatus, ...]
 
 
 def read(state: LabState) -> LabStatus:
-    """See how everything is; parts without an answer within two seconds are said not to answer."""
+    """Read the status. A part without an answer within two seconds counts as not answering."""
     with ThreadPoolExecutor(max_workers=4) as side_by_side:
         sites = side_by_side.map(lambda site: _site_status(state, site), state.sites)
         links = side_by_side.map(lambda link: _link_status(state, link), state.links)
@@ -84,7 +80,7 @@ def _site_status(state: LabState, site: SiteState) -> SiteStatus:
 
 def _link_status(state: LabState, link: LinkState) -> LinkStatus:
     try:
-        text: wire.WireState | None = wire.ask(link.control, timeout_s=2)
+        text: wire.WireState | None = wire.request(link.control, timeout_s=2)
     except EnvironmentFault:
         text = None
     connected: bool | None = None

@@ -1,18 +1,17 @@
-"""The proxy on a link between two sites: a process per direction, so that a link can be cut, slowed and healed.
+"""The proxy of one direction of a link, which can be cut, delayed and healed.
 
-Run as `python -m dr_ctl_lab.lab.wire --port P --to HOST:PORT --control C`. Only loopback is listened on. Modes:
+Run as `python -m dr_ctl_lab.lab.wire --port P --to HOST:PORT --control C`. It listens on loopback only. Modes:
 
-    open     forwards; while the far side refuses, the port refuses too, as on a plain network
-    refuse   the port is closed, what was connected is reset
-    hang     connections are accepted and nothing moves in any of them
-    accept   forwards; where the far side refuses, the connection is accepted and held, as by a balancer or a tunnel
+    open     forwards; while the target refuses, the port refuses too, as without a proxy
+    refuse   the port is closed, and connections are reset
+    hang     connections are accepted, and no data moves
+    accept   forwards; while the target refuses, connections are accepted and held, as by a load balancer
 
-Refusing needs a closed port: a broker whose connection is accepted and then reset may believe itself connected for a
-minute. A held connection never comes to life, even when the far side is back: balancers are treacherous for that
-reason. `open` (heal) resets what is held; connections that only stood still under `hang` go on where they stopped. The
-delay applies to each direction and moves bytes later, not fewer of them.
+Refusing needs a closed port: a broker whose connection is accepted and then reset may take it for connected for a
+minute. A held connection never forwards, even when the target is back. `open` (heal) resets held connections; those
+that existed before a `hang` continue. The delay applies to each direction, and does not limit the bandwidth.
 
-The control port takes one JSON object per line (`{"mode": …}`, `{"delay_ms": …}` or `{}`), answers with the state.
+The control port takes one JSON object per line (`{"mode": …}`, `{"delay_ms": …}` or `{}`), and answers with the state.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class Mode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WireState:
-    """Answer of a proxy about itself. `through` and `held` count connections, `forwarded` bytes of both directions."""
+    """The state of a proxy. `through` and `held` count connections, `forwarded` the bytes of both directions."""
 
     mode: str
     delay_ms: float
@@ -61,7 +60,7 @@ class WireState:
 
 
 class Wire:
-    """The proxy itself: a listener, its connections, and the mode they all obey."""
+    """A proxy: a listener, its connections, and their mode."""
 
     def __init__(self, port: int, target: tuple[str, int], *, delay_ms: float = 0.0) -> None:
         self.mode = Mode.OPEN
@@ -73,18 +72,18 @@ class Wire:
         self._target = target
         self._listener: asyncio.Server | None = None
         self._watcher: asyncio.Task[None] | None = None
-        self._port_changes = asyncio.Lock()  # two that open it at once: the second cannot, and would not go on
+        self._port_changes = asyncio.Lock()  # opening it twice at once would fail
         self._read = asyncio.Event()
         self._through: dict[asyncio.Task[None], tuple[asyncio.StreamWriter, ...]] = {}
         self._held: set[asyncio.StreamWriter] = set()
 
     async def start(self) -> None:
-        """Begin; the port is open when this returns, if the far side is."""
+        """Start; the port is open when this returns, if the target's is."""
         await self._follow()
         self._watcher = asyncio.create_task(self._watch())
 
     async def set_mode(self, mode: Mode) -> None:
-        """Change over; when this returns the new mode holds for every connection."""
+        """Change the mode; it applies to every connection when this returns."""
         self.mode = mode
         if mode is Mode.HANG:
             self.moving.clear()
@@ -124,7 +123,7 @@ class Wire:
             self._listener = None
 
     async def _watch(self) -> None:
-        """Keep the port as the far side's is, while nothing is connected through it that would tell."""
+        """Open and close the port as the target's, while no connection would show that."""
         while True:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._read.wait(), WATCH_S)
@@ -133,7 +132,7 @@ class Wire:
                 await self._follow()
 
     async def _follow(self) -> None:
-        """Open the port if the far side's is open, else close it."""
+        """Open the port if the target's is open, else close it."""
         async with self._port_changes:
             try:
                 _, writer = await asyncio.wait_for(asyncio.open_connection(*self._target), DIAL_TIMEOUT_S)
@@ -150,7 +149,7 @@ class Wire:
             await self._hold(reader, writer)
             return
         try:
-            far = await asyncio.wait_for(asyncio.open_connection(*self._target, limit=CHUNK), DIAL_TIMEOUT_S)
+            far_side = await asyncio.wait_for(asyncio.open_connection(*self._target, limit=CHUNK), DIAL_TIMEOUT_S)
         except (OSError, TimeoutError):
             if self.mode is Mode.ACCEPT:
                 await self._hold(reader, writer)
@@ -158,10 +157,10 @@ class Wire:
                 self._read.set()
                 _reset(writer)
             return
-        await self._forward(reader, writer, *far)
+        await self._forward(reader, writer, *far_side)
 
     async def _hold(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Keep a connection that leads nowhere, until its owner gives it up or we reset it."""
+        """Keep a connection without a target, until the client closes it or it is reset."""
         self._held.add(writer)
         with contextlib.suppress(ConnectionError):
             while await reader.read(CHUNK):
@@ -177,18 +176,18 @@ class Wire:
         far_writer: asyncio.StreamWriter,
     ) -> None:
         task = asyncio.current_task()
-        if task is None or self.mode is Mode.REFUSE:  # cut while it was dialled
+        if task is None or self.mode is Mode.REFUSE:  # the mode changed meanwhile
             _reset(writer, far_writer)
             return
         self._through[task] = (writer, far_writer)
-        for one in (writer, far_writer):
-            one.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for end in (writer, far_writer):
+            end.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
-            async with asyncio.TaskGroup() as both:
-                both.create_task(self._pump(reader, far_writer))
-                both.create_task(self._pump(far_reader, writer))
+            async with asyncio.TaskGroup() as pumps:
+                pumps.create_task(self._pump(reader, far_writer))
+                pumps.create_task(self._pump(far_reader, writer))
         except* OSError:
-            _reset(writer, far_writer)  # a side broke: the other hears of it
+            _reset(writer, far_writer)  # one side broke: reset both
         finally:
             del self._through[task]
             self._read.set()
@@ -196,23 +195,23 @@ class Wire:
             far_writer.close()
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Move one direction: bytes read wait their delay in a queue, so that reading goes on meanwhile."""
-        line = _Line()
+        """Forward one direction: a queue delays the bytes, so that reading continues meanwhile."""
+        buffer = _DelayQueue()
         async with asyncio.TaskGroup() as ends:
-            ends.create_task(self._take(reader, line))
-            ends.create_task(self._give(line, writer))
+            ends.create_task(self._read_into(reader, buffer))
+            ends.create_task(self._write_from(buffer, writer))
 
-    async def _take(self, reader: asyncio.StreamReader, line: _Line) -> None:
+    async def _read_into(self, reader: asyncio.StreamReader, buffer: _DelayQueue) -> None:
         clock = asyncio.get_running_loop()
         while data := await reader.read(CHUNK):
-            await line.put(clock.time(), data)
-        await line.put(clock.time(), b"")
+            await buffer.put(clock.time(), data)
+        await buffer.put(clock.time(), b"")
 
-    async def _give(self, line: _Line, writer: asyncio.StreamWriter) -> None:
+    async def _write_from(self, buffer: _DelayQueue, writer: asyncio.StreamWriter) -> None:
         clock = asyncio.get_running_loop()
         while True:
-            came_at, data = await line.get()
-            if (wait_s := came_at + self.delay_s - clock.time()) > 0:
+            received_at, data = await buffer.get()
+            if (wait_s := received_at + self.delay_s - clock.time()) > 0:
                 await asyncio.sleep(wait_s)
             await self.moving.wait()
             if not data:
@@ -224,8 +223,8 @@ class Wire:
             self.forwarded += len(data)
 
 
-class _Line:
-    """Bytes under way, each with the moment it came; bounded, so that a hanging link pushes back."""
+class _DelayQueue:
+    """Delayed bytes with their arrival times; bounded, so that a hanging link stops the sender."""
 
     def __init__(self) -> None:
         self._bytes = 0
@@ -249,7 +248,7 @@ class _Line:
 
 
 def _reset(*writers: asyncio.StreamWriter) -> None:
-    """End connections with a reset, as a cable that is pulled and put back does to both ends."""
+    """End connections with a reset."""
     for writer in writers:
         sock = writer.get_extra_info("socket")
         with contextlib.suppress(OSError):
@@ -262,32 +261,30 @@ async def serve_control(wire: Wire, port: int) -> asyncio.Server:
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError):
-            while line := await reader.readline():
-                writer.write(json.dumps(await obey(wire, line)).encode() + b"\n")
+            while buffer := await reader.readline():
+                writer.write(json.dumps(await execute(wire, buffer)).encode() + b"\n")
                 await writer.drain()
         writer.close()
 
     return await asyncio.start_server(serve, LOOPBACK, port)
 
 
-async def obey(wire: Wire, line: bytes) -> dict[str, Any]:
-    """Do what one line of the control port asks."""
+async def execute(wire: Wire, buffer: bytes) -> dict[str, Any]:
+    """Execute a line of the control port."""
     try:
-        asked = json.loads(line)
-        if "delay_ms" in asked:
-            wire.delay_s = max(0.0, float(asked["delay_ms"])) / 1000
-        if "mode" in asked:
-            await wire.set_mode(Mode(asked["mode"]))
+        command = json.loads(buffer)
+        if "delay_ms" in command:
+            wire.delay_s = max(0.0, float(command["delay_ms"])) / 1000
+        if "mode" in command:
+            await wire.set_mode(Mode(command["mode"]))
     except (ValueError, TypeError, OSError) as error:
         return {"error": str(error)}
     return asdict(wire.state())
 
 
-def ask(control: int, change: Mapping[str, str | float] | None = None, *, timeout_s: float = 5.0) -> WireState:
-    """Tell the proxy behind a control port to change something, or nothing; return its state after that.
-
-    EnvironmentFault where it does not answer in time or refuses.
-    """
+def request(control: int, change: Mapping[str, str | float] | None = None, *, timeout_s: float = 5.0) -> WireState:
+    """Send a change, or none, to the proxy at a control port; return its state. EnvironmentFault where it does not
+    answer in time, or refuses."""
     try:
         with socket.create_connection((LOOPBACK, control), timeout=timeout_s) as sock:
             sock.sendall(json.dumps(change or {}).encode() + b"\n")
@@ -317,9 +314,9 @@ def main() -> None:
     parser.add_argument("--to", required=True)
     parser.add_argument("--control", type=int, required=True)
     parser.add_argument("--delay-ms", type=float, default=0.0)
-    given = parser.parse_args()
-    host, _, port = given.to.rpartition(":")
-    asyncio.run(run(given.port, (host, int(port)), given.control, given.delay_ms))
+    arguments = parser.parse_args()
+    host, _, port = arguments.to.rpartition(":")
+    asyncio.run(run(arguments.port, (host, int(port)), arguments.control, arguments.delay_ms))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Work of a consumer on one connection: it works on a message, acknowledges it, and notes both in the ledger.
+"""A consumer on one connection: it processes messages, acknowledges them, and records both in the ledger.
 
-With a store of ids it is idempotent. Messages that its site knows as processed are acknowledged without work. Otherwise
-the id is written down and told to the peer after the work and before the acknowledgement: a crash at any moment then
-brings the message again instead of losing it. And one message is in hand at a time: a lost site has then no more than
-one of each consumer that its peer was not told of.
+With a store of ids it is idempotent. It acknowledges processed messages without work. For others it stores the id and
+sends it to the peer, after the work and before the acknowledgement: a crash at any moment repeats a message instead of
+losing it. It processes one message at a time, so that a lost site has at most one per consumer that the peer does not
+know of.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from dr_ctl.core.system import system
-from dr_ctl_lab.lab.clients.client import Came, Confirmed, Outgoing
-from dr_ctl_lab.lab.ids import QUEUE_HEADER, IdStore, Where
+from dr_ctl_lab.lab.clients.client import Confirmed, Outgoing, Received
+from dr_ctl_lab.lab.ids import QUEUE_HEADER, IdStore, ProcessedAt
 from dr_ctl_lab.lab.ledger import Event, Ledger
 
 if TYPE_CHECKING:
@@ -23,32 +23,32 @@ if TYPE_CHECKING:
     from dr_ctl_lab.lab.clients.client import Client
 
 SUBSCRIBED = "subscribed"
-MOST_UNCONFIRMED = 10
+MAX_UNCONFIRMED = 10
 
 
 class Store:
-    """Means to be idempotent: the store of the site where the consumer is connected, and where it tells its ids."""
+    """The store of the consumer's site, and the address for ids to the peer."""
 
     def __init__(self, ids: IdStore, address: str | None) -> None:
         self._ids = ids
         self._address = address
 
-    def skips(self, client: Client, queue: str, ident: str) -> bool:
-        """Say whether there is nothing to do. Ids that a consumer of this site processed are told once more: a message
-        comes again only where the acknowledgement did not arrive, and then the first telling may not have either."""
+    def is_processed(self, client: Client, queue: str, ident: str) -> bool:
+        """Say whether a message is processed. An id of this site is sent to the peer again: the message was redelivered
+        because its acknowledgement was lost, and the first notice may be lost too."""
         known = self._ids.known(queue, ident)
-        if known is Where.HERE:
-            self._tell(client, queue, ident)
+        if known is ProcessedAt.HERE:
+            self._notify_peer(client, queue, ident)
         return known is not None
 
-    def done(self, client: Client, queue: str, ident: str) -> None:
-        self._ids.add([(queue, ident)], Where.HERE)
-        self._tell(client, queue, ident)
+    def message(self, client: Client, queue: str, ident: str) -> None:
+        self._ids.add([(queue, ident)], ProcessedAt.HERE)
+        self._notify_peer(client, queue, ident)
 
     def close(self) -> None:
         self._ids.close()
 
-    def _tell(self, client: Client, queue: str, ident: str) -> None:
+    def _notify_peer(self, client: Client, queue: str, ident: str) -> None:
         if self._address is not None:
             client.send(Outgoing("", self._address, ident, headers={QUEUE_HEADER: queue}), confirm=None)
 
@@ -67,12 +67,12 @@ class Consumer:
         store: Store | None,
         selector: str = "",
     ) -> None:
-        self.let_in = store is None  # with one, once a broker confirms the subscription: a queue may be closed alone
+        self.accepted = store is None  # with a store: once the subscription is confirmed
         self._client, self._site, self._queues, self._ledger = client, site, queues, ledger
         self._work_s, self._store, self._selector = work_s, store, selector
         self._receipts = itertools.count(1)
         self._unconfirmed: dict[str, tuple[str, str]] = {}
-        self._waiting: deque[Came] = deque()
+        self._waiting: deque[Received] = deque()
 
     def subscribe(self) -> None:
         confirm = SUBSCRIBED if self._store else None
@@ -80,36 +80,36 @@ class Consumer:
 
     @property
     def unconfirmed(self) -> bool:
-        """Say whether an acknowledgement has no receipt yet."""
+        """Say whether any acknowledgement has no receipt."""
         return bool(self._unconfirmed)
 
-    def take(self, came: Came | Confirmed, *, begin: bool) -> None:
-        """Take what came; without `begin` no work is begun any more."""
-        if isinstance(came, Confirmed):
-            self.let_in = True
-            done = self._unconfirmed.pop(came.name, None)
-            if done is not None:
-                self._ledger.record(Event.CONSUMED, *done, self._site)
+    def handle(self, received: Received | Confirmed, *, start_work: bool) -> None:
+        """Handle a message or a receipt; without `start_work` no message is processed."""
+        if isinstance(received, Confirmed):
+            self.accepted = True
+            message = self._unconfirmed.pop(received.name, None)
+            if message is not None:
+                self._ledger.record(Event.CONSUMED, *message, self._site)
         else:
-            self._waiting.append(came)
-        while begin and self._waiting and len(self._unconfirmed) < (1 if self._store else MOST_UNCONFIRMED):
+            self._waiting.append(received)
+        while start_work and self._waiting and len(self._unconfirmed) < (1 if self._store else MAX_UNCONFIRMED):
             self._work(self._waiting.popleft())
 
     def give_up(self) -> None:
-        """The connection broke: messages acknowledged without a receipt may rightly come again."""
+        """Record acknowledgements without a receipt as in doubt, because the connection is lost."""
         for queue, ident in self._unconfirmed.values():
             self._ledger.record(Event.ACK_IN_DOUBT, queue, ident, self._site)
         self._unconfirmed.clear()
 
-    def _work(self, came: Came) -> None:
-        if self._store and self._store.skips(self._client, came.queue, came.ident):
-            self._client.ack(came, confirm=None)
+    def _work(self, received: Received) -> None:
+        if self._store and self._store.is_processed(self._client, received.queue, received.ident):
+            self._client.ack(received, confirm=None)
             return
         if (work_s := self._work_s()) > 0:
             system().sleep(work_s)
-        self._ledger.record(Event.RECEIVED, came.queue, came.ident, self._site)
+        self._ledger.record(Event.RECEIVED, received.queue, received.ident, self._site)
         if self._store:
-            self._store.done(self._client, came.queue, came.ident)
+            self._store.message(self._client, received.queue, received.ident)
         receipt = f"ack-{next(self._receipts)}"
-        self._unconfirmed[receipt] = (came.queue, came.ident)
-        self._client.ack(came, confirm=receipt)
+        self._unconfirmed[receipt] = (received.queue, received.ident)
+        self._client.ack(received, confirm=receipt)

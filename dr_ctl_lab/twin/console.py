@@ -166,7 +166,7 @@ class Console:
     def _done(
         self, requests: list[Request], strikes: list[tuple[Fault, list[Request]]], connection: ConsoleConnection
     ) -> list[Any]:
-        ignored = [item for fault, items in strikes if fault.kind is FaultKind.NO_EFFECT for item in items]
+        ignored = [item for fault, items in strikes if fault.kind is FaultKind.NOOP for item in items]
         false = [(fault, items) for fault, items in strikes if fault.kind is FaultKind.WRONG_VALUE]
         answers = []
         broker = self.host.broker

@@ -22,7 +22,7 @@ class FaultKind(Enum):
     PAGE = "page"  # a web page instead of JSON; not executed
     SILENT = "silent"  # no answer; not executed
     WRONG_VALUE = "lie"  # `attribute` is reported as `value`
-    NO_EFFECT = "idle"  # an operation answers 200 and does nothing
+    NOOP = "idle"  # an operation answers 200 and does nothing
     UNANSWERED = "unanswered"  # executed, then the connection is reset
     DIES_BEFORE = "dies before"  # the broker dies; not executed
     DIES_AFTER = "dies after"  # executed, and the broker dies before it answers
@@ -108,7 +108,7 @@ class Faults:
 
 def _by_chance(kind: FaultKind, rng: random.Random) -> Fault:
     # Only an operation can have no effect.
-    changing = kind is FaultKind.NO_EFFECT or rng.random() < CHANGING_SHARE
+    changing = kind is FaultKind.NOOP or rng.random() < CHANGING_SHARE
     return Fault(
         kind,
         Trigger(changing=changing, after=rng.randrange(LATEST)),

@@ -22,7 +22,7 @@ from dr_ctl.core.system import boottime_s, system
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies.registry import opened
-from dr_ctl_lab.lab.clients.client import Came, Confirmed, Outgoing, Speaks, Traits, body_of
+from dr_ctl_lab.lab.clients.client import Confirmed, Outgoing, Proto, Received, Traits, body_of
 from dr_ctl_lab.lab.clients.dialling import Dialler, Opener
 from dr_ctl_lab.lab.clients.stomp import StompClient
 from dr_ctl_lab.lab.lab import Lab
@@ -186,7 +186,7 @@ def send_as_client(lab: Lab, queue: str, count: int, at: str | None = None, **mo
 
 def send_speaking(
     lab: Lab,
-    speaks: Speaks,
+    protocol: Proto,
     site: str,
     queue: str,
     count: int,
@@ -199,7 +199,7 @@ def send_speaking(
     """Send durable messages in that protocol, each confirmed; their ids, which `id_header` has too."""
     target = lab.target()
     opener = Opener(target.dialect, home or target.home)
-    client = opener.open(speaks, dict(target.sites)[site], target.login)
+    client = opener.open(protocol, dict(target.sites)[site], target.login)
     assert client is not None
     idents = [f"{uuid4()}" for _ in range(count)]
     try:
@@ -218,7 +218,7 @@ def send_speaking(
 def taken(lab: Lab, site: str, queue: str, count: int) -> list[str]:
     target = lab.target()
     opener = Opener(target.dialect, target.home)
-    client = opener.open(Speaks.STOMP, dict(target.sites)[site], target.login)
+    client = opener.open(Proto.STOMP, dict(target.sites)[site], target.login)
     assert client is not None
     client.subscribe([queue])
     came: list[str] = []
@@ -226,7 +226,7 @@ def taken(lab: Lab, site: str, queue: str, count: int) -> list[str]:
 
     def all_are() -> bool:
         for frame in client.receive(0.1):
-            if isinstance(frame, Came):
+            if isinstance(frame, Received):
                 came.append(frame.ident)
                 client.ack(frame, confirm=f"{len(came)}")
             else:

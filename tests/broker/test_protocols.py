@@ -8,7 +8,7 @@ import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
-from dr_ctl_lab.lab.clients.client import Speaks
+from dr_ctl_lab.lab.clients.client import Proto
 from dr_ctl_lab.lab.lab import Lab
 from tests.broker.driving import Operator, execute, on_queue, until
 
@@ -17,11 +17,11 @@ pytestmark = [pytest.mark.broker, pytest.mark.deep]
 SESSIONS = "$sys.mqtt.sessions"
 
 
-@pytest.mark.parametrize("speaks", Speaks)
-def test_messages_at_rest_move_there_and_back_compared_one_by_one(lab: Lab, operator: Operator, speaks: Speaks) -> None:
+@pytest.mark.parametrize("protocol", Proto)
+def test_stored_messages_move_there_and_back_compared_one_by_one(lab: Lab, operator: Operator, protocol: Proto) -> None:
     """A copy keeps its origin over a restart of its broker: an AMQP message's annotations do not."""
-    odd = [item for item in lab.target().odd if item.name != "DELAYED"]  # where one waits, counts decide
-    with lab.load(100, protocols=[speaks], odd=odd, consumers=0) as traffic:
+    variations = [item for item in lab.target().variations if item.name != "DELAYED"]  # where one waits, counts decide
+    with lab.load(100, protocols=[protocol], variations=variations, consumers=0) as traffic:
         traffic.wait_for(60, within_s=60)
         traffic.pause_producing()
         until(lambda: traffic.counts().sent == traffic.counts().attempted)

@@ -14,7 +14,7 @@ from typing import IO, Any
 import pytest
 
 from dr_ctl.core.errors import EnvironmentFault
-from dr_ctl_lab.lab.daemons import wait_gone
+from dr_ctl_lab.lab.daemons import wait_ended
 from dr_ctl_lab.playground import Playground
 from dr_ctl_lab.twin.kinds import MIRROR
 from tests.cli.conftest import Shell
@@ -200,7 +200,7 @@ def test_one_whose_process_was_killed_is_said_to_be_gone_and_its_rest_is_removed
     twin = up(lab)
     process = twin._standing.process
     os.kill(process.pid, signal.SIGKILL)
-    wait_gone(process, 5)
+    wait_ended(process, 5)
 
     with pytest.raises(EnvironmentFault, match="does not answer") as raised:
         twin.status()

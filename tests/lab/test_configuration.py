@@ -53,7 +53,8 @@ def test_where_copies_go_one_way_the_other_site_has_no_way_back() -> None:
         """The queues from which messages are copied, with where to; shipped copies come in by one of their own."""
         site = replace(local, others={"agent": "a", "bridge": "b"})
         made = BrokerSpec(site, remote, [20021], ["orders.in"], options=brokersync.options({"one_way": "london"}))
-        queues = ET.fromstring(create.configured(made, brokersync.joined(Path(), made))).iter(f"{CORE}compositeQueue")
+        xml = create.configured(made, brokersync.topology_parts(Path(), made))
+        queues = ET.fromstring(xml).iter(f"{CORE}compositeQueue")
         return {queue.attrib["name"]: to.get("physicalName") or to.get("queue") for queue in queues for to in queue[0]}
 
     assert copied(LONDON, PARIS) == {"orders.in": "orders.in.DR"}
@@ -106,7 +107,7 @@ def test_what_these_brokers_cannot_do_is_refused_before_anything_is_made(tmp_pat
     second = BrokerSpec(replace(LONDON, pair="orders-2"), PARIS, (), [])
 
     with pytest.raises(UsageError, match="'a,b': a queue of Classic brokers"):
-        create.create(tmp_path, tmp_path / "london", named, joined=brokersync.joined)
+        create.create(tmp_path, tmp_path / "london", named, topology_parts=brokersync.topology_parts)
     with pytest.raises(UsageError, match="one pair"):
         sharedstore.make_broker(tmp_path, tmp_path / "london", second)
     with pytest.raises(UsageError, match="a lab of classic-brokersync has no option plugin"):

@@ -11,7 +11,7 @@ import pytest
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import EnvironmentFault, UsageError
 from dr_ctl_lab.lab import distribution
-from dr_ctl_lab.lab.camel import LOG, Camel, connected
+from dr_ctl_lab.lab.camel import LOG, Camel, broker_properties
 from dr_ctl_lab.lab.kinds import BRIDGES, SHARED_STORE
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.lab.ports import release_ports, reserve_ports
@@ -118,8 +118,8 @@ def test_a_broker_that_cannot_start_is_quoted_and_leaves_nothing(
 
 
 def test_brokers_of_bridges_copy_a_queue_that_is_made_later(tmp_path: Path) -> None:
-    odd = 'it\'s a "quoted" queue'
-    with Lab.up(tmp_path / "lab", topology=BRIDGES, queues=("A", odd)) as lab:
+    variations = 'it\'s a "quoted" queue'
+    with Lab.up(tmp_path / "lab", topology=BRIDGES, queues=("A", variations)) as lab:
         rows = [(site.name, site.clients_open, site.serves, site.processor) for site in lab.status().sites]
         with pytest.raises(UsageError, match="has ','"):
             lab.create_queue("a,b")  # no divert can copy it
@@ -132,7 +132,7 @@ def test_brokers_of_bridges_copy_a_queue_that_is_made_later(tmp_path: Path) -> N
         until(lambda: lab.admin("paris").depth("late") == before + sent)
         served = ["late" in site.serves for site in lab.status().sites]
 
-    assert rows == [("london", True, ("A", odd), True), ("paris", False, (), True)]
+    assert rows == [("london", True, ("A", variations), True), ("paris", False, (), True)]
     assert (served, "a,b" in lab.queues) == ([True, False], False)
 
 
@@ -167,7 +167,7 @@ def port(tmp_path: Path) -> Iterator[int]:
 def test_a_route_works_on_a_brokers_messages_and_is_seen_until_it_ends(tmp_path: Path, port: int) -> None:
     with Lab.up(tmp_path / "lab", topology=BRIDGES, queues=("A",)) as lab:
         london = lab.site("london")
-        options = {**connected(london.stomp, london.app), "greeting": "billed"}
+        options = {**broker_properties(london.stomp, london.app), "greeting": "billed"}
         with Camel.up(tmp_path / "app", ROUTE, port=port, name="billing", settings=options) as app:
             assert app.states() == {"billing": "Started"}
             with lab.load(100, consumers=0) as load:

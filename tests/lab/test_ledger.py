@@ -78,7 +78,7 @@ def test_a_verdict_without_a_drain_is_never_clean() -> None:
     verdict = Ledger().verdict(drained=False)
 
     assert not verdict.clean
-    assert "lost, or in queues that were not seen empty" in verdict.told
+    assert "lost, or in queues that were not seen empty" in verdict.summary
 
 
 @given(st.lists(st.sampled_from(list(Event)), max_size=8))

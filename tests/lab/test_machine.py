@@ -229,7 +229,7 @@ class Link:
         return socket.create_connection(("127.0.0.1", self.port), timeout=5)
 
     def tell(self, **change: str | float) -> wire.WireState:
-        return wire.ask(self.control, change)
+        return wire.request(self.control, change)
 
     def refuses(self) -> bool:
         try:
@@ -260,7 +260,7 @@ def link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Link]:
 
 def _answers(control: int) -> bool:
     try:
-        wire.ask(control)
+        wire.request(control)
     except EnvironmentFault:
         return False
     return True
@@ -356,4 +356,4 @@ def test_accept_holds_while_the_far_side_is_down_and_does_not_let_go_when_it_is_
 
 def test_a_proxy_that_is_gone_is_an_environment_fault() -> None:
     with pytest.raises(EnvironmentFault, match="does not answer"):
-        wire.ask(closed_port().port)
+        wire.request(closed_port().port)

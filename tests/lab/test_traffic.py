@@ -16,12 +16,12 @@ from dr_ctl.stomp_io.address import Address, Login
 from dr_ctl.stomp_io.client import Frame
 from dr_ctl_lab.lab import traffic
 from dr_ctl_lab.lab.clients.amqp import AmqpClient
-from dr_ctl_lab.lab.clients.client import Speaks
+from dr_ctl_lab.lab.clients.client import Proto
 from dr_ctl_lab.lab.clients.dialling import Dialler
 from dr_ctl_lab.lab.clients.stomp import StompClient
 from dr_ctl_lab.lab.dialect import CLASSIC
 from dr_ctl_lab.lab.fanout import FanOut
-from dr_ctl_lab.lab.ids import QUEUE_HEADER, Ids, IdStore, Where
+from dr_ctl_lab.lab.ids import QUEUE_HEADER, Ids, IdStore, ProcessedAt
 from dr_ctl_lab.lab.traffic import Load, Target
 from tests.broker.driving import until
 from tests.stomp_io.listeners import CONNECTED, closed_port, encode, listener
@@ -145,7 +145,7 @@ def test_a_drain_waits_for_as_long_as_messages_come(monkeypatch: pytest.MonkeyPa
     """On a busy machine they come slowly, and what still lies in a queue is not lost."""
     load = Load(target(closed_port()), ["q"], 100)
     counts = iter([replace(load.counts(), awaited=left) for left in range(8, -1, -1)])
-    monkeypatch.setattr(traffic, "LOOK_S", 0.05)
+    monkeypatch.setattr(traffic, "POLL_S", 0.05)
     monkeypatch.setattr(load, "counts", lambda: next(counts))
     monkeypatch.setattr(load, "_consumers", [threading.Thread()])
 
@@ -185,9 +185,9 @@ def knowing(folder: Path, *addresses: Address) -> Target:
 
 def test_what_a_site_processed_is_only_acknowledged_and_an_id_is_told_before_that(tmp_path: Path) -> None:
     store = IdStore(tmp_path / "london.sqlite")
-    store.add([("q", "mine")], Where.HERE)
-    store.add([("q", "theirs")], Where.PEER)
-    store.add([("q", "mine"), ("other", "1")], Where.PEER)  # who processed it first stays
+    store.add([("q", "mine")], ProcessedAt.HERE)
+    store.add([("q", "theirs")], ProcessedAt.PEER)
+    store.add([("q", "mine"), ("other", "1")], ProcessedAt.PEER)  # who processed it first stays
     site, known = Queue(), list[bool]()
     site.waiting = ["mine", "theirs", "1", "2"]
 
@@ -203,7 +203,7 @@ def test_what_a_site_processed_is_only_acknowledged_and_an_id_is_told_before_tha
 
     assert (received, site.acked, known) == (2, ["mine", "theirs", "1", "2"], [True] * 4)
     assert site.told == [("q", "mine"), ("q", "1"), ("q", "2")]
-    assert (store.known("q", "mine"), store.known("q", "3")) == (Where.HERE, None)
+    assert (store.known("q", "mine"), store.known("q", "3")) == (ProcessedAt.HERE, None)
     store.close()
 
 
@@ -214,7 +214,7 @@ def test_clients_go_where_their_queue_is_open_and_what_was_refused_is_not_in_dou
         listener(paris.answer) as remote,
         Load(knowing(tmp_path, local, remote), ["a", "b"], 200) as load,
     ):
-        load.wait_until(lambda _: len(london.sent) > 5 and len(paris.sent) > 5, what="sends at both")
+        load.wait_until(lambda _: len(london.sent) > 5 and len(paris.sent) > 5, goal="sends at both")
         verdict = load.stop(drain_s=0)
 
     assert [{message.headers["destination"] for message in site.sent} for site in (london, paris)] == [{"b"}, {"a"}]
@@ -224,40 +224,41 @@ def test_clients_go_where_their_queue_is_open_and_what_was_refused_is_not_in_dou
 
 SHARED = "plant.readings::workers.plant.readings"
 QUEUES = ("orders.in", "odd name", SHARED)
-ALL = (Speaks.STOMP, Speaks.AMQP, Speaks.CORE, Speaks.MQTT)
+ALL = (Proto.STOMP, Proto.AMQP, Proto.CORE, Proto.MQTT)
 
 
 def spoken(
-    number: int, *protocols: Speaks, sends: bool = True, queues: tuple[str, ...] = QUEUES
-) -> list[tuple[Speaks, tuple[str, ...]]]:
+    number: int, *protocols: Proto, sends: bool = True, queues: tuple[str, ...] = QUEUES
+) -> list[tuple[Proto, tuple[str, ...]]]:
     target = Target((("london", closed_port()),), ME, forwards=frozenset({"orders.in"}))
     load = Load(target, queues, 1, protocols=protocols)
-    return list(itertools.islice(load._speaking(number, queues, target.sent_to if sends else target.taken_from), 5))
+    reachable = target.sendable if sends else target.consumable
+    return list(itertools.islice(load._protocols_in_turn(number, queues, reachable), 5))
 
 
 def test_each_client_begins_with_another_protocol_and_goes_on_with_the_next() -> None:
     assert [spoken(number, *ALL)[0][0] for number in range(4)] == [*ALL]
-    assert [value for value, _ in spoken(1, *ALL)] == [Speaks.AMQP, Speaks.CORE, Speaks.STOMP, Speaks.AMQP, Speaks.CORE]
+    assert [value for value, _ in spoken(1, *ALL)] == [Proto.AMQP, Proto.CORE, Proto.STOMP, Proto.AMQP, Proto.CORE]
 
 
 def test_who_speaks_mqtt_stays_with_it_and_reaches_what_takes_it() -> None:
-    assert spoken(3, *ALL) == [(Speaks.MQTT, ("orders.in", SHARED))] * 5
-    assert spoken(3, *ALL, sends=False) == [(Speaks.MQTT, (SHARED,))] * 5
+    assert spoken(3, *ALL) == [(Proto.MQTT, ("orders.in", SHARED))] * 5
+    assert spoken(3, *ALL, sends=False) == [(Proto.MQTT, (SHARED,))] * 5
     # Where only MQTT is asked for, what it does not reach is served all the same.
-    assert spoken(0, Speaks.MQTT, sends=False, queues=QUEUES[:1])[0] == (Speaks.STOMP, ("orders.in",))
+    assert spoken(0, Proto.MQTT, sends=False, queues=QUEUES[:1])[0] == (Proto.STOMP, ("orders.in",))
 
 
 @pytest.mark.parametrize("before", [0, 1])
 def test_a_client_of_amqp_waits_whichever_call_of_its_library_waits(before: int) -> None:
     client = AmqpClient.__new__(AmqpClient)
-    client._gone, client._came, client._container = None, deque(), Container()
+    client._error, client._inbox, client._container = None, deque(), Container()
     client._container.start()
     listener = client._container.listen("127.0.0.1:0")
     for _ in range(before):
         client._container.process()
     began = time.monotonic()
     for _ in range(5):
-        client._turn(0.05)
+        client._process(0.05)
     assert time.monotonic() - began >= 0.25
     listener.close()
     while client._container.process():

@@ -10,7 +10,7 @@ from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, FANOUT, MIRRO
 
 # At each call; the others at one in the middle.
 _EACH: Final = (FaultKind.UNANSWERED, FaultKind.ERROR)
-_SOME: Final = (FaultKind.SILENT, FaultKind.RESET, FaultKind.PAGE, FaultKind.NO_EFFECT)
+_SOME: Final = (FaultKind.SILENT, FaultKind.RESET, FaultKind.PAGE, FaultKind.NOOP)
 _LOOKS: Final = (0, 3, 8, 16, 30)
 _NOT_READ: Final = (FaultKind.SILENT, FaultKind.ERROR, FaultKind.PAGE)
 _OPEN: Final = (("Started", True), ("Started", False))

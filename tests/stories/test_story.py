@@ -166,11 +166,11 @@ def clients(stage: Stage, topology: str) -> LoadOptions:
     target = stage.target()
     work_ms = WORK_MS * (len(stage.queues) if topology in BY_QUEUE else 1)
     return {
-        "producers": len(target.speaks) + 1,
+        "producers": len(target.protocols) + 1,
         "consumers": 1,
         "work_ms": work_ms,
-        "protocols": target.speaks,
-        "odd": target.odd,
+        "protocols": target.protocols,
+        "variations": target.variations,
     }
 
 
@@ -247,12 +247,12 @@ def came_to_rest(stage: Stage, traffic: Load) -> Verdict:
     traffic.pause_producing()
 
     def idle(counts: Counts) -> bool:
-        return counts.received == counts.consumed + counts.ack_in_doubt and stage.target().left(stage.queues) == 0
+        return counts.received == counts.consumed + counts.ack_in_doubt and stage.target().remaining(stage.queues) == 0
 
     traffic.slow_down(0)
     while not idle(counts := traffic.counts()):
         consumed = counts.consumed
-        traffic.wait_until(lambda now: idle(now) or now.consumed > consumed, what="one more is consumed")  # noqa: B023
+        traffic.wait_until(lambda now: idle(now) or now.consumed > consumed, goal="one more is consumed")  # noqa: B023
     traffic.slow_down(WORK_MS)
     return traffic.ledger.verdict()
 

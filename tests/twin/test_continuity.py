@@ -130,11 +130,9 @@ def test_clients_are_out_until_they_are_greeted_and_what_was_held_back_is_delive
     dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, london: ContinuityBroker
 ) -> None:
     """The other site never says that it has nothing left."""
-    send_command = london.service.send_command
-    silent = "notif-outflow-exhausted"
-    monkeypatch.setattr(
-        london.service, "send_command", lambda action, **options: action == silent or send_command(action, **options)
-    )
+    send = london.service.send_command
+    quiet = lambda action, **options: action == "notif-outflow-exhausted" or send(action, **options)  # noqa: E731
+    monkeypatch.setattr(london.service, "send_command", quiet)
     monkeypatch.setitem(plugin.WAITS_MS, PeerState.DRAINED, 3000)  # longer than the move itself may take
 
     data = done(dr_ctl(*TO_PARIS)).document["data"]
@@ -201,7 +199,7 @@ def test_what_came_back_to_where_it_was_is_removed_while_clients_are_served(
     done(dr_ctl(*TO_PARIS))
     twin.wait_mirrored()
     if idle:
-        twin.host("london").faults.add(Fault(FaultKind.NO_EFFECT, Trigger(operation="removeMessages"), times=idle))
+        twin.host("london").faults.add(Fault(FaultKind.NOOP, Trigger(operation="removeMessages"), times=idle))
 
     back = done(dr_ctl(*TO_LONDON))
 

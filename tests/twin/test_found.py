@@ -323,9 +323,8 @@ def test_a_client_that_comes_while_an_activation_is_undone_is_not_left_at_a_clos
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is let in to one queue before the other one is not opened, and would wait there for ever."""
-    twin.host("paris").faults.add(
-        Fault(FaultKind.NO_EFFECT, Trigger(operation="removeSecuritySettings", after=1), times=None)
-    )
+    fault = Fault(FaultKind.NOOP, Trigger(operation="removeSecuritySettings", after=1), times=None)
+    twin.host("paris").faults.add(fault)
     clients = list[Client]()
 
     def comes() -> None:

@@ -1,4 +1,4 @@
-"""The few management calls a lab needs to set itself up and to say how it is."""
+"""The management calls that a lab of Artemis brokers needs for its set-up and its status."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ ORIGIN = "http://127.0.0.1"
 
 
 def jolokia(site: SiteState) -> str:
-    """Where a broker is managed."""
+    """The address of a broker's management."""
     return f"http://127.0.0.1:{site.ports['http']}/console/jolokia"
 
 
 class Admin:
-    """Management of one site's broker. Every method raises BrokerError where it does not answer or refuses."""
+    """Management of one site's broker. Methods raise BrokerError where it does not answer or refuses."""
 
     def __init__(self, site: SiteState, *, timeout_s: float = 5.0) -> None:
         self._site = site
@@ -35,21 +35,21 @@ class Admin:
         return self._read(self._broker, "Active") is True
 
     def prepare(self) -> None:
-        """broker.xml says it all."""
+        """Do nothing: broker.xml has everything."""
 
     def link_attached(self, peer: str) -> bool:
-        """Say whether the link ships: the flag alone is true as soon as anything accepts the connection. Old versions
-        have no flag and show no outflow: of these it is only known that the link is started."""
+        """Say whether the link ships: its flag is true as soon as any program accepts the connection, so the outflow
+        must have a consumer. Old versions show neither flag nor outflow: there a started link counts."""
         listing = {"type": "exec", "mbean": self._broker, "operation": "listBrokerConnections()"}
         link = next((row for row in json.loads(self._call(listing)) if row["name"] == peer), None)
-        if link is None or not link.get("connected", link["started"]):  # a node lists none while it takes over
+        if link is None or not link.get("connected", link["started"]):  # a node that takes over lists no link
             return False
         if "connected" not in link:
             return True
         outflow = f"$ACTIVEMQ_ARTEMIS_MIRROR_{peer}"
         pattern = f'{self._broker},component=addresses,address="{outflow}",subcomponent=queues,*'
         value = self._call({"type": "read", "mbean": pattern, "attribute": ["ConsumerCount"]})
-        return any(one["ConsumerCount"] for one in value.values())
+        return any(row["ConsumerCount"] for row in value.values())
 
     def clients_open(self, acceptor: str = "clients") -> bool:
         return self._read(self._acceptor(acceptor), "Started") is True
@@ -67,14 +67,9 @@ class Admin:
         self.close_clients()
 
     def create_queue(self, name: str) -> None:
-        """Make a durable anycast queue of any name; a queue that exists is left as it is."""
-        options = {
-            "name": name,
-            "address": name,
-            "routing-type": "ANYCAST",
-            "durable": True,
-            "auto-create-address": True,
-        }
+        """Create a durable anycast queue, unless it exists."""
+        options = {"name": name, "address": name, "routing-type": "ANYCAST", "durable": True}
+        options["auto-create-address"] = True
         self._call(
             {
                 "type": "exec",
@@ -88,10 +83,10 @@ class Admin:
         return list(queues) if self.clients_open() else []
 
     def depths(self) -> dict[str, int]:
-        """Count the messages of every queue, by name; the broker's own (store-and-forward) included."""
+        """Count the messages of every queue, internal ones included."""
         pattern = f"{self._broker},component=addresses,subcomponent=queues,*"
         value = self._call({"type": "read", "mbean": pattern, "attribute": ["Name", "MessageCount"]})
-        return {str(one["Name"]): int(one["MessageCount"]) for one in value.values()}
+        return {str(row["Name"]): int(row["MessageCount"]) for row in value.values()}
 
     def depth(self, queue: str) -> int:
         """Count the messages of one queue; 0 where it does not exist."""
@@ -104,9 +99,9 @@ class Admin:
         return self._call({"type": "read", "mbean": mbean, "attribute": attribute})
 
     def _call(self, request: dict[str, Any]) -> Any:
-        who = self._site.admin
-        # One for each call: a broker that is starting may refuse the login that it grants a moment later.
-        with closing(Wire(Account(jolokia(self._site), who.user, who.password, ORIGIN))) as wire:
+        login = self._site.admin
+        # A connection for each call: a broker that is starting may refuse a login at first.
+        with closing(Wire(Account(jolokia(self._site), login.user, login.password, ORIGIN))) as wire:
             try:
                 return wire.post([request], self._timeout_s)[0].value()
             except BrokerError as error:

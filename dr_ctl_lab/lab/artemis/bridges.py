@@ -1,8 +1,8 @@
-"""Labs whose sites copy each queue to the other by a divert, a buffer and a core bridge, and tell the ids of what
-their consumers have processed the same way.
+"""Labs of artemis-bridges: each queue, and the ids of processed messages, are copied to the other site by a divert, a
+buffer and a core bridge.
 
-Clients are let in per queue: a queue is closed where their role may do nothing at its address and it is paused. The
-clients' acceptor is open at both sites, but boots closed: a broker that comes back from a loss must not let them in.
+Queues are closed one by one: the clients' role has no rights at the address, and the queue is paused. The clients'
+acceptor is open at both sites, but closed after a start, so that a broker that comes back does not let clients in.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from dr_ctl_lab.lab.artemis import create
 from dr_ctl_lab.lab.artemis.admin import Admin
 from dr_ctl_lab.lab.artemis.group import GROUP, OF_NODES
 from dr_ctl_lab.lab.artemis.mirror import profile
-from dr_ctl_lab.lab.clients.client import ID_HEADER, Speaks
+from dr_ctl_lab.lab.clients.client import ID_HEADER, Proto
 from dr_ctl_lab.lab.distribution import ARTEMIS
-from dr_ctl_lab.lab.spec import IdsAt
+from dr_ctl_lab.lab.spec import IdExchange
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -34,13 +34,12 @@ CLIENTS, BRIDGE, AGENT = "app", "bridge", "agent"  # roles
 IDS: Final = "notification.idempotent-consumer"
 ORIGIN: Final = "ARTEMIS_MESSAGE_ORIGIN"
 TRANSFORMER: Final = "org.apache.activemq.artemis.core.server.transformer.AddHeadersTransformer"
-# A consumer here waits for each of its acknowledgements: without it the disk gathers writes for 3.3 ms, and it
-# does 250 messages a second instead of 700.
+# A consumer waits for each acknowledgement: 700 messages/s; with the default, 3.3 ms between writes, it is 250.
 SYNC_NS: Final = 400_000
 FINISH_S, POLL_S = 2.0, 0.02
 TEXT: Final = "java.lang.String"
-WAITS, WAITS_SINCE = "pending-ack-timeout", (2, 36)
-# Options of a bridge, in broker.xml and over management alike. A bridge never gives up.
+ACK_TIMEOUT, ACK_TIMEOUT_SINCE = "pending-ack-timeout", (2, 36)
+# Options of a bridge, in broker.xml and in management.
 BRIDGED: Final = {
     "retry-interval": 500,
     "retry-interval-multiplier": 1.0,
@@ -48,9 +47,8 @@ BRIDGED: Final = {
     "reconnect-attempts": -1,
     "use-duplicate-detection": True,
     "confirmation-window-size": 1_048_576,
-    # After a link broke with messages under way a bridge that is stopped waits so long for acknowledgements that never
-    # come, and cannot be started meanwhile: a minute if it is not told.
-    WAITS: 1_000,
+    # How long a stopped bridge waits for lost acknowledgements, and cannot be started. Default: a minute.
+    ACK_TIMEOUT: 1_000,
 }
 
 
@@ -66,13 +64,13 @@ def bridge(peer: str, address: str) -> str:
     return f"bridge.{buffer(peer, address)}"
 
 
-def own(site: str) -> str:
-    """Filter of messages that began here: messages that the peer's bridges brought must not go back."""
+def origin_filter(site: str) -> str:
+    """The filter for messages of this site: those of the peer must not go back."""
     return f"{ORIGIN} = '{site}' OR {ORIGIN} IS NULL"
 
 
 def configured(xml: str, spec: BrokerSpec) -> str:
-    """Turn the stock broker.xml into that of one of two sites that copy to each other."""
+    """Change the stock broker.xml to that of one site."""
     for name in spec.queues:
         _check(name)
     peer = spec.peer.name
@@ -96,10 +94,9 @@ def configured(xml: str, spec: BrokerSpec) -> str:
 
 
 def _check(name: str) -> None:
-    """A comma parts forwarding addresses: a divert to several of them would take the messages and keep none. An address
-    with a wildcard stands for others, which would be closed with it, and `::` parts an address from its queue."""
-    if odd := re.search(r"[,*#]|::", name):
-        raise UsageError(f"{name!r} has {odd.group()!r}: sites joined by bridges can copy no such queue")
+    """A comma separates forwarding addresses, a wildcard matches other addresses, `::` separates address and queue."""
+    if variations := re.search(r"[,*#]|::", name):
+        raise UsageError(f"{name!r} has {variations.group()!r}: sites joined by bridges can copy no such queue")
 
 
 def _listeners(spec: BrokerSpec, copied: Sequence[str]) -> str:
@@ -107,7 +104,7 @@ def _listeners(spec: BrokerSpec, copied: Sequence[str]) -> str:
     ports = site.ports
     return f"""<journal-buffer-timeout>{SYNC_NS}</journal-buffer-timeout>
 
-      <connectors>{"".join(_connector(*row) for row in zip(_ways(spec), spec.link_uris, strict=True))}
+      <connectors>{"".join(_connector(*row) for row in zip(_connectors(spec), spec.link_uris, strict=True))}
       </connectors>
 
       <acceptors>
@@ -123,8 +120,8 @@ def _listeners(spec: BrokerSpec, copied: Sequence[str]) -> str:
       </diverts>"""
 
 
-def _ways(spec: BrokerSpec) -> list[str]:
-    """The names of the connectors to the peer, one to each of its nodes."""
+def _connectors(spec: BrokerSpec) -> list[str]:
+    """The names of the connectors to the peer's nodes."""
     return [spec.peer.name, *(f"{spec.peer.name}.{node}" for node in range(2, len(spec.link_uris) + 1))]
 
 
@@ -135,8 +132,8 @@ def _connector(name: str, uri: str) -> str:
 
 def _bridge(spec: BrokerSpec, address: str) -> str:
     site, peer = spec.site, spec.peer.name
-    refs = "".join(f"<connector-ref>{name}</connector-ref>" for name in _ways(spec))
-    known = {key: value for key, value in BRIDGED.items() if key != WAITS or spec.version >= WAITS_SINCE}
+    refs = "".join(f"<connector-ref>{name}</connector-ref>" for name in _connectors(spec))
+    known = {key: value for key, value in BRIDGED.items() if key != ACK_TIMEOUT or spec.version >= ACK_TIMEOUT_SINCE}
     text = "".join(f"\n            <{key}>{json.dumps(value)}</{key}>" for key, value in known.items())
     return f"""
          <bridge name={quoteattr(bridge(peer, address))}>
@@ -153,19 +150,19 @@ def _bridge(spec: BrokerSpec, address: str) -> str:
 
 
 def _divert(site: str, address: str) -> str:
-    """Ids that a consumer tells here are for the peer alone: ids leave the address, messages stay."""
+    """The divert of an address; that of ids is exclusive, because they are only for the peer."""
     return f"""
          <divert name={quoteattr(f"divert.{address}")}>
             <address>{escape(address)}</address>
             <forwarding-address>mirror.{escape(address)}</forwarding-address>
-            <filter string={quoteattr(own(site))}/>
+            <filter string={quoteattr(origin_filter(site))}/>
             <exclusive>{str(address == IDS).lower()}</exclusive>
          </divert>"""
 
 
-def _permissions(everywhere: str) -> str:
-    """Clients may not delete, a bridge may only send; ids that arrived are the agent's alone."""
-    sub = re.sub(r'(type="(?!delete)[A-Za-z]+" roles=)"amq"', rf'\1"amq,{CLIENTS}"', everywhere)
+def _permissions(xml: str) -> str:
+    """Clients may not delete, a bridge may only send, only the agent consumes arrived ids."""
+    sub = re.sub(r'(type="(?!delete)[A-Za-z]+" roles=)"amq"', rf'\1"amq,{CLIENTS}"', xml)
     sub = re.sub(r'(type="send" roles=")', rf"\1{BRIDGE},", sub)
     return f"""{sub}
          <security-setting match="{IDS}">
@@ -176,16 +173,16 @@ def _permissions(everywhere: str) -> str:
 
 
 class BridgesAdmin(Admin):
-    """Management of one such broker. Clients are let in and kept out queue by queue."""
+    """Management of one broker; queues are opened and closed one by one."""
 
     def link_attached(self, peer: str) -> bool:
-        """Every divert's buffer is consumed by a bridge: a broker that one refused login has stopped has none."""
-        buffers = {buffer(peer, one["Address"]) for one in self._diverts()}
-        consumed = {one["Name"] for one in self._queues("Name", "ConsumerCount") if one["ConsumerCount"]}
+        """Say whether a bridge consumes each divert's buffer: a refused login stops all bridges."""
+        buffers = {buffer(peer, row["Address"]) for row in self._diverts()}
+        consumed = {row["Name"] for row in self._queues("Name", "ConsumerCount") if row["ConsumerCount"]}
         return buffers <= consumed
 
     def clients_open(self, acceptor: str = "clients") -> bool:
-        """Say whether some queue is served here."""
+        """Say whether any queue is open."""
         return super().clients_open(acceptor) and bool(self.served(self._copied()))
 
     def open_clients(self, acceptor: str = "clients") -> None:
@@ -195,26 +192,26 @@ class BridgesAdmin(Admin):
             self.open_queue(name)
 
     def close_clients(self, acceptor: str = "clients") -> None:
-        """Keep clients out of every queue; their acceptor stays open."""
+        """Close every queue; the acceptor stays open."""
         del acceptor
         for name in self._copied():
             self.close_queue(name)
 
     def keep_out(self) -> None:
-        """What keeps them out of each queue lasts."""
+        """Close every queue; that survives a restart."""
         self.close_clients()
 
     def open_queue(self, name: str) -> None:
-        """Let clients in at one queue."""
+        """Open one queue."""
         self._on_broker(f"removeSecuritySettings({TEXT})", name)
         self._execute(self._queue(name), "resume()")
 
     def close_queue(self, name: str) -> None:
-        """Keep clients out of one queue until it is opened, restarts included. Clients may finish what they hold: an id
-        that is written and not told yet would let the peer work on that message once more."""
-        others = ["amq"] * 10
-        others[0] += f",{BRIDGE}"  # may send: the peer's copies still arrive
-        self._on_broker(f"addSecuritySettings({','.join([TEXT] * 11)})", name, *others)
+        """Close one queue until it is opened again, restarts included. Clients may finish delivered messages first: the
+        peer would process a message whose id was stored and not sent again."""
+        roles_of_rights = ["amq"] * 10
+        roles_of_rights[0] += f",{BRIDGE}"  # may send: the peer's copies still arrive
+        self._on_broker(f"addSecuritySettings({','.join([TEXT] * 11)})", name, *roles_of_rights)
         self._execute(self._queue(name), "pause(boolean)", True)
         until = time.monotonic() + FINISH_S
         while self._read(self._queue(name), "DeliveringCount") and time.monotonic() < until:
@@ -222,7 +219,7 @@ class BridgesAdmin(Admin):
         self._on_broker(f"closeConsumerConnectionsForAddress({TEXT})", name)
 
     def prepare(self) -> None:
-        """Begin at both sites with every queue closed, and with an open acceptor."""
+        """Close every queue, and open the acceptor."""
         self.close_clients()
         super().open_clients()
 
@@ -230,17 +227,17 @@ class BridgesAdmin(Admin):
         if not super().clients_open():
             return []
         roles = self._beans("component=addresses,address=*", "RolesAsJSON")
-        letting = {
+        allowed = {
             parts(bean)["address"]
             for bean, value in roles.items()
             if any(role["name"] == CLIENTS and role["send"] for role in json.loads(value["RolesAsJSON"]))
         }
-        paused = {one["Name"] for one in self._queues("Name", "Paused") if one["Paused"]}
-        return [name for name in queues if name in letting and name not in paused]
+        paused = {row["Name"] for row in self._queues("Name", "Paused") if row["Paused"]}
+        return [name for name in queues if name in allowed and name not in paused]
 
     def create_queue(self, name: str) -> None:
-        """Make a queue with all that copies it, the divert last: before it nothing is captured. The queue is served
-        where the others are."""
+        """Create a queue with buffer and bridge, and then the divert, which starts the copying. It is open where the
+        other queues are."""
         _check(name)
         if name in self._copied():
             return
@@ -253,7 +250,7 @@ class BridgesAdmin(Admin):
         self._on_broker(f"createQueue({TEXT},boolean)", json.dumps({**queue, "auto-create-address": True}), True)
         self._create_bridge(bridge(peer, name), name, self._site.others[BRIDGE])
         divert = {"name": f"divert.{name}", "address": name, "forwarding-address": f"mirror.{name}", "exclusive": False}
-        divert["filter-string"] = own(site)
+        divert["filter-string"] = origin_filter(site)
         self._on_broker(f"createDivert({TEXT})", json.dumps(divert))
 
     def _create_bridge(self, bridge: str, queue: str, password: str) -> None:
@@ -264,32 +261,33 @@ class BridgesAdmin(Admin):
             "queue-name": buffer(peer, queue),
             "forwarding-address": queue,
             "transformer-configuration": {"class-name": TRANSFORMER, "properties": {ORIGIN: site}},
-            "static-connectors": self._ways(),
+            "static-connectors": self._connectors(),
             "user": BRIDGE,
             "password": password,
         }
         self._on_broker(f"createBridge({TEXT})", json.dumps(document))
 
-    def _ways(self) -> list[str]:
-        """The connectors to the peer: the first has its name. Others are for the nodes of this broker."""
-        names = (str(one["name"]) for one in json.loads(self._read(self._broker, "ConnectorsAsJSON")))
+    def _connectors(self) -> list[str]:
+        """The connectors to the peer, whose first has the peer's name, without those between the nodes of this
+        broker."""
+        names = (str(row["name"]) for row in json.loads(self._read(self._broker, "ConnectorsAsJSON")))
         return sorted(name for name in names if not OF_NODES.match(name))
 
     def _peer(self) -> str:
-        return self._ways()[0]
+        return self._connectors()[0]
 
     def _diverts(self) -> list[dict[str, Any]]:
         pattern = "component=addresses,subcomponent=diverts,*"
         return list(self._beans(pattern, "Address", "Exclusive").values())
 
     def _copied(self) -> list[str]:
-        return sorted(one["Address"] for one in self._diverts() if not one["Exclusive"])
+        return sorted(row["Address"] for row in self._diverts() if not row["Exclusive"])
 
     def _queues(self, *attributes: str) -> Iterable[dict[str, Any]]:
         return self._beans("component=addresses,subcomponent=queues,*", *attributes).values()
 
     def _beans(self, pattern: str, *attributes: str) -> dict[str, Any]:
-        """Read all beans of a kind, by name; having none is no error here."""
+        """Read all beans that match a pattern, by name; there may be none."""
         pattern = f"{self._broker},{pattern}"
         if not self._call({"type": "search", "mbean": pattern}):
             return {}
@@ -313,9 +311,9 @@ def settings(site: SiteState, secret: str) -> dict[str, Any]:
     return {**by_name, "bridge": ["bridge"], "lasting_fence": {"roles": [CLIENTS]}, "ids": ids}
 
 
-# No MQTT: what it publishes would have to be diverted into a queue, past what keeps its clients out.
-SPOKEN: Final = tuple(protocol for protocol in create.SPOKEN if protocol is not Speaks.MQTT)
-PROTOCOLS: Final = ",".join(protocol.name for protocol in SPOKEN)
+# No MQTT: a divert from its topic into a queue would bypass the queue's rights.
+CLIENT_PROTOCOLS: Final = tuple(protocol for protocol in create.CLIENT_PROTOCOLS if protocol is not Proto.MQTT)
+PROTOCOLS: Final = ",".join(protocol.name for protocol in CLIENT_PROTOCOLS)
 
 KIND: Final = create.artemis(
     joined="diverts and bridges join",
@@ -327,8 +325,8 @@ KIND: Final = create.artemis(
     admin=BridgesAdmin,
     settings=settings,
     users=(BRIDGE, AGENT),
-    ids=IdsAt(address=IDS, acceptor="agents", user=AGENT),
-    speaks=SPOKEN,
+    ids=IdExchange(address=IDS, acceptor="agents", user=AGENT),
+    protocols=CLIENT_PROTOCOLS,
     forwards=lambda _: False,
     group=GROUP,
 )

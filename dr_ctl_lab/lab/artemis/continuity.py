@@ -1,7 +1,5 @@
-"""Labs whose sites are joined by the continuity plugin: the broker, the file and the management that differ.
-
-The plugin is not published anywhere that Maven looks: the jar comes from the caller. The plugin runs in Artemis 2.11.0.
-"""
+"""Labs of artemis-continuity. Maven has no jar of the plugin: the caller names it. The plugin runs in Artemis
+2.11.0."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ from dr_ctl.core.machine import PartMissing
 from dr_ctl_lab.lab.artemis.admin import Admin
 from dr_ctl_lab.lab.artemis.create import PROTOCOLS, artemis, create, disk, forwarding, only, plain, queues
 from dr_ctl_lab.lab.artemis.group import GROUP
-from dr_ctl_lab.lab.clients.traits import Odd
+from dr_ctl_lab.lab.clients.traits import Variation
 from dr_ctl_lab.lab.distribution import Coordinates
 from dr_ctl_lab.lab.state import ADMIN
 
@@ -31,14 +29,14 @@ JAR: Final = "DR_CTL_CONTINUITY_JAR"
 STAGING_MS: Final = 500
 ACTIVATION_MS: Final = 30_000
 OPENS_WITHIN_S: Final = 40.0
-# JAXB of this version injects classes by reflection: without it a later Java does not even read bootstrap.xml.
+# JAXB of this version injects classes by reflection; later versions of Java must be told to allow it.
 OPENED: Final = " ".join(
     f"--add-opens java.base/{name}=ALL-UNNAMED" for name in ("java.lang", "java.util", "sun.nio.ch")
 )
 
 
 def find_jar(value: Path | None) -> Path:
-    """The plugin's jar: the one told, or that of the environment. PartMissing, saying what to do, without one."""
+    """The plugin's jar: `value`, or that of the environment. PartMissing where there is none."""
     named = str(value) if value is not None else os.environ.get(JAR, "")
     remedy = f"Build it from its public source (docs/artemis-continuity.md), then --plugin JAR or {JAR}=JAR."
     if not named:
@@ -50,7 +48,7 @@ def find_jar(value: Path | None) -> Path:
 
 
 def options(value: Options) -> Options:
-    """`plugin` is the jar; a site whose `link_auto_start` is false has bridges that are not waited for."""
+    """`plugin` is the jar. The lab does not wait for bridges of a site whose `link_auto_start` is false."""
     known = only(value, ("plugin", "link_auto_start"), "artemis-continuity")
     return {**known, "plugin": find_jar(known.get("plugin"))}
 
@@ -62,20 +60,18 @@ def create_with_plugin(home: Path, instance: Path, spec: BrokerSpec) -> None:
 
 
 def profile(text: str) -> str:
-    """The start-up options of this version, fit for a later Java."""
+    """The start-up options of this version, changed for later versions of Java."""
     text = re.sub(r"-XX:\+(PrintClassHistogram|AggressiveOpts|UseFastAccessorMethods|UseG1GC|UseParallelGC)", "", text)
     text = re.sub(r"-Xmx\d+[MG]", "-Xmx512M", text)
     return f'{text}\nJAVA_ARGS="$JAVA_ARGS {OPENED}"\n'
 
 
 def configured(xml: str, spec: BrokerSpec) -> str:
-    """Turn the stock broker.xml into that of one site with the plugin in it.
-
-    Clients and the peer's bridges have acceptors of their own: the plugin stops the first kind only.
-    """
+    """Change the stock broker.xml to that of one site with the plugin. Clients and the peer's bridges have separate
+    acceptors: the plugin stops only that of the clients."""
     site, peer = spec.site, spec.peer
-    ways = {f"peer{number or ''}": uri for number, uri in enumerate(spec.link_uris)}
-    connectors = "".join(f'\n         <connector name="{name}">{uri}</connector>' for name, uri in ways.items())
+    uris = {f"peer{number or ''}": uri for number, uri in enumerate(spec.link_uris)}
+    connectors = "".join(f'\n         <connector name="{name}">{uri}</connector>' for name, uri in uris.items())
     acceptors = f"""<acceptors>
          <acceptor name="clients">tcp://127.0.0.1:{site.ports["clients"]}?protocols={PROTOCOLS}</acceptor>
          <acceptor name="mirror">tcp://127.0.0.1:{site.ports["mirror"]}?protocols=CORE,AMQP</acceptor>
@@ -93,8 +89,8 @@ def configured(xml: str, spec: BrokerSpec) -> str:
         "remote-password": peer.admin_password,
         "serving-acceptors": "clients",
         "local-connector-ref": "local",
-        "remote-connector-refs": ",".join(ways),
-        # The operator says who serves: neither site takes over by itself because the other came back.
+        "remote-connector-refs": ",".join(uris),
+        # The operator decides which site serves: none activates itself when the other comes back.
         "active-on-start": "false",
         "inflow-staging-delay-ms": STAGING_MS,
         "bridge-interval-ms": 500,
@@ -102,7 +98,7 @@ def configured(xml: str, spec: BrokerSpec) -> str:
         "outflow-exhausted-poll-duration-ms": 100,
         "inflow-acks-consumed-poll-duration-ms": 100,
         "activation-timeout-ms": ACTIVATION_MS,
-        # With `true` the plugin does not start beside an outflow that is ANYCAST.
+        # With `true` the plugin does not start where an outflow is ANYCAST.
         "reorg-management-hierarchy": "false",
     }
     properties = "".join(
@@ -124,8 +120,8 @@ def configured(xml: str, spec: BrokerSpec) -> str:
 
 
 def outflows(spec: BrokerSpec) -> str:
-    """The outflows of messages, which the plugin would make itself, each before its queue. Its own are MULTICAST, and
-    lose each AMQP message that says it is for a queue, as clients of JMS over AMQP mark theirs."""
+    """The outflows of messages. Those that the plugin creates are MULTICAST, and lose AMQP messages that are marked for
+    a queue, as clients of JMS over AMQP mark theirs."""
     names = [f"{name}.out.mirror" for name in ("DLQ", "ExpiryQueue", *spec.queues) if plain(name)]
     return "".join(
         f"\n         <address name={quoteattr(name)}><anycast><queue name={quoteattr(name)}/></anycast></address>"
@@ -134,29 +130,29 @@ def outflows(spec: BrokerSpec) -> str:
 
 
 class ContinuityAdmin(Admin):
-    """Management of one such broker: the plugin opens and closes the clients' acceptor, and tells who serves."""
+    """Management of one broker: the plugin opens and closes the clients' acceptor."""
 
     @property
     def _service(self) -> str:
         return f'{self._broker},component=continuity,name="continuity.service"'
 
     def active(self) -> bool:
-        """The plugin's own bean comes last: once it is there the broker takes orders."""
+        """Say whether the plugin's bean exists: it is created last."""
         return bool(self._call({"type": "search", "mbean": self._service}))
 
     def link_attached(self, peer: str) -> bool:
-        """A bridge that is connected is a consumer of what it ships."""
+        """Say whether every outflow has a consumer: a connected bridge is one."""
         del peer
-        found_queues = self._queues("ConsumerCount")
+        queues = self._queues("ConsumerCount")
         shipped = (".out.mirror", ".out.acks", ".cmd.out")
-        return all(row["ConsumerCount"] for row in found_queues.values() if row["Name"].endswith(shipped))
+        return all(row["ConsumerCount"] for row in queues.values() if row["Name"].endswith(shipped))
 
     def clients_open(self, acceptor: str = "clients") -> bool:
         read = self._read(self._service, "Delivering")
         return read is True and super().clients_open(acceptor)
 
     def open_clients(self, acceptor: str = "clients") -> None:
-        """Activate the site as a person at its console would; returns when it delivers."""
+        """Activate the site, as a person at its console would; return when it delivers."""
         operation = {"type": "exec", "mbean": self._service, "operation": "activateSite(java.lang.Long)"}
         self._call({**operation, "arguments": [ACTIVATION_MS]})
         until = time.monotonic() + OPENS_WITHIN_S
@@ -170,7 +166,7 @@ class ContinuityAdmin(Admin):
         self._call({"type": "exec", "mbean": self._service, "operation": "deactivateSite()"})
 
     def keep_out(self) -> None:
-        """The plugin keeps them closed at every start."""
+        """Do nothing: the plugin keeps clients out after every start."""
 
     def create_queue(self, name: str) -> None:
         kinds = "java.lang.String,java.lang.String,java.lang.String,java.lang.String,boolean,int,boolean,boolean"
@@ -188,10 +184,10 @@ class ContinuityAdmin(Admin):
                 raise
 
     def depths(self) -> dict[str, int]:
-        return {str(one["Name"]): int(one["MessageCount"]) for one in self._queues("MessageCount").values()}
+        return {str(row["Name"]): int(row["MessageCount"]) for row in self._queues("MessageCount").values()}
 
     def _queues(self, attribute: str) -> dict[str, Any]:
-        """The plugin moves the beans of its own queues elsewhere: only an open pattern finds all."""
+        """Read all queues; beans of the plugin's queues match only an open pattern."""
         request = {"type": "read", "mbean": f"{self._broker},queue=*,*", "attribute": ["Name", attribute]}
         document: dict[str, Any] = self._call(request)
         return document
@@ -205,6 +201,6 @@ KIND: Final = artemis(
     create=create_with_plugin,
     admin=ContinuityAdmin,
     # The plugin gives no id to large messages of CORE, and to no large copy of AMQP ones.
-    odd=frozenset(Odd) - {Odd.LARGE},
+    variations=frozenset(Variation) - {Variation.LARGE},
     group=replace(GROUP, replicates=False),
 )

@@ -1,4 +1,4 @@
-"""One Artemis broker of a lab: created, started, and what the settings file says of it."""
+"""Creation, start and settings of an Artemis broker of a lab."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dr_ctl.core.errors import EnvironmentFault, UsageError
 from dr_ctl_lab.lab import daemons
 from dr_ctl_lab.lab.artemis.admin import jolokia
 from dr_ctl_lab.lab.artemis.group import grouped
-from dr_ctl_lab.lab.clients.client import FORWARDED, Speaks, address_of, is_subscription, name_of
+from dr_ctl_lab.lab.clients.client import FORWARDED, Proto, address_of, is_subscription, name_of
 from dr_ctl_lab.lab.spec import Kind
 from dr_ctl_lab.lab.state import ADMIN, APP
 
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 CREATE_TIMEOUT_S = 60
 LOGS = ("log/artemis.log", "log/out.txt")
 PLAIN_QUEUE = re.compile(r"[A-Za-z0-9._-]+(::[A-Za-z0-9._-]+)?")
-SPOKEN = (Speaks.STOMP, Speaks.AMQP, Speaks.CORE, Speaks.OPENWIRE, Speaks.MQTT)
-PROTOCOLS = ",".join(protocol.name for protocol in SPOKEN)
+CLIENT_PROTOCOLS = (Proto.STOMP, Proto.AMQP, Proto.CORE, Proto.OPENWIRE, Proto.MQTT)
+PROTOCOLS = ",".join(protocol.name for protocol in CLIENT_PROTOCOLS)
 LIGHT = " ".join(daemons.LIGHT)
-# Variables by which the environment of the caller must not decide for the brokers.
+# Variables of the caller's environment that the brokers must not see.
 FOREIGN = {"JAVA_ARGS", "JAVA_ARGS_APPEND", "DEBUG_ARGS", "ARTEMIS_HOME", "ARTEMIS_INSTANCE", "ARTEMIS_DATA_DIR"}
 
 
 def memory(spec: BrokerSpec) -> str:
-    """Enough for a lab's load and for its queues: a queue takes a tenth of a megabyte."""
+    """The heap size; a queue takes a tenth of a megabyte."""
     return f"{512 + len(spec.queues) // 8}M"
 
 
@@ -50,9 +50,9 @@ def create(
     configured: Callable[[str, BrokerSpec], str],
     clients_role: str = "apps",
 ) -> None:
-    """Make the broker's instance directory. `memory` is what `artemis create` is told of its heap, where it can be told
-    that; `profile` and `configured` change the start-up options and the broker.xml that it writes. A user of the kind
-    has the role of his name. EnvironmentFault where it fails."""
+    """Create the broker's instance directory. `memory` returns the heap size, where `artemis create` has that option;
+    `profile` and `configured` change the start-up options and broker.xml. Users of the kind have a role of the same
+    name. EnvironmentFault where it fails."""
     site = spec.site
     argv = [
         str(home / "bin" / "artemis"), "create", str(instance), "--silent", "--name", site.broker,
@@ -63,14 +63,8 @@ def create(
         "--no-hornetq-acceptor", "--no-mqtt-acceptor", "--no-amqp-acceptor", "--no-stomp-acceptor",
     ]  # fmt: skip
     try:
-        done = subprocess.run(
-            argv,
-            capture_output=True,
-            text=True,
-            timeout=CREATE_TIMEOUT_S,
-            check=False,
-            env={**environment(), "JAVA_ARGS": LIGHT},
-        )
+        env = {**environment(), "JAVA_ARGS": LIGHT}
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=CREATE_TIMEOUT_S, check=False, env=env)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EnvironmentFault(f"{site.broker}: artemis create: {error}") from error
     if done.returncode != 0:
@@ -91,7 +85,7 @@ def create(
 
 
 def start(instance: Path) -> daemons.Process:
-    """Launch the broker, which is not up when this returns."""
+    """Launch the broker; return without waiting for it."""
     return daemons.launch(
         [str(instance / "bin" / "artemis"), "run"], cwd=instance, log=instance / LOGS[-1], env=environment()
     )
@@ -110,7 +104,7 @@ def settings(site: SiteState, secret: str) -> dict[str, Any]:
 
 
 def only(options: Options, known: Iterable[str], topology: str) -> Options:
-    """UsageError where an option is none that a lab of this topology has."""
+    """Return the options. UsageError where the topology does not have one."""
     if unknown := sorted(set(options) - set(known)):
         raise UsageError(f"a lab of {topology} has no option {', '.join(unknown)}")
     return options
@@ -122,12 +116,12 @@ def links_at_boot(spec: BrokerSpec) -> bool:
 
 
 def plain(name: str) -> bool:
-    """Names that need no management call: broker.xml can hold them."""
+    """Say whether broker.xml can hold the name."""
     return PLAIN_QUEUE.fullmatch(name) is not None
 
 
 def queues(spec: BrokerSpec) -> str:
-    """The queues that stand in broker.xml, those that subscribers share among them, and where MQTT reaches them."""
+    """The queues of broker.xml, shared subscriptions included, and the addresses for MQTT."""
     kinds = {name: "multicast" if is_subscription(name) else "anycast" for name in spec.queues if plain(name)}
     return "".join(
         f"\n         <address name={quoteattr(address_of(name))}>"
@@ -139,7 +133,7 @@ def queues(spec: BrokerSpec) -> str:
 
 
 def forwarding(spec: BrokerSpec) -> str:
-    """Diverts that bring what is published with MQTT into the queues."""
+    """Diverts from the addresses for MQTT into the queues."""
     diverts = "".join(
         f"""
          <divert name={quoteattr(FORWARDED + name)}>
@@ -157,14 +151,14 @@ def forwarding(spec: BrokerSpec) -> str:
 
 
 def disk(xml: str) -> str:
-    """Have the disk measured at once, and used to the end: until then the broker says that none of it is taken."""
+    """Let the broker measure the disk at once, and use nearly all of it."""
     xml = re.sub(r"<disk-scan-period>\d+<", "<disk-scan-period>200<", xml)
     return re.sub(r"<max-disk-usage>\d+<", "<max-disk-usage>99<", xml)
 
 
-def lacks(version: tuple[int, ...]) -> frozenset[Speaks]:
-    """Distributions of these versions have OpenWire's client without a library that it needs."""
-    return frozenset({Speaks.OPENWIRE} if version < (2, 40) else ())
+def lacks(version: tuple[int, ...]) -> frozenset[Proto]:
+    """Protocols without a usable client: the distributions before 2.40 lack a library of OpenWire's client."""
+    return frozenset({Proto.OPENWIRE} if version < (2, 40) else ())
 
 
 def environment() -> dict[str, str]:
@@ -177,10 +171,10 @@ def _properties(options: Mapping[str, str]) -> str:
 
 def _write(path: Path, text: str) -> None:
     path.write_text(text)
-    path.chmod(0o600)  # passwords stand in it
+    path.chmod(0o600)  # it has passwords
 
 
-# A kind of Artemis, but for what is its own.
+# The common part of all kinds of Artemis.
 artemis = partial(
     Kind,
     link_target="mirror",
@@ -189,7 +183,7 @@ artemis = partial(
     logs=LOGS,
     links_at_boot=links_at_boot,
     made_at_once=plain,
-    speaks=SPOKEN,
+    protocols=CLIENT_PROTOCOLS,
     lacks=lacks,
     forwards=lambda name: plain(name) and not is_subscription(name),
 )

@@ -1,4 +1,4 @@
-"""The broker.xml of one of several nodes: where they meet, and how they share a store or replicate it."""
+"""The broker.xml of one of several nodes: cluster connections, and a shared or replicated store."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from dr_ctl_lab.lab.spec import BrokerSpec
 
-# What the first node is told, and what the others are.
+# The policies of the first node, and of the others.
 SHARED: Final = (
     "<shared-store><primary><failover-on-shutdown>true</failover-on-shutdown></primary></shared-store>",
     "<shared-store><backup><failover-on-shutdown>true</failover-on-shutdown></backup></shared-store>",
@@ -23,13 +23,13 @@ REPLICATED: Final = (
     "<replication><primary><check-for-active-server>true</check-for-active-server></primary></replication>",
     "<replication><backup><allow-failback>true</allow-failback></backup></replication>",
 )
-RENAMED_SINCE: Final = (2, 32)  # before, the first node was called master, the others slaves
+RENAMED_SINCE: Final = (2, 32)  # before, `primary` was `master`, and `backup` was `slave`
 OF_NODES: Final = re.compile(r"own$|other-\d+$")  # the names of connectors between them
-STARTS, WAITS = "AMQ221000", "AMQ221034"  # in the log: the first node starts; it waits for its store
+STARTED, WAITING = "AMQ221000", "AMQ221034"  # in the log: the first node starts; it waits for its store
 
 
 def grouped(xml: str, spec: BrokerSpec) -> str:
-    """With the nodes' own listener. That of clients opens at every start, or a takeover would serve nobody."""
+    """Add the nodes' listener and policy. The clients' listener opens at every start, so that a takeover serves."""
     if not spec.nodes:
         return xml
     store = str(spec.store)
@@ -45,7 +45,7 @@ def grouped(xml: str, spec: BrokerSpec) -> str:
 
 
 def clustered(xml: str, own: int, others: Sequence[int], policy: str = "") -> str:
-    """With connectors for the cluster at those ports, of the broker's own and of the others."""
+    """Add a cluster connection, with connectors to the broker's own port and to the others."""
     names = [f"other-{number}" for number in range(len(others))]
     made = [
         f'<connector name="{name}">tcp://127.0.0.1:{port}</connector>' for name, port in zip(names, others, strict=True)
@@ -66,17 +66,17 @@ def clustered(xml: str, own: int, others: Sequence[int], policy: str = "") -> st
 
 
 def with_listener(xml: str, port: int) -> str:
-    """With an acceptor of the cluster's own."""
+    """Add the acceptor of the cluster."""
     listener = f'<acceptor name="cluster">tcp://127.0.0.1:{port}?protocols=CORE</acceptor></acceptors>'
     return xml.replace("</acceptors>", listener, 1)
 
 
-def waits(instance: Path) -> bool:
-    """Whether the first node has found the store taken since it was started."""
+def is_waiting(instance: Path) -> bool:
+    """Say whether the first node has found the store locked since its start."""
     log = instance / "log" / "artemis.log"
-    return log.exists() and WAITS in log.read_text(errors="replace").rpartition(STARTS)[2]
+    return log.exists() and WAITING in log.read_text(errors="replace").rpartition(STARTED)[2]
 
 
-GROUP: Final = Group(ports=("cluster",), waits=waits, replicates=True, settings={"cluster": ["cluster"]})
-# A takeover opens listeners: only rights keep clients out for good.
+GROUP: Final = Group(ports=("cluster",), is_waiting=is_waiting, replicates=True, settings={"cluster": ["cluster"]})
+# A takeover opens listeners: only rights keep clients out over it.
 FENCED: Final = replace(GROUP, settings={"cluster": ["cluster"], "lasting_fence": {"roles": ["apps"]}})

@@ -1,7 +1,4 @@
-"""Labs whose sites mirror each other.
-
-Option: `link_auto_start` maps a site to whether its link starts at boot.
-"""
+"""Labs of artemis-mirror. Option: `link_auto_start` maps a site to whether its link starts at boot."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ from dr_ctl_lab.lab.state import ADMIN
 if TYPE_CHECKING:
     from dr_ctl_lab.lab.spec import BrokerSpec, Options
 
-WARNS: Final = (2, 38)  # the first version that says what no acknowledgement was found for
+WARNS: Final = (2, 38)  # the first version that can log acknowledgements without a message
 
 
 def options(value: Options) -> Options:
@@ -37,16 +34,13 @@ def options(value: Options) -> Options:
 
 
 def profile(text: str) -> str:
-    """The start-up options of a mirrored broker, made light."""
+    """The start-up options, changed for a quick start."""
     return text.replace("-XX:+UseStringDeduplication ", "").replace("-XX:+UseG1GC", LIGHT)
 
 
 def configured(xml: str, spec: BrokerSpec) -> str:
-    """Turn the stock broker.xml into that of one side of a mirrored pair.
-
-    The clients' acceptor boots closed, so that a site that comes back never serves by itself; the mirror has its own,
-    which stays open through a fence. Clients have another role than the mirror, so that they can be kept out alone.
-    """
+    """Change the stock broker.xml to that of one site. The clients' acceptor is closed after a start, so that a site
+    that comes back does not serve; that of the mirror stays open. Clients and mirror have different roles."""
     site = spec.site
     warns = "<mirror-ack-manager-warn-unacked>true</mirror-ack-manager-warn-unacked>" if spec.version >= WARNS else ""
     acceptors = f"""<acceptors>

@@ -1,7 +1,7 @@
-"""Labs whose sites copy each queue to the other: a composite queue fills a copy queue, a network connector ships it.
+"""Labs of classic-brokersync: a composite queue fills a copy queue, and a network connector ships it.
 
-Sites are configured alike, each for its own direction. A message that came over a network connector has a broker path
-and is not copied again, so nothing loops.
+Each site copies in its own direction. A message that arrived over a network connector has a broker path and is not
+copied again.
 
 Options: `one_way` names the only site that copies, as in the document that this topology comes from; `link_auto_start`
 maps a site to whether its network connector starts at boot; and those of the family.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dr_ctl_lab.lab.spec import BrokerSpec, Options
     from dr_ctl_lab.lab.state import SiteState
 
-# A message that came over no network has no broker path. To a selector that is the word "null": IS NULL is never true.
+# To a selector a missing broker path is the word "null": IS NULL is never true.
 SENT_HERE: Final = "JMSActiveMQBrokerPath = 'null'"
 ONE_WAY: Final = "{queue}.DR"
 
@@ -33,12 +33,12 @@ def options(value: Options) -> Options:
 
 
 def copies(peer: str, value: Options) -> str:
-    """How the queue is named that holds copies on their way to a peer."""
+    """The pattern of the names of the copy queues to a peer."""
     return ONE_WAY if "one_way" in value else f"{{queue}}.to-{peer}"
 
 
 def ships(spec: BrokerSpec) -> bool:
-    """Whether this site copies to its peer at all."""
+    """Say whether this site copies to its peer."""
     one_way = spec.options.get("one_way")
     return one_way is None or one_way == spec.site.name
 
@@ -48,7 +48,7 @@ def starts(spec: BrokerSpec) -> bool:
     return ships(spec) and auto
 
 
-def joined(instance: Path, spec: BrokerSpec) -> create.Joined:
+def topology_parts(instance: Path, spec: BrokerSpec) -> create.TopologyParts:
     del instance
     leaving = copies(spec.peer.name, spec.options)
     arriving = copies(spec.site.name, spec.options)
@@ -56,7 +56,7 @@ def joined(instance: Path, spec: BrokerSpec) -> create.Joined:
     if spec.options.get("one_way") != spec.site.name:
         composites += [_arriving(arriving.format(queue=name), name) for name in spec.queues]
     shipped = [leaving.format(queue=name) for name in spec.queues]
-    return create.Joined(
+    return create.TopologyParts(
         store=create.kahadb(spec),
         composites="".join(composites),
         network=_network(spec, shipped) if ships(spec) else "",
@@ -80,7 +80,7 @@ def _arriving(copy: str, queue: str) -> str:
 
 
 def _network(spec: BrokerSpec, shipped: Sequence[str]) -> str:
-    """A static bridge ships what is named here and nothing else, whoever asks for it at the peer."""
+    """A static bridge: it ships the named queues whether or not the peer has consumers."""
     again = "initialReconnectDelay=200&amp;maxReconnectDelay=500&amp;useExponentialBackOff=false"
     kind = "masterslave" if len(spec.link_uris) > 1 else "static"
     uris = [f"{uri}?wireFormat.maxInactivityDuration=5000" for uri in spec.link_uris]
@@ -107,7 +107,7 @@ def settings(site: SiteState, secret: str) -> dict[str, Any]:
 
 
 def complete(document: dict[str, Any], value: Options) -> dict[str, Any]:
-    """Say at each site what leads to the other one."""
+    """Add the names of copy queues and network connector to each broker's settings."""
     sites = document["sites"]
     for name, peer in zip(sites, reversed(sites), strict=True):
         for broker in sites[name]["brokers"]:
@@ -121,9 +121,9 @@ KIND: Final = create.classic(
     joined="copy queues and a network connector join",
     link_target="openwire",
     options=options,
-    create=partial(create.create, joined=joined),
+    create=partial(create.create, topology_parts=topology_parts),
     settings=settings,
     complete=complete,
     links_at_boot=starts,
-    group=Group(ports=(), waits=create.waits),
+    group=Group(ports=(), is_waiting=create.is_waiting),
 )

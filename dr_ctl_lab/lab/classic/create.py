@@ -1,4 +1,4 @@
-"""One Classic broker of a lab: its directory, its activemq.xml, its launch, what the settings file says of it."""
+"""Creation, start and settings of a Classic broker of a lab."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from dr_ctl.core.errors import UsageError
 from dr_ctl_lab.lab import daemons
 from dr_ctl_lab.lab.classic.admin import CLIENTS, ClassicAdmin, jolokia
 from dr_ctl_lab.lab.classic.policy import OPEN, policy
-from dr_ctl_lab.lab.clients.client import FORWARDED, Speaks
-from dr_ctl_lab.lab.clients.traits import Odd
+from dr_ctl_lab.lab.clients.client import FORWARDED, Proto
+from dr_ctl_lab.lab.clients.traits import Variation
 from dr_ctl_lab.lab.dialect import CLASSIC
 from dr_ctl_lab.lab.distribution import CLASSIC as ARCHIVE
 from dr_ctl_lab.lab.distribution import Coordinates
@@ -33,14 +33,14 @@ DISTRIBUTION: Final = Coordinates("org.apache.activemq", ARCHIVE, "5.18.3")
 AGENT, BRIDGE = "agent", "bridge"  # users beside clients and admin
 PORTS: Final = ("http", "clients", "openwire", "sync")
 LOG, LOG_BEFORE, ARGV = "broker.log", "broker.log.1", "argv.json"
-# More than any test puts into a queue: browsing then shows all there is.
+# More than any test puts into a queue, so that a browse shows all messages.
 BROWSE_PAGE: Final = 100_000
 TRIED_MS, KEPT_MS = 1_000, 2_000
-# Lines of a broker that found the lock taken: a file, or a lease.
+# Log lines of a broker that found the lock taken: of a file, and of a lease.
 WAITING: Final = ("in slave mode waiting a lock", "failed to acquire lease")
 NOWHERE: Final = "auto://127.0.0.1:0"
 EVERYWHERE: Final = ("policy", "browse_page", "jolokia", "boots_open")
-# Other names mean something to Classic (wildcards, lists, options), or are altered in the names of beans.
+# Other names have a meaning for Classic (wildcards, lists, options), or are changed in names of beans.
 PLAIN_QUEUE: Final = re.compile(r"[A-Za-z0-9._-]+")
 LOGGING: Final = """rootLogger.level=INFO
 rootLogger.appenderRef.console.ref=Console
@@ -56,8 +56,8 @@ OPENED: Final = ("java.base/java.lang", "java.base/java.util", "java.base/java.n
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
-    """Parts that a topology adds to activemq.xml; `stopped` are network connectors that do not ship after a start."""
+class TopologyParts:
+    """Parts that a topology adds to activemq.xml; `stopped` are network connectors that a start stops."""
 
     store: str
     composites: str = ""  # inside <virtualDestinations>
@@ -69,18 +69,22 @@ class Joined:
 
 
 def options(value: Options, *, also: Iterable[str], topology: str) -> Options:
-    """UsageError where an option is none that a lab of this topology has. Options of the family: `policy`, a text of
-    jolokia-access.xml or "hardened"; `browse_page`; `jolokia`, false where dr-ctl shall do without; `boots_open`, true
-    where the clients' connector is open after a start."""
+    """The options with defaults. UsageError where the topology does not have one. Of every Classic lab: `policy`, a
+    text of jolokia-access.xml or "hardened"; `browse_page`; `jolokia`, false to leave it out of the settings;
+    `boots_open`, true where the clients' connector is open after a start."""
     if unknown := sorted(set(value) - {*EVERYWHERE, *also}):
         raise UsageError(f"a lab of {topology} has no option {', '.join(unknown)}")
     return {"browse_page": BROWSE_PAGE, "jolokia": True, "boots_open": False, **value}
 
 
-def create(home: Path, instance: Path, spec: BrokerSpec, *, joined: Callable[[Path, BrokerSpec], Joined]) -> None:
-    """Make a broker's directory. UsageError where a queue's name is none that a bean can have as it is."""
-    if odd := [name for name in spec.queues if PLAIN_QUEUE.fullmatch(name) is None]:
-        raise UsageError(f"{odd[0]!r}: a queue of Classic brokers is named with letters, digits, dots, - and _ here")
+def create(
+    home: Path, instance: Path, spec: BrokerSpec, *, topology_parts: Callable[[Path, BrokerSpec], TopologyParts]
+) -> None:
+    """Create a broker's directory. UsageError where a bean cannot have a queue's name unchanged."""
+    if variations := [name for name in spec.queues if PLAIN_QUEUE.fullmatch(name) is None]:
+        raise UsageError(
+            f"{variations[0]!r}: a queue of Classic brokers is named with letters, digits, dots, - and _ here"
+        )
     conf, web = instance / "conf", _has_web_server(home)
     for name in ("data", "tmp"):
         (instance / name).mkdir(parents=True)
@@ -95,21 +99,21 @@ def create(home: Path, instance: Path, spec: BrokerSpec, *, joined: Callable[[Pa
     if not web or "policy" in spec.options:
         _write(conf / "jolokia-access.xml", policy(spec.options.get("policy", OPEN)))
     management = '<import resource="jetty.xml"/>' if web else _jolokia(instance, spec.site)
-    xml = configured(spec, joined(instance, spec), management)
+    xml = configured(spec, topology_parts(instance, spec), management)
     _write(conf / "activemq.xml", spec.edit(xml) if spec.edit else xml)
     (instance / ARGV).write_text(json.dumps(_argv(home, instance, spec.site)))
 
 
 def start(instance: Path) -> daemons.Process:
-    """Launch the broker, which is not up when this returns. The log of the start before is kept beside."""
+    """Launch the broker; return without waiting for it. The log of the previous start is kept."""
     log = instance / LOG
     if log.exists():
         log.replace(instance / LOG_BEFORE)
     return daemons.launch(json.loads((instance / ARGV).read_text()), cwd=instance, log=log)
 
 
-def configured(spec: BrokerSpec, joined: Joined, management: str = "") -> str:
-    """Write the activemq.xml of a broker; `management` is what stands there for its Jolokia."""
+def configured(spec: BrokerSpec, topology_parts: TopologyParts, management: str = "") -> str:
+    """The activemq.xml of a broker; `management` is its part for Jolokia."""
     site = spec.site
     users = {ADMIN: (site.admin_password, "admins"), APP: (site.app_password, "apps")}
     users |= {name: (password, f"{name}s") for name, password in site.others.items() if name in {AGENT, BRIDGE}}
@@ -123,7 +127,7 @@ def configured(spec: BrokerSpec, joined: Joined, management: str = "") -> str:
   xsi:schemaLocation="http://www.springframework.org/schema/beans http://www.springframework.org/schema/beans/spring-beans.xsd
   http://activemq.apache.org/schema/core http://activemq.apache.org/schema/core/activemq-core.xsd">
   <!-- Without it the marks in jetty.xml stay as they are, and the broker stops again when Jetty fails. -->
-  <bean class="org.springframework.beans.factory.config.PropertyPlaceholderConfigurer"/>{joined.beans}
+  <bean class="org.springframework.beans.factory.config.PropertyPlaceholderConfigurer"/>{topology_parts.beans}
   <broker xmlns="http://activemq.apache.org/schema/core" id="broker" brokerName="{site.group}"
           dataDirectory="${{activemq.data}}" useJmx="true" persistent="true">
     <destinations>{queues}
@@ -133,9 +137,9 @@ def configured(spec: BrokerSpec, joined: Joined, management: str = "") -> str:
                    maxBrowsePageSize="{spec.options["browse_page"]}"/>
     </policyEntries></policyMap></destinationPolicy>
     <managementContext><managementContext createConnector="false"/></managementContext>
-    <destinationInterceptors><virtualDestinationInterceptor><virtualDestinations>{joined.composites}{_forwarding(spec)}
-    </virtualDestinations></virtualDestinationInterceptor></destinationInterceptors>{joined.network}
-    <persistenceAdapter>{joined.store}</persistenceAdapter>
+    <destinationInterceptors><virtualDestinationInterceptor><virtualDestinations>{topology_parts.composites}{_forwarding(spec)}
+    </virtualDestinations></virtualDestinationInterceptor></destinationInterceptors>{topology_parts.network}
+    <persistenceAdapter>{topology_parts.store}</persistenceAdapter>
     <plugins>
       <simpleAuthenticationPlugin><users>{logins}
       </users></simpleAuthenticationPlugin>
@@ -148,17 +152,17 @@ def configured(spec: BrokerSpec, joined: Joined, management: str = "") -> str:
     </systemUsage></systemUsage>
     <transportConnectors>
       <transportConnector name="openwire" uri="tcp://127.0.0.1:{site.ports["openwire"]}"/>
-      <transportConnector name="sync" uri="stomp://127.0.0.1:{site.ports["sync"]}"/>{joined.connectors}
-      <transportConnector name="{CLIENTS}" uri="{address(site) if joined.boots_open else NOWHERE}"/>
+      <transportConnector name="sync" uri="stomp://127.0.0.1:{site.ports["sync"]}"/>{topology_parts.connectors}
+      <transportConnector name="{CLIENTS}" uri="{address(site) if topology_parts.boots_open else NOWHERE}"/>
     </transportConnectors>
-  </broker>{_after_the_start(spec.site, joined)}
+  </broker>{_after_the_start(spec.site, topology_parts)}
   {management}
 </beans>
 """
 
 
 def kahadb(spec: BrokerSpec) -> str:
-    """The store in files; the journal in small ones, which are laid out in full when they are made."""
+    """The store in files; those of the journal are small, because they are allocated in full."""
     if spec.nodes and spec.store is not None:
         return shared_kahadb(spec.store)
     return '<kahaDB directory="${activemq.data}/kahadb" journalMaxFileLength="4mb"/>'
@@ -171,8 +175,8 @@ def shared_kahadb(directory: Path) -> str:
     )
 
 
-def waits(instance: Path) -> bool:
-    """Whether a broker has found the lock taken since it was started."""
+def is_waiting(instance: Path) -> bool:
+    """Say whether a broker has found the lock taken since its start."""
     said = (instance / LOG).read_text(errors="replace")
     return any(word in said for word in WAITING)
 
@@ -189,13 +193,13 @@ def settings(site: SiteState, secret: str) -> dict[str, Any]:
 
 
 def without_console(xml: str) -> str:
-    """Take the web console out of jetty.xml: the start takes longer than the broker's, and nobody looks at it here."""
+    """Remove the web console from jetty.xml: its start takes longer than the broker's."""
     console = r'<bean class="[a-zA-Z.]+\.WebAppContext">\s*<property name="contextPath" value="/admin".*?</bean>'
     return re.sub(console, "", xml, count=1, flags=re.DOTALL)
 
 
 def without_jolokia(document: dict[str, Any], value: Options) -> dict[str, Any]:
-    """Take the brokers' management out of the settings file, where dr-ctl shall do without."""
+    """Remove `jolokia` from the settings where the option is false."""
     if not value.get("jolokia", True):
         for site in document["sites"].values():
             for broker in site["brokers"]:
@@ -204,12 +208,12 @@ def without_jolokia(document: dict[str, Any], value: Options) -> dict[str, Any]:
 
 
 def address(site: SiteState) -> str:
-    """Where the clients' connector listens once it is open: for every protocol, told by a client's first bytes."""
+    """The address of the clients' connector, for all protocols."""
     return f"auto://127.0.0.1:{site.ports['clients']}"
 
 
 def _forwarding(spec: BrokerSpec) -> str:
-    """What is published with MQTT goes into the queues."""
+    """Composite topics that forward from MQTT into the queues."""
     return "".join(
         f"""
       <compositeTopic name="{FORWARDED}{name}"><forwardTo><queue physicalName="{name}"/></forwardTo></compositeTopic>"""
@@ -217,22 +221,21 @@ def _forwarding(spec: BrokerSpec) -> str:
     )
 
 
-def _after_the_start(site: SiteState, joined: Joined) -> str:
-    """Steps that Spring takes once the broker runs, before its management answers.
+def _after_the_start(site: SiteState, topology_parts: TopologyParts) -> str:
+    """Calls by Spring once the broker runs, before its management answers.
 
-    No connector of Classic has a switch that keeps it from starting. The clients' one therefore starts where nobody
-    looks for it, is stopped, and told its address: a later start then opens that. A network connector has shipped
-    for a moment before it is stopped.
+    Classic starts every connector. The clients' one therefore starts at another port, is stopped, and gets its address:
+    a later start opens that. A network connector ships for a moment before it is stopped.
     """
-    rows = [_invoked("getNetworkConnectorByName", name, "stop") for name in joined.stopped]
-    if not joined.boots_open:
+    rows = [_invoked("getNetworkConnectorByName", name, "stop") for name in topology_parts.stopped]
+    if not topology_parts.boots_open:
         listener = "getTransportConnectorByName", CLIENTS
         rows += [_invoked(*listener, "stop"), _invoked(*listener, "setUri", address(site))]
     return "".join(rows)
 
 
 def _invoked(getter: str, name: str, method: str, *arguments: str) -> str:
-    """A bean that calls a method of one of the broker's connectors."""
+    """A bean that calls a method of a connector."""
     return f"""
   <bean class="{INVOKING}Bean">
     <property name="targetObject">
@@ -252,7 +255,7 @@ def _list(*values: str) -> str:
 
 
 def _has_web_server(home: Path) -> bool:
-    """Without one, Jolokia is a bean beside the broker: it answers as late as a web server would, and ends with it."""
+    """Without a web server, Jolokia is a bean that starts after the broker and ends with it."""
     return (home / "webapps").is_dir()
 
 
@@ -309,10 +312,10 @@ def _argv(home: Path, instance: Path, site: SiteState) -> list[str]:
 
 def _write(path: Path, text: str) -> None:
     path.write_text(text)
-    path.chmod(0o600)  # passwords stand in it
+    path.chmod(0o600)  # it has passwords
 
 
-# A kind of Classic, but for what is its own.
+# The common part of all kinds of Classic.
 classic = partial(
     Kind,
     distribution=DISTRIBUTION,
@@ -324,8 +327,8 @@ classic = partial(
     made_at_once=lambda _: True,
     users=(AGENT, BRIDGE),
     dialect=CLASSIC,
-    speaks=(Speaks.STOMP, Speaks.AMQP, Speaks.OPENWIRE, Speaks.MQTT),
-    # Delayed messages would lie in the scheduler's own store, which nothing here replicates.
-    odd=frozenset(Odd) - {Odd.DELAYED},
+    protocols=(Proto.STOMP, Proto.AMQP, Proto.OPENWIRE, Proto.MQTT),
+    # Delayed messages are in the scheduler's store, which is not replicated.
+    variations=frozenset(Variation) - {Variation.DELAYED},
     forwards=lambda name: PLAIN_QUEUE.fullmatch(name) is not None,
 )

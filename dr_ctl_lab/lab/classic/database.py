@@ -1,4 +1,4 @@
-"""A PostgreSQL of a lab's own, that brokers keep their messages in and lease their lock from."""
+"""The PostgreSQL of a lab, with the brokers' messages and the lease of their lock."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 DRIVER: Final = "org.postgresql:postgresql:42.7.4"
 USER, NAME = "activemq", "postgres"
-PACKAGED: Final = Path("/usr/lib/postgresql")  # not on the PATH where Debian's packages put it
+PACKAGED: Final = Path("/usr/lib/postgresql")  # Debian's packages; not on the PATH
 MAKE_S, UP_S = 60.0, 30.0
-# PostgreSQL refuses to run as root, and the directories of a lab let nobody else in.
-ANOTHER: Final = ("postgres", "nobody")
+# PostgreSQL does not run as root, and other users cannot read a lab's directories.
+OTHER_USERS: Final = ("postgres", "nobody")
 CAPABILITY: Final = "+dac_override"
 
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """Where it listens on loopback, and the password of its only user."""
+    """Its port on loopback, and the password of its only user."""
 
     port: int
     password: str
@@ -47,16 +47,16 @@ class Database:
         return f"postgresql://{USER}:{self.password}@127.0.0.1:{self.port}/{NAME}"
 
     def up(self, directory: Path) -> daemons.Process:
-        """Make it in a new directory and start it; return when it answers. EnvironmentFault where it does not."""
+        """Create it in a new directory and start it; return when it answers. EnvironmentFault where it does not."""
         directory.mkdir(mode=0o700)
         log, secret, data = directory / "log", directory / "password", directory / "data"
         write_text(secret, self.password)
         data.mkdir(mode=0o700)
         _give_away(secret, data)
-        made = ["-D", str(data), "-U", USER, "--pwfile", str(secret), "-A", "scram-sha-256", "-E", "UTF8", "-N"]
-        _run([*_as_another(), _program("initdb"), *made], cwd=data)
+        arguments = ["-D", str(data), "-U", USER, "--pwfile", str(secret), "-A", "scram-sha-256", "-E", "UTF8", "-N"]
+        _run([*_as_other_user(), _program("initdb"), *arguments], cwd=data)
         items = ["-D", str(data), "-p", str(self.port), "-h", "127.0.0.1", "-k", ""]
-        process = daemons.launch([*_as_another(), _program("postgres"), *items], cwd=data, log=log)
+        process = daemons.launch([*_as_other_user(), _program("postgres"), *items], cwd=data, log=log)
         try:
             self._wait(process, log)
         except BaseException:
@@ -74,7 +74,7 @@ class Database:
 
 
 def driver() -> Path:
-    """Return the jar that brokers reach it with; Maven fetches it once."""
+    """Return the jar of the JDBC driver; Maven fetches it once."""
     _, name, version = DRIVER.split(":")
     jar = cache_dir() / f"{name}-{version}.jar"
     with locked(jar.stem, within_s=FETCH_TIMEOUT_S):
@@ -82,35 +82,35 @@ def driver() -> Path:
             scratch = cache_dir() / f".{jar.stem}"
             scratch.mkdir(exist_ok=True)
             maven(DRIVER, ["dependency:copy", f"-Dartifact={DRIVER}", f"-DoutputDirectory={scratch}"], scratch)
-            (scratch / jar.name).rename(jar)  # appears whole or not at all
+            (scratch / jar.name).rename(jar)  # atomic
             shutil.rmtree(scratch)
     return jar
 
 
 def _program(name: str) -> str:
-    which = shutil.which(name) or next((str(path) for path in sorted(PACKAGED.glob(f"*/bin/{name}"))), None)
-    if which is None:
+    path = shutil.which(name) or next((str(path) for path in sorted(PACKAGED.glob(f"*/bin/{name}"))), None)
+    if path is None:
         raise PartMissing(f"{name} is not on the PATH", remedy="Install PostgreSQL, or use a lab without it.")
-    return which
+    return path
 
 
-def _as_another() -> list[str]:
-    """Words to put before a command so that root does not run it."""
+def _as_other_user() -> list[str]:
+    """The prefix of a command that runs it as another user than root."""
     if os.geteuid() != 0:
         return []
-    who = _another()
+    user = _other_user()
     caps = [f"--inh-caps={CAPABILITY}", f"--ambient-caps={CAPABILITY}"]
-    return ["setpriv", f"--reuid={who.pw_uid}", f"--regid={who.pw_gid}", "--clear-groups", *caps]
+    return ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups", *caps]
 
 
-def _another() -> pwd.struct_passwd:
-    return next(user for name in ANOTHER for user in pwd.getpwall() if user.pw_name == name)
+def _other_user() -> pwd.struct_passwd:
+    return next(user for name in OTHER_USERS for user in pwd.getpwall() if user.pw_name == name)
 
 
 def _give_away(*paths: Path) -> None:
     if os.geteuid() == 0:
         for path in paths:
-            os.chown(path, _another().pw_uid, _another().pw_gid)
+            os.chown(path, _other_user().pw_uid, _other_user().pw_gid)
 
 
 def _run(argv: Sequence[str], *, cwd: Path) -> None:

@@ -1,8 +1,8 @@
-"""Labs of two brokers that know nothing of each other: producers write to both, consumers work at the one that serves.
+"""Labs of classic-fanout: producers write to both brokers, consumers work at the one that serves.
 
-Producers have a connector of their own, which is open at both sites. How many of the two have to confirm a message
-stands in a file of the lab: an operator who loses a site writes 1 there. Consumers share one store of processed ids, so
-that what the other site still holds is not worked on twice. The options are those of the family.
+Producers have a connector of their own, which is open at both sites. A file of the lab has the number of sites that
+must confirm a message: an operator who loses a site writes 1. Consumers share a store of processed ids, so that a copy
+at the other site is not processed again. The options are those of the family.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dr_ctl.engine.runs import write_text
 from dr_ctl_lab.lab.classic import create
-from dr_ctl_lab.lab.clients.client import ID_HEADER, Speaks
-from dr_ctl_lab.lab.fanout import LEAST_FILE
+from dr_ctl_lab.lab.clients.client import ID_HEADER, Proto
+from dr_ctl_lab.lab.fanout import REQUIRED_FILE
 from dr_ctl_lab.lab.ids import SHARED, IdStore, store_at
 from dr_ctl_lab.lab.spec import Group
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from dr_ctl_lab.lab.state import SiteState
 
 PRODUCERS: Final = "producers"
-BOTH: Final = 2
+ALL_SITES: Final = 2
 
 
-def joined(instance: Path, spec: BrokerSpec) -> create.Joined:
+def topology_parts(instance: Path, spec: BrokerSpec) -> create.TopologyParts:
     del instance
     address = f"auto://127.0.0.1:{spec.site.ports[PRODUCERS]}"
-    return create.Joined(
+    return create.TopologyParts(
         store=create.kahadb(spec),
         connectors=f'\n      <transportConnector name="{PRODUCERS}" uri="{address}"/>',
         boots_open=spec.options["boots_open"] or bool(spec.nodes),
@@ -40,9 +40,9 @@ def joined(instance: Path, spec: BrokerSpec) -> create.Joined:
 
 
 def beside(directory: Path, specs: Sequence[BrokerSpec]) -> Process | None:
-    """Lay down what all clients share; no process runs beside the brokers."""
+    """Create the files that all clients share; no further process is needed."""
     del specs
-    write_text(directory / LEAST_FILE, f"{BOTH}\n")
+    write_text(directory / REQUIRED_FILE, f"{ALL_SITES}\n")
     shared = store_at(directory, SHARED)
     shared.parent.mkdir(mode=0o700)
     IdStore(shared).close()
@@ -50,18 +50,17 @@ def beside(directory: Path, specs: Sequence[BrokerSpec]) -> Process | None:
 
 
 def settings(site: SiteState, secret: str) -> dict[str, Any]:
-    own = {
+    sync = {
         "stomp": f"stomp://127.0.0.1:{site.ports['sync']}",
         "username": create.AGENT,
         "password": {"file": f"{secret}.{create.AGENT}"},
         "connector": "sync",
     }
-    return {**create.settings(site, secret), "producers": [PRODUCERS, "openwire"], "sync": own}
+    return {**create.settings(site, secret), "producers": [PRODUCERS, "openwire"], "sync": sync}
 
 
 def complete(document: dict[str, Any], options: Options) -> dict[str, Any]:
-    """Say by what messages are known at both sites, where consumers write down what they did, and how producers are
-    told that one site is enough."""
+    """Add the header with the id, the store of processed ids, and the workload for one site."""
     document |= {"id_header": ID_HEADER, "ids": {"sqlite": str(store_at(Path(), SHARED))}}
     for site in document["sites"].values():
         site["workloads"] = [one_is_enough()]
@@ -69,18 +68,18 @@ def complete(document: dict[str, Any], options: Options) -> dict[str, Any]:
 
 
 def one_is_enough() -> dict[str, Any]:
-    """The workload that runs while producers may go on without the other site."""
+    """The workload that runs while confirmations of one site are enough."""
 
-    def shell(words: str) -> list[str]:
-        return ["/bin/sh", "-c", words]
+    def shell(script: str) -> list[str]:
+        return ["/bin/sh", "-c", script]
 
-    running = f"read -r least < {LEAST_FILE}; case $least in 1) exit 0;; {BOTH}) exit 3;; esac; exit 1"
+    running = f"read -r least < {REQUIRED_FILE}; case $least in 1) exit 0;; {ALL_SITES}) exit 3;; esac; exit 1"
     return {
         "name": "one-is-enough",
         "kind": "command",
         "alone": True,
-        "start": shell(f"echo 1 > {LEAST_FILE}"),
-        "stop": shell(f"echo {BOTH} > {LEAST_FILE}"),
+        "start": shell(f"echo 1 > {REQUIRED_FILE}"),
+        "stop": shell(f"echo {ALL_SITES} > {REQUIRED_FILE}"),
         "state": shell(running),
     }
 
@@ -90,13 +89,13 @@ KIND: Final = create.classic(
     ports=(*create.PORTS, PRODUCERS),
     link_target=None,
     options=partial(create.options, also=(), topology="classic-fanout"),
-    create=partial(create.create, joined=joined),
+    create=partial(create.create, topology_parts=topology_parts),
     settings=settings,
     complete=complete,
     links_at_boot=lambda _: False,
     beside=beside,
     fan_out=PRODUCERS,
-    group=Group(ports=(), waits=create.waits),
-    # No MQTT: its messages have no properties, and so none by which both sites know one.
-    speaks=(Speaks.STOMP, Speaks.AMQP, Speaks.OPENWIRE),
+    group=Group(ports=(), is_waiting=create.is_waiting),
+    # No MQTT: its messages have no properties, and so no id.
+    protocols=(Proto.STOMP, Proto.AMQP, Proto.OPENWIRE),
 )

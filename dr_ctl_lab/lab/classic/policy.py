@@ -1,10 +1,10 @@
-"""The `jolokia-access.xml` of a broker: what its management may be asked to do."""
+"""The `jolokia-access.xml` of a broker: the access policy of its management."""
 
 from collections.abc import Sequence
 from typing import Final
 
 HARDENED: Final = "hardened"
-# All that the distributions before allowed.
+# The policy of earlier distributions.
 OPEN: Final = """<?xml version="1.0" encoding="UTF-8"?>
 <restrict>
   <cors><strict-checking/></cors>
@@ -13,7 +13,7 @@ OPEN: Final = """<?xml version="1.0" encoding="UTF-8"?>
 </restrict>
 """
 
-# By the names alone, as in the distributions: an operation that is asked for with its signature passes.
+# Names alone, as in the distributions: a request with a signature passes.
 _BROKER: Final = (
     "terminateJVM", "stop", "stopGracefully", "restart", "gc", "addConnector", "removeConnector",
     "addNetworkConnector", "removeNetworkConnector", "addQueue", "removeQueue", "addTopic", "removeTopic",
@@ -26,15 +26,15 @@ _DESTINATION: Final = (
 
 
 def policy(wanted: str) -> str:
-    """Give the text of the file: for "hardened" one that denies what those of 5.19.7 and 6.2.6 name."""
+    """The text of the file; "hardened" denies what the files of 5.19.7 and 6.2.6 deny."""
     return _hardened() if wanted == HARDENED else wanted
 
 
 def _hardened() -> str:
-    """POST only, and nothing that makes, moves or destroys; connectors can still be stopped and started.
+    """POST only; operations that create, move or delete are denied. Connectors can still be stopped and started.
 
-    Denials count only among commands that are allowed, so `exec` has to be one of them: the distributions' own file
-    lacks it, and denies nothing.
+    Only allowed commands are denied by name, so `exec` must be among them: the distributions' file lacks it, and denies
+    no operation.
     """
     broker = "org.apache.activemq:type=Broker,brokerName=*"
     return f"""<?xml version="1.0" encoding="UTF-8"?>

@@ -1,8 +1,7 @@
-"""Labs whose brokers share one store: the holder of its lock serves, the other waits for it with no port open.
+"""Labs of classic-shared-store: the holder of the store's lock serves, the other waits without an open port.
 
-The store is a directory with a lock file. Option `database` makes it a PostgreSQL with a lease; `lease_ms` is how long
-a lease lasts, `keep_alive_ms` how often its holder renews it; with `lease_holders` the lock has other names than the
-brokers' own. The rest is the family's.
+The store is a directory with a lock file; with the option `database` a PostgreSQL with a lease of `lease_ms`, renewed
+every `keep_alive_ms`. With `lease_holders` the names in the lock are not the brokers'. Other options: of the family.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ if TYPE_CHECKING:
 STORE, SECRET = "store", "secrets/store"
 PID: Final = "pid"
 LEASE_MS, KEEP_ALIVE_MS = 10_000, 5_000
-TELLING: Final = """
+LEASE_LOGGING: Final = """
 logger.lease.name=org.apache.activemq.store.jdbc.LeaseDatabaseLocker
 logger.lease.level=DEBUG
 """
 
 
 def options(value: Options) -> Options:
-    """As `create.options`; the clients' connector opens with the broker, or a takeover would let nobody in."""
+    """As `create.options`; the clients' connector opens with the broker, so that a takeover serves."""
     known = create.options(
         value, also=("database", "lease_ms", "keep_alive_ms", "lease_holders"), topology="classic-shared-store"
     )
@@ -47,28 +46,28 @@ def options(value: Options) -> Options:
 def make_broker(home: Path, instance: Path, spec: BrokerSpec) -> None:
     if spec.site.pair != PAIR:
         raise UsageError("brokers that share one store: such a lab has one pair")
-    create.create(home, instance, spec, joined=joined)
+    create.create(home, instance, spec, topology_parts=topology_parts)
     if spec.options["database"]:
         (instance / "lib").mkdir()
         shutil.copy(driver(), instance / "lib")
-        _tell_of_the_lease(instance / "conf" / "log4j2.properties")
+        _log_lease(instance / "conf" / "log4j2.properties")
 
 
-def joined(instance: Path, spec: BrokerSpec) -> create.Joined:
-    chosen = spec.options
-    if chosen["database"]:
-        return create.Joined(store=_leased(spec), beans=_source(database(spec)), boots_open=True)
-    return create.Joined(store=create.shared_kahadb(instance.parent / STORE), boots_open=True)
+def topology_parts(instance: Path, spec: BrokerSpec) -> create.TopologyParts:
+    options = spec.options
+    if options["database"]:
+        return create.TopologyParts(store=_leased(spec), beans=_source(database(spec)), boots_open=True)
+    return create.TopologyParts(store=create.shared_kahadb(instance.parent / STORE), boots_open=True)
 
 
 def database(spec: BrokerSpec) -> Database:
-    """The one that both brokers of a pair use."""
+    """The database of both brokers of a pair."""
     first = min(spec.site, spec.peer, key=lambda site: site.name)
     return Database(first.ports["database"], first.others["database"])
 
 
 def beside(directory: Path, specs: Sequence[BrokerSpec]) -> Process | None:
-    """Start the database, if there is one, and write down how it is reached."""
+    """Start the database, if there is one, and store its address."""
     first = specs[0]
     if not first.options["database"]:
         return None
@@ -78,84 +77,84 @@ def beside(directory: Path, specs: Sequence[BrokerSpec]) -> Process | None:
 
 
 class SharedAdmin(ClassicAdmin):
-    """Management of a broker that answers while it holds the lock."""
+    """Management of a broker, which answers only while it holds the lock."""
 
     def create_queue(self, name: str) -> None:
-        """Make a queue, if this is the broker that has the store."""
+        """Create a queue, if this broker has the store."""
         try:
             super().create_queue(name)
         except BrokerError as error:
-            if not _waits(error):
+            if not _is_waiting(error):
                 raise
 
     def depths(self) -> dict[str, int]:
-        """Depths as of any broker; a broker that waits for the store has no queues."""
+        """Depths; a broker that waits for the store has none."""
         try:
             return super().depths()
         except BrokerError as error:
-            if _waits(error):
+            if _is_waiting(error):
                 return {}
             raise
 
 
-def _waits(error: BrokerError) -> bool:
+def _is_waiting(error: BrokerError) -> bool:
     return isinstance(error.__cause__, Unreachable) and error.__cause__.refused
 
 
 def complete(document: dict[str, Any], value: Options) -> dict[str, Any]:
-    """Say where the lock is."""
+    """Add the store and its lock."""
     leases = bool(value["database"])
-    every = (value["lease_ms"], value["keep_alive_ms"]) if leases else (create.TRIED_MS, create.KEPT_MS)
-    where = {"dsn": {"file": SECRET}} if leases else {"lock": f"{STORE}/lock"}
+    periods = (value["lease_ms"], value["keep_alive_ms"]) if leases else (create.TRIED_MS, create.KEPT_MS)
+    location = {"dsn": {"file": SECRET}} if leases else {"lock": f"{STORE}/lock"}
     if value["lease_holders"]:
         for name, site in document["sites"].items():
             site["brokers"][0]["lease_holder"] = lease_holder(name)
-    document["store"] = {**where, "lease": f"{every[0]}ms", "keep_alive": f"{every[1]}ms"}
+    document["store"] = {**location, "lease": f"{periods[0]}ms", "keep_alive": f"{periods[1]}ms"}
     return create.without_jolokia(document, value)
 
 
 def settings(site: SiteState, secret: str) -> dict[str, Any]:
-    """A broker that waits tells its name to nobody, and the lock's row has it; the process is asked for."""
-    asked = f'case "$(cut -d" " -f3 /proc/$(cat {site.broker}/{PID})/stat 2>&1)" in R|S|D|T) ;; *) exit 3;; esac'
-    words = {"state": ["sh", "-c", asked], "start": [sys.executable, "-m", "dr_ctl", "lab", "start", site.name]}
+    """The settings, with the broker's name and commands for its process: a waiting broker has no management."""
+    script = f'case "$(cut -d" " -f3 /proc/$(cat {site.broker}/{PID})/stat 2>&1)" in R|S|D|T) ;; *) exit 3;; esac'
+    words = {"state": ["sh", "-c", script], "start": [sys.executable, "-m", "dr_ctl", "lab", "start", site.name]}
     words["start"] += ["--dir", "."]
     return {**create.settings(site, secret), "broker": site.broker, "process": {**words, "timeout": "60s"}}
 
 
 def start(instance: Path) -> Process:
-    """Start as any broker; the pid is kept for whoever asks by the settings file, in a moment and without Python."""
+    """Start a broker, and store its pid for the `state` command of the settings."""
     process = create.start(instance)
     write_text(instance / PID, f"{process.pid}\n")
     return process
 
 
-def _tell_of_the_lease(log4j: Path) -> None:
-    """A broker says only when debugging that another one has the lease."""
-    replace = log4j.read_text().replace("console.filter.threshold.level=INFO", "console.filter.threshold.level=DEBUG")
-    log4j.write_text(replace + TELLING)
+def _log_lease(log4j: Path) -> None:
+    """Log at DEBUG: only then a broker says that another one has the lease."""
+    text = log4j.read_text().replace("console.filter.threshold.level=INFO", "console.filter.threshold.level=DEBUG")
+    log4j.write_text(text + LEASE_LOGGING)
 
 
 def _leased(spec: BrokerSpec) -> str:
-    chosen = spec.options
-    named = f' leaseHolderId="{lease_holder(spec.site.name)}"' if chosen["lease_holders"] else ""
+    options = spec.options
+    named = f' leaseHolderId="{lease_holder(spec.site.name)}"' if options["lease_holders"] else ""
     return (
-        f'<jdbcPersistenceAdapter dataSource="#source" lockKeepAlivePeriod="{chosen["keep_alive_ms"]}"><locker>'
-        f'<lease-database-locker lockAcquireSleepInterval="{chosen["lease_ms"]}"{named}/></locker>'
+        f'<jdbcPersistenceAdapter dataSource="#source" lockKeepAlivePeriod="{options["keep_alive_ms"]}"><locker>'
+        f'<lease-database-locker lockAcquireSleepInterval="{options["lease_ms"]}"{named}/></locker>'
         "</jdbcPersistenceAdapter>"
     )
 
 
 def lease_holder(site: str) -> str:
-    """The name of its broker in the lock, where that is not the broker's own."""
+    """The name of a site's broker in the lock, with `lease_holders`."""
     return f"{site}-lease"
 
 
-def _source(where: Database) -> str:
+def _source(location: Database) -> str:
     document = {
         "driverClassName": "org.postgresql.Driver",
-        "url": where.jdbc,
+        "url": location.jdbc,
         "username": USER,
-        "password": where.password,
+        "password": location.password,
         "maxTotal": "20",
         "poolPreparedStatements": "true",
     }
@@ -177,6 +176,6 @@ KIND: Final = create.classic(
     complete=complete,
     links_at_boot=lambda _: False,
     beside=beside,
-    waits=create.waits,
+    is_waiting=create.is_waiting,
     users=("database",),
 )

@@ -1,9 +1,9 @@
-"""What the lab's traffic asks of a client, whatever protocol it speaks: a connection that sends, takes messages,
-acknowledges each by itself, and hears from the broker what of that is done.
+"""The interface of the traffic's clients, for every protocol: send, receive, acknowledge each message, get
+confirmations.
 
-A name given with a send, a subscription or an acknowledgement comes back as `Confirmed` once the broker has it. What
-was not confirmed when the connection is lost is in doubt. Whatever the protocol, `ConnectionLost` says that it is gone,
-and `SaidError` that the broker refused.
+A send, a subscription or an acknowledgement may have a name: `Confirmed` with that name follows once the broker has
+confirmed it. Without a confirmation it is in doubt when the connection is lost. `ConnectionLost` means that the
+connection is gone, `SaidError` that the broker refused.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,15 +14,15 @@ from typing import Any, Final, Protocol
 from dr_ctl.core.machine import PartMissing
 
 ID_HEADER: Final = "order_id"
-PART: Final = "part"  # what selectors see
+PART: Final = "part"  # a property for selectors
 SUBSCRIPTION: Final = "::"
-FORWARDED: Final = "to."  # MQTT has no queues: a broker of a lab forwards what is published there, and to which queue
+FORWARDED: Final = "to."  # MQTT has no queues: the brokers forward from `to.QUEUE` to the queue
 LOGIN_S: Final = 2.0
-SILENT_S: Final = 4.0  # a broker that says nothing for so long, heart-beats included, is left
+SILENT_S: Final = 4.0  # a connection without data, heart-beats included, is given up after this time
 WINDOW_BYTES: Final = 4096
 
 
-class Speaks(Enum):
+class Proto(Enum):
     """Protocols of clients."""
 
     STOMP = "stomp"
@@ -42,18 +42,18 @@ def no_compiler() -> PartMissing:
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What is odd about a message."""
+    """The special properties of a message."""
 
     part: str = ""
     group: str = ""
     delay_ms: int = 0
-    lasts_ms: int = 0
+    ttl_ms: int = 0
     urgent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """A durable message. Its body begins with its id: a client of MQTT has no other place for it."""
+    """A durable message. The body begins with the id, because MQTT has no other place for it."""
 
     ident: str
     queue: str
@@ -63,8 +63,8 @@ class Outgoing:
 
 
 @dataclass(frozen=True, slots=True)
-class Came:
-    """A message; `token` is what acknowledges it."""
+class Received:
+    """A received message; `token` identifies it in an acknowledgement."""
 
     queue: str
     ident: str
@@ -82,24 +82,24 @@ class Client(Protocol):
     def subscribe(
         self, queues: Sequence[str], *, confirm: str | None = None, window_bytes: int = WINDOW_BYTES, selector: str = ""
     ) -> None:
-        """Take messages of each queue, about so many bytes of them unacknowledged."""
+        """Consume the queues, with about `window_bytes` unacknowledged."""
 
     def send(self, message: Outgoing, *, confirm: str | None) -> None: ...
 
-    def ack(self, came: Came, *, confirm: str | None) -> None: ...
+    def ack(self, received: Received, *, confirm: str | None) -> None: ...
 
-    def receive(self, timeout_s: float) -> Sequence[Came | Confirmed]:
-        """What has come, at the latest after the time; an empty list is no end."""
+    def receive(self, timeout_s: float) -> Sequence[Received | Confirmed]:
+        """Return what has arrived, after at most `timeout_s`; the list may be empty."""
 
     def beat(self) -> None:
-        """Keep the connection."""
+        """Send a heart-beat where one is due."""
 
     def close(self, *, politely: bool = True) -> None:
-        """End it; never raises."""
+        """Close the connection; never raises."""
 
 
 def address_of(queue: str) -> str:
-    """Where one sends to: a subscription that several share is named ADDRESS::QUEUE."""
+    """The address to send to: a shared subscription is named ADDRESS::QUEUE."""
     return queue.partition(SUBSCRIPTION)[0]
 
 
@@ -108,7 +108,7 @@ def is_subscription(queue: str) -> bool:
 
 
 def name_of(queue: str) -> str:
-    """The broker's own name for where the messages lie."""
+    """The name of the queue at the broker."""
     return queue.rpartition(SUBSCRIPTION)[2]
 
 
@@ -117,6 +117,6 @@ def body_of(ident: str, size: int) -> str:
 
 
 def ident_in(body: str) -> str:
-    """The id that a body of `body_of` begins with; empty for any other."""
+    """The id at the beginning of a body made by `body_of`; empty for other bodies."""
     ident, line_break, _ = body.partition("\n")
     return ident if line_break else ""

@@ -1,4 +1,4 @@
-"""Opens clients where they are let in, whatever protocol they speak: the site that served last first."""
+"""Connects clients to the site that serves; the site that served last is tried first."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dr_ctl.core.machine import PartMissing, without
 from dr_ctl.core.system import Event, boottime_s, in_background, system
 from dr_ctl.stomp_io.address import connected
 from dr_ctl.stomp_io.client import ConnectionLost, probe
-from dr_ctl_lab.lab.clients.client import LOGIN_S, Client, Speaks, no_compiler
+from dr_ctl_lab.lab.clients.client import LOGIN_S, Client, Proto, no_compiler
 from dr_ctl_lab.lab.clients.stomp import HEART_BEATS, StompClient
 from dr_ctl_lab.lab.dialect import Dialect
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from dr_ctl_lab.lab.clients.jms import Jvm
 
 RETRY_S: Final = 0.01
-AWAY_S: Final = 0.02  # after a site that does not serve what we came for
-HEAD_START_S: Final = 0.1  # of the site that served last, before the other is tried too
-AGAIN_S: Final = 0.1
-MOST_KNOCKS: Final = 4
+REFUSED_S: Final = 0.02  # pause after a site that refused the queue
+HEAD_START_S: Final = 0.1  # of the site that served last
+NEXT_PROBE_S: Final = 0.1
+MAX_PROBES: Final = 4
 
 
-class Place(Protocol):
-    """Where one dials: the sites and their clients' addresses, one login for all, and what their clients need."""
+class Endpoints(Protocol):
+    """The addresses of the sites' client listeners, the login, and the needs of clients."""
 
     @property
     def sites(self) -> Sequence[tuple[str, Address]]: ...
@@ -45,37 +45,35 @@ class Place(Protocol):
     def home(self) -> Path | None: ...
 
 
-def lacking(speaks: Speaks) -> PartMissing | None:
-    """What of this machine a client of that protocol would lack."""
-    match speaks:
-        case Speaks.AMQP | Speaks.MQTT:
-            module = {Speaks.AMQP: "proton", Speaks.MQTT: "paho"}[speaks]
+def missing_part(protocol: Proto) -> PartMissing | None:
+    """The part that this machine lacks for a client of that protocol, if any."""
+    match protocol:
+        case Proto.AMQP | Proto.MQTT:
+            module = {Proto.AMQP: "proton", Proto.MQTT: "paho"}[protocol]
             return None if find_spec(module) else without(ModuleNotFoundError(name=module))
-        case Speaks.CORE | Speaks.OPENWIRE:
+        case Proto.CORE | Proto.OPENWIRE:
             return None if shutil.which("javac") else no_compiler()
     return None
 
 
 class Opener:
-    """Opens the clients of one load. `home` is the distribution that has the libraries of its Java clients; their
-    process is started with the first of them."""
+    """Opens the clients of one load. `home` is the distribution with the libraries of Java clients, whose process is
+    started with the first of them."""
 
     def __init__(self, dialect: Dialect, home: Path | None, headers: Mapping[str, str] | None = None) -> None:
         self._dialect, self._home = dialect, home
         self._headers = {**HEART_BEATS, **(headers or {})}
-        self._one = system().mutex()
+        self._lock = system().mutex()
         self._jvm: Jvm | None = None
 
-    def open(self, speaks: Speaks, address: Address, login: Login, *, timeout_s: float = LOGIN_S) -> Client | None:
-        """One attempt; None where nobody lets us in."""
-        if speaks is Speaks.STOMP:
+    def open(self, protocol: Proto, address: Address, login: Login, *, timeout_s: float = LOGIN_S) -> Client | None:
+        """Try to connect once; None where no client is let in."""
+        if protocol is Proto.STOMP:
             _, connection = probe(address, login, None, timeout_s=timeout_s, headers=self._headers)
             return StompClient(connection, self._dialect) if connection is not None else None
         try:
-            connected(
-                address, None, within_s=timeout_s
-            ).close()  # to learn that nobody listens costs the others far more
-            return self._opened(speaks, address, login)
+            connected(address, None, within_s=timeout_s).close()  # a refusal takes the other clients far longer
+            return self._opened(protocol, address, login)
         except (ConnectionLost, OSError):
             return None
 
@@ -83,92 +81,96 @@ class Opener:
         if self._jvm is not None:
             self._jvm.close()
 
-    def _opened(self, speaks: Speaks, address: Address, login: Login) -> Client:
-        match speaks:
-            case Speaks.AMQP:
-                from dr_ctl_lab.lab.clients.amqp import AmqpClient  # noqa: PLC0415 - not everybody has its package
+    def _opened(self, protocol: Proto, address: Address, login: Login) -> Client:
+        match protocol:
+            case Proto.AMQP:
+                from dr_ctl_lab.lab.clients.amqp import AmqpClient  # noqa: PLC0415 - its package is optional
 
                 return AmqpClient(address, login)
-            case Speaks.MQTT:
+            case Proto.MQTT:
                 from dr_ctl_lab.lab.clients.mqtt import MqttClient  # noqa: PLC0415 - the same
 
                 return MqttClient(address, login)
-        with self._one:
+        with self._lock:
             if self._jvm is None:
-                from dr_ctl_lab.lab.clients.jms import Jvm  # noqa: PLC0415 - who speaks STOMP needs no Java
+                from dr_ctl_lab.lab.clients.jms import Jvm  # noqa: PLC0415 - clients of STOMP need no Java
 
                 if self._home is None:
-                    raise UsageError(f"no broker here speaks {speaks.value}")
+                    raise UsageError(f"no broker here speaks {protocol.value}")
                 self._jvm = Jvm(self._home)
-        return self._jvm.client(speaks, address, login)
+        return self._jvm.client(protocol, address, login)
 
 
 class Dialler:
-    """Finds the site that lets clients in, the one that served last first, knocking at both side by side."""
+    """Finds the site that lets clients in, with probes at both; the site that served last is probed first."""
 
-    def __init__(self, place: Place, opener: Opener | None = None, *, headers: Mapping[str, str] | None = None) -> None:
-        self._place = place
-        self._opener = opener or Opener(place.dialect, place.home, headers)
-        self._last = place.sites[0][0]
-        self._away_until = 0.0
+    def __init__(
+        self, endpoints: Endpoints, opener: Opener | None = None, *, headers: Mapping[str, str] | None = None
+    ) -> None:
+        self._endpoints = endpoints
+        self._opener = opener or Opener(endpoints.dialect, endpoints.home, headers)
+        self._last = endpoints.sites[0][0]
+        self._refused_until = 0.0
 
-    def turned_away(self, site: str) -> None:
-        """Note that a site let us in and refused what we came for: dial the other one next, and in a moment."""
-        self._last = next((name for name, _ in self._place.sites if name != site), site)
-        self._away_until = boottime_s() + AWAY_S
+    def refused_by(self, site: str) -> None:
+        """Note that a site accepted the login and refused the queue: try the other site next, after a pause."""
+        self._last = next((name for name, _ in self._endpoints.sites if name != site), site)
+        self._refused_until = boottime_s() + REFUSED_S
 
-    def dial(self, stop: Event, speaks: Speaks = Speaks.STOMP) -> tuple[str, Client] | None:
-        """Return the site and the client, or None once `stop` is set."""
-        stop.wait(max(0.0, self._away_until - boottime_s()))
-        began, search = boottime_s(), _Search(self._opener, self._place.login, speaks)
-        in_order = sorted(self._place.sites, key=lambda site: site[0] != self._last)
-        while not stop.is_set() and search.found is None:
+    def dial(self, stop: Event, protocol: Proto = Proto.STOMP) -> tuple[str, Client] | None:
+        """Return the site and the client; None once `stop` is set."""
+        stop.wait(max(0.0, self._refused_until - boottime_s()))
+        began, search = boottime_s(), _Search(self._opener, self._endpoints.login, protocol)
+        in_order = sorted(self._endpoints.sites, key=lambda site: site[0] != self._last)
+        while not stop.is_set() and search.result is None:
             for site, address in in_order:
-                early = site != self._last and self._last not in search.denied and boottime_s() - began < HEAD_START_S
-                if not early:
-                    search.probe_at(site, address)
-            search.over.wait(RETRY_S)
-        search.over.set()
-        if search.found is not None:
-            self._last = search.found[0]
-        return search.found
+                must_wait = (
+                    site != self._last and self._last not in search.denied and boottime_s() - began < HEAD_START_S
+                )
+                if not must_wait:
+                    search.start_probes(site, address)
+            search.done.wait(RETRY_S)
+        search.done.set()
+        if search.result is not None:
+            self._last = search.result[0]
+        return search.result
 
 
 class _Search:
-    """Knocks at sites until one lets us in, or it is over."""
+    """Probes sites until one lets a client in, or `done` is set."""
 
-    def __init__(self, opener: Opener, login: Login, speaks: Speaks) -> None:
-        self._opener, self._login, self._speaks = opener, login, speaks
-        self._probing: dict[Address, list[float]] = {}  # a site has one for each of its nodes
-        self._one = system().mutex()
-        self.over = system().event()
+    def __init__(self, opener: Opener, login: Login, protocol: Proto) -> None:
+        self._opener, self._login, self._speaks = opener, login, protocol
+        self._probing: dict[Address, list[float]] = {}  # start times by address; a site has one for each node
+        self._lock = system().mutex()
+        self.done = system().event()
         self.denied: set[str] = set()
-        self.found: tuple[str, Client] | None = None
+        self.result: tuple[str, Client] | None = None
 
-    def probe_at(self, site: str, address: Address) -> None:
-        """Knock there from now on. And once more beside it, should that stay without an answer: a knock that is never
-        answered would otherwise add its whole time limit to the gap that is measured."""
-        since, now = self._probing.setdefault(address, []), boottime_s()
-        most = MOST_KNOCKS if self._speaks is Speaks.STOMP else 1
-        if len(since) < most and all(now - item > AGAIN_S for item in since):
-            number = len(since)
-            since.append(now)
-            in_background(partial(self._probe, site, address, number), f"knock at {site}")
+    def start_probes(self, site: str, address: Address) -> None:
+        """Probe an address repeatedly. Start another probe beside one without an answer, whose time limit would
+        otherwise count to the measured gap."""
+        begun_at, now = self._probing.setdefault(address, []), boottime_s()
+        most = MAX_PROBES if self._speaks is Proto.STOMP else 1
+        if len(begun_at) < most and all(now - at_s > NEXT_PROBE_S for at_s in begun_at):
+            number = len(begun_at)
+            begun_at.append(now)
+            in_background(partial(self._probe, site, address, number), f"probe of {site}")
 
     def _probe(self, site: str, address: Address, number: int) -> None:
-        while not self.over.is_set():
+        while not self.done.is_set():
             self._probing[address][number] = boottime_s()
             client = self._opener.open(self._speaks, address, self._login)
             if client is not None:
-                self._let_in(site, client)
+                self._use(site, client)
             else:
                 self.denied.add(site)
-            self.over.wait(RETRY_S)
+            self.done.wait(RETRY_S)
 
-    def _let_in(self, site: str, client: Client) -> None:
-        with self._one:
-            if self.found is None and not self.over.is_set():
-                self.found = site, client
-                self.over.set()
+    def _use(self, site: str, client: Client) -> None:
+        with self._lock:
+            if self.result is None and not self.done.is_set():
+                self.result = site, client
+                self.done.set()
                 return
         client.close()

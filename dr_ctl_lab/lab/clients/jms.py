@@ -1,6 +1,6 @@
-"""Clients of the brokers' own Java libraries, CORE and OpenWire: one process beside this one, spoken to in lines.
+"""Clients of the brokers' Java libraries, CORE and OpenWire: one Java process that is controlled by lines of text.
 
-Its one source file is compiled at first use, against the libraries of the distribution that a lab's brokers run on.
+Its source file is compiled at the first use, with the libraries of the brokers' distribution.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from dr_ctl_lab.lab.clients.client import (
     LOGIN_S,
     SILENT_S,
     WINDOW_BYTES,
-    Came,
     Confirmed,
     Outgoing,
-    Speaks,
+    Proto,
+    Received,
     no_compiler,
 )
 from dr_ctl_lab.lab.daemons import LIGHT
 
 SOURCE: Final = Path(__file__).with_name("Jms.java")
-RENAMED: Final = "jakarta.jms-api-[3-9]*"  # the interfaces of JMS, by their later name
+RENAMED: Final = "jakarta.jms-api-[3-9]*"  # JMS with its later package name
 COMPILE_S: Final = 120.0
-EACH_BYTES: Final = 400
+BYTES_PER_MESSAGE: Final = 400
 _NONE: Final = "-"
-_ENDED: Final = "the clients' Java process has ended"
+_PROCESS_ENDED: Final = "the clients' Java process has ended"
 _SILENT_MS: Final = round(SILENT_S * 1000)
 _GREETING_MS: Final = round(LOGIN_S * 1000)
-# Options of connections: what is confirmed is on disk, who is silent is left, nobody dials anew by itself.
+# Options of connections: confirmations mean on disk, silent connections end, no automatic reconnect.
 _CORE: Final = {
     "reconnectAttempts": 0,
     "initialConnectAttempts": 1,
@@ -61,20 +61,20 @@ _OPENWIRE: Final = {
     "jms.sendTimeout": _SILENT_MS,
     "jms.connectResponseTimeout": _GREETING_MS,
     "jms.closeTimeout": 500,
-    "jms.prefetchPolicy.queuePrefetch": WINDOW_BYTES // EACH_BYTES,
+    "jms.prefetchPolicy.queuePrefetch": WINDOW_BYTES // BYTES_PER_MESSAGE,
 }
-# The factory of each protocol's connections, their options, and its library's mode of acknowledging one message.
-_FACTORIES: Final[Mapping[Speaks, tuple[str, Mapping[str, object], str]]] = {
-    Speaks.CORE: ("org.apache.activemq.artemis.jms.client.ActiveMQConnectionFactory", _CORE, "101"),
-    Speaks.OPENWIRE: ("org.apache.activemq.ActiveMQConnectionFactory", _OPENWIRE, "4"),
+# Of each protocol: the connection factory, its options, and the mode for acknowledging one message.
+_FACTORIES: Final[Mapping[Proto, tuple[str, Mapping[str, object], str]]] = {
+    Proto.CORE: ("org.apache.activemq.artemis.jms.client.ActiveMQConnectionFactory", _CORE, "101"),
+    Proto.OPENWIRE: ("org.apache.activemq.ActiveMQConnectionFactory", _OPENWIRE, "4"),
 }
 
 
 class Jvm:
-    """The process; it is started with the first client, and ended by `close`."""
+    """The Java process: the first client starts it, and `close` ends it."""
 
     def __init__(self, home: Path) -> None:
-        """`home` is a distribution of the brokers."""
+        """`home` is the brokers' distribution."""
         self._home = home
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
@@ -82,38 +82,38 @@ class Jvm:
         self._process: subprocess.Popen[str] | None = None
         self._listener: threading.Thread | None = None
 
-    def client(self, speaks: Speaks, address: Address, login: Login) -> JmsClient:
-        """Connect. ConnectionLost where nobody lets us in, SaidError where the broker refuses."""
-        factory, options, mode = _FACTORIES[speaks]
+    def client(self, protocol: Proto, address: Address, login: Login) -> JmsClient:
+        """Connect. ConnectionLost where no client is let in, SaidError where the broker refuses."""
+        factory, options, mode = _FACTORIES[protocol]
         with self._lock:
             if self._process is None or self._process.poll() is not None:
                 self._process = self._started()
-            number, heard = str(next(self._numbers)), queue.SimpleQueue[list[str]]()
-            self._clients[number] = heard
-        client = JmsClient(self, number, heard, address)
-        text = "&".join(f"{name}={value}" for name, value in options.items())
-        where = f"tcp://{address.host}:{address.port}?{text}"
-        client.open([factory, where, login.user, login.password, mode])
+            number, replies = str(next(self._numbers)), queue.SimpleQueue[list[str]]()
+            self._clients[number] = replies
+        client = JmsClient(self, number, replies, address)
+        text = "&".join(f"{name}={received}" for name, received in options.items())
+        url = f"tcp://{address.host}:{address.port}?{text}"
+        client.open([factory, url, login.user, login.password, mode])
         return client
 
-    def say(self, words: Sequence[str]) -> None:
-        """Raises ConnectionLost where the process has ended."""
+    def send_line(self, words: Sequence[str]) -> None:
+        """Send a command. ConnectionLost where the process has ended."""
         line = "\t".join(words) + "\n"
         with self._lock:
             process = self._process
             if process is None or process.stdin is None:
-                raise ConnectionLost(_ENDED)
+                raise ConnectionLost(_PROCESS_ENDED)
             try:
                 process.stdin.write(line)
                 process.stdin.flush()
             except OSError as error:
-                raise ConnectionLost(f"{_ENDED}: {error}") from error
+                raise ConnectionLost(f"{_PROCESS_ENDED}: {error}") from error
 
     def forget(self, number: str) -> None:
         self._clients.pop(number, None)
 
     def close(self) -> None:
-        """Twice is once."""
+        """End the process, if it runs."""
         with self._lock:
             process, self._process = self._process, None
         if process is not None:
@@ -140,22 +140,22 @@ class Jvm:
         with process.stdout as lines:
             for line in lines:
                 number, *words = line.rstrip("\n").split("\t")
-                if (heard := self._clients.get(number)) is not None:
-                    heard.put(words)
-        for heard in list(self._clients.values()):
-            heard.put(["lost", _ENDED])
+                if (replies := self._clients.get(number)) is not None:
+                    replies.put(words)
+        for replies in list(self._clients.values()):
+            replies.put(["lost", _PROCESS_ENDED])
 
 
 class JmsClient:
     """Implements `Client`."""
 
-    def __init__(self, jvm: Jvm, number: str, heard: queue.SimpleQueue[list[str]], address: Address) -> None:
-        self._jvm, self._number, self._heard, self._address = jvm, number, heard, address
+    def __init__(self, jvm: Jvm, number: str, replies: queue.SimpleQueue[list[str]], address: Address) -> None:
+        self._jvm, self._number, self._replies, self._address = jvm, number, replies, address
 
     def open(self, words: Sequence[str]) -> None:
-        self._say("open", *words)
+        self._send("open", *words)
         try:
-            if self._heard.get(timeout=LOGIN_S + SILENT_S) == ["opened", _NONE]:
+            if self._replies.get(timeout=LOGIN_S + SILENT_S) == ["opened", _NONE]:
                 return
         except queue.Empty:
             pass
@@ -165,44 +165,44 @@ class JmsClient:
     def subscribe(
         self, queues: Sequence[str], *, confirm: str | None = None, window_bytes: int = WINDOW_BYTES, selector: str = ""
     ) -> None:
-        del window_bytes  # the same for all
+        del window_bytes  # the Java clients have a fixed window
         for item in queues:
-            self._say("subscribe", confirm or _NONE, item, _coded(selector))
+            self._send("subscribe", confirm or _NONE, item, _coded(selector))
 
     def send(self, message: Outgoing, *, confirm: str | None) -> None:
         traits = message.traits
         headers = {**({ID_HEADER: message.ident} if message.ident else {}), **message.headers}
-        self._say(
+        self._send(
             "send", confirm or _NONE, message.queue, _coded(message.body), traits.part or _NONE, traits.group or _NONE,
-            str(traits.delay_ms), str(traits.lasts_ms), str(int(traits.urgent)),
-            *(word for name, value in headers.items() for word in (name, _coded(value))),
+            str(traits.delay_ms), str(traits.ttl_ms), str(int(traits.urgent)),
+            *(word for name, received in headers.items() for word in (name, _coded(received))),
         )  # fmt: skip
 
-    def ack(self, came: Came, *, confirm: str | None) -> None:
-        self._say("ack", confirm or _NONE, came.token)
+    def ack(self, received: Received, *, confirm: str | None) -> None:
+        self._send("ack", confirm or _NONE, received.token)
 
-    def receive(self, timeout_s: float) -> Sequence[Came | Confirmed]:
-        value: list[Came | Confirmed] = []
+    def receive(self, timeout_s: float) -> Sequence[Received | Confirmed]:
+        received: list[Received | Confirmed] = []
         try:
-            value.append(self._taken(self._heard.get(timeout=max(timeout_s, 0.0))))
+            received.append(self._parsed(self._replies.get(timeout=max(timeout_s, 0.0))))
             while True:
-                value.append(self._taken(self._heard.get_nowait()))
+                received.append(self._parsed(self._replies.get_nowait()))
         except queue.Empty:
-            return value
+            return received
 
     def beat(self) -> None:
-        """The library does."""
+        """Do nothing: the library sends heart-beats."""
 
     def close(self, *, politely: bool = True) -> None:
         del politely
         self._jvm.forget(self._number)
         with contextlib.suppress(ConnectionLost):
-            self._say("close")
+            self._send("close")
 
-    def _taken(self, words: Sequence[str]) -> Came | Confirmed:
+    def _parsed(self, words: Sequence[str]) -> Received | Confirmed:
         match words:
-            case ["came", place, token, ident]:
-                return Came(place, ident, token)
+            case ["came", queue_name, token, ident]:
+                return Received(queue_name, ident, token)
             case ["confirmed", name]:
                 return Confirmed(name)
             case ["refused", text]:
@@ -210,8 +210,8 @@ class JmsClient:
             case _:
                 raise ConnectionLost(f"{self._address}: {' '.join(words)}")
 
-    def _say(self, *words: str) -> None:
-        self._jvm.say([self._number, *words])
+    def _send(self, *words: str) -> None:
+        self._jvm.send_line([self._number, *words])
 
 
 def libraries(home: Path) -> str:
@@ -219,17 +219,17 @@ def libraries(home: Path) -> str:
 
 
 def compiled(home: Path) -> Path:
-    """Where the class lies, compiled for that distribution. EnvironmentFault where it cannot be."""
+    """Return the folder with the class, compiled for that distribution. EnvironmentFault where it does not compile."""
     digest = hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:12]
-    place = cache_dir() / f"clients-{home.name}-{digest}"
-    if place.is_dir():
-        return place
+    folder = cache_dir() / f"clients-{home.name}-{digest}"
+    if folder.is_dir():
+        return folder
     compiler = shutil.which("javac")
     if compiler is None:
         raise no_compiler()
-    with locked(place.name, within_s=COMPILE_S):
-        if not place.is_dir():
-            with tempfile.TemporaryDirectory(prefix=f".{place.name}-", dir=place.parent) as scratch:
+    with locked(folder.name, within_s=COMPILE_S):
+        if not folder.is_dir():
+            with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as scratch:
                 source = Path(scratch) / SOURCE.name
                 text = SOURCE.read_text(encoding="utf-8")
                 renamed = any((home / "lib").glob(RENAMED))
@@ -238,8 +238,8 @@ def compiled(home: Path) -> Path:
                 done = subprocess.run(argv, capture_output=True, text=True, timeout=COMPILE_S, check=False)
                 if done.returncode != 0:
                     raise EnvironmentFault(f"{SOURCE.name} cannot be compiled for {home.name}: {done.stderr[-600:]}")
-                (Path(scratch) / "classes").rename(place)  # appears whole or not at all
-    return place
+                (Path(scratch) / "classes").rename(folder)  # atomic
+    return folder
 
 
 def _coded(text: str) -> str:

@@ -1,7 +1,7 @@
-"""A client that speaks MQTT 3.1.1, by Eclipse Paho.
+"""A client of MQTT 3.1.1, with Eclipse Paho.
 
-It publishes to a topic that the brokers of a lab forward into a queue, and takes messages of subscriptions that several
-share. MQTT confirms no acknowledgement: a request that the broker can only answer behind it does that here.
+It publishes to topics that the brokers of a lab forward into queues, and consumes shared subscriptions. MQTT does not
+confirm acknowledgements: the client sends another request, whose answer shows that the broker has read both.
 """
 
 import time
@@ -20,9 +20,9 @@ from dr_ctl_lab.lab.clients.client import (
     LOGIN_S,
     SILENT_S,
     WINDOW_BYTES,
-    Came,
     Confirmed,
     Outgoing,
+    Received,
     address_of,
     ident_in,
     is_subscription,
@@ -34,8 +34,8 @@ _AT_LEAST_ONCE: Final = 1
 
 
 class MqttClient:
-    """Implements `Client`. Its session is kept: one that ends with its connection takes the subscription along, and
-    what lies there."""
+    """Implements `Client`. The session outlives its connection; otherwise the subscription and its messages would be
+    lost with it."""
 
     def __init__(self, address: Address, login: Login) -> None:
         self._address = address
@@ -55,38 +55,38 @@ class MqttClient:
         self._mqtt.on_message = self._on_message
         self._answered: bool | None = None
         self._waiting: dict[int, str] = {}
-        self._came: deque[Came | Confirmed] = deque()
+        self._inbox: deque[Received | Confirmed] = deque()
         self._queues: dict[str, str] = {}
-        self._greet()
+        self._connect()
 
     def subscribe(
         self, queues: Sequence[str], *, confirm: str | None = None, window_bytes: int = WINDOW_BYTES, selector: str = ""
     ) -> None:
         del window_bytes, selector
         for queue in queues:
-            published, group = _topic(address_of(queue)), name_of(queue).partition(".")[0]
-            self._queues[published] = queue
-            self._named(self._mqtt.subscribe(f"$share/{group}/{published}", _AT_LEAST_ONCE), confirm)
+            topic_name, group = _topic(address_of(queue)), name_of(queue).partition(".")[0]
+            self._queues[topic_name] = queue
+            self._expect_confirmation(self._mqtt.subscribe(f"$share/{group}/{topic_name}", _AT_LEAST_ONCE), confirm)
 
     def send(self, message: Outgoing, *, confirm: str | None) -> None:
         shared = is_subscription(message.queue)
         topic = _topic(address_of(message.queue) if shared else FORWARDED + message.queue)
         publish = self._mqtt.publish(topic, message.body, _AT_LEAST_ONCE)
-        self._named((publish.rc, publish.mid), confirm)
+        self._expect_confirmation((publish.rc, publish.mid), confirm)
 
-    def ack(self, came: Came, *, confirm: str | None) -> None:
-        self._checked(self._mqtt.ack(came.token, _AT_LEAST_ONCE))
+    def ack(self, received: Received, *, confirm: str | None) -> None:
+        self._checked(self._mqtt.ack(received.token, _AT_LEAST_ONCE))
         if confirm is not None:
-            self._named(self._mqtt.unsubscribe(_NOTHING), confirm)
+            self._expect_confirmation(self._mqtt.unsubscribe(_NOTHING), confirm)
 
-    def receive(self, timeout_s: float) -> Sequence[Came | Confirmed]:
-        if not self._came:
+    def receive(self, timeout_s: float) -> Sequence[Received | Confirmed]:
+        if not self._inbox:
             self._checked(self._mqtt.loop(timeout_s))
-        came, self._came = [*self._came], deque()
-        return came
+        received, self._inbox = [*self._inbox], deque()
+        return received
 
     def beat(self) -> None:
-        """Each turn of its loop does."""
+        """Do nothing: `receive` sends heart-beats."""
 
     def close(self, *, politely: bool = True) -> None:
         if politely:
@@ -94,7 +94,7 @@ class MqttClient:
         elif (sock := self._mqtt.socket()) is not None:
             sock.close()
 
-    def _greet(self) -> None:
+    def _connect(self) -> None:
         try:
             self._mqtt.connect(self._address.host, self._address.port, keepalive=round(SILENT_S))
         except OSError as error:
@@ -108,7 +108,7 @@ class MqttClient:
         if not self._answered:
             raise SaidError(f"{self._address}: not let in")
 
-    def _named(self, value: tuple[Any, int | None], confirm: str | None) -> None:
+    def _expect_confirmation(self, value: tuple[Any, int | None], confirm: str | None) -> None:
         self._checked(value[0])
         if confirm is not None and value[1] is not None:
             self._waiting[value[1]] = confirm
@@ -117,17 +117,17 @@ class MqttClient:
         if code != paho.MQTT_ERR_SUCCESS:
             raise ConnectionLost(f"{self._address}: {paho.error_string(code)}")
 
-    def _on_connect(self, *told: Any) -> None:
-        self._answered = not told[3].is_failure
+    def _on_connect(self, *arguments: Any) -> None:
+        self._answered = not arguments[3].is_failure
 
-    def _on_answer(self, _client: Any, _data: Any, mid: int, *told: Any) -> None:
-        del told
+    def _on_answer(self, _client: Any, _data: Any, mid: int, *arguments: Any) -> None:
+        del arguments
         if (name := self._waiting.pop(mid, None)) is not None:
-            self._came.append(Confirmed(name))
+            self._inbox.append(Confirmed(name))
 
     def _on_message(self, _client: Any, _data: Any, message: paho.MQTTMessage) -> None:
         queue = self._queues[message.topic]
-        self._came.append(Came(queue, ident_in(message.payload.decode(errors="replace")), message.mid))
+        self._inbox.append(Received(queue, ident_in(message.payload.decode(errors="replace")), message.mid))
 
 
 def _topic(address: str) -> str:

@@ -1,4 +1,4 @@
-"""A client that speaks STOMP."""
+"""A client of STOMP."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -10,9 +10,9 @@ from dr_ctl_lab.lab.clients.client import (
     PART,
     SILENT_S,
     WINDOW_BYTES,
-    Came,
     Confirmed,
     Outgoing,
+    Received,
     Traits,
     address_of,
     ident_in,
@@ -39,9 +39,9 @@ class StompClient:
             headers = {**self._dialect.subscribing(window_bytes), **({"selector": selector} if selector else {})}
             headers |= {"subscription-type": "MULTICAST"} if is_subscription(queue) else {}
             headers |= {"receipt": confirm} if confirm is not None else {}
-            ident, place = str(len(self._queues)), self._dialect.queue(queue)
+            ident, destination = str(len(self._queues)), self._dialect.queue(queue)
             self._queues.append(queue)
-            self.connection.stomp.subscribe(place, ident, "client-individual", headers)
+            self.connection.stomp.subscribe(destination, ident, "client-individual", headers)
 
     def send(self, message: Outgoing, *, confirm: str | None) -> None:
         headers = {**self._dialect.sent, "persistent": "true", **_traits(message.traits), **message.headers}
@@ -50,18 +50,18 @@ class StompClient:
         headers |= {"receipt": confirm} if confirm is not None else {}
         self.connection.stomp.send(self._dialect.queue(address_of(message.queue)), message.body, headers=headers)
 
-    def ack(self, came: Came, *, confirm: str | None) -> None:
-        self.connection.stomp.ack(came.token, receipt=confirm)
+    def ack(self, received: Received, *, confirm: str | None) -> None:
+        self.connection.stomp.ack(received.token, receipt=confirm)
 
-    def receive(self, timeout_s: float) -> Sequence[Came | Confirmed]:
-        return [each for frame in self.connection.receive(timeout_s) if (each := self._taken(frame)) is not None]
+    def receive(self, timeout_s: float) -> Sequence[Received | Confirmed]:
+        return [item for frame in self.connection.receive(timeout_s) if (item := self._parsed(frame)) is not None]
 
-    def _taken(self, frame: Frame) -> Came | Confirmed | None:
+    def _parsed(self, frame: Frame) -> Received | Confirmed | None:
         if frame.cmd == "RECEIPT":
             return Confirmed(frame.headers.get("receipt-id", ""))
         if frame.cmd != "MESSAGE":
             return None
-        return Came(self._queues[int(frame.headers["subscription"])], identify(frame), frame.headers["ack"])
+        return Received(self._queues[int(frame.headers["subscription"])], identify(frame), frame.headers["ack"])
 
     def beat(self) -> None:
         self.connection.beat(every_s=BEAT_S, silent_s=SILENT_S)
@@ -71,7 +71,7 @@ class StompClient:
 
 
 def identify(frame: Frame) -> str:
-    """Name a message: by the id that a load gave it, else by the broker's."""
+    """The id of a message: from the load, else from the broker."""
     body = frame.body.decode(errors="replace") if isinstance(frame.body, bytes) else str(frame.body or "")
     return str(frame.headers.get(ID_HEADER) or ident_in(body) or frame.headers.get("message-id", "?"))
 
@@ -79,6 +79,6 @@ def identify(frame: Frame) -> str:
 def _traits(traits: Traits) -> dict[str, str]:
     headers = {PART: traits.part, "JMSXGroupID": traits.group, "priority": URGENT if traits.urgent else ""}
     headers["AMQ_SCHEDULED_DELAY"] = str(traits.delay_ms or "")
-    until_ms = round(datetime.now(UTC).timestamp() * 1000) + traits.lasts_ms
-    headers["expires"] = str(until_ms) if traits.lasts_ms else ""
+    until_ms = round(datetime.now(UTC).timestamp() * 1000) + traits.ttl_ms
+    headers["expires"] = str(until_ms) if traits.ttl_ms else ""
     return {name: value for name, value in headers.items() if value}

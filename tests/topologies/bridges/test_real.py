@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from dr_ctl_lab.lab.artemis.bridges import AGENT, CLIENTS, IDS, ORIGIN, TEXT, BridgesAdmin
-from dr_ctl_lab.lab.clients.client import Speaks, Traits
+from dr_ctl_lab.lab.clients.client import Proto, Traits
 from dr_ctl_lab.lab.ids import IdStore
 from dr_ctl_lab.lab.kinds import BRIDGES
 from dr_ctl_lab.lab.lab import Lab
@@ -168,12 +168,12 @@ def test_what_finds_no_buffer_is_told_before_a_move_and_named_by_it(bridges_lab:
     """A multicast buffer takes nothing that JMS over AMQP marks for a queue; every second message is marked."""
     buffered(bridges_lab, "multicast")
     warned = operator.run("validate", "--to", "paris")
-    send_speaking(bridges_lab, Speaks.AMQP, "london", "FOO", 6)
+    send_speaking(bridges_lab, Proto.AMQP, "london", "FOO", 6)
     until(lambda: depths(bridges_lab) == (6, 3), why="half of them are copied")
 
     refused = operator.run(*FOO_ALONE)
     buffered(bridges_lab, "anycast")
-    send_speaking(bridges_lab, Speaks.AMQP, "london", "FOO", 6)
+    send_speaking(bridges_lab, Proto.AMQP, "london", "FOO", 6)
     until(lambda: depths(bridges_lab) == (12, 9), why="all of them are copied")
     lacking = operator.run(*FOO_ALONE)
     moved = operator.run(*FOO_ALONE, "--accept-difference", "FOO=3")
@@ -189,10 +189,10 @@ def test_what_finds_no_buffer_is_told_before_a_move_and_named_by_it(bridges_lab:
 def test_a_delayed_message_refuses_a_move_before_anything_is_closed_and_comes_later_where_so_many_may(
     bridges_lab: Lab, operator: Operator
 ) -> None:
-    send_speaking(bridges_lab, Speaks.AMQP, "london", "FOO", 4)
-    send_speaking(bridges_lab, Speaks.STOMP, "london", "FOO", 1, Traits(delay_ms=60_000))
-    send_speaking(bridges_lab, Speaks.AMQP, "london", "FOO", 1, Traits(delay_ms=60_000))
-    send_speaking(bridges_lab, Speaks.AMQP, "london", "FOO", 2, Traits(delay_ms=8_000))
+    send_speaking(bridges_lab, Proto.AMQP, "london", "FOO", 4)
+    send_speaking(bridges_lab, Proto.STOMP, "london", "FOO", 1, Traits(delay_ms=60_000))
+    send_speaking(bridges_lab, Proto.AMQP, "london", "FOO", 1, Traits(delay_ms=60_000))
+    send_speaking(bridges_lab, Proto.AMQP, "london", "FOO", 2, Traits(delay_ms=8_000))
     until(lambda: depths(bridges_lab) == (8, 4), why="what is due is copied")
 
     refused = operator.run(*FOO_ALONE)

@@ -275,11 +275,11 @@ def test_a_queue_that_could_not_be_read_as_a_whole_is_not_known(plain: list[str]
 
 
 def test_an_answer_that_is_no_list_of_ids_is_an_error() -> None:
-    class Odd(Listings):
+    class Variation(Listings):
         def _told(self, ask: client.Query) -> Any:
             return 3
 
-    console: Any = Odd()
+    console: Any = Variation()
 
     with pytest.raises(BadValue):
         ids(console, [queue("orders", 2)])

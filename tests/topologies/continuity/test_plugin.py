@@ -12,7 +12,7 @@ import pytest
 from dr_ctl.core.document import document
 from dr_ctl_lab.lab.classic.create import DISTRIBUTION
 from dr_ctl_lab.lab.clients import stomp
-from dr_ctl_lab.lab.clients.client import Speaks
+from dr_ctl_lab.lab.clients.client import Proto
 from dr_ctl_lab.lab.clients.traits import LARGE
 from dr_ctl_lab.lab.distribution import obtain
 from dr_ctl_lab.lab.kinds import CONTINUITY
@@ -128,7 +128,7 @@ def test_a_plugin_with_its_own_outflows_moves_its_beans_and_copies_no_message_of
     with up(tmp_path / "lab", edit=its_own) as lab:
         operator = Operator(lab, tmp_path / "state")
         status = operator.run("status")
-        sent = send_speaking(lab, Speaks.AMQP, "london", "fast.a", 4)
+        sent = send_speaking(lab, Proto.AMQP, "london", "fast.a", 4)
         refused = operator.run("swapover", "--to", "paris", "--yes")
         came = taken(lab, "london", "fast.a", 4)
         ended = operator.run("swapover", "--to", "paris", "--yes")
@@ -144,8 +144,8 @@ def test_a_plugin_with_its_own_outflows_moves_its_beans_and_copies_no_message_of
 def test_messages_of_every_protocol_move_with_their_copies(plugin_lab: Lab, operator: Operator) -> None:
     """A library of its own speaks OpenWire: this version's distribution lacks a part of it."""
     classic = obtain(DISTRIBUTION)
-    spoken = [(case, LARGE) for case in (Speaks.STOMP, Speaks.MQTT, Speaks.CORE)] + [(Speaks.AMQP, 50_000)]
-    sent = send_speaking(plugin_lab, Speaks.OPENWIRE, "london", "fast.a", 2, size=LARGE, home=classic)
+    spoken = [(case, LARGE) for case in (Proto.STOMP, Proto.MQTT, Proto.CORE)] + [(Proto.AMQP, 50_000)]
+    sent = send_speaking(plugin_lab, Proto.OPENWIRE, "london", "fast.a", 2, size=LARGE, home=classic)
     for speaks, size in spoken:
         sent += send_speaking(plugin_lab, speaks, "london", "fast.a", 2)
         sent += send_speaking(plugin_lab, speaks, "london", "fast.a", 2, size=size, id_header="_AMQ_DUPL_ID")
@@ -159,9 +159,9 @@ def test_messages_of_every_protocol_move_with_their_copies(plugin_lab: Lab, oper
     assert left(plugin_lab) == {}
 
 
-@pytest.mark.parametrize("speaks", [Speaks.CORE, Speaks.AMQP])
+@pytest.mark.parametrize("speaks", [Proto.CORE, Proto.AMQP])
 def test_large_messages_without_an_id_refuse_a_move_until_they_and_their_copies_are_gone(
-    plugin_lab: Lab, operator: Operator, speaks: Speaks
+    plugin_lab: Lab, operator: Operator, speaks: Proto
 ) -> None:
     send_speaking(plugin_lab, speaks, "london", "fast.a", 2, size=LARGE)
     until(lambda: left(plugin_lab).get("paris/fast.a.in.mirror") == 2, why="both have a copy")
@@ -215,13 +215,13 @@ class Both:
         for load in self._loads:
             load.pause_producing()
         for load in self._loads:
-            load.wait_until(self._done, within_s=120, what="the queues are empty")
+            load.wait_until(self._done, within_s=120, goal="the queues are empty")
         rows = [item.ledger.verdict(drained=True) for item in self._loads]
         return {key for item in rows for key in item.lost}, {key for item in rows for key in item.duplicates}
 
     def _done(self, counts: Counts) -> bool:
         idle = counts.received == counts.consumed + counts.ack_in_doubt
-        return idle and self._lab.target().left(self._lab.queues) == 0
+        return idle and self._lab.target().remaining(self._lab.queues) == 0
 
 
 @dataclass
@@ -299,7 +299,7 @@ def test_a_failover_and_an_estimate_count_what_has_no_copy_although_a_copy_left_
     with up(tmp_path / "lab") as lab:
         operator = Operator(lab, tmp_path / "state")
         bridges(lab, "london", "stop()", "fast.a.out.mirror.bridge")
-        send_speaking(lab, Speaks.STOMP, "london", "fast.a", 1)
+        send_speaking(lab, Proto.STOMP, "london", "fast.a", 1)
         taken(lab, "london", "fast.a", 1)
         until(lambda: lab.admin("london").depths()["fast.a.out.acks"] == 0, why="its acknowledgement is shipped")
         bridges(lab, "london", "start()", "fast.a.out.mirror.bridge")
