@@ -1,4 +1,4 @@
-"""Clocks that a test sets: the whole process goes by the one made last, until the end of the test."""
+"""Clocks for tests: the process uses the one created last, until the end of the test."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,14 +10,14 @@ from dr_ctl.core.system import ThisMachine
 
 
 class SetClock(ThisMachine):
-    def __new__(cls, *_args: Any, **_more: Any) -> Self:
-        made = super().__new__(cls)
-        system._system = made
-        return made
+    def __new__(cls, *_args: Any, **_options: Any) -> Self:
+        clock = super().__new__(cls)
+        system._system = clock
+        return clock
 
 
 def clock_of_this_machine() -> Iterator[None]:
-    """A fixture of every test: a clock that the test has set goes no further."""
+    """A fixture of every test: restore the real clock."""
     yield
     if isinstance(system.system(), SetClock):
         system._system = ThisMachine()

@@ -1,5 +1,4 @@
-"""Holds JSON documents to the schemas that `dr-ctl schema` shows. A key that a schema does not know is a mistake here;
-for readers it is not."""
+"""Checks JSON documents against the schemas of `dr-ctl schema`; unknown keys are errors here, not for readers."""
 
 import copy
 import json
@@ -17,31 +16,31 @@ _TRACEBACK = re.compile(r"^Traceback \(most.*\n(?: .*\n)*", re.MULTILINE)
 
 
 def hold(document: dict[str, Any], command: str | None = None) -> None:
-    """Fail where the document is not as its schema says, or the line that a `command` writes before it."""
+    """Fail where a document violates the schema of its command, or of `command`."""
     problems = list(_validator(document["command"] if command is None else command).iter_errors(document))
     assert not problems, [(problem.json_path, problem.message) for problem in problems]
     no_none(json.dumps(document, ensure_ascii=False))
 
 
 def no_none(text: str) -> None:
-    """What is not known is said in words, wherever dr-ctl says something; lines of its source are none of that."""
+    """Fail where a text, apart from tracebacks, has `None`: unknown values are written in words."""
     match = _NONE.search(_TRACEBACK.sub("", text))
     assert match is None, text[max(0, match.start() - 100) : match.end() + 100] if match else ""
 
 
 @cache
 def _validator(command: str) -> Draft202012Validator:
-    """Of no command, or of a group, there is an envelope without data."""
+    """The validator of a command's documents; without a known command, of an envelope without data."""
     known = command in data_types()
     schema = schema_of(command) if known else TypeAdapter[Any](Envelope[str, Debt, Nothing]).json_schema()
     return Draft202012Validator(closed(schema))
 
 
 def closed(schema: Any) -> Any:
-    """A copy of a schema in which no object has keys that are not named."""
-    made = copy.deepcopy(schema)
-    _close(made)
-    return made
+    """A copy of a schema that forbids unknown keys."""
+    closed_schema = copy.deepcopy(schema)
+    _close(closed_schema)
+    return closed_schema
 
 
 def _close(schema: Any) -> None:

@@ -1,4 +1,4 @@
-"""A history as a monitor leaves it, without a monitor."""
+"""A recorded history, without a monitor."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -9,8 +9,7 @@ from tests.rpo.files import write
 
 
 def looked(folder: Path, ago_s: float = 0.0) -> None:
-    """A monitor has looked at London for ten seconds until so long ago: nothing was to be shipped. `folder` is that of
-    the settings file."""
+    """Write samples of London over ten seconds, until `ago_s` ago, with empty outflows, beside the settings file."""
     now = system().now() - timedelta(seconds=ago_s)
     rows = []
     for before_s in (10, 5, 0):

@@ -1,4 +1,4 @@
-"""Simulated time for tests: who waits for real in it, or asks a socket, fails."""
+"""Simulated time for tests: a real wait, or a real socket, fails the test."""
 
 import os
 import signal
@@ -21,18 +21,18 @@ WIRE: Final = "wire"
 
 @contextmanager
 def nothing_real() -> Iterator[list[str]]:
-    """Simulated time in which no task sleeps or connects for real; gives what one tried all the same."""
+    """Simulated time without real sleeps and connections; the list gets those that were tried."""
     tried: list[str] = []
     with pytest.MonkeyPatch.context() as patch, simulated():
-        for of, name in ((time, "sleep"), (socket.socket, "connect"), (socket.socket, "connect_ex")):
-            patch.setattr(of, name, _refused(getattr(of, name), name, tried))
+        for owner, name in ((time, "sleep"), (socket.socket, "connect"), (socket.socket, "connect_ex")):
+            patch.setattr(owner, name, _refused(getattr(owner, name), name, tried))
         for name in ("fsync", "fdatasync"):
-            patch.setattr(os, name, lambda _: None)  # what a test writes outlives no power cut
+            patch.setattr(os, name, lambda _: None)  # files of tests need not survive a power cut
         yield tried
 
 
 def interrupt(signum: int = signal.SIGINT, *, times: int = 1) -> None:
-    """Signals to this process, in simulated time or in real."""
+    """Send signals to this process, in simulated or real time."""
     simulation = system()
     for _ in range(times):
         if isinstance(simulation, Simulation):
@@ -44,11 +44,11 @@ def interrupt(signum: int = signal.SIGINT, *, times: int = 1) -> None:
 def _refused(real: Callable[..., Any], name: str, tried: list[str]) -> Callable[..., Any]:
     first = threading.get_ident()
 
-    def refused(*arguments: Any, **more: Any) -> Any:
+    def refused(*arguments: Any, **options: Any) -> Any:
         thread, caller = threading.current_thread(), str(sys._getframe(1).f_globals["__name__"])
-        of_a_task = thread.ident == first or hasattr(thread, "is_simulated")
-        if not of_a_task or caller in ("subprocess", "multiprocessing.process"):
-            return real(*arguments, **more)  # of what runs the tests, or of who waits for a real process
+        is_simulated = thread.ident == first or hasattr(thread, "is_simulated")
+        if not is_simulated or caller in ("subprocess", "multiprocessing.process"):
+            return real(*arguments, **options)  # by the test runner, or for a real process
         tried.append(f"{thread.name}: {name}")
         raise AssertionError(f"a real {name} in simulated time")
 

@@ -1,5 +1,4 @@
-"""How long the commands of a test wait, in this process and by their runbooks: as long as in the field, unless the test
-says less."""
+"""The time limits of a test's commands, in this process and in runbooks; the defaults unless the test changes them."""
 
 import sys
 from dataclasses import replace
@@ -15,25 +14,24 @@ from dr_ctl.engine.runbook import files, shipped
 PATIENCE = Timeouts()
 
 
-def impatient(monkeypatch: pytest.MonkeyPatch, of: type[Any] | None = None, **less: Any) -> Timeouts:
-    """Let the commands that follow wait for less; `of` is the class of a topology's own waits. What an earlier call
-    made shorter stays so."""
-    if of is None:
-        brief = replace(PATIENCE, **less)
+def impatient(monkeypatch: pytest.MonkeyPatch, kind: type[Any] | None = None, **shorter: Any) -> Timeouts:
+    """Shorten time limits of the following commands; `kind` is the class of a topology's own ones. Calls add up."""
+    if kind is None:
+        brief = replace(PATIENCE, **shorter)
     else:
-        others = [name for name in PATIENCE.own if not isinstance(name, of)]
-        brief = replace(PATIENCE, own=(replace(PATIENCE.of(of), **less), *others))
+        others = [limits for limits in PATIENCE.own if not isinstance(limits, kind)]
+        brief = replace(PATIENCE, own=(replace(PATIENCE.of(kind), **shorter), *others))
     monkeypatch.setattr(sys.modules[__name__], "PATIENCE", brief)
     return brief
 
 
 def time_now() -> Session:
-    """What the next command begins with."""
+    """The session of the next command, with these time limits."""
     return Session(timeouts=PATIENCE)
 
 
 def runbooks(folder: Path, old: str, new: str) -> str:
-    """The runbooks that came with dr-ctl, with one text in the place of another: what the settings name."""
+    """The runbooks of dr-ctl with one text replaced, in a new folder; return its path, for the settings."""
     folder.mkdir()
     for path in files(shipped()):
         (folder / path.name).write_text(path.read_text("utf-8").replace(old, new), encoding="utf-8")
