@@ -57,9 +57,9 @@ class Broker:
         return frozenset([*json.loads(plain), *(load[ID] for load in json.loads(later))])
 
     def remove(self, bean: str, ids: frozenset[str]) -> None:
-        every = sorted(ids)
-        for at in range(0, len(every), 50):
-            text = ", ".join(f"'{item}'" for item in every[at : at + 50])
+        ordered = sorted(ids)
+        for at in range(0, len(ordered), 50):
+            text = ", ".join(f"'{item}'" for item in ordered[at : at + 50])
             self.post(self.call(bean, "removeMessages(java.lang.String)", f"{ID} IN ({text})"))
 
 
@@ -103,11 +103,11 @@ def remove_done(local: Broker, remote: Broker, source: Queues, target: Queues, n
     removed = False
     for name in names:
         staged, queue = target[name + STAGED][0], target[name][0]
-        lying, waiting, delivered = local.ids(source[name][0]), remote.ids(staged), remote.ids(queue)
-        assert lying <= waiting | delivered, name
-        for bean, gone in ((staged, (waiting - lying) | (waiting & delivered)), (queue, delivered - lying)):
-            if gone:
-                remote.remove(bean, gone)
+        messages, waiting, delivered = local.ids(source[name][0]), remote.ids(staged), remote.ids(queue)
+        assert messages <= waiting | delivered, name
+        for bean, surplus in ((staged, (waiting - messages) | (waiting & delivered)), (queue, delivered - messages)):
+            if surplus:
+                remote.remove(bean, surplus)
                 removed = True
     return removed
 

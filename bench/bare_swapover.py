@@ -120,32 +120,32 @@ def main(settings: Path, target: str) -> None:
     source = next(site for site in sites if site != target)
     with ThreadPoolExecutor(min(64, 3 * len(sites[source]["brokers"]))) as pool:
 
-        def together(ask: Callable[..., Any], *of: Iterable[Any]) -> list[Any]:
-            return list(pool.map(ask, *of))
+        def together(ask: Callable[..., Any], *arguments: Iterable[Any]) -> list[Any]:
+            return list(pool.map(ask, *arguments))
 
         def brokers(site: str, peer: str) -> list[Broker]:
             return together(partial(Broker, settings.parent, peer), sites[site]["brokers"])
 
-        local, remote, lifting = brokers(source, target), brokers(target, source), brokers(source, target)
+        local, remote, resuming = brokers(source, target), brokers(target, source), brokers(source, target)
         together(Broker.flow, (*local, *remote))
-        together(Broker.find, (*local, *remote, *lifting))
+        together(Broker.find, (*local, *remote, *resuming))
         together(lambda broker: broker.all_queues("pause()"), local)
         in_a_row = 0
         while (in_a_row := in_a_row + 1 if not any(together(Broker.delivering, local)) else 0) < 2:
             time.sleep(POLL_S)
         began = time.perf_counter()
         together(lambda broker: broker.clients("stop()"), local)
-        lifted = [pool.submit(broker.all_queues, "resume()") for broker in lifting]
+        resumed = [pool.submit(broker.all_queues, "resume()") for broker in resuming]
         in_a_row = 0
         while (in_a_row := in_a_row + 1 if not any(map(any, together(Broker.flow, (*local, *remote)))) else 0) < 2:
             time.sleep(POLL_S)
-        for item in lifted:
+        for item in resumed:
             item.result()
         window: list[Any] = []
         while True:
-            now = together(Broker.everything, (*local, *remote))
-            window = [*window, now] if not window or window[0] == now else [now]
-            counts = [{name: depth for name, (depth, _) in row.items() if depth} for row in now]
+            readings = together(Broker.everything, (*local, *remote))
+            window = [*window, readings] if not window or window[0] == readings else [readings]
+            counts = [{name: depth for name, (depth, _) in row.items() if depth} for row in readings]
             if len(window) >= STABLE and counts[: len(local)] == counts[len(local) :]:
                 ids = together(Broker.origins, (*local, *remote), [[*count] for count in counts])
                 assert ids[: len(local)] == ids[len(local) :], ids

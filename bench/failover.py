@@ -21,7 +21,7 @@ LOSSES, RATE = 5, 300
 
 
 def measured() -> list[Figure]:
-    served_s, told_s = [], []
+    served_s, detected_s = [], []
     with tempfile.TemporaryDirectory() as folder, Lab.up(Path(folder) / "lab") as lab:
 
         def dr_ctl(*words: str) -> None:
@@ -33,7 +33,7 @@ def measured() -> list[Figure]:
             with lab.load(RATE, work_ms=1) as load:
                 load.wait_for(RATE)
                 lab.kill(lost)
-                look_s = _detection_s(lab, lost)
+                detection_s = _detection_s(lab, lost)
                 began = datetime.now(UTC)
                 dr_ctl("failover", "--to", target, "--accept-loss", "unknown", "--accept-duplicates", "unknown")
                 load.wait_for(load.counts().sent + RATE // 2)
@@ -41,14 +41,14 @@ def measured() -> list[Figure]:
             assert served is not None
             if number >= 0:
                 served_s.append((datetime.fromisoformat(served) - began).total_seconds())
-                told_s.append(look_s)
+                detected_s.append(detection_s)
             lab.start(lost)
             dr_ctl("reinstate", lost)
             lost, target = target, lost
     name = f"mirror: failover under {RATE} messages/s, from the command to the first message"
     return [
         Figure(name, "s", tuple(served_s), most=1.0),
-        Figure("of that, a reading that tells that the site is down", "s", tuple(told_s)),
+        Figure("of that, a reading that tells that the site is down", "s", tuple(detected_s)),
     ]
 
 

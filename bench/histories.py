@@ -97,7 +97,7 @@ def make_plugins(folder: Path, rows: int) -> None:
     outflow = (
         "0::BIGINT, {0}(q, n)::BIGINT, {0}(q, reached(q, n))::BIGINT, NULL::BIGINT, NULL::BIGINT, NULL::BIGINT, true"
     )
-    things = " UNION ALL ".join(
+    outflow_rows = " UNION ALL ".join(
         f"""SELECT moment(n), 'orders-1', '{kind}', 'orders.' || q, ({of}(q, n) - {of}(q, reached(q, n)))::BIGINT,
             {outflow.format(of)}, '1' FROM range({looks}) r(n), range({OWN}) t(q)"""
         for kind, of in (("mirror", "sent"), ("acks", "consumed"))
@@ -108,7 +108,7 @@ def make_plugins(folder: Path, rows: int) -> None:
     con.execute(
         f"""COPY (
           {rows_of_queues(0, looks, OWN)}
-          UNION ALL {things}
+          UNION ALL {outflow_rows}
           UNION ALL SELECT moment(n), 'orders-1', 'site', 'serving', {nothing}, '1' FROM range({looks}) r(n)
         ) TO '{target}/20260301T000000-0.parquet' (FORMAT parquet)"""
     )
@@ -127,14 +127,14 @@ def make_long(
         at = np.arange(hour * 3600, hour * 3600 + 3600, apart_s)
         counts = (at / every_s).astype(np.int64)
         done = (np.where((at >= stall[0]) & (at < stall[1]), stall[0], at) / every_s).astype(np.int64)
-        put, gone = queues * (counts + done), 2 * queues * np.maximum(done - 1, 0)
+        put, removed = queues * (counts + done), 2 * queues * np.maximum(done - 1, 0)
         whole = np.flatnonzero(at % every_s == 0)
         n, q = np.repeat(whole, queues), np.tile(np.arange(queues), len(whole))
         zeros = np.zeros(len(at), np.int64)
         parts = [
             {"at": at, "kind": "site", "name": "serving"},
-            {"at": at, "kind": "mixed", "name": "*", "depth": put - gone, "delivering": zeros, "added": put,
-             "removed": gone, "link": True},
+            {"at": at, "kind": "mixed", "name": "*", "depth": put - removed, "delivering": zeros, "added": put,
+             "removed": removed, "link": True},
             {"at": at[n], "kind": "queue", "name": np.char.add("q", q.astype(str)), "depth": counts[n] - done[n],
              "delivering": zeros[n], "added": counts[n], "removed": done[n], "acked": done[n]},
         ]  # fmt: skip

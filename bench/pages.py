@@ -90,12 +90,12 @@ def _keys_of_pages() -> Mapping[str, str]:
     first = next(iter(topologies.values()))
     common = {path: field for path, field in first.items() if path in everywhere}
     workloads = {path: field for path, field in common.items() if ".workloads[]" in path}
-    own = {
+    of_topology = {
         topology: {path: field for path, field in keys.items() if path not in everywhere}
         for topology, keys in topologies.items()
     }
-    rest = {path: field for path, field in common.items() if path not in workloads}
-    return {name: _listed(keys) for name, keys in {"settings": rest, "workloads": workloads, **own}.items()}
+    general = {path: field for path, field in common.items() if path not in workloads}
+    return {name: _listed(keys) for name, keys in {"settings": general, "workloads": workloads, **of_topology}.items()}
 
 
 def _listed(keys: Mapping[str, FieldInfo]) -> str:

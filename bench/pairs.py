@@ -56,13 +56,13 @@ def measured() -> list[Figure]:
     ]
 
 
-def _compared(what: str, moved: dict[int, Moved]) -> Iterator[Figure]:
-    one, *others = moved
-    for pairs in others:
-        name = f"{what}: clients out, {pairs} pairs beside one"
-        yield Figure(name, "s", moved[pairs].out_s, moved[one].out_s, goal=1.2)
+def _compared(label: str, moved: dict[int, Moved]) -> Iterator[Figure]:
+    smallest, *larger = moved
+    for pairs in larger:
+        name = f"{label}: clients out, {pairs} pairs beside one"
+        yield Figure(name, "s", moved[pairs].out_s, moved[smallest].out_s, goal=1.2)
     for pairs, item in moved.items():
-        yield Figure(f"{what}: clients out, {pairs} pair(s) beside the bare script", "s", item.out_s, item.bare)
+        yield Figure(f"{label}: clients out, {pairs} pair(s) beside the bare script", "s", item.out_s, item.bare)
 
 
 def _by_step(pairs: int, moves: Sequence[Move]) -> Iterator[Figure]:
@@ -85,13 +85,13 @@ def _moved(sizes: tuple[int, ...], up: Callable[[int, Path], Place]) -> dict[int
     result = dict[int, Moved]()
     for pairs in sizes:
         ours, bare = list[Move](), list[float]()
-        with tempfile.TemporaryDirectory() as folder, up(pairs, Path(folder) / "sites") as remote:
+        with tempfile.TemporaryDirectory() as folder, up(pairs, Path(folder) / "sites") as stage:
             for number in range(-WARM, 2 * MOVES):
                 target = ("paris", "london")[number % 2]
                 if number // 2 % 2:
-                    ours.append(_move(remote, folder, target))
+                    ours.append(_move(stage, folder, target))
                 else:
-                    bare.append(_move_bare(remote.settings_path, target))
+                    bare.append(_move_bare(stage.settings_path, target))
         result[pairs] = Moved(ours[WARM:], tuple(bare))
     return result
 
@@ -101,8 +101,8 @@ def _move_bare(settings: Path, target: str) -> float:
     return float(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
 
 
-def _move(remote: Lab | PlayedTwin, folder: str, target: str) -> Move:
-    env = environment(remote, folder)
+def _move(stage: Lab | PlayedTwin, folder: str, target: str) -> Move:
+    env = environment(stage, folder)
     command = [sys.executable, "-m", "dr_ctl", "swapover", "--to", target, "--yes", "--json"]
     threads = 0
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
@@ -121,7 +121,7 @@ def _move(remote: Lab | PlayedTwin, folder: str, target: str) -> Move:
 def _steps(run: Path) -> dict[str, float]:
     """How long each took, as its run's journal says."""
     lines = (run / "journal.jsonl").read_text(encoding="utf-8").splitlines()
-    ended = [each for line in lines if (each := json.loads(line))["kind"] == "step" and "took_s" in each["evidence"]]
+    ended = [entry for line in lines if (entry := json.loads(line))["kind"] == "step" and "took_s" in entry["evidence"]]
     return {entry["step"].partition("-")[2]: entry["evidence"]["took_s"] for entry in ended}
 
 

@@ -172,9 +172,9 @@ def our_backtest(folder: Path) -> None:
 
 def agree(value: dict[str, tuple[int, ...]]) -> None:
     """See that all gave the same answer: the maxima alike, quantiles but for the rounding up to a bucket."""
-    ours, theirs = value.values()
-    assert all(ours[k] == theirs[k] for k in (3, 5)), value
-    assert all(theirs[k] <= ours[k] <= theirs[k] * (1 + BUCKET) + 1 for k in (0, 1, 2, 4)), value
+    ours, yardstick = value.values()
+    assert all(ours[k] == yardstick[k] for k in (3, 5)), value
+    assert all(yardstick[k] <= ours[k] <= yardstick[k] * (1 + BUCKET) + 1 for k in (0, 1, 2, 4)), value
 
 
 def our_kept(folder: Path) -> None:
@@ -183,28 +183,28 @@ def our_kept(folder: Path) -> None:
     from dr_ctl.rpo.estimate.request import Request  # noqa: PLC0415
     from dr_ctl.rpo.pipeline.make import reading  # noqa: PLC0415
 
-    def asked() -> int:
+    def ask() -> int:
         began = time.perf_counter()
         estimate(Request(history=str(folder), master="local[2]", store=True), make)
         return round((time.perf_counter() - began) * 1000)
 
     with reading() as make:
         with without_last_hour(folder):
-            rows = [asked() for _ in range(1 + TIMES)][1:]
-        print([(*rows, asked())])
+            rows = [ask() for _ in range(1 + TIMES)][1:]
+        print([(*rows, ask())])
 
 
 @contextmanager
 def without_last_hour(folder: Path) -> Iterator[None]:
     """The files of the last hour come once the block is over."""
     files = sorted(folder.glob("date=*/site=*/*.parquet"), key=lambda options: options.name)
-    with tempfile.TemporaryDirectory(dir=folder.parent) as aside:
+    with tempfile.TemporaryDirectory(dir=folder.parent) as folder_of_late_files:
         late = [file for file in files if file.name.startswith(files[-1].name[: len("YYYYMMDDTHH")])]
         for item in late:
-            item.rename(Path(aside) / item.name)
+            item.rename(Path(folder_of_late_files) / item.name)
         yield
         for item in late:
-            (Path(aside) / item.name).rename(item)
+            (Path(folder_of_late_files) / item.name).rename(item)
 
 
 class Took(NamedTuple):
@@ -245,23 +245,24 @@ def held_mib(session: int, used: dict[str, int]) -> float:
 
 
 def beside(
-    name: str, ours: str, theirs: str, folder: Path, goal: float | None, times: int, most: float | None = None
+    name: str, ours: str, yardstick: str, folder: Path, goal: float | None, times: int, most: float | None = None
 ) -> list[Figure]:
     """Both in turn, after each other's answers were found to be the same."""
-    item: dict[str, list[Took]] = {ours: [], theirs: []}
+    item: dict[str, list[Took]] = {ours: [], yardstick: []}
     for _ in range(times):
-        for who, value in item.items():
-            value.append(took(who, folder))
-        agree({who: item[-1].answer for who, item in item.items()})
-    return in_turn(f"estimate of {name}", item[ours], item[theirs], goal, most)
+        for program, value in item.items():
+            value.append(took(program, folder))
+        agree({program: item[-1].answer for program, item in item.items()})
+    return in_turn(f"estimate of {name}", item[ours], item[yardstick], goal, most)
 
 
 def in_turn(
-    name: str, ours: Sequence[Took], theirs: Sequence[Took], goal: float | None = None, most: float | None = None
+    name: str, ours: Sequence[Took], yardstick: Sequence[Took], goal: float | None = None, most: float | None = None
 ) -> list[Figure]:
     """Seconds and memory of both."""
     seconds, cpu_s, mib = (
-        [tuple(getattr(item, what) for item in took) for took in (ours, theirs)] for what in ("seconds", "cpu_s", "mib")
+        [tuple(getattr(item, what) for item in took) for took in (ours, yardstick)]
+        for what in ("seconds", "cpu_s", "mib")
     )
     return [
         Figure(f"{name}, beside DuckDB", "s", seconds[0], seconds[1], goal, most),

@@ -73,14 +73,14 @@ def beside(ids: int) -> list[Figure]:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "data"
         make_ledgers(folder, ids)
-        item: dict[str, list[Took]] = {"our_reconcile": [], "duck_reconcile": []}
+        runs: dict[str, list[Took]] = {"our_reconcile": [], "duck_reconcile": []}
         for _ in range(TIMES):
-            for who, value in item.items():
-                value.append(took(who, folder, "bench.reconcile"))
-            ours, theirs = (item[-1].answer for item in item.values())
-            assert ours == theirs, (ours, theirs)
+            for program, results in runs.items():
+                results.append(took(program, folder, "bench.reconcile"))
+            ours, yardstick = (runs[-1].answer for runs in runs.values())
+            assert ours == yardstick, (ours, yardstick)
     name = f"reconcile of 1e{len(str(ids)) - 1} ids sent and as many consumed"
-    return in_turn(name, item["our_reconcile"], item["duck_reconcile"])
+    return in_turn(name, runs["our_reconcile"], runs["duck_reconcile"])
 
 
 def by_difference(ids: int, lost: int) -> Figure:

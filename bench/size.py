@@ -84,7 +84,7 @@ def _looks(lab: Lab) -> list[Figure]:
     ]
 
 
-def _moves(lab: Lab, folder: str, size: int, behind: int, more: str = "") -> Figure:
+def _moves(lab: Lab, folder: str, size: int, behind: int, suffix: str = "") -> Figure:
     """From the first call of the fence to the answer that the listeners are open."""
     took = []
     for number in range(MOVES):
@@ -99,7 +99,7 @@ def _moves(lab: Lab, folder: str, size: int, behind: int, more: str = "") -> Fig
             _empty(lab, target)
         else:
             took.append(_move(lab, folder, target))
-    name = f"mirror of {size} queue(s), {behind} behind{more}: fence to open listeners"
+    name = f"mirror of {size} queue(s), {behind} behind{suffix}: fence to open listeners"
     return Figure(name, "s", tuple(took[2:] if len(took) > 2 else took))
 
 
@@ -113,7 +113,7 @@ def _move(lab: Lab, folder: str, target: str) -> float:
     ended = subprocess.run(command, check=True, env=environment(lab, folder), capture_output=True, text=True)
     run = Path(json.loads(ended.stdout)["data"]["report"]).parent
     lines = [json.loads(line) for line in (run / "journal.jsonl").read_text().splitlines()]
-    own = [line for line in lines if line["kind"] in ("intent", "result")]
-    fence = next(entry for entry in own if entry["step"].endswith("-fence"))
-    opened_ = [entry for entry in own if entry["step"].endswith("-activate") and entry["kind"] == "result"]
-    return (datetime.fromisoformat(opened_[0]["time"]) - datetime.fromisoformat(fence["time"])).total_seconds()
+    calls = [line for line in lines if line["kind"] in ("intent", "result")]
+    fence = next(entry for entry in calls if entry["step"].endswith("-fence"))
+    opened = [entry for entry in calls if entry["step"].endswith("-activate") and entry["kind"] == "result"]
+    return (datetime.fromisoformat(opened[0]["time"]) - datetime.fromisoformat(fence["time"])).total_seconds()

@@ -27,7 +27,7 @@ from dr_ctl_lab.lab.kinds import BROKERSYNC
 from dr_ctl_lab.lab.lab import Lab
 
 QUEUE, BODY = "orders.in", "x" * 250
-TICK_S, LOOK_S = 0.02, 0.1
+TICK_S, POLL_S = 0.02, 0.1
 AGENT = (sys.executable, "-m", "dr_ctl")
 
 
@@ -48,7 +48,7 @@ class Depths:
         value = Reader(wire).read([Read(bean, ("QueueSize", "DequeueCount"))], timeout_s=30)[0].value()
         return value["QueueSize"], value["DequeueCount"]
 
-    def apart(self) -> int:
+    def difference(self) -> int:
         return self.read("paris")[0] - self.read("london")[0]
 
 
@@ -59,28 +59,28 @@ def connected(lab: Lab) -> Connection:
     return connection
 
 
-def send(lab: Lab, count: int, rate: float, enough: threading.Event) -> None:
+def send(lab: Lab, count: int, rate: float, stop: threading.Event) -> None:
     """So many, evenly; the last with a receipt."""
     with closing(connected(lab)) as connection:
         began = time.monotonic()
         for sent in range(1, count + 1):
-            headers = {"persistent": "true"} | ({"receipt": "last"} if sent == count or enough.is_set() else {})
+            headers = {"persistent": "true"} | ({"receipt": "last"} if sent == count or stop.is_set() else {})
             connection.stomp.send(f"/queue/{QUEUE}", BODY, headers=headers)
-            if enough.is_set():
+            if stop.is_set():
                 break
             if sent % 20 == 0 and (ahead := began + sent / rate - time.monotonic()) > 0:
-                enough.wait(ahead)
+                stop.wait(ahead)
         while not any(frame.cmd == "RECEIPT" for frame in connection.receive(1.0)):
             pass
 
 
-def consume(lab: Lab, count: float, enough: threading.Event) -> int:
+def consume(lab: Lab, count: float, stop: threading.Event) -> int:
     """Consume so many, each acknowledged."""
     taken = 0
     with closing(connected(lab)) as connection:
         window = {"activemq.prefetchSize": "200"}
         connection.stomp.subscribe(f"/queue/{QUEUE}", "bench", "client-individual", window)
-        while taken < count and not enough.is_set():
+        while taken < count and not stop.is_set():
             for frame in connection.receive(0.2):
                 if frame.cmd == "MESSAGE" and taken < count:
                     connection.stomp.ack(frame.headers["ack"])
@@ -90,9 +90,9 @@ def consume(lab: Lab, count: float, enough: threading.Event) -> int:
 
 @contextmanager
 def agent(lab: Lab, state: Path) -> Iterator[subprocess.Popen[bytes]]:
-    words = [*AGENT, "--config", str(lab.settings_path), "--state-dir", str(state), "sync", "--json"]
+    parser = [*AGENT, "--config", str(lab.settings_path), "--state-dir", str(state), "sync", "--json"]
     with (state.parent / "agent.log").open("ab") as log:
-        process = subprocess.Popen(words, stdout=log, stderr=log)
+        process = subprocess.Popen(parser, stdout=log, stderr=log)
     try:
         yield process
     finally:
@@ -120,32 +120,32 @@ def backlog(lab: Lab, depths: Depths, state: Path, count: int) -> None:
     consume(lab, count // 100, threading.Event())
     began, most = time.monotonic(), 0.0
     with agent(lab, state) as process:
-        while depths.apart():
+        while depths.difference():
             most = max(most, usage(process.pid)[0])
             assert time.monotonic() < began + 600
-            time.sleep(LOOK_S)
-        took, cpu = time.monotonic() - began, usage(process.pid)[1]
+            time.sleep(POLL_S)
+        took_s, cpu = time.monotonic() - began, usage(process.pid)[1]
     print(
-        f"first connect, {count // 100} of {count} consumed: {took:.1f} s, {most:.0f} MB, {cpu:.1f} s CPU", flush=True
+        f"first connect, {count // 100} of {count} consumed: {took_s:.1f} s, {most:.0f} MB, {cpu:.1f} s CPU", flush=True
     )
     consume(lab, count - count // 100, threading.Event())
     began, most = time.monotonic(), 0.0
     with agent(lab, state) as process:
-        while depths.apart():
+        while depths.difference():
             most = max(most, usage(process.pid)[0])
-            time.sleep(LOOK_S)
-        took = time.monotonic() - began
-    print(f"all of them consumed, and deleted by an agent that came after: {took:.1f} s, {most:.0f} MB")
+            time.sleep(POLL_S)
+        took_s = time.monotonic() - began
+    print(f"all of them consumed, and deleted by an agent that came after: {took_s:.1f} s, {most:.0f} MB")
 
 
 def steady(lab: Lab, depths: Depths, state: Path, rate: float, seconds: float) -> None:
-    enough = threading.Event()
+    stop = threading.Event()
     with agent(lab, state) as process:
         wait((state / "sync.json").exists, 30)
         base = {name: depths.read(name)[1] for name in depths.wires}
         tasks = (
-            threading.Thread(target=send, args=(lab, int(rate * seconds), rate, enough)),
-            threading.Thread(target=consume, args=(lab, float("inf"), enough)),
+            threading.Thread(target=send, args=(lab, int(rate * seconds), rate, stop)),
+            threading.Thread(target=consume, args=(lab, float("inf"), stop)),
         )
         for task in tasks:
             task.start()
@@ -156,37 +156,37 @@ def steady(lab: Lab, depths: Depths, state: Path, rate: float, seconds: float) -
             lags.append(behind(consumed, deleted, time.monotonic()))
             consumed.append((time.monotonic(), depths.read("london")[1] - base["london"]))
             memory.append(usage(process.pid)[0])
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
         spent = usage(process.pid)[1] - cpu
         done = consumed[-1][1] / seconds
-        enough.set()
+        stop.set()
         for task in tasks:
             task.join()
-        wait(lambda: depths.apart() == 0, 30)
+        wait(lambda: depths.difference() == 0, 30)
         lag = f"{median(lags):.2f} s (median), {quantiles(lags, n=100)[98]:.2f} s (p99), {max(lags):.2f} s (most)"
         print(f"{done:.0f} consumed/s for {seconds:.0f} s: lag {lag}; {max(memory):.0f} MB; {spent / seconds:.0%} CPU")
 
 
-def wait(true: Callable[[], bool], within_s: float) -> None:
+def wait(condition: Callable[[], bool], within_s: float) -> None:
     until = time.monotonic() + within_s
-    while not true():
+    while not condition():
         assert time.monotonic() < until, "not in time"
-        time.sleep(LOOK_S)
+        time.sleep(POLL_S)
 
 
 def main() -> None:
     """Measure both, print a line each."""
-    words = argparse.ArgumentParser(description=__doc__)
-    words.add_argument("--rate", type=float, default=1000.0)
-    words.add_argument("--seconds", type=float, default=600.0)
-    words.add_argument("--backlog", type=int, default=100_000)
-    asked = words.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rate", type=float, default=1000.0)
+    parser.add_argument("--seconds", type=float, default=600.0)
+    parser.add_argument("--backlog", type=int, default=100_000)
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        options = {"browse_page": 2 * asked.backlog}
+        options = {"browse_page": 2 * arguments.backlog}
         with Lab.up(Path(folder) / "lab", topology=BROKERSYNC, queues=(QUEUE,), options=options) as lab:
             depths, state = Depths(lab), Path(folder) / "state"
-            steady(lab, depths, state, asked.rate, asked.seconds)
-            backlog(lab, depths, state, asked.backlog)
+            steady(lab, depths, state, arguments.rate, arguments.seconds)
+            backlog(lab, depths, state, arguments.backlog)
     sys.stdout.flush()
 
 

@@ -41,7 +41,7 @@ class Figure:
         return by_ratio and (self.most is None or self.median <= self.most)
 
     def cells(self) -> tuple[str, ...]:
-        goals = [f"≤ {self.goal:g} times" if self.goal is not None else "", self._told(self.most) if self.most else ""]
+        goals = [f"≤ {self.goal:g} times" if self.goal is not None else "", self._limit(self.most) if self.most else ""]
         has_goal = self.goal is not None or self.most is not None
         return (
             self.name,
@@ -52,7 +52,7 @@ class Figure:
             ("met" if self.is_met else "missed") if has_goal else "",
         )
 
-    def _told(self, most: float) -> str:
+    def _limit(self, most: float) -> str:
         return f"≤ {most:g} {self.unit}"
 
     def _spread(self, values: Sequence[float]) -> str:
@@ -71,16 +71,16 @@ def show(figures: Sequence[Figure]) -> None:
 
 def keep(figures: Sequence[Figure]) -> None:
     """Put them beside what other parts have measured before, as JSON and as the table in the docs."""
-    kept = json.loads(JSON_FILE.read_text()) if JSON_FILE.exists() else {}
+    stored = json.loads(JSON_FILE.read_text()) if JSON_FILE.exists() else {}
     machine = f"{os.cpu_count()} cores, Python {platform.python_version()}, load {os.getloadavg()[1]:.1f}"
     for figure in figures:
-        kept[figure.name] = {**asdict(figure), "median": figure.median, "ratio": figure.ratio, "machine": machine}
-    rows = ",\n".join(f"{json.dumps(name)}: {json.dumps(item)}" for name, item in kept.items())
+        stored[figure.name] = {**asdict(figure), "median": figure.median, "ratio": figure.ratio, "machine": machine}
+    rows = ",\n".join(f"{json.dumps(name)}: {json.dumps(item)}" for name, item in stored.items())
     JSON_FILE.write_text(f"{{\n{rows}\n}}\n")  # a line each: of some there are thousands
-    read = [Figure(**{key: item[key] for key in Figure.__slots__}) for item in kept.values()]
+    read = [Figure(**{key: item[key] for key in Figure.__slots__}) for item in stored.values()]
     lines = [row(_HEAD), row(["---"] * len(_HEAD)), *(row(item.cells()) for item in read)]
-    before, _, rest = DOCS.read_text(encoding="utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
+    before, _, tail = DOCS.read_text(encoding="utf-8").partition(BEGIN)
+    _, _, after = tail.partition(END)
     DOCS.write_text(f"{before}{BEGIN}\n" + "\n".join(lines) + f"\n{END}{after}", encoding="utf-8")
 
 

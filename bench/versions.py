@@ -25,7 +25,7 @@ BEGIN, END = "<!-- made: versions -->", "<!-- end -->"
 HEAD: Final = ("topology", "brokers", "the story", "on")
 
 
-def own(topology: str) -> str:
+def default_version(topology: str) -> str:
     """The version that a lab of it has by itself."""
     distribution = KINDS.named(topology).distribution
     assert distribution is not None
@@ -34,8 +34,10 @@ def own(topology: str) -> str:
 
 def stories() -> Mapping[tuple[str, str], str]:
     """The id of each story on brokers, by topology and version."""
-    by_name = {(topology, own(topology)): f"{topology} on brokers" for topology in TOPOLOGIES}
-    return by_name | {(name, version): f"{name} {version}" for version, named in VERSIONS.items() for name in named}
+    by_name = {(topology, default_version(topology)): f"{topology} on brokers" for topology in TOPOLOGIES}
+    return by_name | {
+        (name, version): f"{name} {version}" for version, topologies in VERSIONS.items() for name in topologies
+    }
 
 
 def ran(ident: str) -> str:
@@ -64,9 +66,9 @@ def main(wanted: Sequence[str]) -> None:
     kept = {name: kept[name] for name in (" ".join(name) for name in known) if name in kept}
     KEPT.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
     rows = [row((*name.split(" "), item["ended"], item["on"])) for name, item in kept.items()]
-    before, _, rest = DOCS.read_text(encoding="utf-8").partition(BEGIN)
+    before, _, tail = DOCS.read_text(encoding="utf-8").partition(BEGIN)
     table = "\n".join([row(HEAD), row(["---"] * len(HEAD)), *rows])
-    DOCS.write_text(f"{before}{BEGIN}\n{table}\n{END}{rest.partition(END)[2]}", encoding="utf-8")
+    DOCS.write_text(f"{before}{BEGIN}\n{table}\n{END}{tail.partition(END)[2]}", encoding="utf-8")
 
 
 if __name__ == "__main__":

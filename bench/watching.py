@@ -16,8 +16,8 @@ from bench.size import MOST, lab_of
 from bench.table import Figure
 from dr_ctl_lab.played import PlayedTwin
 
-LASTING_S, MINUTE_S, SHORT_S, RATE = 600, 60, 20, 100
-LOOKS = LASTING_S / 5
+LONG_S, MINUTE_S, SHORT_S, RATE = 600, 60, 20, 100
+LOOKS = LONG_S / 5
 _HZ = os.sysconf("SC_CLK_TCK")
 
 
@@ -25,9 +25,9 @@ _HZ = os.sysconf("SC_CLK_TCK")
 class Used:
     """What a process has used: memory now and at most in MiB, what of it is its own now, processor time."""
 
-    now: float
-    most: float
-    own: float
+    rss: float
+    peak: float
+    private: float
     cpu_s: float
 
 
@@ -36,25 +36,27 @@ def measured() -> list[Figure]:
     half of the readings are missing."""
     with lab_of(MOST) as (lab, folder), lab.load(RATE, queues=("orders.in",), work_ms=1) as load:
         load.wait_for(RATE)
-        used = _watched(environment(lab, folder), LASTING_S)
+        used = _watched(environment(lab, folder), LONG_S)
         history = lab.settings_path.parent / "history"
         files = [path for path in history.glob("date=*/site=*/*.parquet") if not path.name.startswith("_")]
         rows = sum(pq.ParquetFile(path).metadata.num_rows for path in files)
-        apart_s = _apart_s(files)
+        intervals_s = _intervals_s(files)
         bytes_a_row = sum(path.stat().st_size for path in files) / rows
     assert rows > MOST * LOOKS
     middle = len(used) // 2
-    first, second = (tuple(item.now for item in half) for half in (used[:middle], used[middle:]))
-    share = 100 * used[-1].cpu_s / LASTING_S
-    what = f"monitor of {MOST} queues a site for {LASTING_S // 60} minutes"
+    first, second = (tuple(item.rss for item in half) for half in (used[:middle], used[middle:]))
+    share = 100 * used[-1].cpu_s / LONG_S
+    label = f"monitor of {MOST} queues a site for {LONG_S // 60} minutes"
     return [
-        Figure(f"{what}: memory at most", "MiB", (used[-1].most,), most=143),
-        Figure("monitor of 1 queue a site: memory at most", "MiB", (_of_one_queue()[-1].most,)),
-        Figure(f"{what}: of that its own, without the pages of libraries", "MiB", (max(item.own for item in used),)),
-        Figure(f"{what}: memory of the second half beside the first", "MiB", second, first, goal=1.1),
-        Figure(f"{what}: of a core", "%", (share,), most=15),
-        Figure(f"{what}: history, bytes a row", "bytes", (bytes_a_row,), most=40),
-        Figure(f"{what}: between two readings of the outflows", "s", apart_s, most=0.3),
+        Figure(f"{label}: memory at most", "MiB", (used[-1].peak,), most=143),
+        Figure("monitor of 1 queue a site: memory at most", "MiB", (_of_one_queue()[-1].peak,)),
+        Figure(
+            f"{label}: of that its own, without the pages of libraries", "MiB", (max(item.private for item in used),)
+        ),
+        Figure(f"{label}: memory of the second half beside the first", "MiB", second, first, goal=1.1),
+        Figure(f"{label}: of a core", "%", (share,), most=15),
+        Figure(f"{label}: history, bytes a row", "bytes", (bytes_a_row,), most=40),
+        Figure(f"{label}: between two readings of the outflows", "s", intervals_s, most=0.3),
     ]
 
 
@@ -67,11 +69,11 @@ def minute() -> list[Figure]:
             used = _watched(environment(lab, folder), MINUTE_S)
             history = lab.settings_path.parent / "history"
             size = sum(path.stat().st_size for path in history.rglob("*") if path.is_file())
-        what = f"a minute of a monitor of {queues} queue(s) a site"
+        label = f"a minute of a monitor of {queues} queue(s) a site"
         figures += [
-            Figure(f"{what}: processor time", "s", (used[-1].cpu_s,)),
-            Figure(f"{what}: memory at most", "MiB", (used[-1].most,)),
-            Figure(f"{what}: history on disk", "KiB", (size / 1024,)),
+            Figure(f"{label}: processor time", "s", (used[-1].cpu_s,)),
+            Figure(f"{label}: memory at most", "MiB", (used[-1].peak,)),
+            Figure(f"{label}: history on disk", "KiB", (size / 1024,)),
         ]
     return figures
 
@@ -81,15 +83,15 @@ def _of_one_queue() -> list[Used]:
         return _watched(environment(twin, folder), SHORT_S)
 
 
-def _watched(env: Mapping[str, str], lasting_s: int) -> list[Used]:
-    command = [sys.executable, "-m", "dr_ctl", "monitor", "--for", f"{lasting_s}s", "--quiet"]
+def _watched(env: Mapping[str, str], duration_s: int) -> list[Used]:
+    command = [sys.executable, "-m", "dr_ctl", "monitor", "--for", f"{duration_s}s", "--quiet"]
     with subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL) as process:
-        used = list(_used(process))
+        used = list(_samples(process))
     assert process.returncode == 0
     return used
 
 
-def _used(process: subprocess.Popen[bytes]) -> Iterator[Used]:
+def _samples(process: subprocess.Popen[bytes]) -> Iterator[Used]:
     """Once a second while it runs."""
     while process.poll() is None:
         try:
@@ -99,15 +101,15 @@ def _used(process: subprocess.Popen[bytes]) -> Iterator[Used]:
             return
         if "VmRSS:" not in text:
             return  # it has ended, and nobody has waited for it
-        now, most, own = (int(text.partition(f"{key}:")[2].split()[0]) / 1024 for key in ("VmRSS", "VmHWM", "RssAnon"))
-        yield Used(now, most, own, (int(ticks[11]) + int(ticks[12])) / _HZ)
+        rss, most, own = (int(text.partition(f"{key}:")[2].split()[0]) / 1024 for key in ("VmRSS", "VmHWM", "RssAnon"))
+        yield Used(rss, most, own, (int(ticks[11]) + int(ticks[12])) / _HZ)
         try:
             process.wait(1.0)
         except subprocess.TimeoutExpired:
             continue
 
 
-def _apart_s(files: Sequence[Path]) -> tuple[float, ...]:
+def _intervals_s(files: Sequence[Path]) -> tuple[float, ...]:
     """Of the site that serves."""
     moments = set()
     for path in [path for path in files if path.parent.name == "site=london"]:

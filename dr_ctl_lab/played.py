@@ -1,4 +1,4 @@
-"""A twin with clients: a stage like a lab of real brokers for the demo, on simulated ones."""
+"""A twin with traffic: it has the interface of a lab of real brokers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -17,21 +17,21 @@ from dr_ctl_lab.lab.traffic import Target
 from dr_ctl_lab.twin.host import Host
 from dr_ctl_lab.twin.site import Twin
 
-# How clients speak STOMP to twins that no lab is like, by the family of brokers.
+# STOMP of twins without a lab of the same topology, by family.
 FAMILIES: Final[Mapping[str, Dialect]] = {"artemis": ARTEMIS, "classic": CLASSIC}
 
 
-def nothing_is_known(queues: Sequence[str]) -> int | None:
-    """How many messages are left, where nobody can tell."""
+def unknown_remaining(queues: Sequence[str]) -> int | None:
+    """Return None: the number of remaining messages is not known."""
     del queues
     return None
 
 
 class PlayedTwin(Twin, Loadable):
-    """A twin that a `Load` can run on, in the words of `Lab`."""
+    """A twin with the interface of `Lab`, for a `Load`."""
 
     def site(self, name: str, pair: str | None = None, node: str | None = None) -> SiteState:
-        """Ports, addresses and logins of a broker's node, called by its own name; of the active one by default."""
+        """Ports, addresses and logins of a broker's node; by default of the active one."""
         host = self.host(name, pair, node)
         return SiteState(
             name=host.name,
@@ -46,11 +46,11 @@ class PlayedTwin(Twin, Loadable):
         )
 
     def admin(self, site: str, *, timeout_s: float = 5.0) -> Admin:
-        """Management of a site's broker, for setting a scene."""
+        """Management of a site's broker."""
         return KINDS.named(self.kind.topology).admin(self.site(site), timeout_s=timeout_s)
 
     def status(self) -> LabStatus:
-        """Say how everything is, as the twin itself knows it."""
+        """The status, from the twin itself."""
         with self.locked():
             return LabStatus(
                 self.directory.name,
@@ -77,21 +77,23 @@ class PlayedTwin(Twin, Loadable):
         connected = direction.source.alive and direction.source.attached
         return LinkStatus(site, self.other(site), pair, "", direction.mode.value, direction.delay_s * 1000, connected)
 
-    def at_clients(self, pair: str | None = None) -> Target:
-        """As `target`, in a form that another process can hold: what is left of the messages is not told."""
-        return replace(self.target(pair), remaining=nothing_is_known)
+    def target_without_count(self, pair: str | None = None) -> Target:
+        """As `target`, but without a count of remaining messages, so that it can be sent to another process."""
+        return replace(self.target(pair), remaining=unknown_remaining)
 
     def target(self, pair: str | None = None) -> Target:
-        """Where the clients of a pair may be served."""
+        """The addresses for clients of a pair, for a `Load`."""
         hosts = [host for site in self.sites for host in self.nodes(site, pair).hosts]
         sites = tuple((host.broker.site, Address(*host.stomp)) for host in hosts)
-        like = KINDS.named(self.kind.topology) if self.kind.topology in KINDS else None
+        lab_kind = KINDS.named(self.kind.topology) if self.kind.topology in KINDS else None
         stores = {site: store_at(self.directory, self.site(site, pair).name) for site in self.sites}
-        ids = None if like is None or like.ids is None else Ids(stores, like.ids.address)
-        dialect = FAMILIES[self.kind.topology.partition("-")[0]] if like is None else like.dialect
+        ids = None if lab_kind is None or lab_kind.ids is None else Ids(stores, lab_kind.ids.address)
+        dialect = FAMILIES[self.kind.topology.partition("-")[0]] if lab_kind is None else lab_kind.dialect
         fan_out = None
-        if like is not None and like.fan_out is not None:
-            listeners = tuple((site, self.host(site, pair).broker.acceptors[like.fan_out].port) for site in self.sites)
+        if lab_kind is not None and lab_kind.fan_out is not None:
+            listeners = tuple(
+                (site, self.host(site, pair).broker.acceptors[lab_kind.fan_out].port) for site in self.sites
+            )
             addresses = tuple((site, Address("127.0.0.1", port)) for site, port in listeners)
             fan_out = FanOut(addresses, self.directory / REQUIRED_FILE)
             ids = Ids(dict.fromkeys(stores, store_at(self.directory, SHARED)), None)

@@ -1,7 +1,7 @@
-"""A twin that stands: simulated brokers in a process of their own, which commands of other processes work on.
+"""A twin in a process of its own, which commands of other processes use.
 
-The process holds everything in memory, and answers on loopback to whoever has the key from the twin's directory.
-`Playground` is that twin in the words of `Lab`: two sites to play with, on a machine without Java.
+The process answers on loopback to programs with the key from the twin's directory. `Playground` has the interface of
+`Lab`, for machines without Java.
 """
 
 import json
@@ -37,13 +37,13 @@ LOG: Final = "playground.log"
 LOOPBACK: Final = "127.0.0.1"
 UP_S: Final = 60.0
 DOWN_S: Final = 15.0
-STEP_S: Final = 0.02
-ASKED: Final = ("kill", "start", "cut", "heal", "left", "status", "at_clients")
+POLL_S: Final = 0.02
+EXPOSED: Final = ("kill", "start", "cut", "heal", "left", "status", "target_without_count")
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """What the directory knows of the process: where it answers, and with which key."""
+class PlaygroundState:
+    """The state file: the process, its port and its key."""
 
     process: daemons.Process
     port: int
@@ -53,7 +53,7 @@ class Standing:
 
 
 class _Manager(BaseManager):
-    """The way to the twin of another process."""
+    """The connection to the twin of another process."""
 
     if TYPE_CHECKING:
 
@@ -61,10 +61,10 @@ class _Manager(BaseManager):
 
 
 class Playground(Loadable):
-    """A twin that stands; each method is carried out by the process that holds it."""
+    """A twin in another process; that process executes the methods."""
 
-    def __init__(self, directory: Path, standing: Standing) -> None:
-        self.directory, self._standing = directory, standing
+    def __init__(self, directory: Path, state: PlaygroundState) -> None:
+        self.directory, self._state = directory, state
 
     @classmethod
     def up(
@@ -79,8 +79,8 @@ class Playground(Loadable):
         nodes: int = 1,
         replicates: bool = False,
     ) -> Self:
-        """Start one and return when its first site serves. EnvironmentFault, with what it said, where it does not come
-        up; nothing is left of it then."""
+        """Start a twin; return when its first site serves. EnvironmentFault, with its output, where it does not start;
+        its directory is removed then."""
         names = [PAIR, *(f"orders-{number}" for number in range(2, pairs + 1))]
         PlayedTwin.validate(topology, sites, sites[0], names, Layout(nodes, replicates))
         directory = directory.resolve()
@@ -88,7 +88,7 @@ class Playground(Loadable):
             raise UsageError(f"{directory} is not empty", remedy="`dr-ctl lab down` ends a lab that is up there.")
         directory.mkdir(parents=True, exist_ok=True)
         directory.chmod(0o700)
-        wanted = {
+        options = {
             "sites": sites,
             "serving": sites[0],
             "queues": queues,
@@ -97,16 +97,16 @@ class Playground(Loadable):
             "topology": topology,
             "layout": {"nodes": nodes, "replicates": replicates},
         }
-        argv = [sys.executable, "-m", __name__, str(directory), json.dumps(wanted)]
+        argv = [sys.executable, "-m", __name__, str(directory), json.dumps(options)]
         process = daemons.launch(argv, cwd=directory, log=directory / LOG)
         until = time.monotonic() + UP_S
-        with (directory / LOG).open(encoding="utf-8", errors="replace") as log:  # read also once its name is gone
+        with (directory / LOG).open(encoding="utf-8", errors="replace") as log:  # it can be read even after its removal
             while not (directory / FILE).exists():
                 if not process.alive() or time.monotonic() > until:
                     daemons.end(process, within_s=DOWN_S)
                     shutil.rmtree(directory, ignore_errors=True)
                     raise EnvironmentFault(f"the twin did not come up: {log.read().strip()}")
-                time.sleep(STEP_S)
+                time.sleep(POLL_S)
         return cls.open(directory)
 
     @classmethod
@@ -115,10 +115,11 @@ class Playground(Loadable):
 
     @classmethod
     def open(cls, directory: Path) -> Self:
-        """Take up a twin that an earlier command started; UsageError where the directory tells of none."""
+        """Open a running twin; UsageError where the directory has none."""
         directory = directory.resolve()
         try:
-            return cls(directory, TypeAdapter(Standing).validate_json((directory / FILE).read_text(encoding="utf-8")))
+            text = (directory / FILE).read_text(encoding="utf-8")
+            return cls(directory, TypeAdapter(PlaygroundState).validate_json(text))
         except (OSError, ValueError) as error:
             raise UsageError(
                 f"{directory / FILE} tells of no twin: {error}", remedy="`dr-ctl lab up --on twin` starts one."
@@ -136,17 +137,17 @@ class Playground(Loadable):
 
     @property
     def queues(self) -> tuple[str, ...]:
-        return self._standing.queues
+        return self._state.queues
 
     @property
     def pairs(self) -> tuple[str, ...]:
-        return self._standing.pairs
+        return self._state.pairs
 
     def down(self) -> None:
-        """End who loads the twin, end its process, and remove the directory."""
+        """End loads and process, and remove the directory."""
         loads.end_all(self.directory)
-        daemons.end(self._standing.process, within_s=DOWN_S)
-        shutil.rmtree(self.directory, ignore_errors=True)  # it is there still where the process had been killed
+        daemons.end(self._state.process, within_s=DOWN_S)
+        shutil.rmtree(self.directory, ignore_errors=True)  # a killed process has left it
 
     def kill(self, site: str, pair: str | None = None, node: str | None = None) -> None:
         self._twin().kill(site, pair, node)
@@ -165,15 +166,15 @@ class Playground(Loadable):
 
     def target(self, pair: str | None = None) -> Target:
         twin = self._twin()
-        return replace(twin.at_clients(pair), remaining=partial(twin.left))
+        return replace(twin.target_without_count(pair), remaining=partial(twin.left))
 
     def _twin(self) -> PlayedTwin:
-        if self._standing.process.frozen():
+        if self._state.process.frozen():
             raise EnvironmentFault(
-                f"the process {self._standing.process.pid} of {self.directory} is stopped, and answers nothing",
-                remedy=f"`kill -CONT {self._standing.process.pid}` lets it go on.",
+                f"the process {self._state.process.pid} of {self.directory} is stopped, and answers nothing",
+                remedy=f"`kill -CONT {self._state.process.pid}` lets it go on.",
             )
-        manager = _Manager((LOOPBACK, self._standing.port), bytes.fromhex(self._standing.key))
+        manager = _Manager((LOOPBACK, self._state.port), bytes.fromhex(self._state.key))
         try:
             manager.connect()
             return manager.twin()
@@ -184,33 +185,33 @@ class Playground(Loadable):
             ) from error
 
 
-_Manager.register("twin", exposed=ASKED)
+_Manager.register("twin", exposed=EXPOSED)
 
 
-def serve(directory: Path, wanted: dict[str, Any]) -> None:
-    """Hold a twin until this process is ended; the twin is gone with it."""
+def serve(directory: Path, options: dict[str, Any]) -> None:
+    """Serve a twin until this process ends."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     process = daemons.Process.of_pid(os.getpid())
-    with PlayedTwin.up(directory, **wanted, allowed_files=(LOG,)) as twin:
-        _Manager.register("twin", callable=lambda: twin, exposed=ASKED)
+    with PlayedTwin.up(directory, **options, allowed_files=(LOG,)) as twin:
+        _Manager.register("twin", callable=lambda: twin, exposed=EXPOSED)
         key = secrets.token_bytes(32)
         server = _Manager((LOOPBACK, 0), key).get_server()
         _, port = cast("tuple[str, int]", server.address)
-        options = {
+        state = {
             "process": {"pid": process.pid, "started": process.started},
             "port": port,
             "key": key.hex(),
             "queues": twin.queues,
             "pairs": twin.pairs,
         }
-        write_text(directory / FILE, json.dumps(options, indent=2))
+        write_text(directory / FILE, json.dumps(state, indent=2))
         (directory / FILE).chmod(0o600)
         server.serve_forever()
 
 
 if __name__ == "__main__":
-    given = json.loads(sys.argv[2])
+    options = json.loads(sys.argv[2])
     try:
-        serve(Path(sys.argv[1]), {**given, "sites": tuple(given["sites"]), "layout": Layout(**given["layout"])})
+        serve(Path(sys.argv[1]), {**options, "sites": tuple(options["sites"]), "layout": Layout(**options["layout"])})
     except DrCtlError as error:
         sys.exit(str(error))

@@ -1,4 +1,4 @@
-"""The monitor beside a demo or a rehearsal: it records what happens there."""
+"""The monitor of a demo or a rehearsal."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -12,27 +12,27 @@ from dr_ctl.topologies import registry
 
 @contextmanager
 def recording(installation: Installation, *, every_s: float) -> Iterator[None]:
-    """Record history beside what happens in the block, which begins once a first reading was made."""
-    begun, enough = system().event(), system().event()
+    """Record history while the block runs; it starts after the first reading."""
+    started, stop = system().event(), system().event()
 
     def record() -> None:
-        nowhere = installation.file.parent  # history has no documents in it
+        folder = installation.file.parent  # the monitor stores no documents
         try:
             with (
-                closing(registry.opened(installation, Timeouts(), nowhere)) as topology,
+                closing(registry.opened(installation, Timeouts(), folder)) as topology,
                 closing(Monitor(installation, topology, every_s=every_s)) as monitor,
             ):
-                while not enough.is_set():
+                while not stop.is_set():
                     monitor.sample()
-                    begun.set()
+                    started.set()
                     monitor.wait(None)
         finally:
-            begun.set()
+            started.set()
 
-    recorded = in_background(record, "monitor")
-    begun.wait()
+    task = in_background(record, "monitor")
+    started.wait()
     try:
         yield
     finally:
-        enough.set()
-        recorded.result()
+        stop.set()
+        task.result()

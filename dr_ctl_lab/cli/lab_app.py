@@ -1,4 +1,4 @@
-"""`dr-ctl lab` and `dr-ctl demo`, declared; work that takes more than a call of the lab stands in `labs`."""
+"""`dr-ctl lab` and `dr-ctl demo`, declared; longer code is in `labs`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NODE = Annotated[str | None, typer.Option("--node", metavar="NAME", help="Only t
 
 
 def _lab(directory: Path) -> Lab | Playground:
-    from dr_ctl_lab.cli import labs  # noqa: PLC0415 - only commands that need it pay for it
+    from dr_ctl_lab.cli import labs  # noqa: PLC0415 - imports take time
 
     return labs.opened(directory)
 
@@ -67,10 +67,9 @@ def lab_up(
     """Start pairs of brokers on loopback, joined by the topology, and write their settings file."""
     from dr_ctl_lab.cli import labs  # noqa: PLC0415
 
-    wanted = labs.Wanted(
-        directory, tuple(queue or labs.QUEUES), delay, labs.two(sites), topology, pairs, nodes, replication, version
-    )
-    return labs.twin_up(session, wanted, plugin) if on == "twin" else labs.up(session, wanted, plugin)
+    queues, names = tuple(queue or labs.QUEUES), labs.site_names(sites)
+    options = labs.LabOptions(directory, queues, delay, names, topology, pairs, nodes, replication, version)
+    return labs.twin_up(session, options, plugin) if on == "twin" else labs.up(session, options, plugin)
 
 
 @command(lab_app, "down", example="lab down --dir lab")
@@ -134,7 +133,7 @@ def lab_load(
     session: Session,
     *,
     rate: Annotated[float, typer.Option("--rate", metavar="N", help="Messages a second, in total.")] = 300.0,
-    lasting: Annotated[str, typer.Option("--for", metavar="T", help="How long to send.")] = "30s",
+    duration: Annotated[str, typer.Option("--for", metavar="T", help="How long to send.")] = "30s",
     protocol: Annotated[
         list[str] | None,
         typer.Option("--protocol", metavar="NAME", help="stomp, amqp, core, openwire, mqtt; all that are spoken."),
@@ -144,7 +143,7 @@ def lab_load(
     """Send and receive, keep a ledger of every message id, and judge: lost, twice, in doubt."""
     from dr_ctl_lab.cli import labs  # noqa: PLC0415
 
-    return labs.load(session, directory, rate, lasting, protocol or ())
+    return labs.load(session, directory, rate, duration, protocol or ())
 
 
 @command(demo_app, "demo", example="demo --on twin")

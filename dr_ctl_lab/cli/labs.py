@@ -22,16 +22,16 @@ from dr_ctl_lab.lab.status import SiteStatus
 from dr_ctl_lab.lab.traffic import Target
 from dr_ctl_lab.playground import Playground
 
-LOOK_EVERY_S = 0.5
-LEAST_CLIENTS = 2  # of each kind
+PROGRESS_S = 0.5
+MIN_CLIENTS = 2  # of each kind
 
 
 QUEUES: Final = ("orders.in", "orders.out")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a lab is to be like."""
+class LabOptions:
+    """The options of `lab up`."""
 
     directory: Path
     queues: tuple[str, ...]
@@ -44,101 +44,103 @@ class Wanted:
     version: str
 
     @property
-    def alike(self) -> dict[str, Any]:
-        """What is said of real brokers and of simulated ones."""
-        own = ("directory", "version")
-        return {member.name: getattr(self, member.name) for member in fields(self) if member.name not in own}
+    def common(self) -> dict[str, Any]:
+        """The options of both real and simulated brokers."""
+        real_only = ("directory", "version")
+        return {member.name: getattr(self, member.name) for member in fields(self) if member.name not in real_only}
 
 
-def two(sites: str) -> tuple[str, str]:
+def site_names(sites: str) -> tuple[str, str]:
     """The sites' names. UsageError where there are not two."""
     match sites.split(","):
-        case [one, other] if one and other:
-            return one, other
+        case [first, second] if first and second:
+            return first, second
     raise UsageError(f"--sites {sites}: a lab has two sites", remedy="As in --sites london,paris.")
 
 
 def opened(directory: Path) -> Lab | Playground:
-    """The lab or the twin that an earlier command started there. UsageError where there is none."""
+    """Open the lab or twin of a directory. UsageError where there is none."""
     return Playground.open(directory) if Playground.is_at(directory) else Lab.open(directory)
 
 
-def up(session: Session, wanted: Wanted, plugin: Path | None) -> Result:
-    """Real brokers."""
+def up(session: Session, options: LabOptions, plugin: Path | None) -> Result:
+    """Start real brokers."""
     session.say(
-        f"starting {2 * wanted.pairs * wanted.nodes} brokers; the first time their distribution is fetched with Maven"
+        f"starting {2 * options.pairs * options.nodes} brokers; the first time their distribution is fetched with Maven"
     )
-    options = {} if plugin is None else {"plugin": plugin}
-    lab = Lab.up(wanted.directory, serving=wanted.sites[0], options=options, version=wanted.version, **wanted.alike)
-    return _is_up(lab, wanted)
+    kind_options = {} if plugin is None else {"plugin": plugin}
+    common = {"serving": options.sites[0], **options.common}
+    lab = Lab.up(options.directory, options=kind_options, version=options.version, **common)
+    return _is_up(lab, options)
 
 
-def twin_up(session: Session, wanted: Wanted, plugin: Path | None) -> Result:
-    """Simulated ones, held by a process of their own."""
+def twin_up(session: Session, options: LabOptions, plugin: Path | None) -> Result:
+    """Start simulated brokers, in a process of their own."""
     if plugin is not None:
         raise UsageError("--plugin: simulated brokers load no plugin", remedy="Leave it out; the twin acts as it does.")
-    if wanted.version:
+    if options.version:
         raise UsageError("--broker-version: simulated brokers have no other version", remedy="Leave it out.")
-    session.say(f"starting {2 * wanted.pairs * wanted.nodes} simulated brokers")
-    return _is_up(Playground.up(wanted.directory, **wanted.alike), wanted)
+    session.say(f"starting {2 * options.pairs * options.nodes} simulated brokers")
+    return _is_up(Playground.up(options.directory, **options.common), options)
 
 
-def _is_up(lab: Lab | Playground, wanted: Wanted) -> Result:
+def _is_up(lab: Lab | Playground, options: LabOptions) -> Result:
     data: dict[str, Json] = {"settings": str(lab.settings_path), "lab": document(lab.status())}
     text = f"next: dr-ctl --config {lab.settings_path} status"
-    return Result(ExitCode.OK, f"{wanted.sites[0]} serves; settings: {lab.settings_path}", data=data, text=text)
+    return Result(ExitCode.OK, f"{options.sites[0]} serves; settings: {lab.settings_path}", data=data, text=text)
 
 
 def status(session: Session, directory: Path) -> Result:
     del session
     lab = opened(directory)
-    standing = lab.status()
-    several = len({site.pair for site in standing.sites}) > 1
+    lab_status = lab.status()
+    several = len({site.pair for site in lab_status.sites}) > 1
     lines = [
-        f"{_called(site.name, site.pair * several, site.node):<20} {'runs' if site.running else 'does not run'}"
+        f"{_place_name(site.name, site.pair * several, site.node):<20} {'runs' if site.running else 'does not run'}"
         f"{', frozen' if site.frozen else ''}{'' if site.answers else ', management does not answer'}"
         f"{', waits for its turn' if site.active is False and site.running else ''}"
-        f"{_letting_in(site, lab.queues)}{', its processor does not run' if site.processor is False else ''}"
-        for site in standing.sites
+        f"{_clients_text(site, lab.queues)}{', its processor does not run' if site.processor is False else ''}"
+        for site in lab_status.sites
     ]
     lines += [
-        f"link {link.source} -> {_called(link.target, link.pair * several, link.node)}: "
+        f"link {link.source} -> {_place_name(link.target, link.pair * several, link.node)}: "
         f"{link.mode or 'its proxy does not answer'}, "
         f"{'not known' if link.delay_ms is None else f'{link.delay_ms:g} ms'} each way, "
         f"{'connected' if link.connected else 'not known' if link.connected is None else 'not connected'}"
-        for link in standing.links
+        for link in lab_status.links
     ]
-    return Result(ExitCode.OK, f"lab {standing.name}", data=document(standing), text="\n".join(lines))
+    return Result(ExitCode.OK, f"lab {lab_status.name}", data=document(lab_status), text="\n".join(lines))
 
 
-def _called(*parts: str) -> str:
+def _place_name(*parts: str) -> str:
     return "/".join(filter(None, parts))
 
 
-def _letting_in(site: SiteStatus, queues: Sequence[str]) -> str:
+def _clients_text(site: SiteStatus, queues: Sequence[str]) -> str:
     if not site.clients_open:
         return ""
     serves = site.serves or ()
     return ", lets clients in" + (f" at {', '.join(serves)}" if set(serves) < set(queues) else "")
 
 
-def load(session: Session, directory: Path, rate: float, lasting: str, protocols: Sequence[str]) -> Result:
-    """Exit 0 when the ledger is clean, 11 when it is not: something was lost or delivered again."""
+def load(session: Session, directory: Path, rate: float, duration: str, protocols: Sequence[str]) -> Result:
+    """Run traffic; exit 0 without loss and duplicates, else 11."""
     try:
-        duration_s = seconds(lasting)
+        duration_s = seconds(duration)
     except ValueError as error:
         raise UsageError(f"--for: {error}") from error
     if not (rate > 0 and math.isfinite(rate)):
         raise UsageError(f"--rate {rate}: is a number above zero")
     lab = opened(directory)
     target = lab.target()
-    spoken = _chosen_protocols(session, target, protocols)
-    many = max(LEAST_CLIENTS, len(spoken))
-    options: LoadOptions = {"producers": many, "consumers": many, "protocols": spoken, "variations": target.variations}
+    chosen = _chosen_protocols(session, target, protocols)
+    count = max(MIN_CLIENTS, len(chosen))
+    options: LoadOptions = {"producers": count, "consumers": count, "protocols": chosen}
+    options["variations"] = target.variations
     with running(lab.directory), lab.load(rate, **options) as traffic:
         until = time.monotonic() + duration_s
         while (left_s := until - time.monotonic()) > 0:
-            time.sleep(min(left_s, LOOK_EVERY_S))
+            time.sleep(min(left_s, PROGRESS_S))
             counts = traffic.counts()
             session.say(f"{counts.sent} sent, {counts.received} received, {counts.awaited} awaited")
         verdict = traffic.stop()
@@ -147,16 +149,16 @@ def load(session: Session, directory: Path, rate: float, lasting: str, protocols
 
 
 def _chosen_protocols(session: Session, target: Target, names: Sequence[str]) -> tuple[Proto, ...]:
-    """The protocols of the clients: those asked for, else all that the brokers speak and this machine has clients of.
-    UsageError for one that the brokers do not speak."""
+    """The named protocols, else all that the brokers speak and this machine has clients for. UsageError for one that
+    the brokers do not speak."""
     named = {protocol.value: protocol for protocol in target.protocols}
-    if unknown := [request for request in names if request not in named]:
+    if unknown := [name for name in names if name not in named]:
         raise UsageError(f"--protocol {unknown[0]}: the brokers of this lab speak {', '.join(named)}")
     if names:
-        wanted = tuple(named[fromkey] for fromkey in dict.fromkeys(names))
-        if missing := [fault for item in wanted if (fault := missing_part(item)) is not None]:
+        chosen = tuple(named[name] for name in dict.fromkeys(names))
+        if missing := [fault for item in chosen if (fault := missing_part(item)) is not None]:
             raise missing[0]
-        return wanted
+        return chosen
     items = []
     for protocol in target.protocols:
         if (fault := missing_part(protocol)) is None:

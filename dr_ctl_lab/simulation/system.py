@@ -1,4 +1,4 @@
-"""A system that is simulated: its time, what waits in it, and its network."""
+"""A simulated system: time, synchronisation and network."""
 
 import signal
 from collections import deque
@@ -15,11 +15,11 @@ from dr_ctl_lab.simulation.wires import SimulatedWires
 T = TypeVar("T")
 
 BEGINS: Final = datetime(2027, 3, 14, 10, 0, tzinfo=UTC)
-UP_S: Final = 86_400.0  # as a machine that has been up for a day
+UP_S: Final = 86_400.0  # of the machine at the start
 
 
 class Simulation:
-    """Implements `System`. Nothing of it may be used by a thread that it has not started."""
+    """Implements `System`. Only threads that it has started may use it."""
 
     def __init__(self) -> None:
         self._scheduler = Scheduler(UP_S)
@@ -47,7 +47,7 @@ class Simulation:
         return _Work(self._scheduler, self._scheduler.start(work, name))
 
     def interrupt(self, signum: int) -> None:
-        """A signal to this process: heard by its first task, where that waits now or next."""
+        """Send a signal to this process: the first task handles it in its present or next wait."""
         handler = signal.getsignal(signum)
         if callable(handler):
             self._scheduler.interrupt(lambda: handler(signum, None))
@@ -58,7 +58,7 @@ class Simulation:
 
 @contextmanager
 def simulated() -> Iterator[Simulation]:
-    """Let this process run in simulated time for the block; what still waits at its end is ended."""
+    """Run this process in simulated time during the block; its end ends all waiting tasks."""
     simulation = Simulation()
     with running_on(simulation):
         try:
@@ -81,7 +81,7 @@ class _Work(Generic[T]):
 
 
 class _Condition:
-    """Implements `Condition`. There is nothing to hold: nobody else runs until somebody waits."""
+    """Implements `Condition`. It needs no lock: no other task runs until this one waits."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
@@ -91,9 +91,9 @@ class _Condition:
         return True
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Nothing was held."""
+        """Do nothing: there is no lock."""
 
     def wait(self, timeout: float | None = None) -> bool:
         ticket = self._scheduler.ticket()
@@ -106,10 +106,10 @@ class _Condition:
     def wait_for(self, predicate: Callable[[], bool], timeout: float | None = None) -> bool:
         until = None if timeout is None else self._scheduler.now_s + timeout
         while not predicate():
-            left = None if until is None else until - self._scheduler.now_s
-            if left is not None and left <= 0:
+            remaining = None if until is None else until - self._scheduler.now_s
+            if remaining is not None and remaining <= 0:
                 return False
-            self.wait(left)
+            self.wait(remaining)
         return True
 
     def notify_all(self) -> None:
@@ -140,7 +140,7 @@ class _Event:
 
 
 class _Mutex:
-    """Implements `Mutex`: who asks first gets it first."""
+    """Implements `Mutex`; waiting tasks get it in order."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
@@ -152,7 +152,7 @@ class _Mutex:
             return False
         if self._is_held:
             self._waiting.append(self._scheduler.ticket())
-            self._scheduler.wait()  # it is handed over
+            self._scheduler.wait()  # `release` hands it over
         self._is_held = True
         return True
 
@@ -166,6 +166,6 @@ class _Mutex:
         return self.acquire()
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.release()

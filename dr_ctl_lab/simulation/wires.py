@@ -1,4 +1,4 @@
-"""HTTP over the network in memory, for the library that asks consoles."""
+"""HTTP over the network in memory, as an adapter of `requests`."""
 
 import io
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ class _Adapter(BaseAdapter):
         http_request = HttpRequest(str(request.method), url.path, headers, body)
         connect_s, answer_s = timeout if isinstance(timeout, tuple) else (timeout, timeout)
         try:
-            page = self._network.send(
+            response = self._network.send(
                 str(url.hostname), url.port or 80, http_request, connect_s=connect_s, answer_s=answer_s
             )
         except NotConnected as error:
@@ -51,10 +51,10 @@ class _Adapter(BaseAdapter):
             raise requests.ReadTimeout(error, request=request) from error
         except OSError as error:
             raise requests.ConnectionError(error, request=request) from error
-        return _reply(request, page)
+        return _reply(request, response)
 
     def close(self) -> None:
-        """There is nothing that was kept."""
+        """Do nothing: there are no connections."""
 
 
 class _Raw(io.BytesIO):
@@ -63,8 +63,8 @@ class _Raw(io.BytesIO):
         return super().read1(-1 if size is None else size)
 
 
-def _reply(request: requests.PreparedRequest, page: HttpResponse) -> requests.Response:
+def _reply(request: requests.PreparedRequest, response: HttpResponse) -> requests.Response:
     reply = requests.Response()
-    reply.status_code, reply.headers = page.status, CaseInsensitiveDict(page.headers)
-    reply.raw, reply.request, reply.url = _Raw(page.body), request, str(request.url)
+    reply.status_code, reply.headers = response.status, CaseInsensitiveDict(response.headers)
+    reply.raw, reply.request, reply.url = _Raw(response.body), request, str(request.url)
     return reply

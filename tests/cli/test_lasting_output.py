@@ -198,7 +198,7 @@ def test_commands_find_the_sites_that_an_earlier_one_started(dr_ctl: Shell, lab:
 
 def test_one_whose_process_was_killed_is_said_to_be_gone_and_its_rest_is_removed(lab: Path) -> None:
     twin = up(lab)
-    process = twin._standing.process
+    process = twin._state.process
     os.kill(process.pid, signal.SIGKILL)
     wait_ended(process, 5)
 
@@ -212,7 +212,7 @@ def test_one_whose_process_was_killed_is_said_to_be_gone_and_its_rest_is_removed
 
 def test_one_that_is_stopped_keeps_nobody_waiting(lab: Path) -> None:
     twin = up(lab)
-    process = twin._standing.process
+    process = twin._state.process
     os.kill(process.pid, signal.SIGSTOP)
     until(process.frozen)  # a process on another core runs on for a moment, and would be asked
 

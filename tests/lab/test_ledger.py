@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dr_ctl.core.document import document
 from dr_ctl.core.model import ExitCode
 from dr_ctl_lab import demonstration
-from dr_ctl_lab.demonstration import _judged, _Lost, _Teller
+from dr_ctl_lab.demonstration import _Console, _FailoverResult, _result
 from dr_ctl_lab.lab.ledger import Event, Gap, Ledger, Verdict
 from tests.clocks import Ticking
 
@@ -159,33 +159,33 @@ def drained(*, so: bool = True) -> Verdict:
 
 
 @pytest.fixture
-def tell(tmp_path: Path) -> _Teller:
+def tell(tmp_path: Path) -> _Console:
     for name in ("1-swapover", "2-failback"):
         (tmp_path / "runs" / name).mkdir(parents=True)
         (tmp_path / "runs" / name / "report.html").touch()
-    return _Teller(sys.stdout, tmp_path, tmp_path)
+    return _Console(sys.stdout, tmp_path, tmp_path)
 
 
 @pytest.mark.parametrize(
     ("estimate", "code", "told"),
     [
         (ExitCode.OK, ExitCode.OK, []),
-        (ExitCode.UNKNOWN, ExitCode.OK, [demonstration.FEW_LOOKS.id]),
+        (ExitCode.UNKNOWN, ExitCode.OK, [demonstration.TOO_SHORT.id]),
         (ExitCode.INTERNAL, ExitCode.INTERNAL, ["DR-DEMO-001"]),
     ],
 )
 def test_an_estimate_need_not_meet_the_objectives(
-    tell: _Teller, estimate: ExitCode, code: ExitCode, told: list[str]
+    tell: _Console, estimate: ExitCode, code: ExitCode, told: list[str]
 ) -> None:
-    lost = _Lost(NOTHING, drained(so=False), drained())
+    lost = _FailoverResult(NOTHING, drained(so=False), drained())
 
-    ended = _judged(drained(), lost, tell, {"estimate": estimate}, [])
+    ended = _result(drained(), lost, tell, {"estimate": estimate}, [])
 
     assert (ended.code, [finding.id for finding in ended.findings]) == (code, told)
 
 
-def test_what_was_not_received_is_lost_only_where_the_queues_were_seen_empty(tell: _Teller) -> None:
-    ended = _judged(drained(), _Lost(NOTHING, drained(so=False), drained(so=False)), tell, {}, [])
+def test_what_was_not_received_is_lost_only_where_the_queues_were_seen_empty(tell: _Console) -> None:
+    ended = _result(drained(), _FailoverResult(NOTHING, drained(so=False), drained(so=False)), tell, {}, [])
 
     assert ended.code is ExitCode.LOSS_REFUSED
     assert "lie there, or are lost" in ended.summary

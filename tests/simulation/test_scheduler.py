@@ -101,9 +101,9 @@ def goes_on() -> None:
 @pytest.mark.parametrize(
     ("work", "says"),
     [
-        (lambda: system().event().wait(), r"nobody will ever go on.*beside it"),
+        (lambda: system().event().wait(), r"no task is due.*beside it"),
         (spins, r"time does not pass.*beside it"),
-        (goes_on, "does not happen"),
+        (goes_on, "waits for too long"),
     ],
 )
 def test_a_wait_for_what_will_never_happen_is_told(

@@ -878,5 +878,5 @@ class Siege:
         twice = {ident for _, ident in verdict.duplicates}
         for idents, most, what in ((awaited, self.may_lose, "were lost"), (twice, self.may_double, "came twice")):
             if len(idents) > most:
-                text = f"{verdict.told} {sorted(idents)[:5]} {where}"
+                text = f"{verdict.summary} {sorted(idents)[:5]} {where}"
                 raise Found(f"{len(idents)} {what}, at most {most} were said: {text}")

@@ -130,7 +130,7 @@ def test_nothing_is_left_of_it(tmp_path: Path) -> None:
             sock.bind(("127.0.0.1", port))
 
 
-class InThisProcess(demonstration._Teller):
+class InThisProcess(demonstration._Console):
     """Runs the demo's commands without a process for each."""
 
     def run(self, *words: str) -> int:
@@ -153,7 +153,12 @@ def test_the_demo_runs_on_a_twin_where_there_is_no_java(
     environment = {"PATH": "bin", "DR_CTL_CONFIG": "demo/twin/dr-ctl.yaml", "DR_CTL_STATE_DIR": "demo/state"}
     for name, value in environment.items():
         monkeypatch.setenv(name, str(tmp_path / value))
-    for name, less in {"_Teller": InThisProcess, "RECORD_ON_TWIN_S": 0.5, "EVERY_S": 0.1, "AFTER": 150}.items():
+    for name, less in {
+        "_Console": InThisProcess,
+        "RECORD_ON_TWIN_S": 0.5,
+        "EVERY_S": 0.1,
+        "MESSAGES_AFTER": 150,
+    }.items():
         monkeypatch.setattr(demonstration, name, less)
     signals = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
