@@ -39,7 +39,7 @@ EVERY_S: Final = 0.5
 MIN_RUNS: Final = 3  # a swapover, a failover and a failback
 RECORD_S: Final = 15.0
 RECORD_ON_TWIN_S: Final = 5.0
-MESSAGES_AFTER: Final = 900  # messages
+SENDS: Final = 900  # messages
 SEEN_WITHIN_S: Final = 20.0
 COMMAND_S: Final = 900.0  # on a busy machine the estimate alone takes minutes
 RESTART_S: Final = 0.2
@@ -85,7 +85,7 @@ def demo(out: TextIO | None, directory: Path, on: On, topology: str = MIRROR) ->
             console.chapter("The swapover, under load.")
             swapover = console.run("swapover", "--to", "paris", "--yes")
             repeated = console.run("swapover", "--to", "paris", "--yes")
-            traffic.wait_for(traffic.counts().sent + MESSAGES_AFTER)
+            traffic.wait_for(traffic.counts().sent + SENDS)
             planned = traffic.stop()
         console.chapter(f"The ledger: {planned.summary}.")
         codes |= {"dry run": dry, "swapover": swapover, "the same again": repeated}
@@ -146,7 +146,7 @@ def _limit(at_most: int | None) -> str:
 def _failover_and_failback(lab: Stage, console: _Console, codes: dict[str, int]) -> _FailoverResult:
     with lab.load(RATE, work_ms=1) as traffic:
         with recording(load(lab.settings_path), every_s=EVERY_S):
-            traffic.wait_for(MESSAGES_AFTER)
+            traffic.wait_for(SENDS)
             console.chapter("paris dies: its broker is killed with messages under way.")
             lab.kill("paris")
             _wait_recorded(lab)
@@ -161,14 +161,14 @@ def _failover_and_failback(lab: Stage, console: _Console, codes: dict[str, int])
         codes["failover"] = console.run("failover", "--to", "london", "--yes", *accepted)
         if codes["failover"] != ExitCode.OK:
             raise EnvironmentFault(f"nobody serves: the failover ended with {codes['failover']}")
-        traffic.wait_for(traffic.counts().sent + MESSAGES_AFTER)
+        traffic.wait_for(traffic.counts().sent + SENDS)
         before = traffic.ledger.verdict(drained=False)
         console.chapter(
             "paris is back. What it still holds is let in without doubling anything; then the service moves back."
         )
         lab.start("paris")
         codes["failback"] = console.run("failback", "--to", "paris", "--yes")
-        traffic.wait_for(traffic.counts().sent + MESSAGES_AFTER)
+        traffic.wait_for(traffic.counts().sent + SENDS)
         after = traffic.stop()
     codes["status"] = console.run("status")
     return _FailoverResult(bounds, before, after)

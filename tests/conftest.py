@@ -1,4 +1,4 @@
-"""What tests of all folders share: the command line in this process, and who may not run beside whom."""
+"""Fixtures for all folders: the command line in this process, simulated time, and groups of tests for one worker."""
 
 import gc
 import json
@@ -24,13 +24,12 @@ from tests.timeouts import time_now
 
 Command = Callable[..., Ended]
 Operators = Callable[..., Operator]
-# A session of Spark takes longer than the rest of a move: of one story the estimate is made by it, of others by nobody.
+# A Spark session takes longer than the rest of a move, so only the stories of one topology make an estimate.
 ESTIMATED = ("artemis-mirror",)
-# One worker has all that name no other group: a pair of brokers and a Spark session are shared by many tests, and one
-# of each is enough.
+# One worker runs all tests with such a marker and no other group: they share a pair of brokers and a Spark session.
 TOGETHER = ("broker", "spark")
 
-# How long one example takes says how busy the machine is: every core has a worker, and more.
+# No deadline: an example's time depends on the load of the machine.
 settings.register_profile("side by side", deadline=None)
 settings.load_profile("side by side")
 
@@ -39,11 +38,11 @@ own_clock_again = pytest.fixture(autouse=True)(clock_of_this_machine)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--accept", action="store_true", help="Write what is played into the record and the scenarios.")
+    parser.addoption("--accept", action="store_true", help="Write the results into the record and the scenarios.")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Where the time went, beside the slowest tests: the seconds of each folder, of all workers together."""
+    """Print the seconds of each folder, of all workers together."""
     spent = Counter[str]()
     for reports in terminalreporter.stats.values():
         for report in reports:
@@ -63,7 +62,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What was collected stays to the end: no collection of garbage has to look at it again, and few are needed."""
+    """Exclude collected tests from garbage collection: they live until the end."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
@@ -74,7 +73,7 @@ def system_of_test(request: pytest.FixtureRequest) -> Iterator[None]:
     """Simulated time, unless the test is marked to run in real time behind sockets, or starts brokers."""
     if any(request.node.get_closest_marker(name) for name in (WIRE, "broker", "spark")):
         yield
-        gc.collect()  # what it left behind ends now, and not in a simulated test
+        gc.collect()  # or its finalizers would run within a simulated test
         return
     with nothing_real() as tried:
         yield
@@ -83,8 +82,8 @@ def system_of_test(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture
 def inside(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
-    """The command line in this process, and without Java: the estimate is a finding. DR_CTL_CONFIG is the test's. An
-    agent's last line is its document."""
+    """The command line in this process, without Java, so that the estimate is a finding. An agent's last line is its
+    document."""
     (tmp_path / "no-java").mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "no-java"))
     monkeypatch.delenv("JAVA_HOME", raising=False)
@@ -95,8 +94,8 @@ def inside(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pyte
         capsys.readouterr()
         code = run([*words, "--json"], time_now())
         output = capsys.readouterr()
-        goes_on = {"sync", "monitor"} & {*words}
-        return Ended(code, json.loads(output.out.splitlines()[-1] if goes_on else output.out), output.err)
+        is_agent = {"sync", "monitor"} & {*words}
+        return Ended(code, json.loads(output.out.splitlines()[-1] if is_agent else output.out), output.err)
 
     yield command
     for number, handler in before.items():
@@ -104,7 +103,7 @@ def inside(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pyte
 
 
 class Inside(Operator):
-    """The command line in this process, so that it is not started anew for each command."""
+    """An operator whose commands run in this process."""
 
     command: Command
 
@@ -114,7 +113,7 @@ class Inside(Operator):
 
 @pytest.fixture
 def operators(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Operators:
-    """Makes an operator of these brokers, or of their twin, whose commands run in this process."""
+    """Makes operators of brokers or a twin, whose commands run in this process."""
     path = os.environ["PATH"]
     command, without_java = request.getfixturevalue("inside"), os.environ["PATH"]
     monkeypatch.setenv("PATH", path)  # brokers need it

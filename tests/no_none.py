@@ -1,7 +1,6 @@
-"""A plugin of mypy: no text is made of a value that may be None. What is not known is said so, by `if_known` of
-`core.notation`.
+"""A plugin of mypy: an f-string has no value that may be None; `if_known` of `core.notation` writes unknown values.
 
-A value of JSON may be anything; what is made of such values is held by the tests that read every output.
+Values of JSON have no such type; tests check the outputs for them.
 """
 
 from collections.abc import Callable

@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def self_signed(folder: Path) -> tuple[Path, Path]:
-    """A certificate of 127.0.0.1 that is its own authority, and its key."""
+    """A self-signed certificate of 127.0.0.1, and its key."""
     cert, key = folder / "cert.pem", folder / "key.pem"
     subject = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2"]
     words = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", *subject]
@@ -15,7 +15,7 @@ def self_signed(folder: Path) -> tuple[Path, Path]:
 
 
 def serving(certificate: tuple[Path, Path], *, asks_back: bool = False) -> ssl.SSLContext:
-    """For a server; `asks_back` for a certificate of who asks."""
+    """The context of a server; with `asks_back` it demands a certificate of its client."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*certificate)
     if asks_back:

@@ -1,4 +1,4 @@
-"""One pair of real brokers for all tests of a session that need no special one; brought back to its start for each."""
+"""One pair of real brokers for a session's tests, reset before each."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The command line without a process of its own, and installations for it: one that answers and one that does not."""
+"""The command line in this process, with an installation that answers and one that does not."""
 
 import io
 import json
@@ -72,7 +72,7 @@ class Shell:
         return ended
 
     def run(self, name: str = NAME) -> Path:
-        """The empty folder of a run, as it is to be written."""
+        """Create the empty folder of a run."""
         folder = self.state / "runs" / name
         folder.mkdir(parents=True)
         return folder
@@ -95,8 +95,7 @@ class Shell:
     def settings(
         self, london: str = LONDON, paris: str = PARIS, password: Mapping[str, Any] = SECRET, **more: Any
     ) -> Path:
-        """Write the settings of an installation with these addresses, which differ for dr-ctl also where one port
-        stands for both sites."""
+        """Write the settings of an installation; where both sites have the same address, they are made to differ."""
         paris = f"{paris}?" if paris == london else paris
         return self.installed({"london": {PAIR: london}, "paris": {PAIR: paris}}, password, **more)
 
@@ -116,7 +115,7 @@ class Shell:
 
 
 class Terminal(io.StringIO):
-    """What a person types; `at_question` is what happens while the answer is awaited."""
+    """The input of a person; `at_question` is called while an answer is awaited."""
 
     at_question: Callable[[], None] = staticmethod(lambda: None)
 

@@ -1,4 +1,4 @@
-"""What tests of the engine begin with: a desk whose machine is at the start, and a place for a journal."""
+"""Fixtures of the engine's tests: a desk, and the path of a journal."""
 
 from pathlib import Path
 

@@ -1,1 +1,1 @@
-"""What every operation does on every topology, calm and under faults, as text files: a change of it changes them."""
+"""The calls and ends of every operation on every topology, with and without faults, as text files."""

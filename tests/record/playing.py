@@ -1,4 +1,4 @@
-"""Plays an operation on a twin in simulated time: every changing call in its order, and its end, which is judged."""
+"""Plays an operation on a twin in simulated time, records its changing calls and its end, and judges them."""
 
 import io
 import json
@@ -30,52 +30,52 @@ _POLL_S: Final = 0.1
 
 
 @dataclass(slots=True)
-class Played:
+class Course:
     calls: list[str] = field(default_factory=list)
     ends: list[str] = field(default_factory=list)
     was_met: bool = True
-    """Whether what was to befall it did."""
+    """Whether the planned fault occurred."""
     changes: list[Change] = field(default_factory=list)
     requests: list[tuple[int, int]] = field(default_factory=list)
-    """Before which call each request to change something was made, and after which it was answered."""
+    """Of each changing request: the numbers of the next call before it, and of the last call after its answer."""
     plan: dict[str, Any] | None = None
     scene: Scene | None = None
 
 
-def play(topology: str, name: str, trouble: Trouble | None = None, undisturbed: Played | None = None) -> Played:
-    """Play one operation from a scene of its own to its end, and judge what is told of it."""
-    operation, played = OPERATIONS[name], Played()
+def play(topology: str, name: str, trouble: Trouble | None = None, undisturbed: Course | None = None) -> Course:
+    """Play one operation on a new twin to its end, and judge its documents."""
+    operation, course = OPERATIONS[name], Course()
     with _stage(topology) as (twin, dr_ctl, patch):
         operation.before(twin, dr_ctl)
         if undisturbed is None:
-            played.plan = dr_ctl(*operation.words, "--dry-run").document["data"].get("plan")
+            course.plan = dr_ctl(*operation.words, "--dry-run").document["data"].get("plan")
         scene = Scene(twin, patch)
-        _listen(twin, patch, played)
+        _record_changes(twin, patch, course)
         at, after = trouble.dies if trouble is not None else (None, False)
-        death = Death(at, after=after, calls=played.calls)
-        with patch.context() as struck:
-            death.strike(struck)
+        death = Death(at, after=after, calls=course.calls)
+        with patch.context() as patched:
+            death.strike(patched)
             if trouble is not None and trouble.fault is not None:
                 twin.host(trouble.site).faults.add(trouble.fault)
-            ended = _typed(played, dr_ctl, *operation.words, "--yes")
+            ended = _run_command(course, dr_ctl, *operation.words, "--yes")
         for site in twin.sites:
-            played.was_met &= not twin.host(site).faults.unused
+            course.was_met &= not twin.host(site).faults.unused
             twin.host(site).faults.clear()
         killed = ended is None
         if ended is None:
             tells_who_serves(twin, dr_ctl("status"))
-            ended = _typed(played, dr_ctl, "resume", "--yes")
+            ended = _run_command(course, dr_ctl, "resume", "--yes")
         assert ended is not None
-        played.requests, played.scene = death.requests, scene
+        course.requests, course.scene = death.requests, scene
         scene.ended(killed=killed)
         true_to(scene, operation, ended, undisturbed.scene if undisturbed is not None else None)
-        if played.plan is not None:
-            as_planned(played.plan, twin.directory.parent / "state" / "runs" / ended.document["run"])
-        played.ends.append(_situation(twin))
+        if course.plan is not None:
+            as_planned(course.plan, twin.directory.parent / "state" / "runs" / ended.document["run"])
+        course.ends.append(_situation(twin))
         assert not killed or dr_ctl("runs", "verify").code == 0
         normal = Normal(twin.directory.parent)
-        played.calls, played.ends = [[normal(line) for line in lines] for lines in (played.calls, played.ends)]
-    return played
+        course.calls, course.ends = [[normal(line) for line in lines] for lines in (course.calls, course.ends)]
+    return course
 
 
 @contextmanager
@@ -103,39 +103,39 @@ def _command(*words: str) -> Ended:
     return Ended(code, json.loads(out.getvalue()), err.getvalue())
 
 
-def _typed(played: Played, dr_ctl: Command, *words: str) -> Ended | None:
+def _run_command(course: Course, dr_ctl: Command, *words: str) -> Ended | None:
     try:
         ended = dr_ctl(*words)
     except Died:
-        played.calls.append("-- killed; resume --")
+        course.calls.append("-- killed; resume --")
         return None
     document = ended.document
     findings = ", ".join(finding["id"] for finding in document["findings"])
     summary = f"{words[0]} {ended.code} {document['outcome']}: {document['summary']}"
-    played.ends.append(f"{summary} [{findings}]" if findings else summary)
+    course.ends.append(f"{summary} [{findings}]" if findings else summary)
     return ended
 
 
 def _situation(twin: PlayedTwin) -> str:
     parts = {"serving": list(serving(twin)), "paused": paused(twin), "documents": sorted(documents(twin))}
-    return "; ".join(f"{what} {', '.join(names) or '-'}" for what, names in parts.items()).replace(" dr-ctl.", " ")
+    return "; ".join(f"{name} {', '.join(names) or '-'}" for name, names in parts.items()).replace(" dr-ctl.", " ")
 
 
-def _listen(twin: PlayedTwin, patch: pytest.MonkeyPatch, played: Played) -> None:
+def _record_changes(twin: PlayedTwin, patch: pytest.MonkeyPatch, course: Course) -> None:
     for site in twin.sites:
         host = twin.host(site)
-        patch.setattr(host, "record_change", _noting(host, site, played))
+        patch.setattr(host, "record_change", _recording(host, site, course))
 
 
-def _noting(host: Host, site: str, played: Played) -> Callable[[Request, int], None]:
+def _recording(host: Host, site: str, course: Course) -> Callable[[Request, int], None]:
     record_change = host.record_change
 
-    def noted(request: Request, status: int) -> None:
+    def recorded(request: Request, status: int) -> None:
         record_change(request, status)
         line = f"{site} {call(request)}{'' if status == 200 else f' -> {status}'}".replace(" dr-ctl.", " ")
-        if line in played.calls[-2:] and " lock." in line:
+        if line in course.calls[-2:] and " lock." in line:
             return  # a lock is renewed at both sites, as often as a run needs it
-        played.calls.append(line)
-        played.changes.append(Change(site, request.verb, len(played.calls)))
+        course.calls.append(line)
+        course.changes.append(Change(site, request.verb, len(course.calls)))
 
-    return noted
+    return recorded

@@ -1,6 +1,6 @@
-"""Every changing call of every operation on every topology, with its order and its end, is what the record says.
+"""The changing calls and ends of every operation on every topology equal the record.
 
-A change that is meant: `make record` writes the record anew, and the change of its files says what has changed.
+After an intended change, `make record` writes the record again; its diff shows the change.
 """
 
 import difflib
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from dr_ctl_lab.twin.kinds import MIRROR
-from tests.record.files import path_of, played, read, write
+from tests.record.files import path_of, play_all, read, write
 from tests.twin.conftest import OTHERS
 from tests.twin.matrix import OPERATIONS
 
@@ -29,7 +29,7 @@ def cases() -> Iterator[object]:
 def test_it_is_as_recorded(topology: str, operation: str, whole: bool, request: pytest.FixtureRequest) -> None:
     path = path_of(topology, operation)
     recorded = read(path)
-    now, untrue = played(topology, operation, whole=whole)
+    now, failures = play_all(topology, operation, whole=whole)
     if whole and request.config.getoption("--accept"):
         write(path, operation, now)
         recorded = now
@@ -38,7 +38,7 @@ def test_it_is_as_recorded(topology: str, operation: str, whole: bool, request: 
     gone = sorted(recorded.keys() - now.keys()) if whole else []
     differences = [line for name in differ for line in _both(name, recorded.get(name, ""), now[name])]
 
-    assert not untrue, "\n".join(untrue)
+    assert not failures, "\n".join(failures)
     assert not differ, "\n".join([f"{path.name} of {topology}: `make record` where this is meant", *differences])
     assert not gone, f"recorded, and not played any more: {gone}"
 

@@ -1,4 +1,4 @@
-"""What befalls a run: a fault at any of its calls or looks, and its process killed around any request."""
+"""Faults of a run: at any of its calls or readings, and the death of its process around any request."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -8,7 +8,7 @@ from typing import Any, Final
 from dr_ctl_lab.twin.faults import Fault, FaultKind, Trigger
 from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, FANOUT, MIRROR, SHARED_STORE
 
-# At each call; the others at one in the middle.
+# Faults at each call, and faults at one call in the middle.
 _EACH: Final = (FaultKind.UNANSWERED, FaultKind.ERROR)
 _SOME: Final = (FaultKind.SILENT, FaultKind.RESET, FaultKind.PAGE, FaultKind.NOOP)
 _LOOKS: Final = (0, 3, 8, 16, 30)
@@ -36,7 +36,7 @@ _LIES: Final[dict[str, Sequence[tuple[str, Any]]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A call that changes something: where, by which operation, and its number among all calls."""
+    """A changing call: its site, operation, and number among all calls."""
 
     site: str
     verb: str
@@ -45,34 +45,34 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """In words, the last of which is a number: of a call where nothing happens, or of a look."""
+    """A fault with its description; `number` is that of a call without the fault, or of a reading."""
 
     words: str
     number: int
     site: str = ""
     fault: Fault | None = None
     dies: tuple[int | None, bool] = (None, False)
-    """At which request to change something, and whether after it."""
+    """The number of the changing request at which the process dies, and whether it dies after it."""
 
     def __str__(self) -> str:
         return f"{self.words}: {self.number}"
 
 
-def of_calls(changes: Sequence[Change]) -> Iterator[Trouble]:
-    """A fault at one call; that it is refused lasts for its operation: no hiccup, and what undoes it is another one."""
+def faults_at_calls(changes: Sequence[Change]) -> Iterator[Trouble]:
+    """A fault at one call; a refusal lasts for all further calls of the same operation."""
     at_site, of_verb = Counter[str](), Counter[tuple[str, str]]()
     middle = changes[len(changes) // 2] if changes else None
     for change in changes:
-        when = Trigger(changing=True, after=at_site[change.site])
+        trigger = Trigger(changing=True, after=at_site[change.site])
         for kind in (*_EACH, *(_SOME if change is middle else ())):
-            yield Trouble(f"{kind.value} at call", change.call, change.site, Fault(kind, when))
+            yield Trouble(f"{kind.value} at call", change.call, change.site, Fault(kind, trigger))
         refused = Trigger(operation=change.verb, after=of_verb[change.site, change.verb], changing=True)
         yield Trouble("refused from call", change.call, change.site, Fault(FaultKind.ERROR, refused, times=None))
         at_site[change.site] += 1
         of_verb[change.site, change.verb] += 1
 
 
-def of_looks(topology: str, sites: Sequence[str]) -> Iterator[Trouble]:
+def faults_at_readings(topology: str, sites: Sequence[str]) -> Iterator[Trouble]:
     for site in sites:
         for number, (attribute, value) in enumerate(_LIES[topology]):
             after = _LOOKS[number % len(_LOOKS)]
@@ -85,7 +85,7 @@ def of_looks(topology: str, sites: Sequence[str]) -> Iterator[Trouble]:
 
 
 def deaths(requests: Sequence[tuple[int, int]]) -> Iterator[Trouble]:
-    """Around each request; those that make no call of their own are told apart by nothing."""
+    """A death before and after each request, once for each number of calls."""
     seen = set()
     for at, calls in enumerate(requests, 1):
         for after, number in zip((False, True), calls, strict=True):

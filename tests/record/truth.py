@@ -1,4 +1,4 @@
-"""What must hold of every run, whatever befalls it: an end that is told is true, nothing is lost, no two sites open."""
+"""Invariants of every run with any fault: the reported end is true, nothing is lost, at most one site is open."""
 
 import json
 from collections import Counter
@@ -47,14 +47,14 @@ def true_to(scene: Scene, operation: Operation, ended: Ended, undisturbed: Scene
         assert serving(twin) == () or scene.after != scene.before, document
         assert "DR-RUN-001" in [finding["id"] for finding in document["findings"]], document
     else:
-        # Of a drain by itself nothing is undone, and nobody is let in by its end.
+        # A drain alone undoes nothing and opens no site.
         assert (operation.name, ended.code) == ("drain", 24), document
         assert serving(twin) == ()
 
 
 def as_planned(plan: dict[str, Any], run: Path) -> None:
-    """A run sends every call that is planned for certain, none that is not planned, and none more often. Arguments and
-    their number are left out: in a debt's stands the moment, and which messages go is found on the way."""
+    """A run sends every unconditional call of its plan, no unplanned call, and none more often than planned. Arguments
+    are not compared: they have times, and ids that the run finds."""
 
     def call(verb: str, row: dict[str, Any]) -> tuple[str, ...]:
         keys = ("site", "pair", "goal", "thing", "bean", "operation", "workload")
@@ -71,7 +71,7 @@ def as_planned(plan: dict[str, Any], run: Path) -> None:
 
 
 def tells_who_serves(twin: PlayedTwin, status: Ended) -> None:
-    """Once a run was killed half way, `status` tells of no site that lets clients in that it is closed."""
+    """After a killed run, `status` reports no open site as closed."""
     roles = {site: item["role"] for site, item in status.document["data"]["sites"].items()}
     assert {roles[site] for site in serving(twin)} <= {"serving", "unknown", "sick"}, status.document
     assert {site for site, role in roles.items() if role == "serving"} <= {*serving(twin)}, status.document

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def disk_that_takes_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test pulls the plug of this machine; to wait for its disk is most of the time of a history that is written."""
+    """Do not wait for the disk, which is most of the time of writing a history."""
     monkeypatch.setattr(os, "fsync", lambda _file: None)
 
 
-# Histories of tests are small: what costs time is each task, and to compile what runs once.
+# Histories of tests are small: tasks and compilation take most of the time.
 CONF = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.adaptive.enabled": "false",
@@ -48,14 +48,14 @@ def make(spark: SparkSession) -> LoadHistory:
 
 @pytest.fixture
 def summed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many hours each estimate by Spark has summed up."""
+    """The number of hours that each estimate by Spark has summed up."""
     from dr_ctl.rpo.pipeline import make as module  # noqa: PLC0415 - the fast tests do without it
 
-    whole, found = module.Hours, list[int]()
+    hours_class, counts = module.Hours, list[int]()
 
-    def counted(*given: Any) -> Any:
-        found.append(len(given[4]))
-        return whole(*given)
+    def counted(*arguments: Any) -> Any:
+        counts.append(len(arguments[4]))
+        return hours_class(*arguments)
 
     monkeypatch.setattr(module, "Hours", counted)
-    return found
+    return counts

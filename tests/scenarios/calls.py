@@ -1,4 +1,4 @@
-"""A changing request in few words, and texts without what differs from run to run and from machine to machine."""
+"""Changing requests as short texts, and texts without the parts that differ from run to run."""
 
 import json
 import re
@@ -12,17 +12,17 @@ from dr_ctl_lab.twin.names import keys_of
 
 
 def call(request: Request) -> str:
-    """What is changed, by which operation, with which arguments."""
+    """The operation of a request, its object and its arguments."""
     keys = {key: value.strip('"') for key, value in keys_of(request.bean).items()}
     named = ("queue", "bridge", "destinationName", "connectorName", "name")
-    thing = next((keys[key] for key in named if key in keys), "broker")
+    target = next((keys[key] for key in named if key in keys), "broker")
     arguments = [_argument(argument) for argument in request.arguments]
-    own = next((argument for argument in reversed(arguments) if argument.startswith("dr-ctl.")), None)
-    return " ".join([request.verb, own] if own is not None else [request.verb, thing, *arguments])
+    document = next((argument for argument in reversed(arguments) if argument.startswith("dr-ctl.")), None)
+    return " ".join([request.verb, document] if document is not None else [request.verb, target, *arguments])
 
 
 def _argument(value: Any) -> str:
-    """A document is told by its name: what stands in it differs from run to run."""
+    """The text of an argument; of a document only its name, because the content differs from run to run."""
     text = str(value)
     try:
         document = json.loads(text)
@@ -32,7 +32,7 @@ def _argument(value: Any) -> str:
 
 
 class Normal:
-    """Makes texts of one scenario comparable: the same run has the same name in all of them."""
+    """Makes texts of one scenario comparable: a run has the same name in all of them."""
 
     def __init__(self, home: Path) -> None:
         self._home = str(home)

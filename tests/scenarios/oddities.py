@@ -1,4 +1,4 @@
-"""The lines of a scenario that put brokers into a state which no client and no command of dr-ctl puts them into."""
+"""The lines of a scenario that set states of brokers which no client and no command of dr-ctl can set."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def guest(stage: Stage, place: str, listener: str, protocol: str, user: str = ""
 
 
 def notified(stage: Stage, place: str, listener: str) -> None:
-    """As another broker of a cluster is of what changes."""
+    """Add the queue and the connections by which a cluster's other broker gets notifications."""
     broker = at(stage, place, ArtemisBroker)
     options = {"name": "notif.1", "address": "activemq.notifications", "routing-type": "multicast", "internal": True}
     broker.create_queue(options, here_only=True)
@@ -61,14 +61,14 @@ def notified(stage: Stage, place: str, listener: str) -> None:
 
 
 def group(stage: Stage, place: str, policy: str, listener: str = "", backup: str = "", other: str = "") -> None:
-    """What a broker shows of the other nodes and brokers of its site."""
+    """Set the other nodes and brokers of a site, as the broker shows them."""
     broker = at(stage, place, ArtemisBroker)
     broker.group = Group(policy, shares_store="Shared Store" in policy, listener=listener, backup=backup)
     broker.group.cluster |= {"another": other} if other else {}
 
 
 def look_for_two(broker: Broker) -> None:
-    """Its link, or each of its bridges, looks for two nodes of the peer."""
+    """Let the link, or each bridge, have two nodes of the peer."""
     if isinstance(broker, MirrorBroker):
         broker.link.alternates = (61618,)
     elif isinstance(broker, ContinuityBroker):
@@ -79,7 +79,7 @@ def look_for_two(broker: Broker) -> None:
 
 
 def no_link(stage: Stage, place: str) -> None:
-    """As where its broker.xml has no broker connection."""
+    """Remove the link, as from broker.xml."""
     broker = at(stage, place, MirrorBroker)
     link = broker.link
     link.configured = link.started = link.records_events = link.connected = link.attached = False
@@ -87,7 +87,7 @@ def no_link(stage: Stage, place: str) -> None:
 
 
 def cluster(stage: Stage, place: str, named: str = "") -> None:
-    """An acceptor for brokers of its site, and the connections of one that is there."""
+    """Add an acceptor for the site's cluster, and the connections of another broker."""
     broker = at(stage, place, ArtemisBroker)
     broker.acceptors["cluster"] = Acceptor("cluster", "CORE", opens_at_boot=True, port=61618, started=True)
     broker.group.cluster["another"] = "10.9.8.7:61618"
@@ -96,21 +96,21 @@ def cluster(stage: Stage, place: str, named: str = "") -> None:
 
 
 def forget(stage: Stage, count: str, queue: str, place: str) -> None:
-    """Some ids of processed messages are gone from a store."""
+    """Remove ids of processed messages from a store."""
     ids = at(stage, place, BridgesBroker).ids
     for name, ident in sorted(item for item in ids.every() if item[0] == queue)[: int(count)]:
         ids.forget(name, ident)
 
 
 def announce(stage: Stage, place: str) -> None:
-    """Its peer's store takes again what this one has."""
+    """Copy the ids of a store to the peer's."""
     local, remote = (at(stage, case, BridgesBroker).ids for case in (place, stage.twin.other(place)))
     for queue, ident in local.every() - remote.every():
         remote.add(queue, ident, local=False)
 
 
 def unannounced(stage: Stage, place: str, count: str, queue: str) -> None:
-    """As by a consumer that has not announced or acknowledged yet what it has done."""
+    """Store ids like a consumer that has neither sent them to the peer nor acknowledged."""
     broker = at(stage, place, BridgesBroker)
     for message in [*broker.queues[queue].available()][: int(count)]:
         broker.ids.add(queue, broker.identity(message), local=True)
@@ -121,7 +121,7 @@ def bridge_stops(stage: Stage, queue: str, place: str) -> None:
 
 
 def takes_sends(stage: Stage, place: str, queue: str) -> None:
-    """As a run leaves it that ended between the roles and the queue."""
+    """Give the clients' rights back, but leave the queue paused, as a run does that ends between the two."""
     broker = at(stage, place, ArtemisBroker)
     broker.security.remove(broker.queues[queue].address)
 
@@ -133,33 +133,33 @@ def agents_stop(stage: Stage) -> None:
 
 
 def leased(stage: Stage, place: str, how: str) -> None:
-    """Whoever held it is gone, and its lease runs on."""
+    """Let the lease of a holder that is gone last, or end."""
     at(stage, place, ArtemisBroker).coordinators[0].lock.leased = how == "lasts"
 
 
 def loses(stage: Stage, place: str, count: str, queue: str) -> None:
-    """As where a store is damaged: no counter tells it."""
+    """Remove messages without a change of counters, as where a store is damaged."""
     messages = stage.host(place).broker.queues[queue].messages
     for key in [*messages][: None if count == "all" else int(count)]:
         messages.pop(key)
 
 
 def emptied(stage: Stage, place: str) -> None:
-    """As where a broker comes back without its disk."""
+    """Empty all queues, as where a broker comes back without its disk."""
     for queue in stage.host(place).broker.queues.values():
         queue.messages.clear()
         queue.by_origin.clear()
 
 
 def full(stage: Stage, queue: str, place: str, how: str) -> None:
-    """The address takes nothing of what is staged, until there is room again."""
+    """Let an address refuse staged messages, or accept them again."""
     broker = at(stage, place, ContinuityBroker)
     (broker.full.add if how == "is full" else broker.full.discard)(queue)
     broker.changed.notify_all()
 
 
 def sought_at(stage: Stage, place: str, path: str) -> None:
-    """What the settings say of a console."""
+    """Change the path of a console in the settings."""
     file = stage.twin.settings_path
     port = stage.host(place).broker.console_port
     text = file.read_text(encoding="utf-8")
@@ -167,7 +167,7 @@ def sought_at(stage: Stage, place: str, path: str) -> None:
 
 
 def workloads(stage: Stage) -> None:
-    """Those of London run; what they are asked for stands in `work/workloads.log`."""
+    """Add workloads to both sites; those of London run. Their commands are logged in `work/workloads.log`."""
     with edited(stage.twin) as settings_file:
         for site, part in settings_file["sites"].items():
             part["workloads"] = []
@@ -184,7 +184,7 @@ def switched(stage: Stage, work: str, verb: str, how: str) -> None:
 
 
 def locked(act: Callable[..., object]) -> Callable[..., None]:
-    """The same while nothing else happens."""
+    """Wrap an action with the twin's lock."""
 
     def acted(stage: Stage, **words: Any) -> None:
         with stage.twin.locked():

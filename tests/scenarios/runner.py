@@ -1,14 +1,13 @@
-"""Plays a scenario: a text file of what befalls two sites, the commands of an operator, and all that they show.
+"""Plays a scenario: a text file of events at two sites, an operator's commands, and their output.
 
-A line is a comment (`#`), something that befalls the sites (`stage.py` has the words), or a command (`$`); a blank one
-begins with other sites. What a command showed stands below it: `>` is its output, `!` what it said on standard error,
-then its exit code if it is neither 0 nor to be read there, each call that it changed something with in their order, and
-what is otherwise than when a command was last shown. Nothing stands there where there is nothing to tell.
+A line is a comment (`#`), an event (`stage.py` has the words), or a command (`$`); a blank line starts a new pair of
+sites. Below a command are: its output (`>`), its standard error (`!`), its exit code if that is neither 0 nor in the
+output, its changing calls in order (`call`), and the parts of the situation that changed since the last command
+(`now`).
 
-What is the same each time is told once. ` …+3` behind a line: the 3 lines below it are those that stand below the same
-line further up in the file. A run takes its lock before its first call and gives it back after its last; the calls for
-that are told where they are others, or come at another time. A run writes a report, and says where; it is told if not.
-A command without its `$` only sets the stage: it ends with 0, and another scenario shows what it says.
+Repetitions are shortened. ` …+3` after a line: the 3 lines below it follow the same line further up in the file. Calls
+for a run's lock, before its first and after its last call, are left out. A missing line with the report's path is
+shown. A command without `$` is only a preparation: it must end with 0, and its output is not shown.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ LOCK: Final = "dr-ctl.lock."
 
 @dataclass
 class Step:
-    """A line with what belongs to it: the lines that a command showed, or those of a file."""
+    """A line with its further lines: the output of a command, or the content of a file."""
 
     number: int
     text: str
@@ -56,7 +55,7 @@ class Step:
 
 
 def parse(path: Path) -> list[Step]:
-    """The lines of a file. Unmet, with the line, where one belongs to nothing."""
+    """The lines of a scenario. Unmet, with the line's number, where one is out of place."""
     steps: list[Step] = []
     for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         last = steps[-1] if steps else Step(0, "")
@@ -78,12 +77,12 @@ def parse(path: Path) -> list[Step]:
 
 
 def play(path: Path) -> list[Step]:
-    """The same lines, with what the commands show now."""
-    steps, said_before = parse(path), Said()
+    """Play a scenario; return its lines with the present output."""
+    steps, shown_before = parse(path), Output()
     firsts = [0, *(at for at, step in enumerate(steps) if not step.text), len(steps)]
     for first, end in pairwise(firsts):
         with Stage.set() as stage:
-            player = Player(stage, said_before)
+            player = Player(stage, shown_before)
             for step in steps[first:end]:
                 try:
                     player.do(step)
@@ -98,19 +97,19 @@ def written(steps: Sequence[Step]) -> str:
     return "\n".join(step.written() for step in steps) + "\n"
 
 
-class Said:
+class Output:
     def __init__(self) -> None:
         self._lines: list[str] = []
         self._at: dict[str, list[int]] = {}
 
     def briefly(self, lines: Sequence[str]) -> Iterator[str]:
-        """These lines; where several are as some that were said before, the first of them and how many follow."""
+        """Shorten repetitions of earlier lines to their first line and the number of the others."""
         at = 0
         while at < len(lines):
             same = max((self._same(lines[at:], remote) for remote in self._at.get(lines[at], ())), default=0)
-            is_brief = same > 1 and len(lines[at]) > len("> ")
-            yield f"{lines[at]} …+{same - 1}" if is_brief else lines[at]
-            at += same if is_brief else 1
+            is_shortened = same > 1 and len(lines[at]) > len("> ")
+            yield f"{lines[at]} …+{same - 1}" if is_shortened else lines[at]
+            at += same if is_shortened else 1
         for line in [*lines, ""]:
             self._at.setdefault(line, []).append(len(self._lines))
             self._lines.append(line)
@@ -124,12 +123,12 @@ class Said:
 
 
 class Player:
-    """Does the lines of one stage, and writes below its commands what they showed."""
+    """Plays the lines of one stage, and adds the output of its commands."""
 
-    def __init__(self, stage: Stage, said_before: Said) -> None:
-        self._stage, self._said = stage, said_before
+    def __init__(self, stage: Stage, shown_before: Output) -> None:
+        self._stage, self._said = stage, shown_before
         self._normal = Normal(stage.home)
-        self._told: dict[str, str] = {}
+        self._situation: dict[str, str] = {}
 
     def do(self, step: Step) -> None:
         if step.is_command:
@@ -147,8 +146,8 @@ class Player:
             raise Unmet(f"ended with {code}: {''.join(text for _, text in said)}")
 
     def _shown(self, line: str) -> Iterator[str]:
-        """What one command shows: all of its output; or behind a `|` what is looked at: parts of its JSON document by
-        their names, lines from its end (`tail 5`), or those that a pattern is in (`grep billing|mailer`)."""
+        """The output of one command; after a `|` only parts of it: JSON values by path, the last lines (`tail 5`), or
+        lines that match a pattern (`grep billing|mailer`)."""
         stage, normal = self._stage, self._normal
         program, *words = shlex.split(line.partition(" | ")[0])
         paths = line.partition(" | ")[2].split()
@@ -158,13 +157,13 @@ class Player:
         if program != "dr-ctl":
             raise Unmet("only dr-ctl and cat are typed here")
         assert stage.twin
-        items, journals = self._told or self._normally(stage.at_first), _journals(stage.home)
+        items, journals = self._situation or self._normally(stage.at_first), _journals(stage.home)
         code, said = self._typed(words)
         out = "".join(text for mark, text in said if mark == ">")
         cut, paths = (paths, []) if paths[:1] in (["tail"], ["grep"]) else ([], paths)
         lines = [item for mark, text in said if mark == "!" or not paths for item in _marked(mark, normal(text))]
         reports = self._reports(journals) if not paths else set()
-        unsaid = reports - {*lines} if not cut and code.isdigit() else set()
+        missing = reports - {*lines} if not cut and code.isdigit() else set()
         shown = [*self._said.briefly(_cut([line for line in lines if line not in reports], *cut))]
         yield from shown
         for path in paths:
@@ -172,15 +171,15 @@ class Player:
         if code != "0" and not any(re.match(rf"> \w+ \({code}\)(?!.* …\+)", line) for line in shown):
             yield f"exit {code}"
         yield from (f"call {normal(item)}" for item in _grouped(_without_lock(stage.calls, stage.locks_of_others)))
-        self._told = self._normally(stage.situation())
-        width = max(map(len, self._told))
-        for place in [*self._told, *(items.keys() - self._told.keys())]:
-            if self._told.get(place) != items.get(place):
-                yield f"now {place:<{width}}  {self._told.get(place, 'nothing')}"
-        yield from (f"now no {line.removeprefix('> ')}" for line in sorted(unsaid))
+        self._situation = self._normally(stage.situation())
+        width = max(map(len, self._situation))
+        for place in [*self._situation, *(items.keys() - self._situation.keys())]:
+            if self._situation.get(place) != items.get(place):
+                yield f"now {place:<{width}}  {self._situation.get(place, 'nothing')}"
+        yield from (f"now no {line.removeprefix('> ')}" for line in sorted(missing))
 
     def _reports(self, journals_before: Mapping[Path, int]) -> set[str]:
-        """The lines that say where the reports of the runs are that were written on since."""
+        """The output lines with the reports of runs that were changed since."""
         written = _journals(self._stage.home).items() - journals_before.items()
         return {f"> report: {self._normal(str(path.parent))}/report.html" for path, _ in written}
 
@@ -212,8 +211,8 @@ def _journals(home: Path) -> dict[Path, int]:
     return {path: path.stat().st_size for path in home.glob("*/runs/*/journal.jsonl")}
 
 
-def _without_lock(calls: Sequence[tuple[str, str]], of_others: set[str]) -> Sequence[tuple[str, str]]:
-    """Without those that take the lock of a run and give it back, where they go as always."""
+def _without_lock(calls: Sequence[tuple[str, str]], locks_of_others: set[str]) -> Sequence[tuple[str, str]]:
+    """The calls without those for a run's lock, where these are as usual."""
     of_lock = [(at, place, *made.split(" ", 1)) for at, (place, made) in enumerate(calls) if LOCK in made]
     others = [at for at, (_, made) in enumerate(calls) if LOCK not in made] or [len(calls)]
     own = {place: name for at, place, verb, name in of_lock if verb == "createQueue" and at < others[0]}
@@ -221,13 +220,14 @@ def _without_lock(calls: Sequence[tuple[str, str]], of_others: set[str]) -> Sequ
         place for at, place, verb, _ in of_lock if verb == "updateQueue" and (at > others[-1] or others == [len(calls)])
     }
     goes_as_always = given_back == own.keys() and all(
-        name not in of_others if verb == "destroyQueue" else name == own.get(place) for _, place, verb, name in of_lock
+        name not in locks_of_others if verb == "destroyQueue" else name == own.get(place)
+        for _, place, verb, name in of_lock
     )
     return [call for call in calls if LOCK not in call[1]] if goes_as_always else calls
 
 
 def _grouped(calls: Sequence[tuple[str, str]]) -> list[str]:
-    """In their order; those that one broker got one after the other are one line, and so are the same of pairs."""
+    """The calls in order, with one line for successive calls at a broker, or for equal calls at several pairs."""
     lines: list[tuple[str, list[str], list[str]]] = []
     for place, of_place in groupby(calls, itemgetter(0)):
         site, _, pair = place.partition("/")
@@ -273,7 +273,7 @@ def _typed(stage: Stage, words: Sequence[str]) -> tuple[str, list[tuple[str, str
 
 
 class _Stream(io.StringIO):
-    """Keeps what is written beside what the other stream was given, line by line."""
+    """A stream that appends to a list shared with the other stream."""
 
     is_terminal = False
 
@@ -287,14 +287,14 @@ class _Stream(io.StringIO):
     def write(self, text: str) -> int:
         count = super().write(text)
         if text == " ":
-            return count  # in front of what is typed
+            return count  # before the answer of a person
         before = self._said.pop()[1] if self._said and self._said[-1][0] == self._mark else ""
         self._said.append((self._mark, before + text))
         return count
 
 
 class _Person(io.StringIO):
-    """Types what was said, a line at each question; hangs up when that is used up."""
+    """Types the prepared answers, one at each question; hangs up after the last."""
 
     def __init__(self, stage: Stage) -> None:
         super().__init__()
@@ -318,7 +318,7 @@ def _marked(mark: str, text: str) -> Iterator[str]:
 
 
 def _part(document: Any, keys: Sequence[str]) -> Any:
-    """What stands under these keys; of a list, under those of each."""
+    """The value at a path of keys; of a list without an index, of each item."""
     if not keys:
         return document
     if isinstance(document, list) and not keys[0].isdigit():

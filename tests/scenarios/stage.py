@@ -1,4 +1,4 @@
-"""What a scenario's lines mean: two simulated sites, what befalls them, and what is to be seen of them."""
+"""The stage of a scenario: two simulated sites, the meaning of its lines, and the situation at the sites."""
 
 import os
 import re
@@ -42,16 +42,16 @@ from tests.twin.subject import Client
 QUEUES: Final = ("orders.in", "orders.audit")
 SETTLES_S: Final = 1.0
 POLL_S: Final = 0.1
-"""Rarer than in the field: a wait that is in vain looks less often, and ends the same."""
+"""Longer than the default, to save time in waits that fail."""
 
 
 class Unmet(AssertionError):
-    """A line said what did not come about."""
+    """A line of a scenario cannot be parsed or did not take effect."""
 
 
 @dataclass
 class Hook:
-    """What happens at a call: before it, after it, or instead of it, so often."""
+    """An action before, after or instead of a call, at most `times` times."""
 
     when: str
     place: str
@@ -69,7 +69,7 @@ class Hook:
 
 
 class NoEstimate:
-    """In the place of the process that estimates, whose time is real: it says at once that there is no Java."""
+    """Replaces the process of the estimate, which runs in real time: it answers that there is no Java."""
 
     lives = runs = False
 
@@ -84,11 +84,11 @@ class NoEstimate:
         return {"error": str(lacks), "remedy": lacks.remedy}
 
     def end(self) -> None:
-        """There is nothing to end."""
+        """Do nothing: there is no process."""
 
 
 class Stage:
-    """Two sites, of which London serves unless a line says otherwise. `calls` are those of the command that runs."""
+    """Two sites; London serves by default. `calls` are those of the running command."""
 
     def __init__(self, home: Path, patch: pytest.MonkeyPatch, until_the_end: ExitStack) -> None:
         self.home, self.patch = home, patch
@@ -108,7 +108,7 @@ class Stage:
     @classmethod
     @contextmanager
     def set(cls) -> Iterator[Self]:
-        """An empty one, in a folder of its own, in simulated time."""
+        """A new stage, in a folder of its own, in simulated time."""
         with ExitStack() as until_the_end:
             home = Path(until_the_end.enter_context(TemporaryDirectory(prefix="dr-ctl-scenario-"))).resolve()
             patch = until_the_end.enter_context(pytest.MonkeyPatch.context())
@@ -134,7 +134,7 @@ class Stage:
     # the lines
 
     def do(self, line: str) -> None:
-        """Do what a line says, and let it come about."""
+        """Execute a line, and wait until it takes effect."""
         act = self._meant(line)
         act()
         if line.split(maxsplit=1)[0] not in _SETTLED:
@@ -155,9 +155,9 @@ class Stage:
         return self._twin
 
     def set_up(self, topology: str, queues: str = "", serving: str = "london", pairs: str = "") -> None:
-        """Make the sites; the first line that needs them makes those of a mirror."""
+        """Start the sites; by default of a mirror, at the first line that needs them."""
         if self._twin is not None:
-            raise Unmet("the topology stands before all that is done")
+            raise Unmet("the topology must be the first line that acts on the sites")
         if topology == CONTINUITY:
             prompt(self.patch)
         twin = self._twin = self._until_the_end.enter_context(
@@ -188,7 +188,7 @@ class Stage:
 
     @property
     def places(self) -> dict[str, Host]:
-        """The brokers, each by its site, or where there are several by site and pair."""
+        """The brokers by site, or by site and pair where there are several pairs."""
         assert self.twin
         return self._places
 
@@ -196,13 +196,13 @@ class Stage:
         return self.host(place).broker
 
     def each(self, place: str, method: str, *words: Any) -> None:
-        """The same at a broker, or at each of a site."""
+        """Call a method of the twin for a broker, or for all of a site."""
         self.host(place) if place not in self.twin.sites else None
         site, _, pair = place.partition("/")
         getattr(self.twin, method)(site, *words, *([pair] if pair else []))
 
     def put(self, count: str, queue: str, place: str) -> None:
-        """At a broker; where a site has several, at each."""
+        """Send messages to a broker, or to each broker of a site."""
         site, _, pair = place.partition("/")
         for case in [pair] if pair else self.twin.pairs:
             put(self.twin, site, queue, int(count), case)
@@ -228,7 +228,7 @@ class Stage:
         acceptors[listener] = replace(acceptors["mirror"], name=listener, port=1)
 
     def client(self, name: str, place: str, queue: str) -> None:
-        """A client that stays."""
+        """Connect a client, until the end of the scenario."""
         client = Client(self.twin.site(place), {"client-id": name})
         client.subscribe(queue)
         self._clients[name] = client
@@ -243,7 +243,8 @@ class Stage:
         self.host(place).faults.add(fault)
 
     def fault(self, kind: str, place: str, call: str, times: str = "1", after: str = "") -> None:
-        """At a call that is written as the runner writes it, without its arguments; `a look` is none that changes."""
+        """Add a fault at a call, written as in the output without arguments; `a reading` is any request without a
+        change."""
         verb, _, thing = call.partition(" ")
         when = Trigger(False) if call == "a reading" else Trigger(True, None if verb == "any" else verb, thing or None)
         lasting = None if times == "always" else int(times.split(maxsplit=1)[0])
@@ -251,11 +252,11 @@ class Stage:
         self.host(place).faults.add(Fault(FaultKind(kind), when, lasting, back_after_s=later))
 
     def setting(self, path: str, value: str | None = None) -> None:
-        """Change one key of the settings; without a value it goes."""
-        *way, last = path.split(".")
+        """Change one key of the settings; without a value remove it."""
+        *keys, last = path.split(".")
         with edited(self.twin) as settings_file:
             at: Any = settings_file
-            for key in way:
+            for key in keys:
                 at = at[int(key)] if isinstance(at, list) else at.setdefault(key, {})
             if value is None:
                 at.pop(last, None)
@@ -263,7 +264,7 @@ class Stage:
                 at[int(last) if isinstance(at, list) else last] = yaml.safe_load(value)
 
     def rename(self, site: str, name: str) -> None:
-        """In the settings."""
+        """Rename a site in the settings."""
         with edited(self.twin) as by_name:
             by_name["sites"] = {
                 name if value == site else value: section for value, section in by_name["sites"].items()
@@ -277,7 +278,7 @@ class Stage:
         file.chmod(0o700 if text and text[0].startswith("#!") else 0o600)
 
     def lock(self, holder: str, place: str, how: str = "") -> None:
-        """Of a run at another machine, at the epoch after the highest of this broker."""
+        """Add the lock of another machine's run, with the next epoch."""
         broker = self._broker(place)
         address, now_ms = f"dr-ctl.lock.{broker.site}", broker.now_ms()
         epoch = 1 + max((int(name.rpartition(".")[2]) for name in broker.queues if name.startswith(address)), default=3)
@@ -291,7 +292,7 @@ class Stage:
         broker.create_queue({**options, "internal": True, "user": text}, here_only=True)
 
     def key(self, name: str, signs: str = "", person: str = "", until: str = "") -> None:
-        """An SSH key of a person, and whether it is one of the settings' signers, or was until then."""
+        """Create an SSH key; add it to the settings' signers, with an end of its validity, where the line says so."""
         folder = self.twin.directory / "keys"
         folder.mkdir(mode=0o700, exist_ok=True)
         words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(folder / name)]
@@ -303,17 +304,17 @@ class Stage:
                 file.write(f"{person or name}@example.com {options}{public}")
 
     def sign(self, name: str, path: str, what: str) -> None:
-        """Sign a file as SSH does, whether dr-ctl would or not."""
+        """Sign a file with SSH, without dr-ctl's checks."""
         words = ["ssh-keygen", "-q", "-Y", "sign", "-f", str(self.twin.directory / "keys" / name), "-n", what, path]
         subprocess.run(words, check=True, timeout=30, capture_output=True)
         Path(f"{path}.sig").rename(f"{path}.{name}.sig")
 
     def state(self, name: str) -> None:
-        """From here on another machine's STATE."""
+        """Change the state directory, as on another machine."""
         self.patch.setenv("DR_CTL_STATE_DIR", str(self.home / name))
 
     def damage(self) -> None:
-        """One byte of the newest run's journal is another than was written."""
+        """Change one byte of the newest run's journal."""
         path = max((self.home / "state" / "runs").glob("*/journal.jsonl"))
         first, line, *more = path.read_bytes().split(b"\n")
         path.write_bytes(b"\n".join([first, line.replace(b"started", b"startet", 1), *more]))
@@ -334,17 +335,17 @@ class Stage:
         self._hooks = [hook for hook in self._hooks if (hook.when, hook.place, hook.struck) != ("instead", place, True)]
 
     def set_clock(self, way: str, time: str) -> None:
-        """That of this machine, as NTP does, or a sleep: the brokers have theirs."""
+        """Change this machine's clock; the brokers' clocks stay."""
         now, by = system().now, timedelta(seconds=seconds(time) * (1 if way == "on" else -1))
         self.patch.setattr(system(), "now", lambda: now() + by)
 
     def question(self, line: str) -> None:
         self.at_question.append((line, self._meant(line)))
 
-    # what is heard and seen
+    # observations
 
     def _listen(self) -> None:
-        """Hear every request, and write down each that changes something."""
+        """Intercept every request, and record changing ones."""
         by_name = {id(host.management): place for place, host in self._places.items()}
 
         def asked(at: Management, request: Request) -> Answer:
@@ -378,25 +379,25 @@ class Stage:
         return bool(due)
 
     def untouched(self) -> list[str]:
-        """What was to happen and has not; a scenario whose fault never struck has shown nothing."""
+        """Hooks, faults, questions and answers that were not used; a scenario may not have any at its end."""
         hooks = [f"{hook.when} {hook.place} {hook.call}" for hook in self._hooks if not hook.struck]
-        armed = [
+        faults = [
             f"{fault.kind.value} at {place}" for place, host in self._places.items() for fault in host.faults.unused
         ]
-        return [*hooks, *armed, *(f"at the question: {line}" for line, _ in self.at_question), *self.answers]
+        return [*hooks, *faults, *(f"at the question: {line}" for line, _ in self.at_question), *self.answers]
 
     def situation(self) -> dict[str, str]:
-        """How everything is, once it rests: each broker, and what dr-ctl keeps, but for the only lock of a site."""
+        """The settled state of each broker, and the documents of dr-ctl, without the single lock of a site."""
         at_rest(self.twin)
         kept = sorted(re.sub(r"^dr-ctl\.", "", name) for name in documents(self.twin))
         sites = Counter(text.rpartition(".")[0] for text in {*kept} if text.startswith("lock."))
         kept = [
             item for item in kept if sites[item.rpartition(".")[0]] != 1 or f"dr-ctl.{item}" in self.locks_of_others
         ]
-        by_name = {place: self._told(host.broker) for place, host in self.places.items()}
+        by_name = {place: self._broker_text(host.broker) for place, host in self.places.items()}
         return by_name | ({"kept": ", ".join(kept)} if kept else {})
 
-    def _told(self, broker: Broker) -> str:
+    def _broker_text(self, broker: Broker) -> str:
         own = [queue for name, queue in sorted(broker.queues.items()) if not name.startswith("dr-ctl.")]
         depths = [f"{name.name} {len(name.messages)}" for name in own if name.name in self.twin.queues or name.messages]
         if not broker.alive:

@@ -1,4 +1,4 @@
-"""Each scenario shows what it says. `pytest tests/scenarios --accept` writes what is shown now into the files."""
+"""The output of each scenario equals its file. `pytest tests/scenarios --accept` writes the present output."""
 
 import difflib
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The command line that stories are told with."""
+"""The operator of the stories."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The same tests for a twin and, with the marker `broker`, for two real brokers."""
+"""Fixtures for tests that run on a twin and, with the marker `broker`, on two real brokers."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -45,7 +45,7 @@ def simulated(system_of_test: None) -> None:
 
 @pytest.fixture
 def topology(request: pytest.FixtureRequest) -> str:
-    """What joins the sites of the twin: the file says it, or a test that is for another one, or for several."""
+    """The topology of the twin: TOPOLOGY of the module, unless a test is parametrized."""
     return str(getattr(request.module, "TOPOLOGY", MIRROR))
 
 
@@ -64,7 +64,7 @@ def twin(tmp_path: Path, topology: str, layout: Layout, monkeypatch: pytest.Monk
 
 
 def prompt(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let what waits for the late confirmations of real bridges wait for those of a twin, which come at once."""
+    """Shorten waits for confirmations: those of a twin's bridges come at once."""
     impatient(
         monkeypatch,
         PluginTimeouts,
@@ -78,7 +78,7 @@ def prompt(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 BROKERS = pytest.param("brokers", marks=[pytest.mark.broker, pytest.mark.deep])
-# What keeps the wire honest: the same twin behind sockets, asked the same.
+# The same twin behind real sockets too, which checks the simulated network.
 ON_THE_WIRE_TOO = pytest.mark.parametrize(
     "subject", ["twin", pytest.param("sockets", marks=pytest.mark.wire), BROKERS], indirect=True
 )
@@ -95,7 +95,7 @@ GROUPS: Mapping[str, Callable[[PlayedTwin | Lab], Any]] = {MIRROR: GroupSubject,
 
 @pytest.fixture(scope="session")
 def labs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, Layout], Lab]]:
-    """Real brokers of one topology at a time, which all tests share that ask for it."""
+    """Real brokers of one topology at a time, shared by its tests."""
     with ExitStack() as stack:
         up: dict[tuple[str, Layout], Lab] = {}
 
@@ -115,14 +115,13 @@ def labs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, La
 
 
 def staying(xml: str) -> str:
-    """A backup that is active stays so when its primary returns."""
+    """Configure no fail-back: an active backup stays active when its primary returns."""
     return xml.replace("<backup>", "<backup><allow-failback>false</allow-failback>", 1)
 
 
 @pytest.fixture
 def made_of(request: pytest.FixtureRequest, topology: str, layout: Layout) -> Callable[[str], Any]:
-    """What a contract test asks, by what it is made of; no agent works beside it."""
-
+    """Makes the subject of a contract test, on a twin or on brokers; without agents."""
     kind = SUBJECTS[topology] if layout.nodes == 1 else GROUPS[topology]
 
     def made(of: str) -> Any:

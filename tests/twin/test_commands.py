@@ -153,13 +153,8 @@ def test_the_demo_runs_on_a_twin_where_there_is_no_java(
     environment = {"PATH": "bin", "DR_CTL_CONFIG": "demo/twin/dr-ctl.yaml", "DR_CTL_STATE_DIR": "demo/state"}
     for name, value in environment.items():
         monkeypatch.setenv(name, str(tmp_path / value))
-    for name, less in {
-        "_Console": InThisProcess,
-        "RECORD_ON_TWIN_S": 0.5,
-        "EVERY_S": 0.1,
-        "MESSAGES_AFTER": 150,
-    }.items():
-        monkeypatch.setattr(demonstration, name, less)
+    for name, stub in {"_Console": InThisProcess, "RECORD_ON_TWIN_S": 0.5, "EVERY_S": 0.1, "SENDS": 150}.items():
+        monkeypatch.setattr(demonstration, name, stub)
     signals = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     ended = demonstration.demo(None, tmp_path / "demo", demonstration.On.TWIN, topology)
